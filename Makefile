@@ -1,0 +1,59 @@
+# What a developer types. It all happens in .venv, made when it is first needed: python3 and make are enough.
+
+PYTHON ?= python3
+# More arguments for what is run: make test ARGS="-k pgs -x", make demo ARGS="--json demo.json".
+ARGS =
+# Whether "make test" asks for complete coverage: yes, but not of a part of the tests. Never, with COVER=
+COVER = $(if $(ARGS),,1)
+
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+READY := .venv/.ready
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+OLD_PYTHON = deskgrid needs Python 3.11 or later; $(PYTHON) is not that. Name another: make PYTHON=python3.12
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test cover check format lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## a broker, four workers that come and go, and a real bag of tasks, in under two minutes
+	$(BIN)/deskgrid demo $(ARGS)
+
+test: $(READY) ## all tests; then that the pure parts are covered completely
+	$(BIN)/python -m pytest $(if $(COVER),--cov --cov-report=) $(ARGS)
+	$(if $(COVER),@$(MAKE) --no-print-directory cover)
+
+cover: $(READY) ## fail unless the last "make test" covered every branch of scheduler/ and broker/protocol.py
+	@$(BIN)/python -m coverage report --fail-under=100
+
+check: $(READY) ## lint, format and types, the last also as on Windows
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --exclude '^(tests|examples)/' .
+
+format: $(READY) ## put the source in order
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: ## pin what pyproject.toml asks for in requirements-dev.txt; newest of everything with ARGS=--upgrade
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/$(notdir $(BIN))/python -m pip install --quiet --disable-pip-version-check uv
+	.venv-lock/$(notdir $(BIN))/uv pip compile --quiet --universal --python-version 3.11 --group dev \
+		--custom-compile-command "make lock" --output-file requirements-dev.txt $(ARGS) pyproject.toml
+	rm -rf .venv-lock
+
+clean: ## remove the environment and all that was made
+	rm -rf .venv .venv-lock .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): requirements-dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo '$(OLD_PYTHON)' >&2; exit 1; }
+	@echo 'Setting up .venv (once, and when its requirements change)'
+	@$(PYTHON) -m venv .venv
+	@$(PIP_INSTALL) --requirement requirements-dev.txt
+	@$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
+	@touch $@

@@ -1,0 +1,126 @@
+"""Bags as the broker knows them: which tasks are whose, who waits for which results, what is predicted for those unsaid."""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from broker.journal import BagRow, BatchRow, Journal
+
+# What a task is assumed to take when its submitter does not say, until the bag's first results tell: a minute, long
+# enough that it is not started in the last moments of a window, short enough for a lunch break.
+ASSUMED_RUNTIME_S = 60.0
+
+
+@dataclass(slots=True)
+class OpenBatch:
+    """A batch of a bag: ``count`` tasks from number ``first`` on are its items from ``start`` on."""
+
+    first: int
+    start: int
+    count: int
+
+
+@dataclass(slots=True)
+class Watcher:
+    """A client that waits for results after ``after``."""
+
+    peer: bytes
+    request: int
+    after: int
+
+
+@dataclass(slots=True)
+class OpenBag:
+    """A bag that is not forgotten. ``seen_s``: the longest run it has shown.
+
+    ``learned_at``: how many results it takes until its prediction is looked at again, if nobody gave one.
+    """
+
+    row: BagRow
+    closed: bool
+    batches: list[OpenBatch] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    total: int = 0
+    settled: int = 0
+    estimate_s: float = ASSUMED_RUNTIME_S
+    seen_s: float = 0.0
+    note: str = ""
+    learned_at: int = 1
+    watchers: list[Watcher] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Nothing more will end here."""
+        return self.closed and self.settled == self.total
+
+    def task(self, item: int) -> int | None:
+        """The task number of item ``item``, or None when there is no such item."""
+        if not 0 <= item < self.total:
+            return None
+        batch = self.batches[bisect_right(self.starts, item) - 1]
+        return batch.first + item - batch.start
+
+
+class BagBook:
+    """All bags, by id, by number and by task."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.by_id: dict[str, OpenBag] = {}
+        self.by_number: dict[int, OpenBag] = {}
+        self._firsts: list[int] = []
+        self._where: list[tuple[OpenBag, OpenBatch]] = []
+        self.next_task = journal.next_task()
+        self._next_bag = 1
+
+    def open(self, row: BagRow) -> OpenBag:
+        """Make a bag known."""
+        bag = OpenBag(row, row.closed)
+        self.by_id[row.id] = self.by_number[row.number] = bag
+        self._next_bag = max(self._next_bag, row.number + 1)
+        return bag
+
+    def new_number(self) -> int:
+        """For a bag that is about to be opened."""
+        return self._next_bag
+
+    def extend(self, bag: OpenBag, row: BatchRow) -> OpenBatch:
+        """Add a batch to a bag."""
+        batch = OpenBatch(row.first, row.start, row.count)
+        bag.batches.append(batch)
+        bag.starts.append(row.start)
+        bag.total += row.count
+        self._firsts.append(row.first)
+        self._where.append((bag, batch))
+        self.next_task = max(self.next_task, row.first + row.count)
+        return batch
+
+    def find(self, task: int) -> tuple[OpenBag, OpenBatch, int]:
+        """The bag of a task that exists, its batch, and its place in that."""
+        bag, batch = self._where[bisect_right(self._firsts, task) - 1]
+        return bag, batch, task - batch.first
+
+    def item(self, task: int) -> tuple[OpenBag, int]:
+        """The bag of a task that exists, and its index there."""
+        bag, batch, place = self.find(task)
+        return bag, batch.start + place
+
+    def payload(self, task: int) -> bytes:
+        """The argument of a task."""
+        _, batch, place = self.find(task)
+        return self._journal.payload(batch.first, place)
+
+    def forget(self, bag: OpenBag) -> None:
+        """Drop a bag."""
+        del self.by_id[bag.row.id], self.by_number[bag.row.number]
+        self._where = [(other, batch) for other, batch in self._where if other is not bag]
+        self._firsts = [batch.first for _, batch in self._where]
+        self._journal.forget(bag.row.number, [batch.first for batch in bag.batches])
+
+
+def checked_runtimes(
+    runtime: float | None, runtimes: tuple[float, ...], count: int
+) -> tuple[float, ...] | None:
+    """The runtimes of a submitted batch: one or ``count``; None when they do not match it."""
+    if runtimes:
+        return runtimes if len(runtimes) == count else None
+    return (ASSUMED_RUNTIME_S if runtime is None else runtime,)

@@ -1,0 +1,220 @@
+"""The broker's side of its clients: bags come in, results go out, questions are answered.
+
+Pure: messages and ``now`` in, messages out through the desk's outbox. A client that goes away costs its bags nothing;
+every request can be repeated over a new connection and is carried out once.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+import msgpack
+
+from broker import protocol as wire
+from broker.asking import AskError, Asking
+from broker.bags import OpenBag, Watcher, checked_runtimes
+from broker.desk import Desk
+from broker.journal import BagRow, BatchRow
+from scheduler import events as ev
+from scheduler.explain import longest_window
+
+# Kinds of template a worker can run.
+KINDS = ("python", "command")
+
+
+@dataclass(slots=True)
+class ClientSession:
+    """One connection of a client."""
+
+    session: str
+    user: str
+    python: str
+
+
+class Clients:
+    """Every client connection."""
+
+    def __init__(self, desk: Desk, asking: Asking) -> None:
+        self._desk = desk
+        self._asking = asking
+        self.by_peer: dict[bytes, ClientSession] = {}
+
+    def receive(self, peer: bytes, message: wire.Message, now: float) -> None:
+        """One message of a client's connection."""
+        if isinstance(message, wire.Hello):
+            self._hello(peer, message)
+        elif peer not in self.by_peer:
+            self._desk.send(peer, wire.Rejoin())
+        elif isinstance(message, wire.Submit):
+            self._answer(peer, message.request, self._submit(peer, message, now))
+        elif isinstance(message, wire.Watch):
+            self._watch(peer, message)
+        elif isinstance(message, wire.Ask):
+            self._ask(peer, message, now)
+        elif isinstance(message, wire.Blob):
+            self._template(peer, message)
+        elif isinstance(message, wire.Goodbye):
+            self.gone(peer)
+
+    def gone(self, peer: bytes) -> None:
+        """The connection is no more."""
+        if self.by_peer.pop(peer, None) is not None:
+            for bag in self._desk.book.by_number.values():
+                bag.watchers = [watcher for watcher in bag.watchers if watcher.peer != peer]
+
+    def _hello(self, peer: bytes, hello: wire.Hello) -> None:
+        self.by_peer[peer] = ClientSession(hello.session, hello.user, hello.python)
+        facts = self._desk.facts
+        self._desk.send(peer, wire.Greeting(wire.VERSION, facts.id, facts.python))
+
+    def _answer(self, peer: bytes, request: int, answer: wire.Message | str) -> None:
+        """Send ``answer``; a string is the reason why not."""
+        self._desk.send(peer, wire.Failed(request, answer) if isinstance(answer, str) else answer)
+
+    # --- submitting --------------------------------------------------------------------------------------------------
+
+    def _template(self, peer: bytes, blob: wire.Blob) -> None:
+        kind = template_kind(blob.data)
+        if kind is None or hashlib.sha256(blob.data).hexdigest() != blob.digest:
+            self._desk.send(peer, wire.Refused("that is not a template, or it was damaged on the way"))
+        else:
+            self._desk.journal.add_template(blob.digest, kind, blob.data)
+
+    def _submit(self, peer: bytes, submit: wire.Submit, now: float) -> wire.Message | str:
+        bag = self._desk.book.by_id.get(submit.bag)
+        count = len(submit.payloads)
+        runtimes = checked_runtimes(submit.runtime, submit.runtimes, count)
+        if runtimes is None:
+            return f"{count} items came with {len(submit.runtimes)} runtimes"
+        if max(map(len, submit.payloads), default=0) > wire.PAYLOAD_LIMIT:
+            return f"an item is larger than {wire.PAYLOAD_LIMIT} bytes"
+        if bag is None:
+            opened = self._open(peer, submit)
+            if isinstance(opened, str):
+                return opened
+            bag = opened
+        if submit.first > bag.total:
+            return f"items {bag.total} to {submit.first - 1} of bag {submit.bag} have not arrived"
+        if submit.first == bag.total and count:
+            if bag.closed:
+                return f"bag {submit.bag} is closed"
+            if bag.total + count > wire.BAG_LIMIT:
+                return f"a bag has at most {wire.BAG_LIMIT} items"
+            self._extend(bag, submit, runtimes, now)
+        if submit.last and not bag.closed:
+            bag.closed = True
+            self._desk.journal.close_bag(bag.row.number)
+            self._desk.fresh.add(bag.row.number)
+        return wire.Accepted(submit.request, submit.bag, bag.note)
+
+    def _open(self, peer: bytes, submit: wire.Submit) -> OpenBag | str:
+        if not submit.payloads:
+            return "an empty bag: there is nothing to run"
+        if submit.first:
+            return f"no bag {submit.bag}: it was forgotten, or this is another broker"
+        template = self._desk.journal.template(submit.template)
+        if template is None:
+            return "template: send it first"
+        client = self.by_peer[peer]
+        if template[0] == "python" and client.python != self._desk.facts.python:
+            return f"this grid runs Python {self._desk.facts.python}, and this bag was made by Python {client.python}"
+        predicted = submit.runtime is not None or bool(submit.runtimes)
+        row = BagRow(
+            number=self._desk.book.new_number(),
+            id=submit.bag,
+            name=submit.name,
+            kind=template[0],
+            owner=client.user,
+            template=submit.template,
+            timeout=submit.timeout,
+            retries=submit.retries,
+            predicted=predicted,
+            closed=False,
+            created=self._desk.facts.wall_at_zero + self._desk.scheduler.now,
+        )
+        self._desk.journal.add_bag(row)
+        self._desk.note("bag-opened", bag=row.id, name=row.name, owner=row.owner)
+        return self._desk.book.open(row)
+
+    def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], now: float) -> None:
+        if not bag.row.predicted:
+            runtimes = (bag.estimate_s,)
+        batch = BatchRow(self._desk.book.next_task, bag.row.number, bag.total, len(submit.payloads), runtimes)
+        self._desk.journal.add_batch(batch, submit.payloads)
+        self._desk.book.extend(bag, batch)
+        self._desk.handle(
+            ev.TasksSubmitted(batch.bag, batch.first, batch.count, runtimes, retries=bag.row.retries), now
+        )
+        bag.note = self._note(runtimes, bag, now)
+
+    def _note(self, runtimes: tuple[float, ...], bag: OpenBag, now: float) -> str:
+        """What a submitter should hear at once: that some of it cannot run as things are."""
+        scheduler = self._desk.scheduler
+        if not scheduler.policy.timed:
+            return bag.note
+        longest, margin = longest_window(scheduler, now), scheduler.policy.margin
+        if not longest:
+            return "no worker is known yet: the bag waits"
+        too_long = sum(seconds + margin >= longest for seconds in runtimes)
+        if not too_long:
+            return bag.note
+        some = bag.total if len(runtimes) == 1 else too_long
+        return (
+            f"{some} of {bag.total} tasks are longer than any window known: the longest is {longest:.0f} s, "
+            f"less {margin:g} s for starting up; they wait for a longer one"
+        )
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def _watch(self, peer: bytes, watch: wire.Watch) -> None:
+        bag = self._desk.book.by_id.get(watch.bag)
+        if bag is None:
+            self._answer(peer, watch.request, f"no bag {watch.bag}")
+            return
+        # A repeated request replaces itself.
+        bag.watchers = [w for w in bag.watchers if (w.peer, w.request) != (peer, watch.request)]
+        bag.watchers.append(Watcher(peer, watch.request, watch.after))
+        self._desk.fresh.add(bag.row.number)
+
+    def tell_watchers(self) -> None:
+        """Answer those who watch bags in which something is new."""
+        for number in self._desk.fresh:
+            bag = self._desk.book.by_number.get(number)
+            if bag is not None and bag.watchers:
+                bag.watchers = [watcher for watcher in bag.watchers if not self._tell(bag, watcher)]
+        self._desk.fresh.clear()
+
+    def _tell(self, bag: OpenBag, watcher: Watcher) -> bool:
+        results, after = self._desk.journal.results(bag.row.number, watcher.after)
+        if not results and not bag.complete:
+            return False
+        outcomes = wire.Outcomes(
+            watcher.request, bag.row.id, tuple(results), after, bag.settled, bag.total, bag.closed
+        )
+        self._desk.send(watcher.peer, outcomes)
+        return True
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, peer: bytes, ask: wire.Ask, now: float) -> None:
+        try:
+            answer = self._asking.answer(ask.what, ask.args, now)
+        except AskError as error:
+            self._answer(peer, ask.request, str(error))
+        else:
+            self._answer(peer, ask.request, wire.Answer(ask.request, json.dumps(answer)))
+
+    def farewell(self, reason: str) -> None:
+        """The broker stops."""
+        for peer in self.by_peer:
+            self._desk.send(peer, wire.Goodbye(reason))
+
+
+def template_kind(data: bytes) -> str | None:
+    """Which kind of template this is, or None when it is none: the one thing the broker reads of it."""
+    try:
+        table = msgpack.unpackb(data, max_bin_len=wire.PAYLOAD_LIMIT, max_str_len=wire.PAYLOAD_LIMIT)
+    except (ValueError, msgpack.UnpackException, RecursionError):
+        return None
+    kind = table.get("kind") if isinstance(table, dict) else None
+    return kind if kind in KINDS else None

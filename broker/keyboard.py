@@ -1,0 +1,75 @@
+"""Single keys from a terminal, without waiting for Enter; on POSIX and on Windows. Only one instance at a time."""
+
+import os
+import sys
+import threading
+import time
+from types import TracebackType
+
+# How often a Windows console is asked for a key.
+_POLL_S = 0.05
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    class Keyboard:
+        """Within its context, keys that are pressed can be read one by one."""
+
+        def __enter__(self) -> "Keyboard":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def pressed(self, seconds: float) -> str:
+            """What is pressed within ``seconds``; empty if it is nothing."""
+            deadline = time.monotonic() + seconds
+            while not msvcrt.kbhit():
+                if time.monotonic() >= deadline:
+                    return ""
+                time.sleep(_POLL_S)
+            return msvcrt.getwch()
+
+else:
+    import select
+    import termios
+    import tty
+
+    class Keyboard:
+        """Within its context, keys that are pressed can be read one by one, and are not echoed.
+
+        Ctrl-C still interrupts. Ctrl-Z does nothing: a stopped program would leave its screen on the terminal.
+        """
+
+        def __init__(self, descriptor: int = 0) -> None:
+            self._input = descriptor
+            self._before: list[int | list[bytes | int]] | None = None
+            self._never = threading.Event()
+
+        def __enter__(self) -> "Keyboard":
+            if os.isatty(self._input):
+                self._before = termios.tcgetattr(self._input)
+                tty.setcbreak(self._input)
+                now = termios.tcgetattr(self._input)
+                now[6][termios.VSUSP] = b"\0"
+                termios.tcsetattr(self._input, termios.TCSANOW, now)
+            return self
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None:
+            if self._before is not None:
+                termios.tcsetattr(self._input, termios.TCSAFLUSH, self._before)
+
+        def pressed(self, seconds: float) -> str:
+            """What is pressed within ``seconds``; empty if it is nothing. EOFError: the terminal is gone."""
+            if self._before is None:
+                self._never.wait(seconds)
+                return ""
+            if not select.select([self._input], [], [], seconds)[0]:
+                return ""
+            keys = os.read(self._input, 64)
+            if not keys:
+                raise EOFError("the terminal is gone")
+            return keys.decode("utf-8", "replace")

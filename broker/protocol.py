@@ -1,0 +1,501 @@
+"""What crosses the wire: every message, and the one codec for all of them.
+
+Rule 1: ``decode(bytes)`` gives a message or raises `ProtocolError`; nothing else ever comes out of it.
+Rule 2: durations in seconds, never dates: the clocks of lab PCs are wrong.
+Rule 3: payloads (templates, arguments, results) are opaque bytes here; the broker never unpickles.
+
+A message is a frozen dataclass packed by msgpack as the array ``[tag, field, ...]`` in the order of its fields; a row
+(one of many in a message) is a named tuple, because a busy grid makes thousands of them a second and a named tuple
+costs a third of a frozen dataclass. All integers and floats are non-negative; floats are finite.
+"""
+
+import math
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import msgpack
+
+VERSION = "0.1.0"
+
+# One task's argument or result, or one template. Above it a task fails with a clear error and the grid goes on.
+PAYLOAD_LIMIT = 64 * 2**20
+# A batch closes at this size, so that one message never holds the line for long; a single large payload travels alone.
+BATCH_BYTES = 4 * 2**20
+# Rows in one message: a few milliseconds of work for whoever decodes it.
+BATCH_ROWS = 10_000
+# What a socket takes at most: one payload of the limit and a batch around it.
+MESSAGE_LIMIT = PAYLOAD_LIMIT + 2 * BATCH_BYTES
+# Tasks in one bag. Ten times the largest measured; beyond it ids and indexes have not been tried.
+BAG_LIMIT = 10_000_000
+# Announced windows: the coming week, at most this many (design, "Words").
+WINDOWS_LIMIT = 64
+
+
+class ProtocolError(ValueError):
+    """What arrived is not a message of this protocol; the peer is at fault."""
+
+
+class Outcome(IntEnum):
+    """How one attempt ended."""
+
+    DONE = 0
+    ERROR = 1  # the task raised, or its command exited with a code other than 0
+    CRASH = 2  # the task's process died
+    TIMEOUT = 3  # the task ran longer than its own limit
+    CANCELLED = 4  # somebody cancelled it
+    DEPARTED = 5  # stopped because its PC goes away; never counts against the task
+
+
+class Window(NamedTuple):
+    """A planned time a PC is available, relative to the moment of sending. Seconds."""
+
+    starts_in: float
+    lasts: float
+
+
+class Running(NamedTuple):
+    """An attempt that a worker holds; ``elapsed`` is None when it has not started."""
+
+    task: int
+    number: int
+    slot: int
+    elapsed: float | None
+
+
+class Ref(NamedTuple):
+    """One attempt, by name."""
+
+    task: int
+    number: int
+
+
+class Work(NamedTuple):
+    """One attempt to make."""
+
+    task: int
+    number: int
+    slot: int
+    template: str
+    runtime: float
+    timeout: float | None
+    payload: bytes
+
+
+class Result(NamedTuple):
+    """One attempt that ended at a worker."""
+
+    task: int
+    number: int
+    outcome: int
+    elapsed: float
+    payload: bytes
+    stdout: bytes
+    stderr: bytes
+
+
+class BagResult(NamedTuple):
+    """The end of task ``item`` of a bag (0 for its first), as its submitter sees it."""
+
+    item: int
+    outcome: int
+    elapsed: float
+    worker: str
+    payload: bytes
+
+
+# --- worker to broker ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A worker introduces itself, at connecting and whenever a window opens.
+
+    ``uptime``: seconds left of the current window; None open-ended; 0.0 away (no window is open now).
+    ``kind`` and ``plan``: which sort of plan and one line that describes it to people. ``opening`` grows with each
+    introduction of a session; work assigned in answer to an earlier one is void, for ``running`` does not have it.
+    """
+
+    version: str
+    python: str
+    name: str
+    session: str
+    opening: int
+    host: str
+    site: str
+    slots: int
+    kind: str
+    plan: str
+    uptime: float | None
+    windows: tuple[Window, ...]
+    running: tuple[Running, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Still here; remaining seconds as in `Join`."""
+
+    uptime: float | None
+    windows: tuple[Window, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Attempts that ended. Sent again after a reconnection until `Taken` names them."""
+
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A departure; ``held`` is handed back (elapsed None: it had not started).
+
+    ``planned``: the window closes, as announced; otherwise somebody stops the worker before that. ``stopping``: its process
+    ends too, so it will not be back by itself.
+    """
+
+    reason: str
+    planned: bool
+    stopping: bool
+    windows: tuple[Window, ...]
+    held: tuple[Running, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Recalled attempts that had not started; they never will."""
+
+    attempts: tuple[Ref, ...]
+
+
+# --- broker to worker ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """A worker is in, under ``name``. ``windows``: the broker's plan for it as JSON, or None."""
+
+    version: str
+    broker: str
+    name: str
+    heartbeat: float
+    lease: float
+    windows: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Attempts to make, in this order on each slot; ``opening`` is that of the introduction the broker knows."""
+
+    opening: int
+    work: tuple[Work, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Hand these back if they have not started."""
+
+    attempts: tuple[Ref, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Kill these; nobody waits for an answer."""
+
+    attempts: tuple[Ref, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """These results are in the journal (or nobody wants them): forget them."""
+
+    attempts: tuple[Ref, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The broker's plan for this worker changed."""
+
+    windows: str | None
+
+
+# --- both ways -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Send me this template."""
+
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A template, by the SHA-256 of its bytes in hexadecimal."""
+
+    digest: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """The sender ends on purpose."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The broker will not have this peer; trying again as it is would not help."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """The broker does not know this connection (it was restarted, or the lease ran out): introduce yourself."""
+
+
+# --- client to broker ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A client introduces itself."""
+
+    version: str
+    python: str
+    session: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """One batch of a bag. The same batch sent again is accepted again and counted once.
+
+    ``first`` is the index in the bag of the first payload. ``runtimes`` is empty when all have ``runtime``, which is None
+    when nobody said. ``last`` closes the bag.
+    """
+
+    request: int
+    bag: str
+    name: str
+    template: str
+    first: int
+    payloads: tuple[bytes, ...]
+    runtime: float | None
+    runtimes: tuple[float, ...]
+    timeout: float | None
+    retries: int
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Tell me what ended in this bag after ``after`` (0 for all); the answer waits until there is something."""
+
+    request: int
+    bag: str
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question or an order other than the above; ``args`` is a JSON object."""
+
+    request: int
+    what: str
+    args: str
+
+
+# --- broker to client ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """A client is in."""
+
+    version: str
+    broker: str
+    python: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The batch is in the journal. ``note`` is for people: empty, or what they should know now."""
+
+    request: int
+    bag: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Answer to `Watch`: results in the order they were recorded; ask again with ``after``.
+
+    ``settled`` of ``total`` tasks have ended; ``closed`` when no more will be submitted.
+    """
+
+    request: int
+    bag: str
+    results: tuple[BagResult, ...]
+    after: int
+    settled: int
+    total: int
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer to `Ask`: a JSON document."""
+
+    request: int
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request was not carried out; ``reason`` is one line for people."""
+
+    request: int
+    reason: str
+
+
+Message = (
+    Join
+    | Heartbeat
+    | Finished
+    | Leave
+    | Returned
+    | Welcome
+    | Assign
+    | Recall
+    | Stop
+    | Taken
+    | Planned
+    | Fetch
+    | Blob
+    | Goodbye
+    | Refused
+    | Rejoin
+    | Hello
+    | Submit
+    | Watch
+    | Ask
+    | Greeting
+    | Accepted
+    | Outcomes
+    | Answer
+    | Failed
+)
+
+# The tag of a message is its place here, so a new one goes to the end.
+MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
+
+FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch)
+FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
+
+_Check = Callable[[Any], Any]
+
+
+class _Wrong(Exception):
+    """A value is not of the declared type."""
+
+
+def _exactly(kind: type) -> _Check:
+    def check(value: Any) -> Any:
+        if type(value) is not kind:
+            raise _Wrong(f"expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+    return check
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int or value < 0 or value >= 2**63:
+        raise _Wrong(f"not an integer from 0 to 2^63: {value!r:.40}")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if type(value) is not float or not 0.0 <= value < math.inf:
+        raise _Wrong(f"not a finite non-negative float: {value!r:.40}")
+    return value
+
+
+def _optional(inner: _Check) -> _Check:
+    return lambda value: None if value is None else inner(value)
+
+
+def _many(inner: _Check) -> _Check:
+    def check(value: Any) -> Any:
+        if type(value) is not list:
+            raise _Wrong(f"expected an array, got {type(value).__name__}")
+        return tuple([inner(item) for item in value])
+
+    return check
+
+
+def _row(kind: type) -> _Check:
+    checks = [_check_of(hint) for hint in typing.get_type_hints(kind).values()]
+
+    def check(value: Any) -> Any:
+        if type(value) is not list or len(value) != len(checks):
+            raise _Wrong(f"not a row of {len(checks)} fields for {kind.__name__}")
+        return kind(*[field(item) for field, item in zip(checks, value, strict=True)])
+
+    return check
+
+
+_PLAIN: dict[object, _Check] = {
+    int: _integer,
+    float: _seconds,
+    str: _exactly(str),
+    bytes: _exactly(bytes),
+    bool: _exactly(bool),
+}
+
+
+def _check_of(hint: Any) -> _Check:
+    """The check for a declared type: plain, ``X | None``, ``tuple[X, ...]`` or a row."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    arguments = typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        return _optional(_check_of(arguments[0]))
+    if arguments:
+        return _many(_check_of(arguments[0]))
+    return _row(hint)
+
+
+_TAGS = {kind: tag for tag, kind in enumerate(MESSAGES)}
+_NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in MESSAGES}
+_CHECKS = {kind: tuple(_check_of(hint) for hint in typing.get_type_hints(kind).values()) for kind in MESSAGES}
+
+
+def encode(message: Message) -> bytes:
+    """The bytes of ``message``. Values of the declared types are the caller's duty (mypy's); `decode` checks them."""
+    kind = type(message)
+    packed: bytes = msgpack.packb([_TAGS[kind], *[getattr(message, name) for name in _NAMES[kind]]])
+    return packed
+
+
+def decode(data: bytes) -> Message:
+    """The message in ``data``; raises `ProtocolError` for anything else, with the reason in one line."""
+    try:
+        values = msgpack.unpackb(data, max_str_len=MESSAGE_LIMIT, max_bin_len=MESSAGE_LIMIT)
+    except (ValueError, msgpack.UnpackException, RecursionError) as error:
+        raise ProtocolError(f"not msgpack: {error!s:.80}") from error
+    if type(values) is not list or not values or type(values[0]) is not int or not 0 <= values[0] < len(MESSAGES):
+        raise ProtocolError("not a message: no known tag")
+    kind = MESSAGES[values[0]]
+    checks = _CHECKS[kind]
+    if len(values) != len(checks) + 1:
+        raise ProtocolError(f"{kind.__name__} has {len(checks)} fields, got {len(values) - 1}")
+    try:
+        return kind(*[check(value) for check, value in zip(checks, values[1:], strict=True)])
+    except _Wrong as error:
+        raise ProtocolError(f"{kind.__name__}: {error}") from error

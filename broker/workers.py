@@ -1,0 +1,321 @@
+"""The broker's side of its workers: who they are, what they say, and when they count as lost.
+
+Pure: messages and ``now`` in, messages out through the outbox. A worker is known by its session, which outlives
+connections; a connection that is not known is asked to introduce itself.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from broker import protocol as wire
+from broker.desk import Desk
+from broker.journal import ResultRow
+from scheduler import events as ev
+from scheduler.model import Attempt, Outcome
+
+# An attempt is written down as it is sent when it is at least this long: after a restart of the broker those are waited
+# for; shorter ones are simply made again.
+REMEMBERED_S = 1.0
+
+@dataclass(slots=True)
+class WorkerSession:
+    """One worker process, from its first introduction until it is forgotten. ``state``: up, away or lost."""
+
+    name: str
+    session: str
+    peer: bytes
+    join: wire.Join
+    heard: float
+    opened: float
+    state: str = "away"
+    done: int = 0
+    told_windows: str | None = None
+    # When the last window it announced closes: a worker that is gone is remembered until then.
+    known_until: float = 0.0
+    templates: set[str] = field(default_factory=set)
+
+
+class Workers:
+    """Every worker session, and the events that their messages become."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._send = desk.send
+        self.by_peer: dict[bytes, WorkerSession] = {}
+        self.by_name: dict[str, WorkerSession] = {}
+        # In the order they were last heard, so that only the head is looked at for leases that ran out.
+        self._heard: OrderedDict[str, WorkerSession] = OrderedDict()
+        # Results of the message that is being handled, until the scheduler says which of them count.
+        self._results: dict[Attempt, wire.Result] = {}
+        self._from = ""
+
+    def _carry_out(self, event: ev.Event, now: float) -> None:
+        """Give the scheduler an event, and the workers what follows from it."""
+        for command in self._desk.handle(event, now):
+            self.carry_out(command)
+
+    def carry_out(self, command: ev.Command) -> None:
+        """Do what the scheduler decided."""
+        if isinstance(command, ev.Assign):
+            self._assign(command)
+        elif isinstance(command, ev.Settle):
+            self._settle(command.attempts)
+        else:
+            self._take_back(command)
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def receive(self, peer: bytes, message: wire.Message, now: float) -> None:
+        """One message of a worker's connection."""
+        if isinstance(message, wire.Join):
+            self._join(peer, message, now)
+            return
+        worker = self.by_peer.get(peer)
+        if worker is None:
+            self._send(peer, wire.Rejoin())
+            return
+        self._hear(worker, now)
+        if isinstance(message, wire.Finished):
+            self._finished(worker, message, now)
+        elif isinstance(message, wire.Heartbeat):
+            self._heartbeat(worker, message, now)
+        elif isinstance(message, wire.Leave):
+            self._leave(worker, message, now)
+        elif isinstance(message, wire.Returned):
+            self._carry_out(ev.AttemptsReturned(worker.name, _attempts(message.attempts)), now)
+        elif isinstance(message, wire.Fetch):
+            self._send_template(worker, message.digest)
+
+    def gone(self, peer: bytes, now: float) -> None:
+        """Nothing can be sent to this connection any more. The lease decides what that means for the worker."""
+        self.by_peer.pop(peer, None)
+
+    def _join(self, peer: bytes, join: wire.Join, now: float) -> None:
+        worker = self._session_of(join)
+        if worker is None:
+            worker = WorkerSession(self._free_name(join.name), join.session, peer, join, now, now)
+            self.by_name[worker.name] = worker
+        else:
+            if worker.peer != peer:
+                self.by_peer.pop(worker.peer, None)
+                worker.templates = set()
+            worker.peer, worker.join = peer, join
+        self.by_peer[peer] = worker
+        self._hear(worker, now)
+        worker.told_windows = self._desk.windows.table_for(worker.name)
+        facts = self._desk.facts
+        self._send(
+            peer,
+            wire.Welcome(
+                wire.VERSION, facts.id, worker.name, facts.heartbeat_s, facts.lease_s, worker.told_windows
+            ),
+        )
+        self._open_or_close(worker, join, now)
+
+    def _open_or_close(self, worker: WorkerSession, join: wire.Join, now: float) -> None:
+        worker.known_until = _last_closing(join.windows, join.uptime, now)
+        uptime_text = "open-ended" if join.uptime is None else f"{join.uptime:.1f}"
+        self._desk.note("worker-joined", name=worker.name, host=join.host, slots=join.slots, uptime=uptime_text)
+        if join.uptime == 0.0:
+            if worker.state == "up":
+                self._carry_out(ev.WorkerLeft(worker.name, planned=True, windows=join.windows), now)
+            else:
+                self._carry_out(ev.UptimeRefreshed(worker.name, 0.0, join.windows), now)
+            worker.state = "away"
+            return
+        if worker.state != "up":
+            worker.opened = now
+        worker.state = "up"
+        uptime = math.inf if join.uptime is None else join.uptime
+        holds = [ev.HeldAttempt(Attempt(r.task, r.number), r.slot, r.elapsed) for r in join.running]
+        self._carry_out(ev.WorkerJoined(worker.name, join.slots, uptime, join.windows, join.site, holds), now)
+
+    def _session_of(self, join: wire.Join) -> WorkerSession | None:
+        """The session that introduces itself again; a lost one of the same name makes room for the new."""
+        for name in (join.name, *(name for name in self.by_name if name.startswith(f"{join.name}~"))):
+            worker = self.by_name.get(name)
+            if worker is None:
+                continue
+            if worker.session == join.session:
+                return worker
+            if worker.state == "lost" or worker.peer not in self.by_peer:
+                self._forget(worker)
+        return None
+
+    def _free_name(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while name in self.by_name:
+            number += 1
+            name = f"{wanted}~{number}"
+        return name
+
+    def _heartbeat(self, worker: WorkerSession, beat: wire.Heartbeat, now: float) -> None:
+        worker.known_until = _last_closing(beat.windows, beat.uptime, now)
+        worker_open = beat.uptime is None or beat.uptime > 0.0
+        if worker_open != (worker.state == "up"):
+            # An introduction or a leave is missing: it came over a connection that is gone.
+            self._send(worker.peer, wire.Rejoin())
+            return
+        uptime = math.inf if beat.uptime is None else beat.uptime
+        self._carry_out(ev.UptimeRefreshed(worker.name, uptime, beat.windows), now)
+
+    def _leave(self, worker: WorkerSession, leave: wire.Leave, now: float) -> None:
+        outlived = {r.task: r.elapsed for r in leave.held if r.elapsed is not None}
+        if worker.state == "up":
+            # What the worker does not name as running never started there; some of it may still be on its way.
+            slots = self._desk.scheduler.slots.workers[worker.name].slots
+            sent = [held.attempt for slot in slots for held in slot.sent]
+            unstarted = [attempt for attempt in sent if attempt.task not in outlived]
+            event = ev.WorkerLeft(worker.name, True, not leave.planned, unstarted, leave.windows)
+            self._carry_out(event, now)
+        self._desk.note("worker-left", name=worker.name, reason=leave.reason, handed_back=len(leave.held))
+        worker.state = "away"
+        worker.known_until = _last_closing(leave.windows, 0.0, now)
+        if leave.stopping and not leave.windows:
+            self._forget(worker)
+        self._desk.outlived(outlived, now)
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def _finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
+        known = [r for r in message.results if r.outcome <= Outcome.TIMEOUT and r.task < self._desk.book.next_task]
+        self._results = {Attempt(r.task, r.number): r for r in known}
+        self._from = worker.name
+        ended = [ev.Ended(attempt, Outcome(r.outcome), r.elapsed) for attempt, r in self._results.items()]
+        self._carry_out(ev.AttemptsEnded(worker.name, ended), now)
+        self._results = {}
+        self._send(worker.peer, wire.Taken(tuple(wire.Ref(r.task, r.number) for r in message.results)))
+
+    def _settle(self, attempts: Sequence[Attempt]) -> None:
+        """The scheduler says that these results of the message at hand end their tasks: record them."""
+        rows = []
+        for attempt in attempts:
+            result = self._results[attempt]
+            bag, item = self._desk.book.item(attempt.task)
+            bag.settled += 1
+            self._desk.fresh.add(bag.row.number)
+            bag.seen_s = max(bag.seen_s, result.elapsed)
+            number = bag.row.number
+            rows.append(
+                ResultRow(
+                    attempt.task,
+                    number,
+                    item,
+                    result.outcome,
+                    result.elapsed,
+                    self._from,
+                    attempt.number,
+                    result.payload,
+                    result.stdout,
+                    result.stderr,
+                )
+            )
+        self._desk.journal.add_results(rows)
+        if (worker := self.by_name.get(self._from)) is not None:
+            worker.done += len(rows)
+
+    # --- commands ----------------------------------------------------------------------------------------------------
+
+    def _assign(self, command: ev.Assign) -> None:
+        """Hand work to a worker, in messages of bounded size, its templates first."""
+        worker = self.by_name[command.worker]
+        rows: list[wire.Work] = []
+        size = 0
+        for assignment in command.work:
+            bag, batch, place = self._desk.book.find(assignment.attempt.task)
+            payload = self._desk.journal.payload(batch.first, place)
+            if bag.row.template not in worker.templates:
+                self._send_template(worker, bag.row.template)
+            rows.append(
+                wire.Work(
+                    assignment.attempt.task,
+                    assignment.attempt.number,
+                    assignment.lane,
+                    bag.row.template,
+                    assignment.runtime,
+                    bag.row.timeout,
+                    payload,
+                )
+            )
+            size += len(payload)
+            if size > wire.BATCH_BYTES or len(rows) == wire.BATCH_ROWS:
+                self._send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
+                rows, size = [], 0
+        if rows:
+            self._send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
+        remembered = [
+            (a.attempt.task, a.attempt.number) for a in command.work if a.runtime >= REMEMBERED_S
+        ]
+        if remembered:
+            self._desk.journal.add_sent(remembered)
+
+    def _take_back(self, command: ev.Recall | ev.Stop) -> None:
+        """Recall or stop attempts."""
+        worker = self.by_name.get(command.worker)
+        if worker is None:
+            return  # It went meanwhile, and what it held with it.
+        refs = tuple(wire.Ref(attempt.task, attempt.number) for attempt in command.attempts)
+        self._send(worker.peer, wire.Recall(refs) if isinstance(command, ev.Recall) else wire.Stop(refs))
+
+    def _send_template(self, worker: WorkerSession, digest: str) -> None:
+        found = self._desk.journal.template(digest)
+        if found is not None:
+            worker.templates.add(digest)
+            self._send(worker.peer, wire.Blob(digest, found[1]))
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _hear(self, worker: WorkerSession, now: float) -> None:
+        worker.heard = now
+        self._heard[worker.name] = worker
+        self._heard.move_to_end(worker.name)
+        if worker.state == "lost":
+            worker.state = "away"
+
+    def expire(self, now: float) -> None:
+        """Count workers as lost whose lease ran out; forget those gone for good."""
+        while self._heard:
+            name, worker = next(iter(self._heard.items()))
+            if worker.heard + self._desk.facts.lease_s > now:
+                return
+            del self._heard[name]
+            self.by_peer.pop(worker.peer, None)
+            self._desk.note("worker-lost", name=name, silent_s=round(now - worker.heard, 1))
+            if worker.state == "up":
+                self._carry_out(ev.WorkerLeft(name, planned=False), now)
+            worker.state = "lost"
+            if worker.known_until <= now:
+                self._forget(worker)
+
+    def refresh_windows(self) -> None:
+        """Tell the workers whose planned windows changed in the broker's file."""
+        if not self._desk.windows.refresh():
+            return
+        for worker in self.by_peer.values():
+            table = self._desk.windows.table_for(worker.name)
+            if table != worker.told_windows:
+                worker.told_windows = table
+                self._send(worker.peer, wire.Planned(table))
+
+    def _forget(self, worker: WorkerSession) -> None:
+        self.by_name.pop(worker.name, None)
+        self.by_peer.pop(worker.peer, None)
+        self._heard.pop(worker.name, None)
+        if worker.state != "up":
+            self._carry_out(ev.WorkerForgotten(worker.name), worker.heard)
+
+    def farewell(self, reason: str) -> None:
+        """The broker stops; workers keep what they run and come back to its successor."""
+        for peer in self.by_peer:
+            self._send(peer, wire.Goodbye(reason))
+
+
+def _attempts(refs: Sequence[wire.Ref]) -> list[Attempt]:
+    return [Attempt(ref.task, ref.number) for ref in refs]
+
+
+def _last_closing(windows: Sequence[wire.Window], uptime: float | None, now: float) -> float:
+    """When the last window that was announced closes; of an open-ended worker, now: nothing is known once it is gone."""
+    return now + max([uptime or 0.0, *(window.starts_in + window.lasts for window in windows)])

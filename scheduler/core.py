@@ -1,0 +1,330 @@
+"""The scheduler: events in, commands out, and every decision between.
+
+Rule 1: ``handle(event, now)`` is the only way in; ``now`` never runs backwards.
+Rule 2: an illegal event raises and changes nothing; a stale but legal one (the answer of an old attempt, say) is ignored.
+Rule 3: a task is done if and only if the answer was of its newest attempt.
+Rule 4: a departure or a loss never counts against a task; crashes and errors do.
+Placements are decided only at `PassDue`, once for everything that had arrived.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from scheduler import events as ev
+from scheduler.model import ENDED, Attempt, IllegalEvent, Outcome, State, Window, checked_runtime
+from scheduler.placing import Placing
+from scheduler.policies.base import Policy
+from scheduler.slots import Sent, Slot, Worker, announced, uptime_end
+from scheduler.waiting import ORDERS
+
+# A task that has killed its process so often is given up: it would go on killing. Departures never count.
+CRASH_LIMIT = 3
+# A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never early,
+# so the earliest estimate of a window's end is the best one.
+UPTIME_JITTER_S = 0.5
+
+
+class Scheduler(Placing):
+    """The state machine. What a pass does is in `Placing`; here is what each event does."""
+
+    def __init__(self, policy: Policy, first_attempt: int = 1, crash_limit: int = CRASH_LIMIT) -> None:
+        super().__init__(policy, first_attempt)
+        self.crash_limit = crash_limit
+        # Announced windows of workers that are away.
+        self.away: dict[str, tuple[Window, ...]] = {}
+        self._commands: list[ev.Command] = []
+        self._table: dict[type, Callable[[Any, float], None]] = {
+            ev.TasksSubmitted: self._submitted,
+            ev.RuntimesUpdated: self._runtimes_updated,
+            ev.BagPredicted: self._bag_predicted,
+            ev.TasksCancelled: self._cancelled,
+            ev.BagForgotten: self._forgotten,
+            ev.WorkerJoined: self._joined,
+            ev.UptimeRefreshed: self._refreshed,
+            ev.WorkerLeft: self._left,
+            ev.WorkerForgotten: self._worker_forgotten,
+            ev.AttemptsEnded: self._attempts_ended,
+            ev.AttemptsReturned: self._returned,
+            ev.HoldExpired: self._hold_expired,
+            ev.PolicyChanged: self._policy_changed,
+            ev.PassDue: self._pass_due,
+        }
+
+    def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
+        """What ``event`` at ``now`` (seconds on the driver's clock) makes necessary."""
+        if not self.now <= now < math.inf:
+            raise IllegalEvent(f"time runs backwards: {now} after {self.now}")
+        self._table[type(event)](event, now)
+        self.now = now
+        commands, self._commands = self._commands, []
+        return commands
+
+    # --- tasks -------------------------------------------------------------------------------------------------------
+
+    def _submitted(self, event: ev.TasksSubmitted, now: float) -> None:
+        ended = ((event.done, State.DONE), (event.failed, State.FAILED), (event.cancelled, State.CANCELLED))
+        self._check_restored(event)
+        batch = self.tasks.add(event.bag, event.first, event.count, event.runtimes, event.retries)
+        self.counters.submitted += event.count
+        for tasks, state in ended:
+            for task in tasks:
+                self.tasks.move(task, state)
+        for attempt in event.held:
+            self.tasks.move(attempt.task, State.HELD)
+            self.orphans[attempt.task] = attempt.number
+        waiting: Sequence[int] = range(event.first, event.first + event.count)
+        if any(batch.states):
+            waiting = [task for task in waiting if not batch.states[task - event.first]]
+        self.regular.add(waiting, [batch.runtime(task) for task in waiting])
+
+    def _check_restored(self, event: ev.TasksSubmitted) -> None:
+        """What is already known of a batch is said of its own tasks, once each, and of attempts made before."""
+        held = [attempt.task for attempt in event.held]
+        known = [*event.done, *event.failed, *event.cancelled, *held]
+        if any(not 0 <= task - event.first < event.count for task in known) or len(set(known)) < len(known):
+            raise IllegalEvent(f"the batch from {event.first} on is restored with tasks not its own, or twice")
+        if any(attempt.number >= self._next_attempt for attempt in event.held):
+            raise IllegalEvent(f"an attempt is held that is not older than {self._next_attempt}")
+
+    def _runtimes_updated(self, event: ev.RuntimesUpdated, now: float) -> None:
+        if len(event.tasks) != len(event.runtimes):
+            raise IllegalEvent(f"{len(event.tasks)} tasks with {len(event.runtimes)} runtimes")
+        for task, runtime in zip(event.tasks, event.runtimes, strict=True):
+            checked_runtime(runtime)
+            self.tasks.known(task)
+        for task, runtime in zip(event.tasks, event.runtimes, strict=True):
+            self.tasks.predict(task, runtime)
+        self._predictions_changed(event.tasks, now)
+
+    def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
+        checked_runtime(event.runtime)
+        self.tasks.predict_bag(event.bag, event.runtime)
+        bound = [task for task in self.bound if self.tasks.known(task).bag.number == event.bag]
+        self._predictions_changed(bound, now)
+
+    def _predictions_changed(self, tasks: Iterable[int], now: float) -> None:
+        """Index waiting tasks anew, and give queued ones another chance to be placed (paper, Section 2.1)."""
+        self.index_anew()
+        slots = {self.bound[task].number: self.bound[task] for task in tasks if task in self.bound}
+        for slot in slots.values():
+            self.change(slot)
+            self.to_priority(self.release_queue(slot))
+            for number, sent in enumerate(slot.sent):
+                runtime = self.tasks.runtime(sent.attempt.task)
+                slot.ahead_s += (runtime - sent.runtime) if number else 0.0
+                sent.runtime = runtime
+            self._recall_excess(slot, now)
+
+    def _cancelled(self, event: ev.TasksCancelled, now: float) -> None:
+        for task in event.tasks:
+            self.tasks.known(task)
+        stops: dict[str, list[Attempt]] = {}
+        for task in event.tasks:
+            state = self.tasks.state(task)
+            if state in ENDED:
+                continue
+            if state == State.SENT:
+                slot = self.bound[task]
+                attempt = self._withdraw(slot, task, now)
+                stops.setdefault(slot.worker.name, []).append(attempt)
+            else:
+                self._unqueue(task, state)
+            self.orphans.pop(task, None)
+            self.tasks.move(task, State.CANCELLED)
+            self.counters.cancelled += 1
+        self._commands += [ev.Stop(worker, attempts) for worker, attempts in stops.items()]
+
+    def _forgotten(self, event: ev.BagForgotten, now: float) -> None:
+        self.tasks.forget(event.bag)
+
+    # --- workers -----------------------------------------------------------------------------------------------------
+
+    def _joined(self, event: ev.WorkerJoined, now: float) -> None:
+        if event.slots < 1 or not event.uptime > 0.0:
+            raise IllegalEvent(f"worker {event.worker}: {event.slots} slots for {event.uptime} s")
+        if event.worker in self.slots.workers:
+            # The same worker over a new connection: what was on its way may be lost. Its own list says what it has.
+            self._detach(event.worker, now)
+        self.away.pop(event.worker, None)
+        windows = announced(event.windows, now)
+        worker = Worker(event.worker, event.site, now, uptime_end(event.uptime, now), windows)
+        self.slots.join(worker, event.slots)
+        for slot in worker.slots:
+            self.change(slot)
+        self._adopt(worker, event.holds, now)
+
+    def _adopt(self, worker: Worker, holds: Sequence[ev.HeldAttempt], now: float) -> None:
+        """Let a worker keep those attempts it holds that are still the newest of their tasks; stop the others."""
+        stale = []
+        for hold in sorted(holds, key=lambda hold: hold.elapsed is None):
+            task, number = hold.attempt.task, hold.attempt.number
+            welcome = self.orphans.get(task) == number and 0 <= hold.lane < len(worker.slots)
+            if not welcome:
+                stale.append(hold.attempt)
+                continue
+            self._unqueue(task, self.tasks.state(task))
+            del self.orphans[task]
+            self.counters.adopted += 1
+            slot, elapsed = worker.slots[hold.lane], hold.elapsed or 0.0
+            # What it ran before this window is not of this window; it was counted with the slot it had then.
+            slot.busy_s -= elapsed
+            self.sent(slot, hold.attempt, now - elapsed)
+        if stale:
+            self._commands.append(ev.Stop(worker.name, stale))
+
+    def _refreshed(self, event: ev.UptimeRefreshed, now: float) -> None:
+        if not event.uptime >= 0.0:
+            raise IllegalEvent(f"worker {event.worker}: an uptime of {event.uptime} s")
+        worker = self.slots.workers.get(event.worker)
+        if worker is None:
+            self.away[event.worker] = announced(event.windows, now)
+            return
+        worker.windows = announced(event.windows, now)
+        ends_at = uptime_end(event.uptime, now)
+        if ends_at == worker.ends_at or worker.ends_at < ends_at < worker.ends_at + UPTIME_JITTER_S:
+            return
+        worker.ends_at = ends_at
+        for slot in worker.slots:
+            self.change(slot)
+            self._shed(slot, now)
+
+    def _shed(self, slot: Slot, now: float) -> None:
+        """Give back what a shortened window no longer holds, the last first."""
+        shed = []
+        while self.policy.timed and slot.queue and slot.remaining(now) < 0.0:
+            shed.append(self.unbind(slot, slot.queue[-1][0]))
+        self.to_priority(shed[::-1])
+        self._recall_excess(slot, now)
+
+    def _recall_excess(self, slot: Slot, now: float) -> None:
+        if self.policy.timed and len(slot.sent) > 1 and slot.remaining(now) < 0.0:
+            ahead = [sent.attempt for sent in list(slot.sent)[1:]]
+            self._commands.append(ev.Recall(slot.worker.name, ahead))
+
+    def _left(self, event: ev.WorkerLeft, now: float) -> None:
+        if event.worker not in self.slots.workers:
+            if event.planned:
+                self.away[event.worker] = announced(event.windows, now)
+            return  # It had no window open; a loss of a worker that is away loses nothing.
+        worker = self.slots.workers[event.worker]
+        self.away[event.worker] = announced(event.windows, now) if event.planned else worker.windows
+        self.counters.departures += event.planned
+        self.counters.losses += not event.planned
+        unstarted = set(event.unstarted)
+        killed = [slot for slot in worker.slots if slot.sent and slot.sent[0].attempt not in unstarted]
+        self.counters.kills += len(killed)
+        self.counters.planned_kills += len(killed) if event.planned and not event.early else 0
+        self.counters.wasted_s += sum(now - slot.started for slot in killed)
+        self._detach(event.worker, now)
+
+    def _detach(self, name: str, now: float) -> None:
+        """Take a worker's slots away; its work joins the priority queue."""
+        worker = self.slots.leave(name)
+        for slot in worker.slots:
+            self.dirty.pop(slot.number, None)
+            tasks = [sent.attempt.task for sent in slot.sent]
+            self.orphans.update((sent.attempt.task, sent.attempt.number) for sent in slot.sent)
+            for task in tasks:
+                del self.bound[task]
+            self.to_priority([*tasks, *self.release_queue(slot)])
+            self.counters.window_s += now - worker.joined_at
+            self.counters.busy_s += slot.busy_s + (now - slot.started if tasks else 0.0)
+
+    def _worker_forgotten(self, event: ev.WorkerForgotten, now: float) -> None:
+        self.away.pop(event.worker, None)
+
+    # --- attempts ----------------------------------------------------------------------------------------------------
+
+    def _attempts_ended(self, event: ev.AttemptsEnded, now: float) -> None:
+        settled: list[Attempt] = []
+        for ended in event.ended:
+            if not self._take_answer(ended, now):
+                self.counters.stale += 1
+            elif self._judge(ended.attempt.task, ended.outcome):
+                settled.append(ended.attempt)
+        if settled:
+            self._commands.append(ev.Settle(settled))
+
+    def _take_answer(self, ended: ev.Ended, now: float) -> bool:
+        """Free the slot the attempt was on; False when it is not the newest attempt of an unended task."""
+        task, number = ended.attempt.task, ended.attempt.number
+        slot = self.bound.get(task)
+        if slot is not None and slot.sent and any(sent.attempt == ended.attempt for sent in slot.sent):
+            self._withdraw(slot, task, now, ended.elapsed)
+            return True
+        if self.orphans.get(task) == number:
+            # The worker was given up for lost, but finished the work: nothing newer exists, so this is the answer.
+            self._unqueue(task, self.tasks.state(task))
+            del self.orphans[task]
+            self.counters.adopted += 1
+            return True
+        return False
+
+    def _judge(self, task: int, outcome: Outcome) -> bool:
+        """Count the outcome; True when the task has ended by it, False when it will be tried again."""
+        self.counters.count(outcome)
+        again = False
+        if outcome == Outcome.CRASH:
+            again = self.tasks.crashed(task) < self.crash_limit
+        elif outcome != Outcome.DONE:
+            again = self.tasks.erred(task) <= self.tasks.known(task).bag.retries
+        if again:
+            self.to_priority([task])
+        else:
+            self.tasks.move(task, State.DONE if outcome == Outcome.DONE else State.FAILED)
+        return not again
+
+    def _withdraw(self, slot: Slot, task: int, now: float, elapsed: float | None = None) -> Attempt:
+        """Take the attempt of ``task`` off ``slot``; the next one there starts now."""
+        self.change(slot)
+        place = next(i for i, sent in enumerate(slot.sent) if sent.attempt.task == task)
+        sent: Sent = slot.sent[place]
+        del slot.sent[place]
+        del self.bound[task]
+        if elapsed is not None:
+            slot.busy_s += elapsed
+        elif place == 0:
+            slot.busy_s += now - slot.started
+        if place == 0:
+            slot.started = now
+            if slot.sent:
+                slot.ahead_s -= slot.sent[0].runtime
+        else:
+            slot.ahead_s -= sent.runtime
+        if len(slot.sent) < 2:
+            slot.ahead_s = 0.0
+        return sent.attempt
+
+    def _returned(self, event: ev.AttemptsReturned, now: float) -> None:
+        for attempt in event.attempts:
+            slot = self.bound.get(attempt.task)
+            # Anything else is an answer to a recall that something newer has overtaken.
+            if slot is not None and any(sent.attempt == attempt for sent in slot.sent):
+                self._withdraw(slot, attempt.task, now, elapsed=0.0)
+                self.to_priority([attempt.task])
+
+    def _hold_expired(self, event: ev.HoldExpired, now: float) -> None:
+        held = [task for task in self.orphans if self.tasks.state(task) == State.HELD]
+        self.to_priority(held)
+
+    def _unqueue(self, task: int, state: State) -> None:
+        """Take a task that is not at a worker out of wherever it waits."""
+        if state == State.QUEUED:
+            self.change(self.bound[task])
+            self.unbind(self.bound[task], task)
+        elif state == State.WAITING:
+            (self.regular if self.regular.holds(task) else self.priority).discard(task)
+
+    # --- passes ------------------------------------------------------------------------------------------------------
+
+    def _policy_changed(self, event: ev.PolicyChanged, now: float) -> None:
+        if event.policy.order not in ORDERS:
+            raise IllegalEvent(f"policy {event.policy.name}: no order {event.policy.order!r}")
+        for slot in list(self.slots.slots.values()):
+            self.change(slot)
+            self.to_priority(self.release_queue(slot))
+        self.set_policy(event.policy)
+
+    def _pass_due(self, event: ev.PassDue, now: float) -> None:
+        self._commands += self.place_all(now)

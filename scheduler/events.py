@@ -1,0 +1,219 @@
+"""What can happen (past tense) and what the driver is to do about it (imperative).
+
+Events and commands carry batches. A worker is known by its name, a bag by a number, a task by a number that is unique in
+the grid and consecutive within a batch. All durations are seconds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from scheduler.model import Attempt, Outcome
+from scheduler.policies.base import Policy
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TasksSubmitted:
+    """A batch of a bag arrived: tasks ``first`` .. ``first + count - 1``.
+
+    ``runtimes`` has ``count`` entries, or one for all. ``retries``: how many errors or timeouts a task survives.
+    ``done``, ``failed``, ``cancelled``, ``held``: what a restored grid already knows of them (empty for new ones).
+    """
+
+    bag: int
+    first: int
+    count: int
+    runtimes: Sequence[float]
+    retries: int = 0
+    done: Sequence[int] = ()
+    failed: Sequence[int] = ()
+    cancelled: Sequence[int] = ()
+    held: Sequence[Attempt] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimesUpdated:
+    """Better predictions: ``runtimes[i]`` for ``tasks[i]`` (paper, Section 2.1)."""
+
+    tasks: Sequence[int]
+    runtimes: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class BagPredicted:
+    """One better prediction for every task of a bag that has not ended."""
+
+    bag: int
+    runtime: float
+
+
+@dataclass(frozen=True, slots=True)
+class TasksCancelled:
+    """These tasks are no longer wanted. Those already ended stay as they are."""
+
+    tasks: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class BagForgotten:
+    """Every task of the bag has ended and nobody will ask again."""
+
+    bag: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAttempt:
+    """An attempt that a joining worker still holds; ``elapsed`` is None when it has not started."""
+
+    attempt: Attempt
+    lane: int
+    elapsed: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerJoined:
+    """A window opened on a worker (or its broker came back). ``windows``: (starts in, lasts) of those to come."""
+
+    worker: str
+    slots: int
+    uptime: float
+    windows: Sequence[tuple[float, float]] = ()
+    site: str = ""
+    holds: Sequence[HeldAttempt] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UptimeRefreshed:
+    """What a worker says now of its current window and of those to come. Also of a worker that is away (uptime 0)."""
+
+    worker: str
+    uptime: float
+    windows: Sequence[tuple[float, float]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLeft:
+    """A worker is gone. ``planned``: it said so (a departure); otherwise it vanished (a loss).
+
+    ``early``: a departure before its window closed, because somebody stopped it: what it kills is no fault of the plan.
+    ``unstarted``: attempts it handed back without having begun them.
+    """
+
+    worker: str
+    planned: bool
+    early: bool = False
+    unstarted: Sequence[Attempt] = ()
+    windows: Sequence[tuple[float, float]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerForgotten:
+    """A worker that is away will not be back: its announced windows no longer count."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One attempt that ended; ``elapsed`` is what it used."""
+
+    attempt: Attempt
+    outcome: Outcome
+    elapsed: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsEnded:
+    """A worker delivered results, one event per message."""
+
+    worker: str
+    ended: Sequence[Ended]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsReturned:
+    """A worker handed back attempts that had not started."""
+
+    worker: str
+    attempts: Sequence[Attempt]
+
+
+@dataclass(frozen=True, slots=True)
+class HoldExpired:
+    """Nobody came back with the attempts that were held since the restore: they count as lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged:
+    """Place by this policy (an object with the methods of `scheduler.policies.Policy`) from now on."""
+
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class PassDue:
+    """The driver has drained what had arrived: decide now."""
+
+
+Event = (
+    TasksSubmitted
+    | RuntimesUpdated
+    | BagPredicted
+    | TasksCancelled
+    | BagForgotten
+    | WorkerJoined
+    | UptimeRefreshed
+    | WorkerLeft
+    | WorkerForgotten
+    | AttemptsEnded
+    | AttemptsReturned
+    | HoldExpired
+    | PolicyChanged
+    | PassDue
+)
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One attempt to make on slot ``lane`` of a worker, after what that slot already holds."""
+
+    attempt: Attempt
+    lane: int
+    runtime: float
+
+
+@dataclass(slots=True)
+class Assign:
+    """Hand these to a worker, in this order. Filled while a pass goes on; the driver gets it complete."""
+
+    worker: str
+    work: list[Assignment] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Ask for these back if they have not started."""
+
+    worker: str
+    attempts: Sequence[Attempt]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Kill these; their end no longer matters."""
+
+    worker: str
+    attempts: Sequence[Attempt]
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """These attempts ended their tasks: record the results. What an event held and this does not name is dropped."""
+
+    attempts: Sequence[Attempt]
+
+
+Command = Assign | Recall | Stop | Settle

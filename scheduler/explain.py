@@ -1,0 +1,80 @@
+"""Why is it waiting: for one task, how many seconds each slot is short, and which announced window it would fit."""
+
+from dataclasses import dataclass
+
+from scheduler.core import Scheduler
+from scheduler.model import State
+
+# Rows of slots and of coming windows in one explanation: what fits on a screen.
+ROWS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReason:
+    """``short_s``: how many seconds more the slot would need; 0 when only its queue is full."""
+
+    worker: str
+    lane: int
+    left_s: float
+    short_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ComingWindow:
+    """An announced window."""
+
+    worker: str
+    starts_in_s: float
+    lasts_s: float
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a task is and, if it waits, why. ``on`` is the worker that has it."""
+
+    state: State
+    runtime_s: float
+    margin_s: float
+    on: str
+    slots: tuple[SlotReason, ...]
+    coming: tuple[ComingWindow, ...]
+    longest_window_s: float
+
+
+def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
+    """Why ``task`` is where it is; the slots that are nearest to taking it first."""
+    runtime, margin = scheduler.tasks.runtime(task), scheduler.policy.margin
+    needs = runtime + margin
+    slots = [
+        SlotReason(worker.name, slot.lane, slot.remaining(now), max(0.0, needs - slot.remaining(now)))
+        for worker in scheduler.slots.workers.values()
+        for slot in worker.slots
+    ]
+    announced = [(worker.name, worker.windows) for worker in scheduler.slots.workers.values()]
+    coming = [
+        ComingWindow(name, window.opens - now, window.lasts, window.lasts > needs)
+        for name, windows in [*announced, *scheduler.away.items()]
+        for window in windows
+        if window.opens > now
+    ]
+    state = scheduler.tasks.state(task)
+    holder = scheduler.bound.get(task)
+    longest = [worker.uptime(now) for worker in scheduler.slots.workers.values()] + [w.lasts_s for w in coming]
+    return Explanation(
+        state=state,
+        runtime_s=runtime,
+        margin_s=margin,
+        on=holder.worker.name if holder is not None else "",
+        slots=tuple(sorted(slots, key=lambda reason: (reason.short_s, reason.left_s))[:ROWS]),
+        coming=tuple(sorted(coming, key=lambda window: (not window.fits, window.starts_in_s))[:ROWS]),
+        longest_window_s=max(longest, default=0.0),
+    )
+
+
+def longest_window(scheduler: Scheduler, now: float) -> float:
+    """The longest window that is open or announced, 0.0 when there is none: a task must be shorter, by the margin."""
+    open_now = [worker.uptime(now) for worker in scheduler.slots.workers.values()]
+    announced = [w.lasts for worker in scheduler.slots.workers.values() for w in worker.windows]
+    away = [w.lasts for windows in scheduler.away.values() for w in windows]
+    return max([*open_now, *announced, *away], default=0.0)

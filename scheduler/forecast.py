@@ -1,0 +1,44 @@
+"""When will it be done: work against the windows that are open and announced, as if it were a fluid.
+
+An estimate, and on the early side: tasks cannot be cut, so the last pieces of windows go unused. It takes the plans and
+the predictions at their word.
+"""
+
+import math
+
+from scheduler.core import Scheduler
+
+
+class Capacity:
+    """Slots over time, from ``now`` on; built once for any number of questions."""
+
+    def __init__(self, scheduler: Scheduler, now: float) -> None:
+        spans: list[tuple[float, float, int]] = []
+        for worker in scheduler.slots.workers.values():
+            slots = len(worker.slots)
+            spans.append((0.0, worker.ends_at - now, slots))
+            spans += [(w.opens - now, w.closes - now, slots) for w in worker.windows if w.opens > now]
+        for windows in scheduler.away.values():
+            # How many slots a worker that is away has is known again when it is back; one is the least.
+            spans += [(max(0.0, w.opens - now), w.closes - now, 1) for w in windows if w.closes > now]
+        self._spans = spans
+        self._steps: list[tuple[float, int]] | None = None
+
+    def time_to_do(self, work_s: float, longest_s: float) -> float | None:
+        """Seconds until ``work_s`` slot seconds have passed, the longest task of which takes ``longest_s``; None: never."""
+        fits = [start + longest_s for start, end, _ in self._spans if end - start > longest_s]
+        if not fits:
+            return None
+        steps = self._steps = self._steps or self._sorted_steps()
+        done, slots, at = 0.0, 0, 0.0
+        for time, change in steps:
+            if slots and done + slots * (time - at) >= work_s:
+                return max(min(fits), at + (work_s - done) / slots)
+            done += slots * (time - at) if slots else 0.0
+            at, slots = time, slots + change
+        return None
+
+    def _sorted_steps(self) -> list[tuple[float, int]]:
+        opens = [(start, slots) for start, _, slots in self._spans]
+        closes = [(end, -slots) for _, end, slots in self._spans if end < math.inf]
+        return sorted([*opens, *closes, (math.inf, 0)])

@@ -1,0 +1,45 @@
+"""What the scheduler counts, and the figures a run is judged by."""
+
+from dataclasses import dataclass
+
+from scheduler.model import Outcome
+
+
+@dataclass(slots=True)
+class Counters:
+    """Since the scheduler was made. Seconds where the name ends in ``_s``.
+
+    ``kills``: attempts that ran when their worker went; ``planned_kills``: those of them whose worker left as planned, the
+    number this project exists to keep at 0. ``stale``: answers of old attempts, ignored. ``unfit``: placements that no
+    longer fitted when their turn came. ``adopted``: attempts whose worker came back with them. ``window_s`` and ``busy_s``
+    are of slots whose windows have closed.
+    """
+
+    submitted: int = 0
+    attempts: int = 0
+    done: int = 0
+    errors: int = 0
+    timeouts: int = 0
+    crashes: int = 0
+    cancelled: int = 0
+    departures: int = 0
+    losses: int = 0
+    kills: int = 0
+    planned_kills: int = 0
+    stale: int = 0
+    unfit: int = 0
+    adopted: int = 0
+    wasted_s: float = 0.0
+    window_s: float = 0.0
+    busy_s: float = 0.0
+
+    def count(self, outcome: Outcome) -> None:
+        """One attempt ended."""
+        if outcome == Outcome.DONE:
+            self.done += 1
+        elif outcome == Outcome.ERROR:
+            self.errors += 1
+        elif outcome == Outcome.CRASH:
+            self.crashes += 1
+        else:
+            self.timeouts += 1

@@ -1,0 +1,72 @@
+"""The values every part of the scheduler speaks of. Times are seconds; instants are on the driver's own clock."""
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+
+# The uptime of a worker that has no plan.
+OPEN_ENDED = math.inf
+
+
+class SchedulerError(Exception):
+    """Root of the scheduler's errors: the driver did something that cannot be."""
+
+
+class IllegalEvent(SchedulerError):
+    """An event that contradicts what the scheduler knows. Nothing was changed."""
+
+
+class UnknownPolicy(SchedulerError):
+    """No policy of that name, or it does not take that option."""
+
+
+class Outcome(IntEnum):
+    """How an attempt ended at the worker, when the worker lived to tell."""
+
+    DONE = 0
+    ERROR = 1
+    CRASH = 2
+    TIMEOUT = 3
+
+
+class State(IntEnum):
+    """Where a task is."""
+
+    WAITING = 0  # in the regular or the priority queue
+    QUEUED = 1  # bound to a slot, held by the scheduler
+    SENT = 2  # handed to the worker
+    HELD = 3  # its attempt runs at a worker that this scheduler has not seen since it was restored
+    DONE = 4
+    FAILED = 5
+    CANCELLED = 6
+
+
+ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+
+
+def checked_runtime(seconds: float) -> float:
+    """``seconds`` when it can be a runtime; raises `IllegalEvent` for a negative, infinite or undefined one."""
+    if not 0.0 <= seconds < math.inf:
+        raise IllegalEvent(f"a runtime is a finite number of seconds from 0 up, not {seconds}")
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Planned time on the driver's clock: from ``opens`` to ``closes``."""
+
+    opens: float
+    closes: float
+
+    @property
+    def lasts(self) -> float:
+        """Length in seconds."""
+        return self.closes - self.opens
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One execution of a task. Numbers grow over the life of a grid, so the newest attempt has the largest."""
+
+    task: int
+    number: int

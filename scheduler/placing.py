@@ -1,0 +1,225 @@
+"""A scheduling pass: the state that policies read, and how their placements are carried out.
+
+Rule 1: only slots that changed are looked at, and only tasks that could be placed.
+Rule 2: fit is tested when a task is placed and again when it is sent, because time has passed between.
+Rule 3: what a worker holds ahead is bounded in seconds of predicted work, so that little is lost with it.
+"""
+
+import math
+from collections.abc import Sequence
+
+from scheduler.events import Assign, Assignment
+from scheduler.metrics import Counters
+from scheduler.model import Attempt, State
+from scheduler.policies.base import Place, Policy, Postpone
+from scheduler.slots import Sent, Slot, SlotTable
+from scheduler.tasks import TaskTable
+from scheduler.waiting import ORDERS, OldestFirst, WaitingQueue
+
+# Predicted work a worker may hold on one slot, the running task included: enough to hide a round trip, and tasks longer
+# than this are never sent ahead.
+AHEAD_S = 0.5
+# The same in tasks, for those predicted to take no time at all.
+AHEAD_TASKS = 2_000
+
+# The same numbers added in another order give another sum. So each test of fit is stricter by this than the one that
+# follows it: what is searched for, the slot that is looked up for it, the test when it is sent.
+ROUNDING_S = 1e-6
+
+
+class Placing:
+    """The scheduler's state as policies see it (`scheduler.policies.base.View`), and the pass over it."""
+
+    def __init__(self, policy: Policy, first_attempt: int) -> None:
+        self.now = 0.0
+        self.policy = policy
+        self.tasks = TaskTable()
+        self.slots = SlotTable()
+        self.counters = Counters()
+        self.regular = OldestFirst()
+        self.priority: WaitingQueue = ORDERS[policy.order]()
+        # Newest attempts of tasks whose worker is gone, or has not been seen since a restore: still welcome.
+        self.orphans: dict[int, int] = {}
+        # Where each task is that is bound to a slot, queued or sent.
+        self.bound: dict[int, Slot] = {}
+        # Slots that changed since the last pass; they are in no index until it.
+        self.dirty: dict[int, Slot] = {}
+        self._next_attempt = first_attempt
+        self._assigns: dict[str, Assign] = {}
+        # Tasks that no longer fitted when they were to be sent. They wait until the policy is not looking: so it always
+        # comes to an end, and what it holds of a queue stays valid.
+        self._unfit: list[int] = []
+
+    # --- what policies read ------------------------------------------------------------------------------------------
+
+    def tightest(self, runtime: float) -> int | None:
+        """Paper, phase 2: the slot with the smallest tl strictly greater than the runtime (and the margin)."""
+        needs = runtime + self.policy.margin + ROUNDING_S
+        found = [index.tightest(needs, self.now) for index in self.slots.indexes()]
+        fits = [row for row in found if row is not None]
+        return min(fits)[2] if fits else None
+
+    def tightest_empty(self, runtime: float) -> tuple[int, float] | None:
+        """Paper, phase 1: a slot with an empty queue on which ``runtime`` fits, and the limit on runtimes there."""
+        reserve = self.policy.margin + 2 * ROUNDING_S
+        for index in (self.slots.idle, self.slots.spare):
+            row = index.tightest(runtime + reserve, self.now)
+            if row is not None:
+                # Of numbers so large that rounding eats the difference, ``runtime`` still is below the limit.
+                return row[2], max(row[0] - reserve, math.nextafter(runtime, math.inf))
+        return None
+
+    def longest_fit(self) -> float:
+        """The limit on runtimes that fit anywhere."""
+        widest = max(index.widest(self.now) for index in self.slots.indexes())
+        return widest - self.policy.margin - 2 * ROUNDING_S
+
+    def rooms(self) -> int:
+        """How many slots have room."""
+        return sum(len(index) for index in self.slots.indexes())
+
+    def room(self, place: int) -> int:
+        """The slot at ``place`` of ``rooms()``."""
+        for index in self.slots.indexes():
+            if place < len(index):
+                return index.at(place)
+            place -= len(index)
+        raise IndexError(place)
+
+    # --- the pass ----------------------------------------------------------------------------------------------------
+
+    def place_all(self, now: float) -> list[Assign]:
+        """Decide what can be decided at ``now``; what is to be handed to which worker."""
+        self.now = now
+        self._assigns = {}
+        for slot in self.slots.overdue(now):
+            self.change(slot)
+        for slot in list(self.dirty.values()):
+            self._settle_slot(slot)
+        self.dirty.clear()
+        self._give_back_unfit()
+        if len(self.priority) or len(self.regular):
+            for step in self.policy.plan(self):
+                if isinstance(step, Place):
+                    self._carry_out(step)
+                else:
+                    self._postpone(step)
+            self._give_back_unfit()
+        return list(self._assigns.values())
+
+    def _give_back_unfit(self) -> None:
+        tasks, self._unfit = self._unfit, []
+        self.counters.unfit += len(tasks)
+        self.to_priority(tasks)
+
+    def _carry_out(self, place: Place) -> None:
+        slot = self.slots.slots[place.slot]
+        task, runtime = place.entry.task, place.entry.runtime
+        (self.priority if place.priority else self.regular).take(place.entry)
+        self.slots.unindex(slot)
+        slot.queue.append((task, runtime))
+        slot.queued_s += runtime
+        self.bound[task] = slot
+        self.tasks.move(task, State.QUEUED)
+        self._settle_slot(slot)
+
+    def _postpone(self, step: Postpone) -> None:
+        tasks, runtimes = self.regular.pop_before(step.entry)
+        self.priority.add(tasks, runtimes)
+
+    def _settle_slot(self, slot: Slot) -> None:
+        """Send what may be sent, and index the slot if it has room."""
+        self._send(slot)
+        if self._has_room(slot):
+            self.slots.index(slot, self.now)
+
+    def _has_room(self, slot: Slot) -> bool:
+        if not slot.sent and not slot.queue:
+            return True
+        if len(slot.queue) < self.policy.queue_length:
+            return True
+        return slot.in_flight_s() + slot.queued_s < self.policy.queue_s and len(slot.queue) < AHEAD_TASKS
+
+    def _send(self, slot: Slot) -> None:
+        while slot.queue and self._may_send(slot):
+            task, runtime = slot.queue[0]
+            start = max(self.now, slot.due) + slot.ahead_s
+            if self.policy.timed and runtime + self.policy.margin >= slot.worker.ends_at - start:
+                self._unfit.append(self.unbind(slot, task))
+                continue
+            slot.queue.popleft()
+            slot.queued_s = slot.queued_s - runtime if slot.queue else 0.0
+            attempt = Attempt(task, self._next_attempt)
+            self._next_attempt += 1
+            self._sent_new(slot, attempt, runtime)
+
+    def _may_send(self, slot: Slot) -> bool:
+        if not slot.sent:
+            return True
+        return slot.in_flight_s() + slot.queue[0][1] <= AHEAD_S and len(slot.sent) < AHEAD_TASKS
+
+    def _sent_new(self, slot: Slot, attempt: Attempt, runtime: float) -> None:
+        name = slot.worker.name
+        assign = self._assigns.get(name)
+        if assign is None:
+            assign = self._assigns[name] = Assign(name)
+        assign.work.append(Assignment(attempt, slot.lane, runtime))
+        self.counters.attempts += 1
+        self.orphans.pop(attempt.task, None)
+        self.sent(slot, attempt, self.now)
+
+    # --- changes the events share ------------------------------------------------------------------------------------
+
+    def set_policy(self, policy: Policy) -> None:
+        """Place by ``policy`` from now on; the priority queue takes its order."""
+        self.policy = policy
+        self.index_anew()
+
+    def index_anew(self) -> None:
+        """Build both queues again, after predictions or the order have changed."""
+        regular, priority = [task for task, _ in self.regular.tasks()], [task for task, _ in self.priority.tasks()]
+        self.regular, self.priority = OldestFirst(), ORDERS[self.policy.order]()
+        self.regular.add(regular, [self.tasks.runtime(task) for task in regular])
+        self.priority.add(priority, [self.tasks.runtime(task) for task in priority])
+
+    def change(self, slot: Slot) -> None:
+        """``slot`` is about to change: out of the index until the next pass."""
+        if slot.number not in self.dirty:
+            self.slots.unindex(slot)
+            self.dirty[slot.number] = slot
+
+    def sent(self, slot: Slot, attempt: Attempt, started: float) -> None:
+        """``attempt`` is at the worker, behind what the slot already holds."""
+        runtime = self.tasks.runtime(attempt.task)
+        if slot.sent:
+            slot.ahead_s += runtime
+        else:
+            slot.started = started
+        slot.sent.append(Sent(attempt, runtime))
+        self.bound[attempt.task] = slot
+        self.tasks.move(attempt.task, State.SENT)
+
+    def unbind(self, slot: Slot, task: int) -> int:
+        """Take a queued task off ``slot``; returns it."""
+        place = next(i for i, (queued, _) in enumerate(slot.queue) if queued == task)
+        slot.queued_s -= slot.queue[place][1]
+        del slot.queue[place]
+        if not slot.queue:
+            slot.queued_s = 0.0
+        del self.bound[task]
+        return task
+
+    def release_queue(self, slot: Slot) -> list[int]:
+        """Empty the queue of ``slot``; its tasks in order."""
+        tasks = [task for task, _ in slot.queue]
+        for task in tasks:
+            del self.bound[task]
+        slot.queue.clear()
+        slot.queued_s = 0.0
+        return tasks
+
+    def to_priority(self, tasks: Sequence[int]) -> None:
+        """These still need a slot, and had their turn."""
+        for task in tasks:
+            self.tasks.move(task, State.WAITING)
+        self.priority.add(tasks, [self.tasks.runtime(task) for task in tasks])

@@ -1,0 +1,40 @@
+"""FCFS: first come, first served, the paper's baseline (Section 3.1). The next task goes to any slot with room."""
+
+import random
+from collections.abc import Iterator
+from typing import ClassVar
+
+from scheduler.policies.base import Place, Postpone, View
+from scheduler.waiting import Entry
+
+
+class FCFS:
+    """It knows neither runtimes nor uptimes; lost tasks go to the front.
+
+    ``queue_length``: tasks held for a slot beside the running one. ``queue_s``: a queue may hold more than that up to so
+    many seconds of work. ``seed``: of the choice among slots with room, which is random: a fixed order can send a long
+    task to the same short window for ever.
+    """
+
+    name: ClassVar[str] = "fcfs"
+    order = "newest-first"
+    timed = False
+    margin = 0.0
+
+    def __init__(self, queue_length: int = 0, queue_s: float = 1.0, seed: int = 0) -> None:
+        self.queue_length = queue_length
+        self.queue_s = queue_s
+        self._random = random.Random(seed)
+
+    def plan(self, view: View) -> Iterator[Place | Postpone]:
+        while (rooms := view.rooms()) and (entry := self._next(view)) is not None:
+            first, priority = entry
+            yield Place(first, view.room(self._random.randrange(rooms)), priority)
+
+    def _next(self, view: View) -> tuple[Entry, bool] | None:
+        no_limit = float("inf")
+        if (entry := view.priority.next_fit(no_limit)) is not None:
+            return entry, True
+        if (entry := view.regular.next_fit(no_limit)) is not None:
+            return entry, False
+        return None

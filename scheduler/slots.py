@@ -1,0 +1,195 @@
+"""Workers, their slots, and the slots with room, indexed by remaining time.
+
+Remaining time (paper, Section 2.2): tl = ru - (et_running - elapsed) - sum of et_queued. While a task runs within its
+prediction, uptime and elapsed time change together and tl stands still; when the slot is idle, or its task is overdue,
+tl falls with the clock. So an index keeps two sorted lists, *anchored* (tl itself) and *falling* (tl + now), and no entry
+has to be touched as time passes but the few whose task becomes overdue.
+"""
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sortedcontainers import SortedList
+
+from scheduler.model import OPEN_ENDED, Attempt, Window
+
+
+@dataclass(slots=True)
+class Sent:
+    """One attempt at the worker, and the runtime it was predicted to have when it was sent."""
+
+    attempt: Attempt
+    runtime: float
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One execution lane. ``sent[0]`` is running since ``started``; ``queue`` is held here."""
+
+    number: int
+    worker: "Worker"
+    lane: int
+    sent: deque[Sent] = field(default_factory=deque)
+    started: float = 0.0
+    ahead_s: float = 0.0  # runtimes of sent[1:]
+    queue: deque[tuple[int, float]] = field(default_factory=deque)  # (task, runtime)
+    queued_s: float = 0.0
+    busy_s: float = 0.0
+    watched: float = -math.inf  # the last ``due`` that `SlotTable` was told to look out for
+
+    @property
+    def due(self) -> float:
+        """When the running task should end; minus infinity when nothing runs."""
+        return self.started + self.sent[0].runtime if self.sent else -math.inf
+
+    def remaining(self, now: float) -> float:
+        """tl, seconds; negative when the slot has promised more than it has."""
+        return self.worker.ends_at - max(now, self.due) - self.ahead_s - self.queued_s
+
+    def in_flight_s(self) -> float:
+        """Predicted seconds of everything at the worker, the running task in full."""
+        return self.sent[0].runtime + self.ahead_s if self.sent else 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A worker whose window is open. ``ends_at`` is when it closes, interpolated from the last uptime it gave."""
+
+    name: str
+    site: str
+    joined_at: float
+    ends_at: float
+    windows: tuple[Window, ...]
+    slots: list[Slot] = field(default_factory=list)
+
+    def uptime(self, now: float) -> float:
+        """ru, seconds left of the current window."""
+        return max(0.0, self.ends_at - now)
+
+
+def announced(windows: Sequence[tuple[float, float]], now: float) -> tuple[Window, ...]:
+    """Windows given as (starts in, lasts) on the driver's clock."""
+    return tuple(Window(now + starts_in, now + starts_in + lasts) for starts_in, lasts in windows)
+
+
+# An index entry: the key, then for equal keys the less loaded slot (so that open-ended slots share the work), then order.
+_Row = tuple[float, float, int]
+
+
+class SlotIndex:
+    """Slots by remaining time."""
+
+    def __init__(self) -> None:
+        self._anchored: SortedList[_Row] = SortedList()
+        self._falling: SortedList[_Row] = SortedList()
+        self._where: dict[int, tuple[SortedList[_Row], _Row]] = {}
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def add(self, slot: Slot, now: float) -> bool:
+        """Put ``slot`` in; returns whether it is anchored, that is, will have to be looked at when it is overdue."""
+        due = slot.due
+        anchored = due > now
+        rows = self._anchored if anchored else self._falling
+        load = slot.ahead_s + slot.queued_s
+        start = due if anchored else 0.0
+        row = (slot.worker.ends_at - start - load, start + load, slot.number)
+        rows.add(row)
+        self._where[slot.number] = (rows, row)
+        return anchored
+
+    def remove(self, number: int) -> bool:
+        """Take a slot out; whether it was here."""
+        found = self._where.pop(number, None)
+        if found is None:
+            return False
+        rows, row = found
+        rows.remove(row)
+        return True
+
+    def tightest(self, limit: float, now: float) -> tuple[float, float, int] | None:
+        """(tl, load, slot number) of the slot with the smallest tl strictly above ``limit``."""
+        best = None
+        for rows, offset in ((self._anchored, 0.0), (self._falling, now)):
+            place = rows.bisect_right((limit + offset, math.inf))
+            if place < len(rows):
+                key, load, number = rows[place]
+                candidate = (key - offset, load if offset == 0.0 else load + now, number)
+                if best is None or candidate < best:
+                    best = candidate
+        return best
+
+    def widest(self, now: float) -> float:
+        """The largest tl, or minus infinity."""
+        anchored = self._anchored[-1][0] if self._anchored else -math.inf
+        falling = self._falling[-1][0] - now if self._falling else -math.inf
+        return max(anchored, falling)
+
+    def at(self, place: int) -> int:
+        """The slot number at ``place`` of ``len(self)``: for a policy that does not care for remaining time."""
+        if place < len(self._anchored):
+            return int(self._anchored[place][2])
+        return int(self._falling[place - len(self._anchored)][2])
+
+
+class SlotTable:
+    """Every slot of every worker that is up, and three indexes of those with room: idle, spare (busy, nothing queued), queued."""
+
+    def __init__(self) -> None:
+        self.workers: dict[str, Worker] = {}
+        self.slots: dict[int, Slot] = {}
+        self.idle = SlotIndex()
+        self.spare = SlotIndex()
+        self.queued = SlotIndex()
+        self._due: list[tuple[float, int]] = []
+        self._next = 0
+
+    def join(self, worker: Worker, count: int) -> None:
+        """Add ``worker`` with ``count`` idle slots."""
+        self.workers[worker.name] = worker
+        for lane in range(count):
+            slot = Slot(self._next, worker, lane)
+            self._next += 1
+            worker.slots.append(slot)
+            self.slots[slot.number] = slot
+
+    def leave(self, name: str) -> Worker:
+        """Remove a worker and its slots."""
+        worker = self.workers.pop(name)
+        for slot in worker.slots:
+            self.unindex(slot)
+            del self.slots[slot.number]
+        return worker
+
+    def unindex(self, slot: Slot) -> None:
+        """Take ``slot`` out of its index, before its contents change or because it has no room."""
+        _ = self.idle.remove(slot.number) or self.spare.remove(slot.number) or self.queued.remove(slot.number)
+
+    def index(self, slot: Slot, now: float) -> None:
+        """Put ``slot``, which has room, into the index of its kind."""
+        kind = self.queued if slot.queue else self.spare if slot.sent else self.idle
+        # Once for each due time: a slot is indexed anew with every change, and a task may run for hours.
+        if kind.add(slot, now) and slot.watched != slot.due:
+            slot.watched = slot.due
+            heapq.heappush(self._due, (slot.due, slot.number))
+
+    def overdue(self, now: float) -> Iterator[Slot]:
+        """Slots whose running task should have ended by ``now``: their tl has begun to fall."""
+        while self._due and self._due[0][0] <= now:
+            due, number = heapq.heappop(self._due)
+            slot = self.slots.get(number)
+            if slot is not None and slot.due == due:
+                yield slot
+
+    def indexes(self) -> tuple[SlotIndex, SlotIndex, SlotIndex]:
+        """All slots with room."""
+        return self.idle, self.spare, self.queued
+
+
+def uptime_end(uptime: float, now: float) -> float:
+    """When a window with ``uptime`` seconds left closes."""
+    return OPEN_ENDED if uptime == OPEN_ENDED else now + uptime

@@ -1,0 +1,170 @@
+"""Every task the grid knows, as rows in arrays: nine bytes a task, plus a few dictionaries for the exceptions."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from scheduler.model import ENDED, IllegalEvent, State, checked_runtime
+
+
+@dataclass(slots=True)
+class Bag:
+    """What the core counts for one bag. ``left_s``: predicted seconds of work not yet ended."""
+
+    number: int
+    retries: int = 0
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    sent: int = 0
+    left_s: float = 0.0
+    longest: float = 0.0
+    batches: list["Batch"] = field(default_factory=list)
+
+    @property
+    def settled(self) -> int:
+        """Tasks that have ended, one way or another."""
+        return self.done + self.failed + self.cancelled
+
+
+@dataclass(slots=True)
+class Batch:
+    """Consecutive tasks submitted together. ``runtimes`` has one entry when all tasks share it."""
+
+    bag: Bag
+    first: int
+    count: int
+    runtimes: "array[float]"
+    states: bytearray
+
+    def runtime(self, task: int) -> float:
+        return self.runtimes[0 if len(self.runtimes) == 1 else task - self.first]
+
+
+class TaskTable:
+    """Batches by the number of their first task."""
+
+    def __init__(self) -> None:
+        self.bags: dict[int, Bag] = {}
+        self._firsts: list[int] = []
+        self._batches: list[Batch] = []
+        self._next = 0
+        self._errors: dict[int, int] = {}
+        self._crashes: dict[int, int] = {}
+
+    def add(self, bag: int, first: int, count: int, runtimes: Sequence[float], retries: int) -> Batch:
+        """A new batch, all waiting; raises `IllegalEvent` and changes nothing when it cannot be."""
+        if count < 1 or len(runtimes) not in (1, count):
+            raise IllegalEvent(f"a batch of {count} tasks with {len(runtimes)} runtimes")
+        if first < self._next:
+            raise IllegalEvent(f"task numbers grow; {first} is not new")
+        values = array("d", [checked_runtime(seconds) for seconds in runtimes])
+        owner = self.bags.setdefault(bag, Bag(bag))
+        owner.retries = retries
+        batch = Batch(owner, first, count, values, bytearray(count))
+        owner.batches.append(batch)
+        owner.total += count
+        owner.left_s += sum(values) if len(values) == count else values[0] * count
+        owner.longest = max(owner.longest, max(values))
+        self._firsts.append(first)
+        self._batches.append(batch)
+        self._next = first + count
+        return batch
+
+    def batch(self, task: int) -> Batch | None:
+        """The batch ``task`` is in, or None when it is unknown."""
+        place = bisect_right(self._firsts, task) - 1
+        if place < 0 or task >= self._firsts[place] + self._batches[place].count:
+            return None
+        return self._batches[place]
+
+    def known(self, task: int) -> Batch:
+        """The batch ``task`` is in; raises `IllegalEvent` when it is unknown."""
+        batch = self.batch(task)
+        if batch is None:
+            raise IllegalEvent(f"unknown task {task}")
+        return batch
+
+    def state(self, task: int) -> State:
+        batch = self.known(task)
+        return State(batch.states[task - batch.first])
+
+    def runtime(self, task: int) -> float:
+        return self.known(task).runtime(task)
+
+    def move(self, task: int, state: State) -> None:
+        """Change a task's state and the counts that depend on it."""
+        batch = self.known(task)
+        bag, before = batch.bag, batch.states[task - batch.first]
+        if before == state:
+            return
+        batch.states[task - batch.first] = state
+        if before == State.SENT:
+            bag.sent -= 1
+        if state == State.SENT:
+            bag.sent += 1
+        elif state in ENDED:
+            self._settle(batch, task, state)
+
+    def _settle(self, batch: Batch, task: int, state: State) -> None:
+        bag = batch.bag
+        bag.left_s -= batch.runtime(task)
+        if state == State.DONE:
+            bag.done += 1
+        elif state == State.FAILED:
+            bag.failed += 1
+        else:
+            bag.cancelled += 1
+        if bag.settled == bag.total:
+            bag.left_s = 0.0  # what rounding left
+        self._errors.pop(task, None)
+        self._crashes.pop(task, None)
+
+    def predict(self, task: int, runtime: float) -> None:
+        """Change a prediction."""
+        batch = self.known(task)
+        if len(batch.runtimes) == 1 and batch.count > 1:
+            batch.runtimes = array("d", batch.runtimes * batch.count)
+        place = task - batch.first
+        if State(batch.states[place]) not in ENDED:
+            batch.bag.left_s += runtime - batch.runtimes[place]
+        batch.runtimes[place] = runtime
+        batch.bag.longest = max(batch.bag.longest, runtime)
+
+    def predict_bag(self, bag: int, runtime: float) -> None:
+        """Change the prediction of every task of a bag."""
+        owner = self.bags.get(bag)
+        if owner is None:
+            raise IllegalEvent(f"unknown bag {bag}")
+        owner.longest, owner.left_s = runtime, runtime * (owner.total - owner.settled)
+        for batch in owner.batches:
+            batch.runtimes = array("d", [runtime])
+
+    def crashed(self, task: int) -> int:
+        """Count a crash of ``task``; how many it has now."""
+        self._crashes[task] = self._crashes.get(task, 0) + 1
+        return self._crashes[task]
+
+    def erred(self, task: int) -> int:
+        """Count an error or timeout of ``task``; how many it has now."""
+        self._errors[task] = self._errors.get(task, 0) + 1
+        return self._errors[task]
+
+    def forget(self, bag: int) -> None:
+        """Drop a bag whose tasks have all ended."""
+        owner = self.bags.get(bag)
+        if owner is None:
+            raise IllegalEvent(f"unknown bag {bag}")
+        if owner.settled != owner.total:
+            raise IllegalEvent(f"bag {bag} has {owner.total - owner.settled} tasks that have not ended")
+        del self.bags[bag]
+        self._batches = [batch for batch in self._batches if batch.bag is not owner]
+        self._firsts = [batch.first for batch in self._batches]
+
+    def each(self) -> Iterator[tuple[int, State]]:
+        """Every task and its state: for checks, not for hot paths."""
+        for batch in self._batches:
+            for place, state in enumerate(batch.states):
+                yield batch.first + place, State(state)

@@ -1,0 +1,1 @@
+"""The paper's sleep benchmark, simulated and live."""

@@ -1,0 +1,181 @@
+"""A broker and its workers as real processes on this machine, for as long as a ``with`` block lasts.
+
+Rule 1: nothing is left behind, whatever ends the block: no process, no file. What the processes make in their
+temporary folder lies in ours, and goes with it.
+Rule 2: each process watches its stdin and ends when that closes. So they also end when this process is killed.
+Rule 3: Ctrl-C is for this process only. The others are kept out of its terminal, and are told when it is their turn.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
+
+# How long a broker may take to listen: a cold start of Python on a busy machine takes some seconds.
+START_S = 60.0
+# Between two looks for what a process should have done.
+LOOK_S = 0.01
+# How long processes may take to stop by themselves; then they are terminated, and after as long again killed.
+STOP_S = 5.0
+# The end of a log that is worth showing when its process failed.
+LAST_LINES = 5
+
+# To run our own command: -P keeps a user's worker.py in the current folder from taking the place of ours.
+COMMAND = (sys.executable, "-P", "-m", "broker.cli")
+
+
+class ProcessError(Exception):
+    """A broker or worker process did not start or did not last; says which, and the end of its log."""
+
+
+def write_cycle(path: Path, pairs: Iterable[tuple[float, float]]) -> Path:
+    """Write a file for ``deskgrid worker --cycle``: a line ``UP DOWN`` in seconds for each pair. Returns ``path``."""
+    path.write_text("".join(f"{up:.9f} {down:.9f}\n" for up, down in pairs), encoding="utf-8")
+    return path
+
+
+class Processes:
+    """A private grid of processes on 127.0.0.1.
+
+    ``policy`` None: the broker's default; ``options``: of the policy. Entering starts the broker, and raises `ProcessError`
+    if it does not come up.
+    """
+
+    def __init__(self, policy: str | None = None, options: Mapping[str, object] | None = None) -> None:
+        self._policy = ["--policy", policy] if policy else []
+        for name, value in (options or {}).items():
+            self._policy += ["--policy-option", f"{name}={value}"]
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._place = tempfile.TemporaryDirectory(prefix="deskgrid-", ignore_cleanup_errors=True)
+        self.folder = Path(self._place.name)
+
+    def __enter__(self) -> Self:
+        try:
+            (self.folder / "tmp").mkdir()
+            home = str(self.folder / "home")
+            self._start("broker", ["broker", "--listen", "127.0.0.1:0", "--home", home, *self._policy])
+            self.client_line = self._line("client")
+            self._worker_line = self._line("worker")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start_worker(self, name: str, cycle: Path | None = None) -> None:
+        """Start a worker of one slot; it has joined some time later. ``cycle``: its file of planned uptime."""
+        plan = ["--cycle", str(cycle)] if cycle is not None else []
+        self._start(name, ["worker", "--join", self._worker_line, "--slots", "1", "--name", name, *plan])
+
+    def check(self) -> None:
+        """Raise `ProcessError` if a process has ended."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                raise ProcessError(f"the {name} ended with code {process.returncode}: {self._log_end(name)}")
+
+    def wait_for(self, happened: Callable[[], bool], what: str) -> None:
+        """Return when ``happened()``; raises `ProcessError` when a process ends, or it takes too long."""
+        deadline = time.monotonic() + START_S
+        while not happened():
+            self.check()
+            if time.monotonic() > deadline:
+                raise ProcessError(f"waited {START_S:g} s in vain for {what}")
+            time.sleep(LOOK_S)
+
+    def close(self) -> None:
+        """Stop everything, the workers first, and remove the folder. Does nothing the second time."""
+        with _undisturbed():
+            workers = [process for name, process in self._running.items() if name != "broker"]
+            _stop(workers)
+            _stop(self._running.values())
+            self._running.clear()
+            self._place.cleanup()
+
+    def _line(self, role: str) -> str:
+        file = self.folder / "home" / f"{role}.join"
+        self.wait_for(file.exists, "the broker to listen")
+        return file.read_text(encoding="utf-8").strip()
+
+    def _start(self, name: str, arguments: list[str]) -> None:
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self._running[name] = subprocess.Popen(
+                [*COMMAND, *arguments, "--until-stdin-closes"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment(),
+                start_new_session=True,  # does nothing on Windows, and the flag nothing elsewhere
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            )
+
+    def _environment(self) -> dict[str, str]:
+        place = str(self.folder / "tmp")
+        return os.environ | {"TMPDIR": place, "TEMP": place, "TMP": place}
+
+    def _log_end(self, name: str) -> str:
+        text = (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.strip().splitlines()[-LAST_LINES:]) or "it said nothing"
+
+
+def _stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """End all of these: first by their stdin, then by force."""
+    left = list(processes)
+    for process in left:
+        if process.stdin is not None:
+            process.stdin.close()
+    for force in (None, subprocess.Popen.terminate, subprocess.Popen.kill):
+        for process in left if force is not None else ():
+            force(process)
+        left = _outlasting(left, STOP_S)
+
+
+def _outlasting(processes: Iterable[subprocess.Popen[bytes]], seconds: float) -> list[subprocess.Popen[bytes]]:
+    """Those that are still there after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    left = []
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            left.append(process)
+    return left
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ignore Ctrl-C and SIGTERM inside: tearing down is bounded in time, and cut short it would leave things behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let a request to end this process (SIGTERM) unwind it like Ctrl-C, so that it tears down what it started."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

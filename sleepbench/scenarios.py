@@ -1,0 +1,151 @@
+"""The paper's Section 4.2 as values: its job lists, its PCs, and what it measured. Pure.
+
+Rule 1: everything here is in the paper's own seconds and minutes; `Scenario.scaled` is the only way to others.
+Rule 2: tasks are in the paper's order, ascending. The order is part of the benchmark: long tasks come last.
+
+Scenario 0 is scenario 1 on PCs that stay for the whole run.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+MINUTE_S = 60.0
+
+# Table 1: how long each of the eight PCs stays up, in seconds; then it is away for the restart.
+UPTIMES_S = (84.0, 117.0, 163.0, 228.0, 318.0, 443.0, 619.0, 864.0)
+RESTART_S = 1.0
+
+# Table 2, minutes: mean of ten runs, scenarios 0 to 3.
+PAPER_MIN: Mapping[str, tuple[float, ...]] = {
+    "pgs": (63.54, 65.54, 68.46, 87.88),
+    "fcfs": (63.21, 74.26, 87.30, 121.83),
+}
+
+
+class ScenarioError(ValueError):
+    """What was asked for is not in the paper, or is no possible scenario; one line that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Some sleep tasks, on some PCs of one slot each. Seconds.
+
+    ``uptimes``: how long each PC stays; infinite for one that is always there. ``restart``: how long it is away after that.
+    """
+
+    number: int
+    tasks: tuple[float, ...]
+    uptimes: tuple[float, ...]
+    restart: float
+
+    def __post_init__(self) -> None:
+        if not self.tasks or not self.uptimes:
+            raise ScenarioError("a scenario has at least one task and one PC")
+        if not all(0.0 < seconds < math.inf for seconds in self.tasks):
+            raise ScenarioError("a task lasts more than 0 seconds, and not for ever")
+        if not all(seconds > 0.0 for seconds in self.uptimes) or not 0.0 <= self.restart < math.inf:
+            raise ScenarioError("a PC is up for more than 0 seconds and away for 0 or more")
+
+    @property
+    def stays(self) -> bool:
+        """Whether no PC ever goes away."""
+        return all(seconds == math.inf for seconds in self.uptimes)
+
+    @property
+    def work_s(self) -> float:
+        """All tasks together, in seconds of one slot."""
+        return math.fsum(self.tasks)
+
+    @property
+    def lower_bound_s(self) -> float:
+        """The makespan if no slot were idle for a moment (Section 4.2): total work over the number of slots."""
+        return self.work_s / len(self.uptimes)
+
+    def scaled(self, scale: float) -> "Scenario":
+        """The same with every time multiplied by ``scale``; raises `ScenarioError` unless that is finite and above 0."""
+        if not 0.0 < scale < math.inf:
+            raise ScenarioError(f"a scale is a finite number above 0, not {scale:g}")
+        return Scenario(
+            self.number,
+            tuple(seconds * scale for seconds in self.tasks),
+            tuple(seconds * scale for seconds in self.uptimes),
+            self.restart * scale,
+        )
+
+
+def paper_scenario(number: int) -> Scenario:
+    """The paper's scenario 0, 1, 2 or 3; raises `ScenarioError` for another."""
+    if number not in _JOBS:
+        raise ScenarioError(f"the paper has scenarios 0 to 3, not {number}")
+    step, copies = _JOBS[number]
+    tasks = tuple(step * place for place in range(1, 241) for _ in range(copies))
+    uptimes = UPTIMES_S if number else (math.inf,) * len(UPTIMES_S)
+    return Scenario(number, tasks, uptimes, RESTART_S if number else 0.0)
+
+
+# Each list: 240 lengths, this many seconds apart, so many tasks of each. All three add up to 482 minutes.
+_JOBS = {0: (0.25, 4), 1: (0.25, 4), 2: (0.5, 2), 3: (1.0, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run, in the paper's minutes and seconds, whatever scale it was made at. The JSON has exactly these fields.
+
+    ``paper_min``: what the paper measured for this scenario and policy, None where it has no such figure.
+    ``kills``: attempts that ran when their PC went; ``planned_kills``: those whose PC went as planned.
+    ``wasted_s``: what the killed attempts had used. ``idle_s``: window time in which no task ran.
+    """
+
+    scenario: int
+    policy: str
+    run: int
+    seed: int
+    makespan_min: float
+    lower_bound_min: float
+    paper_min: float | None
+    tasks: int
+    kills: int
+    planned_kills: int
+    wasted_s: float
+    idle_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a run came to, on its own clock. Seconds, of slots where they are summed.
+
+    ``window_s``: windows open between the start and the end of the run. ``slept_s``: tasks that ended well.
+    """
+
+    makespan_s: float
+    window_s: float
+    slept_s: float
+    wasted_s: float
+    kills: int
+    planned_kills: int
+
+
+def paper_row(scenario: Scenario, policy: str, run: int, seed: int, measured: Measured, scale: float) -> Row:
+    """The row for a run of ``scenario`` (unscaled) that was made at ``scale``."""
+    idle_s = measured.window_s - measured.slept_s - measured.wasted_s
+    figures = PAPER_MIN.get(policy)
+    return Row(
+        scenario=scenario.number,
+        policy=policy,
+        run=run,
+        seed=seed,
+        makespan_min=measured.makespan_s / scale / MINUTE_S,
+        lower_bound_min=scenario.lower_bound_s / MINUTE_S,
+        paper_min=figures[scenario.number] if figures is not None else None,
+        tasks=len(scenario.tasks),
+        kills=measured.kills,
+        planned_kills=measured.planned_kills,
+        wasted_s=measured.wasted_s / scale,
+        idle_s=idle_s / scale,
+    )
+
+
+def rows_as_json(rows: Iterable[Row]) -> list[dict[str, object]]:
+    """The rows as plain values, ready for `json.dump`."""
+    return [asdict(row) for row in rows]

@@ -1,0 +1,229 @@
+"""The demo's work: compress the files of the installed standard library. Standard library only, as tasks load this file.
+
+Rule 1: files are named relative to the library's folder, which every worker of the same Python has.
+Rule 2: a file is compressed by itself, as it would be stored; speeds are by CPU time, so that a busy PC does not spoil them.
+Rule 3: predictions come from measurement: what a setting costs for each file and for each byte, by kind of file.
+"""
+
+import bz2
+import lzma
+import sysconfig
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# How a file's name ends, and what kind it is. Others (static libraries, icons) are not of interest.
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "source": (".py",),
+    "bytecode": (".pyc",),
+    "extension": (".so", ".pyd", ".dll", ".dylib"),
+    "text": (".txt", ".decTest", ".html", ".xml", ".pem", ".rst", ".toml", ".cfg", ".csv"),
+    "archive": (".whl", ".zip", ".gz", ".tar", ".tgz", ".bz2", ".xz"),
+}
+
+# From quick to thorough, about: when time is short, the last are left out. lzma from 7 on is for files larger than these.
+SETTINGS: Mapping[str, Callable[[bytes], bytes]] = {
+    "zlib 1": lambda data: zlib.compress(data, 1),
+    "zlib 6": lambda data: zlib.compress(data, 6),
+    "bz2 1": lambda data: bz2.compress(data, 1),
+    "bz2 9": lambda data: bz2.compress(data, 9),
+    "lzma 0": lambda data: lzma.compress(data, preset=0),
+    "lzma 3": lambda data: lzma.compress(data, preset=3),
+    "zlib 9": lambda data: zlib.compress(data, 9),
+    "lzma 6": lambda data: lzma.compress(data, preset=6),
+    "lzma 6e": lambda data: lzma.compress(data, preset=6 | lzma.PRESET_EXTREME),
+}
+
+# What one setting is measured on, per kind: a few hundredths of a second for the slowest, enough for a prediction within
+# some tens of per cent.
+SAMPLE_BYTES = 200_000
+SAMPLE_FILES = 12
+# Calls on nothing, to measure what a file costs whatever its size; the quickest counts, as the first ones warm up.
+EMPTY_CALLS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to compress. ``path``: relative to the standard library, with slashes."""
+
+    path: str
+    kind: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds that a setting takes, for each file and for each byte."""
+
+    per_file: float
+    per_byte: float
+
+    def of(self, files: int, size: int) -> float:
+        """Predicted seconds for so many files of so many bytes together."""
+        return files * self.per_file + size * self.per_byte
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One task: some files of one kind under one setting. ``seconds``: predicted, on a PC with nothing else to do."""
+
+    setting: str
+    kind: str
+    paths: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Squeezed:
+    """What a group came to. ``seconds``: of CPU, in compressing."""
+
+    setting: str
+    kind: str
+    files: int
+    before: int
+    after: int
+    seconds: float
+
+
+def library() -> Path:
+    """Where the standard library is installed."""
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def sources(root: Path) -> list[Source]:
+    """Every file of a known kind below ``root``, sorted; without installed packages and optimised bytecode."""
+    kinds = {suffix: kind for kind, suffixes in KINDS.items() for suffix in suffixes}
+    found = []
+    for path in sorted(root.rglob("*")):
+        place = path.relative_to(root)
+        kind = kinds.get(path.suffix)
+        skipped = {"site-packages", "dist-packages"} & set(place.parts) or ".opt-" in path.name
+        if kind and not skipped and path.is_file() and not path.is_symlink() and path.stat().st_size:
+            found.append(Source(place.as_posix(), kind, path.stat().st_size))
+    return found
+
+
+def squeeze(group: Group) -> Squeezed:
+    """The task: compress the files of ``group``, one by one."""
+    root, pack = library(), SETTINGS[group.setting]
+    before = after = 0
+    seconds = 0.0
+    for path in group.paths:
+        data = (root / path).read_bytes()
+        started = time.process_time()
+        packed = pack(data)
+        seconds += time.process_time() - started
+        before += len(data)
+        after += len(packed)
+    return Squeezed(group.setting, group.kind, len(group.paths), before, after, seconds)
+
+
+def measure(root: Path, files: Sequence[Source]) -> dict[tuple[str, str], Cost]:
+    """What each (setting, kind) costs on this machine, measured on a few files of each kind."""
+    samples = {kind: sample([file for file in files if file.kind == kind]) for kind in KINDS}
+    costs: dict[tuple[str, str], Cost] = {}
+    for setting, pack in SETTINGS.items():
+        per_file = min(_timed(pack, [b""]) for _ in range(EMPTY_CALLS))
+        for kind, chosen in samples.items():
+            data = [(root / file.path).read_bytes() for file in chosen]
+            size = sum(map(len, data))
+            if size:
+                rest = max(0.0, _timed(pack, data) - per_file * len(data))
+                costs[setting, kind] = Cost(per_file, rest / size)
+    return costs
+
+
+def sample(files: Sequence[Source]) -> list[Source]:
+    """A few of ``files``, of all sizes, together not much more than `SAMPLE_BYTES`."""
+    by_size = sorted(files, key=lambda file: (file.size, file.path))
+    step = max(1, len(by_size) // SAMPLE_FILES)
+    chosen: list[Source] = []
+    for file in by_size[step // 2 :: step]:
+        if chosen and sum(other.size for other in chosen) + file.size > SAMPLE_BYTES:
+            break
+        chosen.append(file)
+    return chosen
+
+
+def _timed(pack: Callable[[bytes], bytes], data: Iterable[bytes]) -> float:
+    started = time.perf_counter()
+    for item in data:
+        pack(item)
+    return time.perf_counter() - started
+
+
+def affordable(files: Sequence[Source], costs: Mapping[tuple[str, str], Cost], budget: float) -> list[str]:
+    """The first settings whose work on all files takes no more than ``budget`` seconds together; at least two."""
+    kept: list[str] = []
+    left = budget
+    for setting in SETTINGS:
+        left -= sum(costs[setting, file.kind].of(1, file.size) for file in files)
+        if left < 0.0 and len(kept) >= 2:
+            break
+        kept.append(setting)
+    return kept
+
+
+def groups(
+    files: Sequence[Source], settings: Sequence[str], costs: Mapping[tuple[str, str], Cost], target: float
+) -> list[Group]:
+    """Tasks for every setting on every file, each predicted to take about ``target`` seconds, or one file if that is longer."""
+    made = []
+    for setting in settings:
+        for kind in KINDS:
+            cost = costs.get((setting, kind))
+            if cost is not None:
+                made += _grouped(setting, kind, [file for file in files if file.kind == kind], cost, target)
+    return made
+
+
+def _grouped(setting: str, kind: str, files: Sequence[Source], cost: Cost, target: float) -> list[Group]:
+    made, paths, seconds = [], list[str](), 0.0
+    for file in files:
+        more = cost.of(1, file.size)
+        if paths and seconds + more > target:
+            made.append(Group(setting, kind, tuple(paths), seconds))
+            paths, seconds = [], 0.0
+        paths.append(file.path)
+        seconds += more
+    if paths:
+        made.append(Group(setting, kind, tuple(paths), seconds))
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a setting did on one kind of file. ``ratio``: before over after; ``speed``: megabytes per second of CPU."""
+
+    setting: str
+    kind: str
+    files: int
+    before: int
+    after: int
+    seconds: float
+
+    @property
+    def ratio(self) -> float:
+        return self.before / self.after
+
+    @property
+    def speed(self) -> float:
+        return self.before / 1e6 / max(self.seconds, 1e-9)
+
+
+def standings(results: Iterable[Squeezed]) -> dict[str, list[Standing]]:
+    """By kind of file, all settings, the one with the smallest result first; a tie goes to the quicker one."""
+    sums: dict[tuple[str, str], list[float]] = {}
+    for result in results:
+        row = sums.setdefault((result.kind, result.setting), [0, 0, 0, 0.0])
+        for place, more in enumerate((result.files, result.before, result.after, result.seconds)):
+            row[place] += more
+    table: dict[str, list[Standing]] = {}
+    for (kind, setting), (files, before, after, seconds) in sums.items():
+        standing = Standing(setting, kind, int(files), int(before), int(after), seconds)
+        table.setdefault(kind, []).append(standing)
+    for rows in table.values():
+        rows.sort(key=lambda row: (row.after, row.seconds))
+    return {kind: table[kind] for kind in KINDS if kind in table}

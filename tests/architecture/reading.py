@@ -1,0 +1,120 @@
+"""Read our source as syntax trees: what a file imports, and what in it is not pure. Nothing is executed.
+
+Rule 1: an import counts wherever it stands: in a function, or for type checkers only, it is still an import.
+Rule 2: a clock counts when it is named, not only when it is called: ``clock=time.monotonic`` reads it later.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Not pure as a whole: clocks, sockets, processes, threads, randomness of the system. SQLite is not here: what
+# the broker acknowledges has to be in its journal first, and one in memory serves as well.
+IMPURE_MODULES = frozenset(
+    "_thread asyncio concurrent multiprocessing sched secrets select selectors signal socket socketserver "
+    "ssl subprocess threading time uuid zmq".split()
+)
+IMPURE_NAMES = frozenset(
+    "datetime.date.today datetime.datetime.now datetime.datetime.today datetime.datetime.utcnow "
+    "os.getrandom os.times os.urandom".split()
+)
+
+
+class Found(NamedTuple):
+    """Something in a file, and where."""
+
+    line: int
+    name: str
+
+
+@cache
+def files(*places: str) -> tuple[str, ...]:
+    """Our Python files at or below ``places`` (relative to the root: "folder/" or "folder/file.py")."""
+    found = (path for place in places for path in _python_files(ROOT / place))
+    return tuple(sorted(path.relative_to(ROOT).as_posix() for path in found))
+
+
+def _python_files(place: Path) -> Iterator[Path]:
+    return place.rglob("*.py") if place.is_dir() else iter([place] if place.is_file() else [])
+
+
+@cache
+def tree(file: str) -> ast.Module:
+    """The syntax tree of ``file``."""
+    return ast.parse((ROOT / file).read_text(encoding="utf-8"), filename=file)
+
+
+def imports(module: ast.Module, file: str) -> Iterator[Found]:
+    """What ``module``, the tree of ``file``, imports, by full name: "broker.protocol.Hello", "json"."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (Found(node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _base(node, file)
+            yield from (Found(node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def _base(node: ast.ImportFrom, file: str) -> str:
+    """What stands before ``import``, with the dots of a relative import spelled out."""
+    if not node.level:
+        return node.module or ""
+    folder = PurePosixPath(file).parts[: -node.level]
+    return ".".join([*folder, *([node.module] if node.module else [])])
+
+
+def our_file(name: str) -> str | None:
+    """The file of ours that an imported name comes from: "broker.client.Grid" is in "broker/client.py"."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        stem = "/".join(parts[:end])
+        for file in (f"{stem}.py", f"{stem}/__init__.py"):
+            if (ROOT / file).is_file():
+                return file
+    return None
+
+
+def impurities(module: ast.Module) -> Iterator[Found]:
+    """Each place that reads a clock, draws an unseeded number, or opens a socket, process or thread."""
+    for line, name in imports(module, ""):
+        if name.split(".")[0] in IMPURE_MODULES:
+            yield Found(line, name)
+    known = _known_names(module)
+    for node in ast.walk(module):
+        match node:
+            case ast.Call(func=ast.Name() | ast.Attribute(), args=[], keywords=[]):
+                if _full_name(node.func, known) == "random.Random":
+                    yield Found(node.lineno, "random.Random() without a seed")
+            case ast.Name() | ast.Attribute():
+                name = _full_name(node, known) or ""
+                if name in IMPURE_NAMES or (name.startswith("random.") and name != "random.Random"):
+                    yield Found(node.lineno, name)
+
+
+def _known_names(module: ast.Module) -> dict[str, str]:
+    """What imported names stand for: after ``from datetime import date as d``, d is "datetime.date"."""
+    known: dict[str, str] = {}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            known |= (_binding(alias) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            known |= ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+    return known
+
+
+def _binding(alias: ast.alias) -> tuple[str, str]:
+    """``import a.b`` binds a; ``import a.b as c`` binds c to a.b."""
+    top = alias.name.split(".")[0]
+    return (alias.asname, alias.name) if alias.asname else (top, top)
+
+
+def _full_name(node: ast.expr, known: dict[str, str]) -> str | None:
+    if isinstance(node, ast.Name):
+        return known.get(node.id)
+    if isinstance(node, ast.Attribute):
+        owner = _full_name(node.value, known)
+        return owner and f"{owner}.{node.attr}"
+    return None

@@ -1,0 +1,154 @@
+"""Who may import whom. A new file in broker/ or worker/ needs a line in PLACES; other folders have one each.
+
+The reasons: the scheduler runs under two clocks, so it knows nothing of sockets; the broker never sees a
+user's objects; a lab PC and a client need only the messages; and the names of our folders are everybody's, so
+the front door and the process that runs a task load as little of them as can be.
+"""
+
+import sys
+
+import pytest
+
+from tests.architecture.reading import files, imports, our_file, tree
+
+# Each file, or whole folder, and its kind.
+PLACES = {
+    "deskgrid.py": "front door",
+    "scheduler/": "scheduler",
+    "sleepbench/": "benchmark",
+    "tests/": "tests",
+    "examples/": "example",
+    "broker/__init__.py": "empty",
+    "broker/protocol.py": "common",
+    "broker/joinline.py": "common",
+    "broker/server.py": "server",
+    "broker/sessions.py": "server",
+    "broker/bags.py": "server",
+    "broker/desk.py": "server",
+    "broker/journal.py": "server",
+    "broker/workers.py": "server",
+    "broker/keys.py": "server",
+    "broker/client.py": "client",
+    "broker/tui.py": "client",
+    "broker/cli.py": "command line",
+    "worker/__init__.py": "empty",
+    "worker/agent.py": "worker",
+    "worker/alarm.py": "worker",
+    "worker/session.py": "worker",
+    "worker/uptime.py": "worker",
+    "worker/weekly.py": "worker",
+    "worker/patterns.py": "worker",
+    "worker/executor.py": "worker",
+    "worker/child.py": "child",
+}
+
+# Each kind: the kinds of our files that it may import, and the libraries. Standard ones are open to all.
+MAY_IMPORT = {
+    "empty": ([], []),
+    "common": ([], ["msgpack"]),
+    "scheduler": (["scheduler"], ["sortedcontainers"]),
+    "server": (["server", "scheduler", "common"], ["msgpack", "zmq"]),
+    "client": (["client", "common"], ["zmq", "cloudpickle", "rich"]),
+    "worker": (["worker", "child", "common"], ["zmq", "apscheduler"]),
+    "child": ([], ["cloudpickle", "msgpack"]),
+    "front door": (["client", "common"], []),
+    "example": (["front door"], []),
+    "command line": (
+        ["command line", "server", "scheduler", "client", "worker", "benchmark", "common"],
+        ["click", "rich"],
+    ),
+}
+# These two may import anything.
+FREE = {"tests", "benchmark"}
+
+# Files that know ZeroMQ: the three loops, and the one that makes keys.
+ZMQ = {"broker/server.py", "broker/client.py", "broker/keys.py", "worker/agent.py"}
+
+# What the broker is handed is opaque to it: these kinds never unpickle.
+NEVER_UNPICKLES = {"server", "scheduler", "common"}
+PICKLES = {"pickle", "cloudpickle", "marshal", "shelve", "dill"}
+
+FILES = files(*{place.split("/")[0] for place in PLACES})
+
+
+def kind_of(file: str) -> str:
+    """The kind of ``file``: by its own row in PLACES, or that of its folder."""
+    kind = PLACES.get(file) or PLACES.get(file.split("/")[0] + "/")
+    assert kind, f"{file} has no place yet: add a line for it to PLACES in tests/architecture/test_imports.py"
+    return kind
+
+
+def breach(importer: str, name: str) -> str | None:
+    """What is wrong with ``importer`` (a file) importing ``name``; None when it may."""
+    kind, target, library = kind_of(importer), our_file(name), name.split(".")[0]
+    if target is None and library == "zmq" and kind not in FREE and importer not in ZMQ:
+        return "only " + ", ".join(sorted(ZMQ)) + " know ZeroMQ"
+    if library in PICKLES and kind in NEVER_UNPICKLES:
+        return f"a {kind} file never unpickles"
+    if kind in FREE:
+        return None
+    ours, libraries = MAY_IMPORT[kind]
+    if target is not None:
+        other = kind_of(target)
+        return None if other in [*ours, "empty"] else f"a {kind} file may not import a {other} file"
+    allowed = library in sys.stdlib_module_names or library in libraries
+    return None if allowed else f"a {kind} file may not import this library"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_imports_only_what_its_place_allows(file: str) -> None:
+    found = [(line, name, breach(file, name)) for line, name in imports(tree(file), file)]
+    wrong = [f"{file}:{line} imports {name}: {why}" for line, name, why in found if why]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_each_place_in_the_table_exists(place: str) -> None:
+    assert files(place), f"{place} is in PLACES, but there is no such Python file: remove or rename its line"
+
+
+def test_a_new_file_is_told_to_find_its_place() -> None:
+    with pytest.raises(AssertionError, match=r"broker/new\.py has no place yet: add a line"):
+        kind_of("broker/new.py")
+
+
+@pytest.mark.parametrize(
+    ("importer", "name"),
+    [
+        ("scheduler/model.py", "broker.protocol.Hello"),
+        ("scheduler/model.py", "msgpack"),
+        ("broker/protocol.py", "scheduler.model"),
+        ("broker/protocol.py", "zmq"),
+        ("broker/sessions.py", "zmq.Poller"),
+        ("broker/sessions.py", "pickle.loads"),
+        ("broker/client.py", "scheduler.model"),
+        ("broker/tui.py", "zmq"),
+        ("broker/cli.py", "zmq"),
+        ("worker/agent.py", "scheduler.model"),
+        ("worker/agent.py", "cloudpickle"),
+        ("worker/child.py", "broker.protocol"),
+        ("worker/child.py", "zmq"),
+        ("deskgrid.py", "scheduler.model"),
+        ("examples/first.py", "broker.protocol"),
+    ],
+)
+def test_what_the_house_forbids_is_a_breach(importer: str, name: str) -> None:
+    assert breach(importer, name)
+
+
+@pytest.mark.parametrize(
+    ("importer", "name"),
+    [
+        ("scheduler/model.py", "sortedcontainers.SortedList"),
+        ("scheduler/model.py", "scheduler.policies.pgs.PGS"),
+        ("broker/server.py", "zmq"),
+        ("broker/server.py", "broker"),
+        ("broker/sessions.py", "scheduler.model.Attempt"),
+        ("broker/cli.py", "worker.weekly"),
+        ("worker/agent.py", "broker.protocol.Hello"),
+        ("worker/child.py", "pickle"),
+        ("sleepbench/live.py", "zmq"),
+    ],
+)
+def test_what_the_house_allows_is_none(importer: str, name: str) -> None:
+    assert breach(importer, name) is None

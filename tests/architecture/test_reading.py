@@ -1,0 +1,80 @@
+"""The other tests here are worth what this reading of source is worth."""
+
+import ast
+
+import pytest
+
+from tests.architecture.reading import imports, impurities, our_file
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import json, zmq.utils", ["json", "zmq.utils"]),
+        ("from broker import client, protocol", ["broker.client", "broker.protocol"]),
+        ("from broker.protocol import Hello as H", ["broker.protocol.Hello"]),
+        ("from . import protocol", ["broker.protocol"]),
+        ("from .protocol import Hello", ["broker.protocol.Hello"]),
+        ("from ..worker import child", ["worker.child"]),
+        ("def late():\n    import zmq", ["zmq"]),
+        ("if TYPE_CHECKING:\n    import zmq", ["zmq"]),
+    ],
+)
+def test_an_import_is_found_in_every_form(source: str, names: list[str]) -> None:
+    assert [name for _, name in imports(ast.parse(source), "broker/server.py")] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("broker", "broker/__init__.py"),
+        ("broker.protocol", "broker/protocol.py"),
+        ("broker.protocol.Hello.of", "broker/protocol.py"),
+        ("scheduler.policies", "scheduler/policies/__init__.py"),
+        ("zmq.utils", None),
+    ],
+)
+def test_an_imported_name_leads_to_its_file(name: str, file: str | None) -> None:
+    assert our_file(name) == file
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time",
+        "import time as t",
+        "from time import monotonic",
+        "def f():\n    from time import sleep",
+        "from datetime import datetime\ndatetime.now(UTC)",
+        "import datetime as d\nd.datetime.now()",
+        "import datetime\nf(clock=datetime.datetime.now)",
+        "from datetime import date\ndate.today()",
+        "import random\nrandom.random()",
+        "import random\nrandom.shuffle(x)",
+        "from random import choice as pick\npick(x)",
+        "import random\nrandom.Random()",
+        "from random import Random\nRandom()",
+        "import random\nrandom.SystemRandom()",
+        "import os\nos.urandom(8)",
+        "import socket",
+        "import concurrent.futures",
+        "from threading import Thread",
+    ],
+)
+def test_a_clock_chance_socket_or_thread_is_not_pure(source: str) -> None:
+    assert list(impurities(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import random\ndef f(r: random.Random) -> None: r.random()",
+        "import random\nrandom.Random(seed).shuffle(x)",
+        "from random import Random\nRandom(1)",
+        "from datetime import datetime, time, timedelta\ndatetime(2026, 1, 1).replace(hour=time(3).hour)",
+        "from datetime import datetime\ndatetime.fromtimestamp(now, zone)",
+        "def f(now, time): return time.monotonic(now)",
+    ],
+)
+def test_seeded_chance_and_given_times_are_pure(source: str) -> None:
+    assert not list(impurities(ast.parse(source)))

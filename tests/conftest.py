@@ -1,0 +1,14 @@
+"""What holds for every test: Hypothesis tries the same examples on every machine, every time.
+
+Its time limits are off, because they would fail a test on a busy machine only; pytest-timeout ends what
+hangs. To look for what the fixed examples miss: ``pytest --hypothesis-profile=explore``. It draws anew each
+time, and prints the line that reproduces a failure.
+"""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "fixed", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", settings.get_profile("fixed"), derandomize=False, max_examples=2000)
+settings.load_profile("fixed")

@@ -1,0 +1,1 @@
+"""The agent on one PC: its planned uptime, its slots, the processes that run tasks."""

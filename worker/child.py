@@ -1,0 +1,408 @@
+"""The process that runs a user's tasks, one after another, for one slot of a worker.
+
+Rule 1: this file stands alone. It is started by its path with ``-P`` and imports nothing of ours, so that a
+user's own worker.py or scheduler.py is found first; it has what it needs before their folder is on the path.
+Rule 2: frames travel on private copies of descriptors 0 and 1. 0 itself is empty; 1 and 2 are files, so that
+what C code, subprocesses and dying processes print is captured, and no print can be taken for a frame.
+Rule 3: the end of a task is told in one write before the next one starts: a crash costs only that task.
+Rule 4: it never outlives the worker. The end of its input ends it with its process group. On Linux the kernel
+does that even while C code holds the interpreter; on Windows, what the task itself started may stay.
+
+A frame is a 4-byte big-endian length and a msgpack array. To the child: ``["template", digest, template]``,
+then ``["run", digest, [[task, number, payload], ...]]``, the latter only when it has nothing left to do. From
+it: ``["ready", pid]`` and ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``. What a task
+changes in its process (its folder, its environment, its modules) the next one in the same process sees.
+"""
+
+import faulthandler
+import io
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, TextIO
+
+import cloudpickle
+import msgpack
+
+# As in broker.protocol.Outcome, which must not be imported here; a test holds them equal.
+DONE = 0
+ERROR = 1
+
+# One read of a pipe; more than a pipe holds by default, on any system.
+CHUNK = 256 * 1024
+# The end of stderr that goes into an error's text: a screenful.
+TAIL = 4096
+# An error's message, and its traceback: what anybody reads, however large the object printed into it.
+TEXT_LIMIT = 64 * 1024
+# Of sources that are pickled by reference, only the same minor version gives the same objects.
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+HIGHEST = pickle.HIGHEST_PROTOCOL
+
+
+class TaskFailure(Exception):
+    """A task failed for a reason that is not an exception of its own; ``kind`` names it."""
+
+    def __init__(self, kind: str, message: str, trace: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.trace = trace
+
+
+def frame(message: list[Any]) -> bytes:
+    """``message`` as it goes through a pipe."""
+    packed: bytes = msgpack.packb(message)
+    return len(packed).to_bytes(4, "big") + packed
+
+
+def unpack(data: bytes | memoryview) -> Any:
+    """The value of msgpack ``data``; raises ValueError."""
+    return msgpack.unpackb(data)
+
+
+def take_frames(buffer: bytearray) -> list[Any]:
+    """Take all complete frames off the front of ``buffer``: their messages. ValueError: there are none."""
+    messages, start, end = [], 0, len(buffer)
+    with memoryview(buffer) as view:
+        while end - start >= 4:
+            stop = start + 4 + int.from_bytes(view[start : start + 4], "big")
+            if stop > end:
+                break
+            messages.append(unpack(view[start + 4 : stop]))
+            start = stop
+    del buffer[:start]
+    return messages
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write ``data``: in one call, unless a signal or the system cuts it."""
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, memoryview(data)[written:])
+
+
+def error_payload(kind: str, message: str, trace: str = "", pickled: bytes = b"") -> bytes:
+    """The payload of every outcome but success: the exception's type, message, traceback and pickle."""
+    # "replace": a text may hold halves of characters (of a file name, say), which msgpack refuses.
+    texts = [text.encode("utf-8", "replace").decode() for text in (kind, message, trace)]
+    packed: bytes = msgpack.packb([*texts, pickled])
+    return packed
+
+
+def exit_text(code: int) -> str:
+    """How a process ended, for people; ``code`` as `subprocess` gives it."""
+    if code < 0:
+        with suppress(ValueError):
+            return f"exit code {code} ({signal.Signals(-code).name})"
+    # Windows' own codes are known by their hexadecimal form.
+    return f"exit code {code} (0x{code:X})" if code > 0xFFFF else f"exit code {code}"
+
+
+def read_ends(descriptor: int, limit: int) -> bytes:
+    """What the file holds; above ``limit`` bytes its head, a line on what was cut, and its tail."""
+    size = os.lseek(descriptor, 0, os.SEEK_END)
+    if not size:
+        return b""
+    if size <= limit:
+        return _read_at(descriptor, 0, size)
+    half = limit // 2
+    cut = b"\n[... %d bytes cut ...]\n" % (size - 2 * half)
+    return _read_at(descriptor, 0, half) + cut + _read_at(descriptor, size - half, half)
+
+
+def _read_at(descriptor: int, place: int, count: int) -> bytes:
+    os.lseek(descriptor, place, os.SEEK_SET)
+    return os.read(descriptor, count)
+
+
+def _shortened(text: str) -> str:
+    half = TEXT_LIMIT // 2
+    if len(text) <= TEXT_LIMIT:
+        return text
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
+
+
+def describe(error: BaseException) -> bytes:
+    """The error payload for what a task raised, without the frames of this file."""
+    if isinstance(error, TaskFailure):
+        return error_payload(error.kind, str(error), error.trace)
+    try:
+        message = str(error)
+    except Exception as second:
+        message = f"(its message cannot be made: {type(second).__name__})"
+    trace = _shortened(_trace(error))
+    return error_payload(type(error).__qualname__, _shortened(message), trace, _portable(error))
+
+
+def _trace(error: BaseException) -> str:
+    inner: TracebackType | None = error.__traceback__
+    while inner is not None and inner.tb_frame.f_code.co_filename == __file__:
+        inner = inner.tb_next
+    try:
+        return "".join(traceback.TracebackException(type(error), error, inner).format())
+    except Exception as second:
+        return f"(the traceback cannot be made: {type(second).__name__})"
+
+
+def _portable(error: BaseException) -> bytes:
+    """``error`` pickled, if it comes back from that; else empty.
+
+    SystemExit and its like stay here: raised again over there, they would end the process that asks.
+    """
+    if not isinstance(error, Exception):
+        return b""
+    for dumps in (pickle.dumps, cloudpickle.dumps):
+        with suppress(Exception):
+            pickled: bytes = dumps(error, protocol=HIGHEST)
+            if len(pickled) <= TEXT_LIMIT and isinstance(pickle.loads(pickled), type(error)):
+                return pickled
+    return b""
+
+
+class Function:
+    """A Python function; loaded once, by the first task, which so gets the blame and the output."""
+
+    def __init__(self, template: dict[str, Any], host: str) -> None:
+        self._python: str = template["python"]
+        self._pickled: bytes = template["function"]
+        self._host = host
+        self._function: Callable[..., object] | None = None
+        if template["folder"] and template["folder"] not in sys.path:
+            sys.path.insert(0, template["folder"])
+
+    def result(self, payload: bytes) -> bytes:
+        """Run one task: its value, pickled. Raises what the task raises, or TaskFailure."""
+        function, args, kwargs = self._load(payload)
+        return _pickled(function(*args, **kwargs))
+
+    def _load(self, payload: bytes) -> tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]:
+        self._check_python()
+        try:
+            if self._function is None:
+                self._function = pickle.loads(self._pickled)
+            args, kwargs = pickle.loads(payload)
+        except ModuleNotFoundError as error:
+            if error.name is not None:
+                error.msg = f"module '{error.name}' is not installed on {self._here()}"
+                error.args = (error.msg,)
+            raise
+        return self._function, args, kwargs
+
+    def _check_python(self) -> None:
+        if self._python != PYTHON:
+            message = f"the bag was made by Python {self._python}, which cannot be loaded on {self._here()}"
+            raise TaskFailure("PythonVersionMismatch", message)
+
+    def _here(self) -> str:
+        return f"{self._host} (Python {PYTHON} at {sys.executable})"
+
+
+def _pickled(value: object) -> bytes:
+    with suppress(Exception):
+        return pickle.dumps(value, HIGHEST)
+    try:  # what cannot be imported over there, such as a class of the user's script, travels with its code
+        pickled: bytes = cloudpickle.dumps(value, protocol=HIGHEST)
+    except Exception as error:
+        message = f"the result, of type {type(value).__qualname__}, cannot be pickled: {error}"
+        raise TaskFailure("ResultNotPicklable", message) from error
+    return pickled
+
+
+class Command:
+    """A program and its arguments. The task's text goes where "{}" stands, or else to the end."""
+
+    def __init__(self, template: dict[str, Any], host: str, stdout: "Capture", stderr: "Capture") -> None:
+        self._argv: list[str] = template["argv"]
+        self._host = host
+        self._stdout = stdout
+        self._stderr = stderr
+
+    def result(self, payload: bytes) -> bytes:
+        """Run one task: what it wrote to stdout, pickled. Raises TaskFailure."""
+        argv = self._filled(payload.decode())
+        try:
+            code = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=1, stderr=2, check=False).returncode
+        except OSError as error:
+            message = f"cannot run {argv[0]!r} on {self._host}: {error.strerror}"
+            raise TaskFailure("CommandFailed", message) from error
+        if code:
+            raise TaskFailure("CommandFailed", exit_text(code), self._stderr.tail())
+        return pickle.dumps(self._stdout.whole().decode("utf-8", "replace"), HIGHEST)
+
+    def _filled(self, item: str) -> list[str]:
+        if any("{}" in part for part in self._argv):
+            return [part.replace("{}", item) for part in self._argv]
+        return [*self._argv, item] if item else self._argv
+
+
+class Capture:
+    """What is written to one descriptor, in a file that is emptied after each task."""
+
+    def __init__(self, path: str, target: int, keep: int, most: int) -> None:
+        binary = getattr(os, "O_BINARY", 0)
+        self._target = target
+        self._keep = keep
+        self._most = most
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | binary, 0o600)
+        writer = os.open(path, os.O_WRONLY | os.O_APPEND | binary)
+        os.dup2(writer, target)
+        os.close(writer)
+
+    def take(self) -> bytes:
+        """What was written since the last time, shortened."""
+        text = read_ends(self._file, self._keep)
+        if text:
+            os.ftruncate(self._file, 0)
+            if sys.platform == "win32":
+                # There, a subprocess does not append: it writes at its place.
+                os.lseek(self._target, 0, os.SEEK_SET)
+        return text
+
+    def whole(self) -> bytes:
+        """All that was written, as a command's result. TaskFailure: there is too much."""
+        size = os.lseek(self._file, 0, os.SEEK_END)
+        if size > self._most:
+            raise too_large(size, self._most)
+        return _read_at(self._file, 0, size)
+
+    def tail(self) -> str:
+        """The end of what was written."""
+        size = os.lseek(self._file, 0, os.SEEK_END)
+        return _read_at(self._file, max(0, size - TAIL), TAIL).decode("utf-8", "replace")
+
+
+def too_large(size: int, limit: int) -> TaskFailure:
+    """The failure of a task whose result nobody would carry."""
+    return TaskFailure("ResultTooLarge", f"the result has {size:,} bytes; the limit is {limit:,}")
+
+
+class Child:
+    """This process: two pipes, two captures, the templates it was told."""
+
+    def __init__(self, stdout: str, stderr: str, host: str, result_limit: int, capture_limit: int) -> None:
+        self._in, self._out = os.dup(0), os.dup(1)
+        empty = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(empty, 0)
+        os.close(empty)
+        self._stdout = Capture(stdout, 1, capture_limit, result_limit)
+        self._stderr = Capture(stderr, 2, capture_limit, result_limit)
+        self._host = host
+        self._limit = result_limit
+        self._templates: dict[str, Function | Command] = {}
+        self._inbox: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+        if sys.platform != "win32":
+            os.register_at_fork(after_in_child=self._forked)
+
+    def serve(self) -> None:
+        """Run what comes, for ever."""
+        threading.Thread(target=self._receive, daemon=True).start()
+        self._open_streams()
+        write_all(self._out, frame(["ready", os.getpid()]))
+        while True:
+            kind, digest, body = self._inbox.get()
+            if kind == "template":
+                self._templates[digest] = self._template(body)
+            else:
+                for task, number, payload in body:
+                    self._attempt(self._templates[digest], task, number, payload)
+
+    def _receive(self) -> None:
+        buffer = bytearray()
+        try:
+            while chunk := os.read(self._in, CHUNK):
+                buffer += chunk
+                for message in take_frames(buffer):
+                    self._inbox.put(message)
+        finally:
+            end_everything()
+
+    def _template(self, template: dict[str, Any]) -> Function | Command:
+        if template["kind"] == "command":
+            return Command(template, self._host, self._stdout, self._stderr)
+        return Function(template, self._host)
+
+    def _attempt(self, template: Function | Command, task: int, number: int, payload: bytes) -> None:
+        start = time.perf_counter()
+        outcome = DONE
+        try:
+            result = template.result(payload)
+            if len(result) > self._limit:
+                raise too_large(len(result), self._limit)
+        # All of them: a SystemExit is the task's end, not ours.
+        except BaseException as error:
+            outcome, result = ERROR, describe(error)
+        elapsed = time.perf_counter() - start
+        self._flush()
+        told = ["ended", task, number, outcome, elapsed, result, self._stdout.take(), self._stderr.take()]
+        write_all(self._out, frame(told))
+
+    def _open_streams(self) -> None:
+        self._streams = [_text_stream(1), _text_stream(2)]
+        sys.stdout, sys.stderr = self._streams
+
+    def _flush(self) -> None:
+        """Bring out what was printed, and undo what a task did to the streams (closed or replaced them)."""
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            if [sys.stdout, sys.stderr] == self._streams:
+                return
+        for stream in self._streams:
+            with suppress(Exception):
+                stream.flush()
+        self._open_streams()
+
+    def _forked(self) -> None:
+        """A task forked. The copy must neither keep the pipes open nor speak in our name."""
+        for descriptor in (self._in, self._out):
+            with suppress(OSError):
+                os.close(descriptor)
+        self._in = self._out = -1
+
+
+def _text_stream(descriptor: int) -> TextIO:
+    # By the line, so that little is lost when the process dies; UTF-8 whatever the PC is set to.
+    raw = io.FileIO(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", "\n", line_buffering=True)
+
+
+def end_everything() -> None:
+    """End this process and, where there are such, its group."""
+    if sys.platform != "win32" and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def die_with(lifeline: int) -> None:
+    """Have the kernel kill the group as soon as the other end of this pipe is gone: F_SETSIG of fcntl(2)."""
+    os.set_inheritable(lifeline, False)
+    if sys.platform == "linux":
+        import fcntl
+
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def main() -> None:
+    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT [LIFELINE]``; limits in bytes."""
+    stdout, stderr, host, result_limit, capture_limit, *lifeline = sys.argv[1:]
+    sys.argv[1:] = []
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which then decides
+    child = Child(stdout, stderr, host, int(result_limit), int(capture_limit))
+    faulthandler.enable(2)  # where it was when it crashed, at the end of the captured stderr
+    if lifeline:
+        die_with(int(lifeline[0]))
+    child.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""A worker without its socket and its clock: what it holds, what it is told, what it says.
+
+Rule 1: nothing that was accepted is dropped: a result is kept until the broker has written it down (`Taken`), and every
+attempt is named at each introduction, so both sides can agree again after any interruption.
+Rule 2: outside its windows nothing runs. When one closes, what still runs is stopped and handed back.
+Rule 3: a broker that is away is no reason to stop working.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from broker import protocol as wire
+from worker.executor import Ended, Job
+from worker.uptime import Instant, Plan
+
+# Until the broker says otherwise, and how often an introduction is repeated that nobody answered.
+HEARTBEAT_S = 2.0
+# Predicted seconds of short tasks given to a child process at once: the gap between two such batches is some hundred
+# microseconds, so this keeps it below a percent.
+BATCH_S = 0.1
+BATCH_TASKS = 500
+# Idle child processes end when the next window is further away than this, and with it their memory.
+REST_S = 60.0
+
+
+class Refusal(Exception):
+    """The broker will not have this worker as it is."""
+
+
+class Runs(Protocol):
+    """What the session needs of `worker.executor.Executor`. ``now`` is monotonic seconds."""
+
+    def know(self, digest: str, blob: bytes) -> None: ...
+    def knows(self, digest: str) -> bool: ...
+    def start(self) -> None: ...
+    def rest(self) -> None: ...
+    def run(self, slot: int, jobs: Sequence[Job]) -> None: ...
+    def poll(self, now: float) -> list[Ended]: ...
+    def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
+    def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this worker is."""
+
+    name: str
+    session: str
+    host: str
+    site: str
+    python: str
+    slots: int
+
+
+@dataclass(slots=True)
+class Lane:
+    """One slot: ``given`` is with the executor, ``waiting`` is not."""
+
+    given: dict[tuple[int, int], wire.Work] = field(default_factory=dict)
+    waiting: deque[wire.Work] = field(default_factory=deque)
+
+
+class Session:
+    """The worker's half of the conversation."""
+
+    def __init__(self, identity: Identity, plan: Plan, runs: Runs, follows_broker: bool) -> None:
+        """``follows_broker``: the broker's windows for this worker, if it has any, replace ``plan``."""
+        self.identity = identity
+        self.plan = plan
+        self.name = identity.name
+        self.joined = False
+        self.windows_from_broker: str | None = None
+        self._own_plan = plan
+        self._follows_broker = follows_broker
+        self._runs = runs
+        self._lanes = [Lane() for _ in range(identity.slots)]
+        self._unwritten: dict[tuple[int, int], wire.Result] = {}
+        self._fetching: set[str] = set()
+        self._open = False
+        self._resting = True
+        self._heartbeat_s = HEARTBEAT_S
+        self._speak_at = 0.0
+        self._opening = 0
+        self._introduced = False
+        self._out: list[wire.Message] = []
+
+    # --- what the driver calls ---------------------------------------------------------------------------------------
+
+    def receive(self, message: wire.Message, now: Instant) -> None:
+        """A message of the broker; raises `Refusal` when it will not have this worker."""
+        if isinstance(message, wire.Assign):
+            self._assign(message)
+        elif isinstance(message, wire.Taken):
+            for ref in message.attempts:
+                self._unwritten.pop((ref.task, ref.number), None)
+        elif isinstance(message, wire.Blob):
+            self._fetching.discard(message.digest)
+            self._runs.know(message.digest, message.data)
+        elif isinstance(message, wire.Recall):
+            self._recall(message)
+        elif isinstance(message, wire.Stop):
+            self._stop(message, now)
+        elif isinstance(message, wire.Welcome):
+            self._welcome(message)
+        elif isinstance(message, wire.Planned):
+            self.windows_from_broker = message.windows
+        elif isinstance(message, wire.Refused):
+            raise Refusal(message.reason)
+        elif isinstance(message, wire.Rejoin | wire.Goodbye):
+            self.disconnected()
+            if isinstance(message, wire.Rejoin):
+                self.reconnected()
+
+    def disconnected(self) -> None:
+        """Nothing reaches the broker any more: introduce ourselves again when it does."""
+        self.joined = self._introduced = False
+
+    def reconnected(self) -> None:
+        """There is a connection: introduce ourselves at once, unless that is already under way."""
+        if not self._introduced:
+            self._speak_at = 0.0
+
+    def use_plan(self, plan: Plan | None) -> None:
+        """Follow ``plan`` (None: our own) from now on."""
+        self.plan = self._own_plan if plan is None else plan
+
+    @property
+    def wants_broker_windows(self) -> bool:
+        """Whether windows that the broker sends count."""
+        return self._follows_broker
+
+    def tick(self, now: Instant) -> list[wire.Message]:
+        """Whatever is due; call it after receiving, when a task ended, and at `next_tick`."""
+        self._collect(now)
+        is_open = self.plan.uptime(now) > 0.0
+        if is_open != self._open:
+            self._open_window(now) if is_open else self._close_window("its window closed", now, planned=True)
+        if now.mono >= self._speak_at:
+            self._speak(now)
+        if self._open:
+            self._feed()
+        out, self._out = self._out, []
+        return out
+
+    def next_tick(self, now: Instant) -> float:
+        """Seconds until `tick` has something to say, if nothing happens before; windows have an alarm of their own."""
+        return max(0.0, self._speak_at - now.mono)
+
+    def over(self, now: Instant) -> bool:
+        """No window will ever open again."""
+        return not self._open and self.plan.over(now)
+
+    def stop(self, reason: str, now: Instant) -> list[wire.Message]:
+        """The worker ends: hand back everything."""
+        self._collect(now)
+        self._close_window(reason, now, planned=not self._open, stopping=True)
+        out, self._out = self._out, []
+        return out
+
+    @property
+    def unwritten(self) -> int:
+        """Results the broker has not confirmed."""
+        return len(self._unwritten)
+
+    # --- speaking ----------------------------------------------------------------------------------------------------
+
+    def _uptime(self, now: Instant) -> float | None:
+        seconds = self.plan.uptime(now)
+        return None if seconds == float("inf") else seconds
+
+    def _windows(self, now: Instant) -> tuple[wire.Window, ...]:
+        return tuple(wire.Window(starts_in, lasts) for starts_in, lasts in self.plan.coming(now))
+
+    def _speak(self, now: Instant) -> None:
+        self._speak_at = now.mono + self._heartbeat_s
+        if self.joined:
+            self._out.append(wire.Heartbeat(self._uptime(now), self._windows(now)))
+        else:
+            self._introduce(now)
+
+    def _introduce(self, now: Instant) -> None:
+        me = self.identity
+        self._opening += 1
+        self._introduced = True
+        self._out.append(
+            wire.Join(
+                version=wire.VERSION,
+                python=me.python,
+                name=me.name,
+                session=me.session,
+                opening=self._opening,
+                host=me.host,
+                site=me.site,
+                slots=me.slots,
+                kind=self.plan.kind,
+                plan=self.plan.describe(),
+                uptime=self._uptime(now) if self._open else 0.0,
+                windows=self._windows(now),
+                running=self._held(now),
+            )
+        )
+
+    def _held(self, now: Instant) -> tuple[wire.Running, ...]:
+        elapsed = {(task, number): seconds for _, task, number, seconds in self._runs.running(now.mono)}
+        return tuple(
+            wire.Running(*attempt, slot, elapsed.get(attempt))
+            for slot, lane in enumerate(self._lanes)
+            for attempt in [*lane.given, *((work.task, work.number) for work in lane.waiting)]
+        )
+
+    def _welcome(self, welcome: wire.Welcome) -> None:
+        self.joined = True
+        self.name = welcome.name
+        self._heartbeat_s = welcome.heartbeat
+        self.windows_from_broker = welcome.windows
+        # Whatever was on its way when the connection broke may not have arrived.
+        self._fetching.clear()
+        if self._unwritten:
+            self._out.append(wire.Finished(tuple(self._unwritten.values())))
+
+    # --- windows -----------------------------------------------------------------------------------------------------
+
+    def _open_window(self, now: Instant) -> None:
+        self._open = True
+        self._rest(False)
+        self._introduce(now)
+        self._speak_at = now.mono + self._heartbeat_s
+
+    def _close_window(self, reason: str, now: Instant, planned: bool, stopping: bool = False) -> None:
+        self._open = False
+        held = self._take_all_back(now)
+        windows = () if stopping else self._windows(now)
+        self._out.append(wire.Leave(reason, planned, stopping or self.plan.over(now), windows, held))
+        boundary = self.plan.boundary(now)
+        if boundary is None or boundary > REST_S:
+            self._rest(True)
+
+    def _take_all_back(self, now: Instant) -> tuple[wire.Running, ...]:
+        held = []
+        for slot, lane in enumerate(self._lanes):
+            stopped = self._runs.stop(slot, now.mono) if lane.given else []
+            held += [wire.Running(job.task, job.number, slot, elapsed) for job, elapsed in stopped]
+            held += [wire.Running(work.task, work.number, slot, None) for work in lane.waiting]
+            lane.given.clear()
+            lane.waiting.clear()
+        return tuple(held)
+
+    def _rest(self, rest: bool) -> None:
+        if rest != self._resting:
+            self._resting = rest
+            self._runs.rest() if rest else self._runs.start()
+
+    # --- work --------------------------------------------------------------------------------------------------------
+
+    def _assign(self, assign: wire.Assign) -> None:
+        if not self._open or assign.opening != self._opening:
+            return  # Sent before the broker had our leave or newest introduction: it takes this for not started.
+        for work in assign.work:
+            if work.slot < len(self._lanes):
+                self._lanes[work.slot].waiting.append(work)
+
+    def _feed(self) -> None:
+        for slot, lane in enumerate(self._lanes):
+            if lane.waiting and not lane.given:
+                template = lane.waiting[0].template
+                if self._runs.knows(template):
+                    self._give(slot, lane)
+                elif template not in self._fetching:
+                    self._fetching.add(template)
+                    self._out.append(wire.Fetch(template))
+
+    def _give(self, slot: int, lane: Lane) -> None:
+        template, seconds = lane.waiting[0].template, 0.0
+        batch: list[wire.Work] = []
+        while lane.waiting and lane.waiting[0].template == template and len(batch) < BATCH_TASKS:
+            seconds += lane.waiting[0].runtime
+            if batch and seconds > BATCH_S:
+                break
+            batch.append(lane.waiting.popleft())
+        lane.given = {(work.task, work.number): work for work in batch}
+        self._runs.run(slot, [Job(w.task, w.number, w.template, w.payload, w.timeout) for w in batch])
+
+    def _collect(self, now: Instant) -> None:
+        """Send what has ended."""
+        results, size = [], 0
+        for ended in self._runs.poll(now.mono):
+            self._lanes[ended.slot].given.pop((ended.task, ended.number), None)
+            result = wire.Result(
+                ended.task,
+                ended.number,
+                int(ended.outcome),
+                ended.elapsed,
+                ended.payload,
+                ended.stdout,
+                ended.stderr,
+            )
+            self._unwritten[result.task, result.number] = result
+            results.append(result)
+            size += len(result.payload) + len(result.stdout) + len(result.stderr)
+            if size > wire.BATCH_BYTES:
+                self._out.append(wire.Finished(tuple(results)))
+                results, size = [], 0
+        if results:
+            self._out.append(wire.Finished(tuple(results)))
+
+    def _recall(self, recall: wire.Recall) -> None:
+        wanted = {(ref.task, ref.number) for ref in recall.attempts}
+        back = []
+        for lane in self._lanes:
+            back += [work for work in lane.waiting if (work.task, work.number) in wanted]
+            lane.waiting = deque(work for work in lane.waiting if (work.task, work.number) not in wanted)
+        if back:
+            self._out.append(wire.Returned(tuple(wire.Ref(work.task, work.number) for work in back)))
+
+    def _stop(self, stop: wire.Stop, now: Instant) -> None:
+        unwanted = {(ref.task, ref.number) for ref in stop.attempts}
+        for slot, lane in enumerate(self._lanes):
+            lane.waiting = deque(work for work in lane.waiting if (work.task, work.number) not in unwanted)
+            if unwanted.isdisjoint(lane.given):
+                continue
+            given = lane.given
+            self._collect(now)
+            # The child holds a batch: the others of it are put back in front, in order, and start again.
+            kept = [job for job, _ in self._runs.stop(slot, now.mono) if (job.task, job.number) not in unwanted]
+            lane.waiting.extendleft(given[job.task, job.number] for job in reversed(kept))
+            lane.given = {}

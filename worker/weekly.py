@@ -1,0 +1,330 @@
+"""Weekly calendars: what the windows of a PC are, in local wall time, and which instants that means.
+
+A calendar is a table, read from a TOML file or received as JSON::
+
+    zone = "Europe/Brussels"       # IANA name; without it, the zone of the machine that reads it
+    windows = ["mon-fri 18:00-08:00", "sat-sun all day"]
+    [dates]                        # exceptions: they replace the windows that start on that local date
+    "2026-12-25" = "all day"
+    "2026-12-24" = ["08:00-12:00", "13:00-20:00"]
+    "2027-01-04" = "closed"
+
+Rules:
+
+1. A window belongs to the day it starts on. One that ends at or before its start passes midnight: ``mon
+   18:00-08:00`` ends on Tuesday. Windows of one day may touch but not overlap; where the tail of one runs
+   into the next day's windows, they are one window.
+2. Days are ``mon`` to ``sun``, lists (``mon,wed``), ranges, which may wrap (``fri-mon``), or ``daily``. Times
+   are ``HH:MM``; ``24:00`` may end a window.
+3. An exception replaces what starts on its date, and leaves the tail of the day before. Only ``closed`` does
+   more: that whole local date is closed, so a tail from the day before ends at its midnight.
+4. A local time means the first instant at which the clock on the wall shows that time *or a later one*. So
+   where clocks are set back, a time that comes twice is the first of the two; where they are set forward, a
+   time that is skipped is the moment of the change, and a window wholly inside what is skipped does not take
+   place. ``01:00-05:00`` is then three hours of uptime in the night that loses an hour, and five in the night
+   that gains one.
+5. Nothing here reads a clock. Windows are half-open, ``[opening, closing)``, in POSIX seconds.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+DAY_NAMES = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAY_MIN = 24 * 60
+
+# Two of every weekday: a window that the change of clocks skips in one week takes place in the other.
+CHUNK_DAYS = 15
+
+# What Windows' own calendar functions can compute; nobody plans a lab outside it.
+YEARS = range(2000, 3000)
+
+_KEYS = ("zone", "windows", "dates")
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+# Minutes after the local midnight of the day it starts on: 0 <= start < 1440, start < end <= start + 1440.
+Span = tuple[int, int]
+# POSIX seconds: (opening, closing).
+Window = tuple[float, float]
+
+
+class PlanError(ValueError):
+    """A plan of uptime that cannot be. The message is one line: file, line or entry, and cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The windows on the days around some instant. All times are POSIX seconds."""
+
+    begin: float  # it holds for instants from here
+    until: float  # to here
+    windows: tuple[Window, ...]  # those that are open or to come in ``[begin, finish)``
+    closings: tuple[float, ...]  # their ends, to search in
+    finish: float  # where the last window is cut, if it is longer
+    change: float | None  # the first opening or closing from ``finish`` on; None: never
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """The windows of a week, its exceptions, and the arithmetic on both."""
+
+    zone: ZoneInfo | None  # None: the zone of this machine
+    week: tuple[tuple[Span, ...], ...]  # seven days, Monday first, each sorted and without overlap
+    dates: Mapping[date, tuple[Span, ...]]  # exceptions; no span: closed
+    text: str  # the weekly windows as people wrote them
+
+    def day_of(self, wall: float) -> date:
+        """Return the local date at POSIX second ``wall``."""
+        return reading(wall, self.zone).date()
+
+    def midnight(self, day: date) -> float:
+        """Return the POSIX second at which the local ``day`` begins."""
+        return first_instant(day, 0, self.zone)
+
+    def timeline(self, wall: float, days: int) -> Timeline:
+        """Return the windows of ``days`` local dates from that of ``wall``; holds while that date lasts."""
+        first = self.day_of(wall)
+        after = first + timedelta(days)
+        finish = self.midnight(after)
+        windows = tuple(self.windows(first, days))
+        closings = tuple(closing for _, closing in windows)
+        change = self.change(after, bool(closings) and closings[-1] == finish)
+        tomorrow = self.midnight(first + timedelta(1))
+        return Timeline(self.midnight(first), tomorrow, windows, closings, finish, change)
+
+    def windows(self, first: date, days: int) -> list[Window]:
+        """Return the windows of ``days`` local dates from ``first``: merged, sorted, cut to these dates."""
+        begin, finish = self.midnight(first), self.midnight(first + timedelta(days))
+        merged: list[Window] = []
+        for number in range(-1, days):  # from the day before, whose tail may run in
+            day = first + timedelta(number)
+            for start, end in self._spans(day):
+                opening = max(first_instant(day, start, self.zone), begin)
+                closing = min(first_instant(day, end, self.zone), finish)
+                if opening >= closing:
+                    continue
+                if merged and opening <= merged[-1][1]:
+                    merged[-1] = (merged[-1][0], max(closing, merged[-1][1]))
+                else:
+                    merged.append((opening, closing))
+        return merged
+
+    def change(self, day: date, is_open: bool) -> float | None:
+        """Return the first POSIX second, from the midnight of ``day`` on, of a change; None if never.
+
+        ``is_open`` is the state just before that midnight.
+        """
+        while True:
+            found = self._change_within(day, is_open)
+            if found is not None:
+                return found
+            after = day + timedelta(CHUNK_DAYS)
+            if not any(day <= exception < after for exception in self.dates):
+                # Fifteen ordinary days without a change, so only an exception will bring one.
+                later = [exception for exception in self.dates if exception >= after]
+                if not later:
+                    return None
+                after = max(after, min(later) - timedelta(1))
+            day = after
+
+    def _change_within(self, day: date, is_open: bool) -> float | None:
+        begin, finish = self.midnight(day), self.midnight(day + timedelta(CHUNK_DAYS))
+        windows = self.windows(day, CHUNK_DAYS)
+        if not is_open:
+            return windows[0][0] if windows else None
+        if not windows or windows[0][0] > begin:
+            return begin
+        closing = windows[0][1]
+        return closing if closing < finish else None
+
+    def _spans(self, day: date) -> list[Span]:
+        spans = self.dates.get(day)
+        if spans is None:
+            spans = self.week[day.weekday()]
+        limit = DAY_MIN if self.dates.get(day + timedelta(1)) == () else 2 * DAY_MIN
+        return [(start, min(end, limit)) for start, end in spans]
+
+
+def reading(wall: float, zone: ZoneInfo | None) -> datetime:
+    """Return what a clock on the wall shows at POSIX second ``wall``: a datetime without a zone."""
+    return datetime.fromtimestamp(wall, zone).replace(tzinfo=None)
+
+
+def first_instant(day: date, minutes: int, zone: ZoneInfo | None) -> float:
+    """Return the first POSIX second at which clocks show ``minutes`` into ``day``, or later (rule 4)."""
+    local = datetime.combine(day, time()) + timedelta(minutes=minutes)
+    instant = local.replace(tzinfo=zone).timestamp()
+    if reading(instant, zone) == local:
+        return instant
+    # Skipped (PEP 495): fold=1 counts with the offset after the change and lands before it, fold=0 the other
+    # way round.
+    before, after = int(local.replace(tzinfo=zone, fold=1).timestamp()), int(instant)
+    while after - before > 1:
+        middle = (before + after) // 2
+        if reading(middle, zone) < local:
+            before = middle
+        else:
+            after = middle
+    return float(after)
+
+
+def calendar_from_table(table: Mapping[str, object], where: str) -> Calendar:
+    """Return the calendar that ``table`` describes; ``where`` names its source in errors.
+
+    Raises PlanError for whatever the module's rules do not allow, and for a calendar that never opens.
+    """
+    for key in table:
+        if key not in _KEYS:
+            raise PlanError(f"{where}: unknown key {key!r} (known: {', '.join(_KEYS)})")
+    entries = _texts(table.get("windows", []), f"{where}: windows")
+    week = _week(entries, where)
+    dates = _dates(table.get("dates", {}), where)
+    if not any(week) and not any(dates.values()):
+        raise PlanError(f"{where}: no windows, and no dates that open: this would never be up")
+    text = ", ".join(_tidy(entry) for entry in entries)
+    return Calendar(zone_named(table.get("zone"), where), week, dates, text)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a plan's file, in UTF-8 with or without a mark; PlanError when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise PlanError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{path}: is not text in UTF-8: {error}") from error
+
+
+def toml_table(text: str, where: str) -> dict[str, object]:
+    """Return the table that TOML ``text`` holds; PlanError, with line and column, when it is not TOML."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"{where}: {error}") from error
+
+
+def zone_named(name: object, where: str) -> ZoneInfo | None:
+    """Return the zone of an IANA ``name``, None for None; PlanError when there is no such zone."""
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise PlanError(f'{where}: zone: expected a name such as "Europe/Brussels", got {name!r}')
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:  # not found; not a name, or no zone's file; a folder
+        raise PlanError(f"{where}: unknown zone {name!r}") from error
+
+
+def minute_of_day(text: str) -> int:
+    """Return the minutes after midnight of ``HH:MM``, 0 to 1440 (``24:00``); PlanError if malformed."""
+    match = _TIME.fullmatch(text.strip())
+    if match:
+        hours, minutes = int(match[1]), int(match[2])
+        if minutes < 60 and hours * 60 + minutes <= DAY_MIN:
+            return hours * 60 + minutes
+    raise PlanError(f"malformed time {text.strip()!r}, expected HH:MM from 00:00 to 24:00")
+
+
+def _week(entries: Iterable[str], where: str) -> tuple[tuple[Span, ...], ...]:
+    days: list[list[tuple[Span, str]]] = [[] for _ in DAY_NAMES]
+    for entry in entries:
+        numbers, span = _entry(entry, f"{where}: window {entry!r}")
+        for number in numbers:
+            days[number].append((span, entry))
+    return tuple(_sorted_spans(day, f"{where}: {name}") for name, day in zip(DAY_NAMES, days, strict=True))
+
+
+def _entry(entry: str, where: str) -> tuple[set[int], Span]:
+    words = _tidy(entry).split()
+    last = 2 if words[-2:] == ["all", "day"] else 1
+    days, times = " ".join(words[:-last]), " ".join(words[-last:])
+    if not days:
+        raise PlanError(f'{where}: expected days and times, such as "mon-fri 18:00-08:00"')
+    return _day_numbers(days, where), _span(times, where)
+
+
+def _day_numbers(text: str, where: str) -> set[int]:
+    if text == "daily":
+        return set(range(len(DAY_NAMES)))
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        start = _day_number(first, where)
+        end = _day_number(last, where) if dash else start
+        numbers.update((start + n) % 7 for n in range((end - start) % 7 + 1))
+    return numbers
+
+
+def _day_number(name: str, where: str) -> int:
+    if name not in DAY_NAMES:
+        raise PlanError(f"{where}: unknown day {name!r} (days: {', '.join(DAY_NAMES)}, daily)")
+    return DAY_NAMES.index(name)
+
+
+def _span(text: str, where: str) -> Span:
+    if text == "all day":
+        return 0, DAY_MIN
+    first, dash, last = text.partition("-")
+    if not dash:
+        raise PlanError(f'{where}: malformed times {text!r}, expected HH:MM-HH:MM or "all day"')
+    try:
+        start, end = minute_of_day(first), minute_of_day(last)
+    except PlanError as error:
+        raise PlanError(f"{where}: {error}") from error
+    if start == DAY_MIN:
+        raise PlanError(f"{where}: 24:00 can end a window, not start one")
+    if start == end:
+        raise PlanError(f'{where}: a window of no length (for a whole day, write "all day")')
+    return start, end if end > start else end + DAY_MIN
+
+
+def _sorted_spans(named: Iterable[tuple[Span, str]], where: str) -> tuple[Span, ...]:
+    ordered = sorted(named)
+    for ((_, end), earlier), ((start, _), later) in pairwise(ordered):
+        if start < end:
+            raise PlanError(f"{where}: windows {earlier!r} and {later!r} overlap")
+    return tuple(span for span, _ in ordered)
+
+
+def _dates(table: object, where: str) -> dict[date, tuple[Span, ...]]:
+    if not isinstance(table, Mapping):
+        raise PlanError(f"{where}: dates: expected a table of dates, got {table!r}")
+    return {_date(key, f"{where}: dates"): _date_spans(value, f"{where}: date {key!r}") for key, value in table.items()}
+
+
+def _date(key: str, where: str) -> date:
+    try:
+        day = date.fromisoformat(key) if _DATE.fullmatch(key) else None
+    except ValueError as error:
+        raise PlanError(f"{where}: no such date as {key!r} ({error})") from error
+    if day is None or day.year not in YEARS:
+        years = f"{YEARS[0]} to {YEARS[-1]}"
+        raise PlanError(f"{where}: malformed date {key!r}, expected YYYY-MM-DD, years {years}")
+    return day
+
+
+def _date_spans(value: object, where: str) -> tuple[Span, ...]:
+    texts = _texts(value, where)
+    if [_tidy(text) for text in texts] == ["closed"]:
+        return ()
+    if not texts:
+        raise PlanError(f'{where}: no windows (to keep it shut, write "closed")')
+    return _sorted_spans([(_span(_tidy(text), where), text) for text in texts], where)
+
+
+def _tidy(text: str) -> str:
+    """Return ``text`` in lower case with single spaces, and none around dashes and commas."""
+    return re.sub(r"\s*([-,])\s*", r"\1", " ".join(text.lower().split()))
+
+
+def _texts(value: object, where: str) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise PlanError(f"{where}: expected text or a list of texts, got {value!r}")
+    return texts
