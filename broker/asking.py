@@ -65,7 +65,7 @@ class Asking:
         """The answer to one question; raises `AskError`."""
         try:
             values = json.loads(args)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise AskError(f"arguments of {what!r} are not JSON") from error
         if what not in self._table or not isinstance(values, dict):
             raise AskError(f"{what!r} is not something this broker can be asked")
@@ -141,7 +141,11 @@ class Asking:
         return row
 
     def _policy(self, args: Json, now: float) -> Json:
-        policy = make_policy(_text(args, "name"), **args.get("options", {}))
+        name, options = _text(args, "name"), args.get("options", {})
+        try:
+            policy = make_policy(name, **options)
+        except TypeError as error:
+            raise AskError(f"policy {name!r} does not take these options: {error}") from error
         self._desk.pending += self._desk.handle(ev.PolicyChanged(policy), now)
         return {"policy": policy.name, "options": _options(policy)}
 
@@ -184,7 +188,7 @@ class Asking:
 
     def _cancel(self, args: Json, now: float) -> Json:
         bag, items = self._bag(args), args.get("items")
-        wanted = self._tasks(bag, range(bag.total) if items is None else items)
+        wanted = dict.fromkeys(self._tasks(bag, range(bag.total) if items is None else items))
         tasks = [task for task in wanted if self._desk.scheduler.tasks.state(task) < State.DONE]
         self._desk.pending += self._desk.handle(ev.TasksCancelled(tasks), now)
         rows = []
@@ -202,13 +206,14 @@ class Asking:
         return {"cancelled": len(rows)}
 
     def _tasks(self, bag: OpenBag, items: object) -> list[int]:
-        tasks = []
-        for item in items if isinstance(items, (list, range)) else [items]:
-            task = bag.task(item) if type(item) is int else None
-            if task is None:
-                raise AskError(f"bag {bag.row.id} has no item {item!r}; it has {bag.total}, counted from 0")
-            tasks.append(task)
-        return tasks
+        return [self._task(bag, item) for item in (items if isinstance(items, (list, range)) else [items])]
+
+    @staticmethod
+    def _task(bag: OpenBag, item: object) -> int:
+        task = bag.task(item) if type(item) is int else None
+        if task is None:
+            raise AskError(f"bag {bag.row.id} has no item {item!r:.40}; it has {bag.total}, counted from 0")
+        return task
 
     def _forget(self, args: Json, now: float) -> Json:
         bag = self._bag(args)
@@ -216,6 +221,9 @@ class Asking:
             raise AskError(f"bag {bag.row.id} is not finished; cancel it first")
         self._desk.handle(ev.BagForgotten(bag.row.number), now)
         self._desk.book.forget(bag)
+        self._desk.fresh.discard(bag.row.number)
+        for watcher in bag.watchers:
+            self._desk.send(watcher.peer, wire.Failed(watcher.request, f"bag {bag.row.id} was forgotten"))
         return {}
 
     def _runtimes(self, args: Json, now: float) -> Json:
@@ -223,7 +231,10 @@ class Asking:
         tasks = self._tasks(bag, args.get("items"))
         if not isinstance(runtimes, list) or not all(isinstance(s, (int, float)) for s in runtimes):
             raise AskError("runtimes is a list of seconds")
-        event = ev.RuntimesUpdated(tasks, [float(seconds) for seconds in runtimes])
+        try:
+            event = ev.RuntimesUpdated(tasks, [float(seconds) for seconds in runtimes])
+        except OverflowError as error:
+            raise AskError(f"runtimes is a list of seconds: {error}") from error
         self._desk.pending += self._desk.handle(event, now)
         for first in {self._desk.book.find(task)[1].first for task in tasks}:
             self._desk.journal.predict(first, self._desk.scheduler.tasks.known(first).runtimes)
@@ -233,7 +244,7 @@ class Asking:
 
     def _logs(self, args: Json, now: float) -> Json:
         bag = self._bag(args)
-        (task,) = self._tasks(bag, args.get("item"))
+        task = self._task(bag, args.get("item"))
         row = self._desk.journal.result(task)
         if row is None:
             state = self._desk.scheduler.tasks.state(task).name.lower()
@@ -255,7 +266,7 @@ class Asking:
                 return self._nothing_waits(bag, now)
             task = max(waiting, key=scheduler.tasks.runtime)
         else:
-            (task,) = self._tasks(bag, args["item"])
+            task = self._task(bag, args["item"])
             waiting = [task] if scheduler.tasks.state(task) == State.WAITING else []
         why = explain(scheduler, task, now)
         return {
@@ -296,7 +307,10 @@ def _options(policy: object) -> Mapping[str, object]:
 def _error_text(row: ResultRow) -> str | None:
     if row.outcome in (wire.Outcome.DONE, wire.Outcome.CANCELLED):
         return None
-    kind, message, trace, _ = msgpack.unpackb(row.payload)
+    try:
+        kind, message, trace, _ = msgpack.unpackb(row.payload)
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return "the worker's account of it cannot be read"
     return str(trace or f"{kind}: {message}")
 
 

@@ -33,6 +33,7 @@ class OpenBag:
     """A bag that is not forgotten. ``seen_s``: the longest run it has shown.
 
     ``learned_at``: how many results it takes until its prediction is looked at again, if nobody gave one.
+    ``remembered``: whether the journal knows which of its attempts are at workers.
     """
 
     row: BagRow
@@ -45,6 +46,7 @@ class OpenBag:
     seen_s: float = 0.0
     note: str = ""
     learned_at: int = 1
+    remembered: bool = False
     watchers: list[Watcher] = field(default_factory=list)
 
     @property

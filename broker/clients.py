@@ -63,6 +63,9 @@ class Clients:
                 bag.watchers = [watcher for watcher in bag.watchers if watcher.peer != peer]
 
     def _hello(self, peer: bytes, hello: wire.Hello) -> None:
+        for other in [other for other, client in self.by_peer.items() if client.session == hello.session]:
+            if other != peer:
+                self.gone(other)  # an earlier connection of the same client, which broke
         self.by_peer[peer] = ClientSession(hello.session, hello.user, hello.python)
         facts = self._desk.facts
         self._desk.send(peer, wire.Greeting(wire.VERSION, facts.id, facts.python))
@@ -110,11 +113,11 @@ class Clients:
     def _open(self, peer: bytes, submit: wire.Submit) -> OpenBag | str:
         if not submit.payloads:
             return "an empty bag: there is nothing to run"
-        if submit.first:
-            return f"no bag {submit.bag}: it was forgotten, or this is another broker"
         template = self._desk.journal.template(submit.template)
         if template is None:
-            return "template: send it first"
+            return "template: send it first"  # said before all else, so that batches on their way come again in order
+        if submit.first:
+            return f"no bag {submit.bag}: it was forgotten, or this is another broker"
         client = self.by_peer[peer]
         if template[0] == "python" and client.python != self._desk.facts.python:
             return f"this grid runs Python {self._desk.facts.python}, and this bag was made by Python {client.python}"
@@ -188,9 +191,7 @@ class Clients:
         results, after = self._desk.journal.results(bag.row.number, watcher.after)
         if not results and not bag.complete:
             return False
-        outcomes = wire.Outcomes(
-            watcher.request, bag.row.id, tuple(results), after, bag.settled, bag.total, bag.closed
-        )
+        outcomes = wire.Outcomes(watcher.request, bag.row.id, tuple(results), after, bag.settled, bag.total, bag.closed)
         self._desk.send(watcher.peer, outcomes)
         return True
 

@@ -79,7 +79,8 @@ class Desk:
         """Raise the predictions of tasks that were stopped, unfinished, after more seconds than predicted."""
         longer: dict[int, float] = {}
         for task, seconds in elapsed.items():
-            if task >= self.book.next_task or seconds <= self.scheduler.tasks.runtime(task):
+            # Of a bag that was forgotten meanwhile nothing is known, and nothing needed.
+            if self.scheduler.tasks.batch(task) is None or seconds <= self.scheduler.tasks.runtime(task):
                 continue
             bag, _, _ = self.book.find(task)
             if bag.row.predicted:

@@ -12,8 +12,10 @@ from typing import Literal
 
 Role = Literal["worker", "client"]
 
-_FORM = re.compile(r"(?P<role>worker|client)@(?P<host>[^/@\s]+):(?P<port>\d{1,5})(?:/(?P<keys>[\w-]+=*))?")
+_ADDRESS = re.compile(r"(?P<host>[^/@\s]+):(?P<port>[0-9]{1,5})")
+_FORM = re.compile(rf"(?P<role>worker|client)@{_ADDRESS.pattern}(?:/(?P<keys>[\w-]+=*))?")
 _KEY_BYTES = 32
+_LAST_PORT = 65_535
 
 
 class JoinLineError(ValueError):
@@ -53,16 +55,16 @@ class JoinLine:
 
 def parse_address(text: str) -> tuple[str, int]:
     """``HOST:PORT``; an IPv6 host stands in brackets."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65_535:
+    found = _ADDRESS.fullmatch(text)
+    if found is None or int(found["port"]) > _LAST_PORT:
         raise JoinLineError(f"an address is HOST:PORT, not {text!r}")
-    return host, int(port)
+    return found["host"], int(found["port"])
 
 
 def parse_join_line(text: str, role: Role) -> JoinLine:
     """The join line in ``text``, which must be one for ``role``; raises `JoinLineError`."""
     found = _FORM.fullmatch(text.strip())
-    if found is None or int(found["port"]) > 65_535:
+    if found is None or int(found["port"]) > _LAST_PORT:
         raise JoinLineError("that is not a join line; the broker prints one for workers and one for clients when it starts")
     if found["role"] != role:
         raise JoinLineError(f"that is the join line of a {found['role']}; this needs the one of a {role}")
@@ -76,6 +78,8 @@ def _keys(text: str | None) -> Keys | None:
         raw = base64.urlsafe_b64decode(text)
     except (binascii.Error, ValueError) as error:
         raise JoinLineError("the join line is damaged: its keys cannot be read") from error
-    if len(raw) != 3 * _KEY_BYTES:
+    if len(raw) < 3 * _KEY_BYTES:
         raise JoinLineError("the join line was cut: its keys are too short")
+    if len(raw) > 3 * _KEY_BYTES:
+        raise JoinLineError("the join line is damaged: its keys are too long")
     return Keys(raw[:_KEY_BYTES], raw[_KEY_BYTES : 2 * _KEY_BYTES], raw[2 * _KEY_BYTES :])

@@ -132,9 +132,11 @@ class Journal:
         return int(row[0]) if row else 0
 
     def close(self) -> None:
-        """Commit and let go of the home."""
-        self.commit()
-        self._db.close()
+        """Commit and let go of the home, the latter in any case; raises `JournalFull`."""
+        try:
+            self.commit()
+        finally:
+            self._db.close()
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -148,9 +150,12 @@ class Journal:
                 raise JournalFull(str(error)) from error
 
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
-        if not self._db.in_transaction:
-            self._db.execute("BEGIN")
-        self._db.executemany(statement, rows)
+        try:
+            if not self._db.in_transaction:
+                self._db.execute("BEGIN")
+            self._db.executemany(statement, rows)
+        except sqlite3.OperationalError as error:
+            raise JournalFull(str(error)) from error
 
     def add_template(self, digest: str, kind: str, data: bytes) -> None:
         self._write("INSERT OR IGNORE INTO templates VALUES (?, ?, ?)", [(digest, kind, data)])
@@ -205,7 +210,7 @@ class Journal:
         batch = self._cache.get(first)
         if batch is None:
             (packed,) = self._db.execute("SELECT payloads FROM batches WHERE first = ?", (first,)).fetchone()
-            batch = self._cache[first] = msgpack.unpackb(packed, max_array_len=BATCH_ROWS)
+            batch = self._cache[first] = msgpack.unpackb(packed)
             if len(self._cache) > CACHED_BATCHES:
                 self._cache.popitem(last=False)
         else:

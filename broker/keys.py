@@ -67,6 +67,7 @@ def _pair(path: Path) -> tuple[bytes, bytes]:
 def write_private(path: Path, data: bytes) -> None:
     """Write a file that only its owner can read, complete or not at all."""
     part = path.with_name(f"{path.name}.part")
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY), "wb") as file:
+    part.unlink(missing_ok=True)  # one that somebody left there may be readable by others
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY), "wb") as file:
         file.write(data)
     part.replace(path)

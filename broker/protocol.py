@@ -6,10 +6,9 @@ Rule 3: payloads (templates, arguments, results) are opaque bytes here; the brok
 
 A message is a frozen dataclass packed by msgpack as the array ``[tag, field, ...]`` in the order of its fields; a row
 (one of many in a message) is a named tuple, because a busy grid makes thousands of them a second and a named tuple
-costs a third of a frozen dataclass. All integers and floats are non-negative; floats are finite.
+costs a third of a frozen dataclass. Integers are non-negative. Floats are seconds, from 0 to `SECONDS_LIMIT`.
 """
 
-import math
 import types
 import typing
 from collections.abc import Callable
@@ -31,6 +30,8 @@ BATCH_ROWS = 10_000
 MESSAGE_LIMIT = PAYLOAD_LIMIT + 2 * BATCH_BYTES
 # Tasks in one bag. Ten times the largest measured; beyond it ids and indexes have not been tried.
 BAG_LIMIT = 10_000_000
+# The longest duration, seconds: three hundred years, so that no sum over a bag or a week of windows overflows.
+SECONDS_LIMIT = 1e10
 # Announced windows: the coming week, at most this many (design, "Words").
 WINDOWS_LIMIT = 64
 
@@ -415,14 +416,19 @@ def _exactly(kind: type) -> _Check:
 
 
 def _integer(value: Any) -> int:
-    if type(value) is not int or value < 0 or value >= 2**63:
-        raise _Wrong(f"not an integer from 0 to 2^63: {value!r:.40}")
+    if type(value) is not int:
+        raise _Wrong(f"expected int, got {type(value).__name__}")
+    if not 0 <= value < 2**63:
+        raise _Wrong(f"not an integer from 0 to 2^63: {value}")
     return value
 
 
 def _seconds(value: Any) -> float:
-    if type(value) is not float or not 0.0 <= value < math.inf:
-        raise _Wrong(f"not a finite non-negative float: {value!r:.40}")
+    # Only of numbers is the value shown: what else arrived may be nested too deeply to be printed.
+    if type(value) is not float:
+        raise _Wrong(f"expected float, got {type(value).__name__}")
+    if not 0.0 <= value <= SECONDS_LIMIT:
+        raise _Wrong(f"not a number of seconds from 0 to {SECONDS_LIMIT:g}: {value}")
     return value
 
 
@@ -477,9 +483,13 @@ _CHECKS = {kind: tuple(_check_of(hint) for hint in typing.get_type_hints(kind).v
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of ``message``. Values of the declared types are the caller's duty (mypy's); `decode` checks them."""
+    """The bytes of ``message``. Values of the declared types are the caller's duty (mypy's); `decode` checks them.
+
+    What UTF-8 cannot say in a text, half a surrogate pair that came out of JSON or a file's name, is sent as "?".
+    """
     kind = type(message)
-    packed: bytes = msgpack.packb([_TAGS[kind], *[getattr(message, name) for name in _NAMES[kind]]])
+    values = [_TAGS[kind], *[getattr(message, name) for name in _NAMES[kind]]]
+    packed: bytes = msgpack.packb(values, unicode_errors="replace")
     return packed
 
 

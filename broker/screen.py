@@ -67,15 +67,10 @@ def _lines(snapshot: Snapshot, width: int, height: int | None) -> list[Text]:
     bottom = flow(_queues(snapshot), width, 1) + flow(_counters(snapshot), width, 1 + above)
     workers, bags = _workers(snapshot, width, room), _bags(snapshot, width, room)
     room -= len(top) + len(bottom) + 3 * len(gap) + len(workers.heading) + len(bags.heading)
-    for_bags = _share_of_bags(len(workers.items), len(bags.items), room)
-    bag_lines = _within(bags, for_bags)
+    # Bags may have a third of the lines, and what workers leave.
+    bag_lines = _within(bags, max(1, room // 3, room - len(workers.items)))
     worker_lines = _within(workers, room - len(bag_lines))
     return [*top, *gap, *workers.heading, *worker_lines, *gap, *bags.heading, *bag_lines, *gap, *bottom]
-
-
-def _share_of_bags(workers: int, bags: int, room: int) -> int:
-    """Bags may have a third of the lines, and what workers leave."""
-    return max(1, room // 3, room - workers) if bags else 0
 
 
 def _within(section: Section[Row], room: int) -> list[Text]:
@@ -149,7 +144,8 @@ def _counters(snapshot: Snapshot) -> Iterable[Text]:
     for name in ("departures", "losses", "crashes", "errors", "timeouts"):
         bad = name != "departures" and counters[name]
         yield Text(f"{name} {counters[name]:,}", "yellow" if bad else "")
-    yield Text(f"done {counters['done']:,} of {counted(counters['attempts'], 'attempt')}")
+    yield Text(f"done {counters['done']:,}")
+    yield Text(f"attempts {counters['attempts']:,}")
     yield Text(f"wasted {duration(counters['wasted_s'])}")
     yield Text(f"stale answers {counters['stale']:,}")
 

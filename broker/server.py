@@ -11,6 +11,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -35,8 +36,9 @@ DRAIN = 1_000
 TICK_S = 0.2
 # How often the windows file is looked at.
 WINDOWS_S = 1.0
-# Messages that may wait for one peer. A busy worker has a handful; a thousand waiting mean that it is stuck.
-HIGH_WATER = 1_000
+# Messages that may wait for one peer. The answers to a few drains fit, should one peer have asked for all of them; a
+# busy worker has a handful, so that as many as this mean that it is stuck.
+HIGH_WATER = 5 * DRAIN
 # TCP connections of PCs that were switched off are noticed by ZeroMQ after this long; leases decide about work.
 DEAD_LINK_S = 30.0
 # How long a stopping broker tries to get its goodbyes out.
@@ -88,43 +90,37 @@ def serve(
         raise BrokerError(str(error)) from error
     if options.insecure and host not in _LOOPBACK:
         raise BrokerError(f"--insecure is only for this machine itself: listen on 127.0.0.1, not on {host}")
-    journal = _open_journal(options.home)
     try:
-        keys = None if options.insecure else load_keys(options.home)
-        with _Sockets(keys) as sockets:
-            address = sockets.bind(host, port)
-            name = options.advertise or (_own_address() if host in _EVERYWHERE else host)
-            announcement = _announce(options.home, keys, name, int(address.rpartition(":")[2]))
-            facts = GridFacts(
-                id=secrets.token_hex(6),
-                python=python_minor(),
-                address=announcement.address,
-                encrypted=keys is not None,
-                heartbeat_s=options.heartbeat_s,
-                lease_s=options.lease_s,
-                wall_at_zero=time.time(),
-            )
-            sessions = Sessions(Desk(facts, journal, windows, policy))
-            loop = _Loop(sessions, sockets, journal)
-            ready(announcement)
-            log.info("started address=%s home=%s policy=%s", announcement.address, options.home, policy.name)
-            loop.run(stopping)
-    except (KeysError, JournalError, zmq.ZMQError) as error:
+        with closing(Journal(options.home)) as journal:
+            keys = None if options.insecure else load_keys(options.home)
+            with _Sockets(keys) as sockets:
+                address = sockets.bind(host, port)
+                name = options.advertise or (_own_address() if host in _EVERYWHERE else host)
+                announcement = _announce(options.home, keys, name, int(address.rpartition(":")[2]))
+                sessions = Sessions(Desk(_facts(options, announcement.address), journal, windows, policy))
+                loop = _Loop(sessions, sockets, journal)
+                ready(announcement)
+                log.info("started address=%s home=%s policy=%s", announcement.address, options.home, policy.name)
+                loop.run(stopping)
+    except (KeysError, JournalError, OSError, zmq.ZMQError) as error:
         raise BrokerError(str(error)) from error
-    finally:
-        journal.close()
+
+
+def _facts(options: BrokerOptions, address: str) -> GridFacts:
+    return GridFacts(
+        id=secrets.token_hex(6),
+        python=python_minor(),
+        address=address,
+        encrypted=not options.insecure,
+        heartbeat_s=options.heartbeat_s,
+        lease_s=options.lease_s,
+        wall_at_zero=time.time(),
+    )
 
 
 def python_minor() -> str:
     """The version of Python that functions in bags must have been made by: "3.11"."""
     return ".".join(platform.python_version_tuple()[:2])
-
-
-def _open_journal(home: Path) -> Journal:
-    try:
-        return Journal(home)
-    except JournalError as error:
-        raise BrokerError(str(error)) from error
 
 
 def _own_address() -> str:
@@ -187,6 +183,7 @@ class _Sockets:
 
     def bind(self, host: str, port: int) -> str:
         """Listen; the address with the port that was taken. Raises `BrokerError`."""
+        self.router.setsockopt(zmq.IPV6, int(host.startswith("[")))
         try:
             self.router.bind(f"tcp://{host}:{port or '*'}")
         except zmq.ZMQError as error:

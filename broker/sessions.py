@@ -18,6 +18,8 @@ from scheduler.model import Attempt
 # After a restart, attempts that were running are waited for through this many leases: a worker notices a silent broker
 # within one, and has one to come back.
 HOLD_LEASES = 2.0
+# Slots of one worker: more than the cores of any PC. Each is a row in several indexes.
+SLOTS_LIMIT = 1024
 
 
 class Sessions:
@@ -45,6 +47,8 @@ class Sessions:
             cancelled = [task for task, outcome in outcomes if outcome == wire.Outcome.CANCELLED]
             done = [task for task, outcome in outcomes if outcome == wire.Outcome.DONE]
             ended = {*cancelled, *done}
+            held = [Attempt(task, number) for task, number in journal.sent(batch.first, batch.count)]
+            bag.remembered = bag.remembered or bool(held)
             event = ev.TasksSubmitted(
                 bag=batch.bag,
                 first=batch.first,
@@ -54,7 +58,7 @@ class Sessions:
                 done=done,
                 cancelled=cancelled,
                 failed=[task for task, _ in outcomes if task not in ended],
-                held=[Attempt(task, number) for task, number in journal.sent(batch.first, batch.count)],
+                held=held,
             )
             self.desk.handle(event, now)
         if self.desk.scheduler.orphans:
@@ -84,6 +88,8 @@ class Sessions:
         # A client of another Python may still run commands; a worker would get bags that it cannot run.
         if isinstance(message, wire.Join) and message.python != self.desk.facts.python:
             return f"this grid runs Python {self.desk.facts.python} and this worker Python {message.python}"
+        if isinstance(message, wire.Join) and not 1 <= message.slots <= SLOTS_LIMIT:
+            return f"a worker has 1 to {SLOTS_LIMIT} slots, not {message.slots}"
         return ""
 
     def gone(self, peer: bytes, now: float) -> None:

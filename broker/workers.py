@@ -16,8 +16,9 @@ from scheduler import events as ev
 from scheduler.model import Attempt, Outcome
 
 # An attempt is written down as it is sent when it is at least this long: after a restart of the broker those are waited
-# for; shorter ones are simply made again.
+# for; shorter ones are simply made again. (Of a bag with longer ones all are: what is written down must be the newest.)
 REMEMBERED_S = 1.0
+
 
 @dataclass(slots=True)
 class WorkerSession:
@@ -47,6 +48,9 @@ class Workers:
         self.by_name: dict[str, WorkerSession] = {}
         # In the order they were last heard, so that only the head is looked at for leases that ran out.
         self._heard: OrderedDict[str, WorkerSession] = OrderedDict()
+        # Those that are lost but have announced windows to come, and when the first of them has none left.
+        self._lost: dict[str, WorkerSession] = {}
+        self._faded_at = math.inf
         # Results of the message that is being handled, until the scheduler says which of them count.
         self._results: dict[Attempt, wire.Result] = {}
         self._from = ""
@@ -93,7 +97,7 @@ class Workers:
         self.by_peer.pop(peer, None)
 
     def _join(self, peer: bytes, join: wire.Join, now: float) -> None:
-        worker = self._session_of(join)
+        worker = self._session_of(join, now)
         if worker is None:
             worker = WorkerSession(self._free_name(join.name), join.session, peer, join, now, now)
             self.by_name[worker.name] = worker
@@ -104,7 +108,7 @@ class Workers:
             worker.peer, worker.join = peer, join
         self.by_peer[peer] = worker
         self._hear(worker, now)
-        worker.told_windows = self._desk.windows.table_for(worker.name)
+        worker.told_windows = self._desk.windows.table_for(join.name)
         facts = self._desk.facts
         self._send(
             peer,
@@ -115,16 +119,14 @@ class Workers:
         self._open_or_close(worker, join, now)
 
     def _open_or_close(self, worker: WorkerSession, join: wire.Join, now: float) -> None:
-        worker.known_until = _last_closing(join.windows, join.uptime, now)
         uptime_text = "open-ended" if join.uptime is None else f"{join.uptime:.1f}"
         self._desk.note("worker-joined", name=worker.name, host=join.host, slots=join.slots, uptime=uptime_text)
-        if join.uptime == 0.0:
-            if worker.state == "up":
-                self._carry_out(ev.WorkerLeft(worker.name, planned=True, windows=join.windows), now)
-            else:
-                self._carry_out(ev.UptimeRefreshed(worker.name, 0.0, join.windows), now)
-            worker.state = "away"
+        # Without a plan of its own it will follow ours; until it does, nobody knows how long it stays.
+        undecided = worker.told_windows is not None and join.kind == "open-ended" and not join.running
+        if join.uptime == 0.0 or undecided:
+            self._close(worker, join.running, join.windows, now)
             return
+        worker.known_until = _last_closing(join.windows, join.uptime, now)
         if worker.state != "up":
             worker.opened = now
         worker.state = "up"
@@ -132,16 +134,16 @@ class Workers:
         holds = [ev.HeldAttempt(Attempt(r.task, r.number), r.slot, r.elapsed) for r in join.running]
         self._carry_out(ev.WorkerJoined(worker.name, join.slots, uptime, join.windows, join.site, holds), now)
 
-    def _session_of(self, join: wire.Join) -> WorkerSession | None:
-        """The session that introduces itself again; a lost one of the same name makes room for the new."""
-        for name in (join.name, *(name for name in self.by_name if name.startswith(f"{join.name}~"))):
-            worker = self.by_name.get(name)
-            if worker is None:
-                continue
+    def _session_of(self, join: wire.Join, now: float) -> WorkerSession | None:
+        """The session that introduces itself again; for a new one, those of its name that are gone make room."""
+        names = [name for name in self.by_name if name == join.name or name.startswith(f"{join.name}~")]
+        namesakes = [self.by_name[name] for name in names]
+        for worker in namesakes:
             if worker.session == join.session:
                 return worker
+        for worker in namesakes:
             if worker.state == "lost" or worker.peer not in self.by_peer:
-                self._forget(worker)
+                self._forget(worker, now)
         return None
 
     def _free_name(self, wanted: str) -> str:
@@ -162,20 +164,33 @@ class Workers:
         self._carry_out(ev.UptimeRefreshed(worker.name, uptime, beat.windows), now)
 
     def _leave(self, worker: WorkerSession, leave: wire.Leave, now: float) -> None:
-        outlived = {r.task: r.elapsed for r in leave.held if r.elapsed is not None}
+        self._desk.note("worker-left", name=worker.name, reason=leave.reason, handed_back=len(leave.held))
+        self._close(worker, leave.held, leave.windows, now, early=not leave.planned)
+        if leave.stopping and not leave.windows:
+            self._forget(worker, now)
+
+    def _close(
+        self,
+        worker: WorkerSession,
+        held: Sequence[wire.Running],
+        windows: Sequence[wire.Window],
+        now: float,
+        *,
+        early: bool = False,
+    ) -> None:
+        """A worker's window is not open, or no longer; ``held`` is what it handed back."""
+        stopped = {Attempt(r.task, r.number): r.elapsed for r in held if r.elapsed is not None}
         if worker.state == "up":
-            # What the worker does not name as running never started there; some of it may still be on its way.
+            # What it does not name as stopped never started there, or ended; some may still be on its way.
             slots = self._desk.scheduler.slots.workers[worker.name].slots
             sent = [held.attempt for slot in slots for held in slot.sent]
-            unstarted = [attempt for attempt in sent if attempt.task not in outlived]
-            event = ev.WorkerLeft(worker.name, True, not leave.planned, unstarted, leave.windows)
-            self._carry_out(event, now)
-        self._desk.note("worker-left", name=worker.name, reason=leave.reason, handed_back=len(leave.held))
+            unstarted = [attempt for attempt in sent if attempt not in stopped]
+            self._carry_out(ev.WorkerLeft(worker.name, True, early, unstarted, windows), now)
+        else:
+            self._carry_out(ev.UptimeRefreshed(worker.name, 0.0, windows), now)
         worker.state = "away"
-        worker.known_until = _last_closing(leave.windows, 0.0, now)
-        if leave.stopping and not leave.windows:
-            self._forget(worker)
-        self._desk.outlived(outlived, now)
+        worker.known_until = _last_closing(windows, 0.0, now)
+        self._desk.outlived({attempt.task: elapsed for attempt, elapsed in stopped.items()}, now)
 
     # --- results -----------------------------------------------------------------------------------------------------
 
@@ -222,10 +237,14 @@ class Workers:
         """Hand work to a worker, in messages of bounded size, its templates first."""
         worker = self.by_name[command.worker]
         rows: list[wire.Work] = []
+        remembered: list[tuple[int, int]] = []
         size = 0
         for assignment in command.work:
             bag, batch, place = self._desk.book.find(assignment.attempt.task)
             payload = self._desk.journal.payload(batch.first, place)
+            bag.remembered = bag.remembered or assignment.runtime >= REMEMBERED_S
+            if bag.remembered:
+                remembered.append((assignment.attempt.task, assignment.attempt.number))
             if bag.row.template not in worker.templates:
                 self._send_template(worker, bag.row.template)
             rows.append(
@@ -245,9 +264,6 @@ class Workers:
                 rows, size = [], 0
         if rows:
             self._send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
-        remembered = [
-            (a.attempt.task, a.attempt.number) for a in command.work if a.runtime >= REMEMBERED_S
-        ]
         if remembered:
             self._desk.journal.add_sent(remembered)
 
@@ -271,7 +287,7 @@ class Workers:
         worker.heard = now
         self._heard[worker.name] = worker
         self._heard.move_to_end(worker.name)
-        if worker.state == "lost":
+        if self._lost.pop(worker.name, None) is not None:
             worker.state = "away"
 
     def expire(self, now: float) -> None:
@@ -279,32 +295,39 @@ class Workers:
         while self._heard:
             name, worker = next(iter(self._heard.items()))
             if worker.heard + self._desk.facts.lease_s > now:
-                return
+                break
             del self._heard[name]
             self.by_peer.pop(worker.peer, None)
             self._desk.note("worker-lost", name=name, silent_s=round(now - worker.heard, 1))
             if worker.state == "up":
                 self._carry_out(ev.WorkerLeft(name, planned=False), now)
             worker.state = "lost"
-            if worker.known_until <= now:
-                self._forget(worker)
+            self._lost[name] = worker
+            self._faded_at = min(self._faded_at, worker.known_until)
+        if now >= self._faded_at:
+            for worker in [worker for worker in self._lost.values() if worker.known_until <= now]:
+                self._forget(worker, now)
+            self._faded_at = min([worker.known_until for worker in self._lost.values()], default=math.inf)
 
     def refresh_windows(self) -> None:
         """Tell the workers whose planned windows changed in the broker's file."""
         if not self._desk.windows.refresh():
             return
         for worker in self.by_peer.values():
-            table = self._desk.windows.table_for(worker.name)
+            table = self._desk.windows.table_for(worker.join.name)
             if table != worker.told_windows:
                 worker.told_windows = table
                 self._send(worker.peer, wire.Planned(table))
 
-    def _forget(self, worker: WorkerSession) -> None:
+    def _forget(self, worker: WorkerSession, now: float) -> None:
+        """It is not expected back; what it held, if its window was open, is lost with it."""
         self.by_name.pop(worker.name, None)
         self.by_peer.pop(worker.peer, None)
         self._heard.pop(worker.name, None)
-        if worker.state != "up":
-            self._carry_out(ev.WorkerForgotten(worker.name), worker.heard)
+        self._lost.pop(worker.name, None)
+        if worker.state == "up":
+            self._carry_out(ev.WorkerLeft(worker.name, planned=False), now)
+        self._carry_out(ev.WorkerForgotten(worker.name), now)
 
     def farewell(self, reason: str) -> None:
         """The broker stops; workers keep what they run and come back to its successor."""

@@ -1,7 +1,7 @@
 """The scheduler: events in, commands out, and every decision between.
 
 Rule 1: ``handle(event, now)`` is the only way in; ``now`` never runs backwards.
-Rule 2: an illegal event raises and changes nothing; a stale but legal one (the answer of an old attempt, say) is ignored.
+Rule 2: an illegal event raises and changes nothing; a stale but legal one (an old attempt's answer, say) is ignored.
 Rule 3: a task is done if and only if the answer was of its newest attempt.
 Rule 4: a departure or a loss never counts against a task; crashes and errors do.
 Placements are decided only at `PassDue`, once for everything that had arrived.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from scheduler import events as ev
+from scheduler.invariants import check
 from scheduler.model import ENDED, Attempt, IllegalEvent, Outcome, State, Window, checked_runtime
 from scheduler.placing import Placing
 from scheduler.policies.base import Policy
@@ -20,8 +21,8 @@ from scheduler.waiting import ORDERS
 
 # A task that has killed its process so often is given up: it would go on killing. Departures never count.
 CRASH_LIMIT = 3
-# A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never early,
-# so the earliest estimate of a window's end is the best one.
+# A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never
+# early, so the earliest estimate of a window's end is the best one.
 UPTIME_JITTER_S = 0.5
 
 
@@ -60,6 +61,10 @@ class Scheduler(Placing):
         commands, self._commands = self._commands, []
         return commands
 
+    def check(self, now: float) -> None:
+        """Raise `InvariantBroken` where the state at ``now`` contradicts itself. For tests: it looks at everything."""
+        check(self, now)
+
     # --- tasks -------------------------------------------------------------------------------------------------------
 
     def _submitted(self, event: ev.TasksSubmitted, now: float) -> None:
@@ -84,8 +89,8 @@ class Scheduler(Placing):
         known = [*event.done, *event.failed, *event.cancelled, *held]
         if any(not 0 <= task - event.first < event.count for task in known) or len(set(known)) < len(known):
             raise IllegalEvent(f"the batch from {event.first} on is restored with tasks not its own, or twice")
-        if any(attempt.number >= self._next_attempt for attempt in event.held):
-            raise IllegalEvent(f"an attempt is held that is not older than {self._next_attempt}")
+        if any(self.is_new(attempt.number) for attempt in event.held):
+            raise IllegalEvent("an attempt is held whose number has not been given yet")
 
     def _runtimes_updated(self, event: ev.RuntimesUpdated, now: float) -> None:
         if len(event.tasks) != len(event.runtimes):

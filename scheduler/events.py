@@ -1,7 +1,7 @@
 """What can happen (past tense) and what the driver is to do about it (imperative).
 
-Events and commands carry batches. A worker is known by its name, a bag by a number, a task by a number that is unique in
-the grid and consecutive within a batch. All durations are seconds.
+Events and commands carry batches. A worker is known by its name, a bag by a number, a task by a number that is unique
+in the grid and consecutive within a batch. All durations are seconds.
 """
 
 from collections.abc import Sequence

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from scheduler.core import Scheduler
 from scheduler.model import State
+from scheduler.placing import ROUNDING_S
 
 # Rows of slots and of coming windows in one explanation: what fits on a screen.
 ROWS = 20
@@ -11,7 +12,10 @@ ROWS = 20
 
 @dataclass(frozen=True, slots=True)
 class SlotReason:
-    """``short_s``: how many seconds more the slot would need; 0 when only its queue is full."""
+    """``short_s``: how many seconds more the slot would need; 0 when only its queue is full.
+
+    A task as long as what is left does not fit: then ``short_s`` is next to nothing, but not 0.
+    """
 
     worker: str
     lane: int
@@ -46,8 +50,9 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     """Why ``task`` is where it is; the slots that are nearest to taking it first."""
     runtime, margin = scheduler.tasks.runtime(task), scheduler.policy.margin
     needs = runtime + margin
+    more_than = needs + ROUNDING_S
     slots = [
-        SlotReason(worker.name, slot.lane, slot.remaining(now), max(0.0, needs - slot.remaining(now)))
+        SlotReason(worker.name, slot.lane, slot.remaining(now), max(0.0, more_than - slot.remaining(now)))
         for worker in scheduler.slots.workers.values()
         for slot in worker.slots
     ]

@@ -16,7 +16,7 @@ class Capacity:
         spans: list[tuple[float, float, int]] = []
         for worker in scheduler.slots.workers.values():
             slots = len(worker.slots)
-            spans.append((0.0, worker.ends_at - now, slots))
+            spans.append((0.0, worker.uptime(now), slots))
             spans += [(w.opens - now, w.closes - now, slots) for w in worker.windows if w.opens > now]
         for windows in scheduler.away.values():
             # How many slots a worker that is away has is known again when it is back; one is the least.
@@ -25,7 +25,7 @@ class Capacity:
         self._steps: list[tuple[float, int]] | None = None
 
     def time_to_do(self, work_s: float, longest_s: float) -> float | None:
-        """Seconds until ``work_s`` slot seconds have passed, the longest task of which takes ``longest_s``; None: never."""
+        """Seconds until ``work_s`` slot seconds have passed, with a task of ``longest_s`` among them; None: never."""
         fits = [start + longest_s for start, end, _ in self._spans if end - start > longest_s]
         if not fits:
             return None

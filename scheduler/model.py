@@ -20,6 +20,10 @@ class UnknownPolicy(SchedulerError):
     """No policy of that name, or it does not take that option."""
 
 
+class InvariantBroken(SchedulerError):
+    """The scheduler's state contradicts itself: a mistake in here, whatever came from outside."""
+
+
 class Outcome(IntEnum):
     """How an attempt ended at the worker, when the worker lived to tell."""
 
@@ -70,3 +74,21 @@ class Attempt:
 
     task: int
     number: int
+
+
+# --- invariants ---------------------------------------------------------------------------------------------
+
+# Sums kept by adding and taking away drift from those made at once, by so much of the largest number in them.
+DRIFT = 1e-9
+
+
+def agree(what: str, kept: object, true: object) -> None:
+    """Raise `InvariantBroken` unless what is kept is what was worked out again."""
+    if kept != true:
+        raise InvariantBroken(f"{what}: {kept!r} is kept, {true!r} is true")
+
+
+def near(what: str, kept: float, true: float, largest: float = 0.0) -> None:
+    """The same for sums of seconds, the largest of which was ``largest``."""
+    if not math.isclose(kept, true, rel_tol=DRIFT, abs_tol=1e-6 + DRIFT * largest):
+        agree(what, kept, true)

@@ -92,13 +92,15 @@ class Placing:
         """Decide what can be decided at ``now``; what is to be handed to which worker."""
         self.now = now
         self._assigns = {}
+        self.regular.tidy()
+        self.priority.tidy()
         for slot in self.slots.overdue(now):
             self.change(slot)
         for slot in list(self.dirty.values()):
             self._settle_slot(slot)
         self.dirty.clear()
         self._give_back_unfit()
-        if len(self.priority) or len(self.regular):
+        if self.rooms() and (len(self.priority) or len(self.regular)):
             for step in self.policy.plan(self):
                 if isinstance(step, Place):
                     self._carry_out(step)
@@ -130,10 +132,10 @@ class Placing:
     def _settle_slot(self, slot: Slot) -> None:
         """Send what may be sent, and index the slot if it has room."""
         self._send(slot)
-        if self._has_room(slot):
+        if self.has_room(slot):
             self.slots.index(slot, self.now)
 
-    def _has_room(self, slot: Slot) -> bool:
+    def has_room(self, slot: Slot) -> bool:
         if not slot.sent and not slot.queue:
             return True
         if len(slot.queue) < self.policy.queue_length:
@@ -141,7 +143,7 @@ class Placing:
         return slot.in_flight_s() + slot.queued_s < self.policy.queue_s and len(slot.queue) < AHEAD_TASKS
 
     def _send(self, slot: Slot) -> None:
-        while slot.queue and self._may_send(slot):
+        while slot.queue and self.may_send(slot):
             task, runtime = slot.queue[0]
             start = max(self.now, slot.due) + slot.ahead_s
             if self.policy.timed and runtime + self.policy.margin >= slot.worker.ends_at - start:
@@ -153,7 +155,7 @@ class Placing:
             self._next_attempt += 1
             self._sent_new(slot, attempt, runtime)
 
-    def _may_send(self, slot: Slot) -> bool:
+    def may_send(self, slot: Slot) -> bool:
         if not slot.sent:
             return True
         return slot.in_flight_s() + slot.queue[0][1] <= AHEAD_S and len(slot.sent) < AHEAD_TASKS
@@ -167,6 +169,10 @@ class Placing:
         self.counters.attempts += 1
         self.orphans.pop(attempt.task, None)
         self.sent(slot, attempt, self.now)
+
+    def is_new(self, number: int) -> bool:
+        """Whether no attempt of that number, or a later one, has been made."""
+        return number >= self._next_attempt
 
     # --- changes the events share ------------------------------------------------------------------------------------
 

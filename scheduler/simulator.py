@@ -7,8 +7,9 @@ Rule 2: ties are broken by the order of scheduling, so a run is a function of it
 import heapq
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from scheduler import events as ev
 from scheduler.core import Scheduler
@@ -18,8 +19,8 @@ from scheduler.policies.base import Policy
 
 # Windows a simulated PC announces beside the current one, as a real worker does.
 ANNOUNCED = 64
-# When no task ends for so many of the longest cycles, placements repeat themselves. Blind choice among eight windows,
-# one of which is long enough, needs some twenty now and then.
+# When no task ends for so many of the longest cycles, none will. FCFS, which is blind, needed 85 on average and 301 at
+# most (of 40 runs) for one task of 98 % of the longest of the paper's eight windows.
 PATIENCE = 1000
 
 
@@ -64,8 +65,8 @@ class _Lane:
 class Simulator:
     """One bag on some PCs under one policy.
 
-    ``runtimes``: predicted, in order of submission. ``actual``: real ones (default: the same). ``overhead_s``: what each
-    attempt costs its slot beside its runtime.
+    ``runtimes``: predicted, in order of submission. ``actual``: real ones (default: the same). ``overhead_s``: what
+    each attempt costs its slot beside its runtime.
     """
 
     def __init__(
@@ -89,6 +90,11 @@ class Simulator:
         self._heap: list[tuple[float, int, int, tuple[str, str, int, int]]] = []
         self._sequence = 0
         self._settled = 0
+        self._table: dict[type, Callable[[Any], None]] = {
+            ev.Assign: self._assign,
+            ev.Settle: self._settle,
+            ev.Recall: self._recall,
+        }
         self._feed(ev.TasksSubmitted(bag=0, first=0, count=len(runtimes), runtimes=runtimes))
         for pc in pcs:
             self._at(0.0, "opens", pc.name)
@@ -171,21 +177,23 @@ class Simulator:
         return self._lanes.setdefault((name, number), _Lane(deque()))
 
     def _feed(self, event: ev.Event) -> None:
+        """Tell the scheduler, and carry out what follows. Nothing is ever stopped in a simulated grid."""
         for command in self.scheduler.handle(event, self.now):
-            if isinstance(command, ev.Assign):
-                for assignment in command.work:
-                    lane = self._lane(command.worker, assignment.lane)
-                    lane.work.append(assignment)
-                    if len(lane.work) == 1:
-                        self._start(command.worker, assignment.lane)
-            elif isinstance(command, ev.Settle):
-                self._settled += len(command.attempts)
-                self._stalls_at = self.now + self._patience_s
-            elif isinstance(command, ev.Recall):
-                self._recall(command)
+            self._table[type(command)](command)
+
+    def _assign(self, assign: ev.Assign) -> None:
+        for assignment in assign.work:
+            lane = self._lane(assign.worker, assignment.lane)
+            lane.work.append(assignment)
+            if len(lane.work) == 1:
+                self._start(assign.worker, assignment.lane)
+
+    def _settle(self, settle: ev.Settle) -> None:
+        self._settled += len(settle.attempts)
+        self._stalls_at = self.now + self._patience_s
 
     def _recall(self, recall: ev.Recall) -> None:
-        """Hand back what has not started; nothing else is recalled or stopped in a simulated grid."""
+        """Hand back what has not started."""
         wanted, back = set(recall.attempts), []
         for number in range(self._pcs[recall.worker].slots):
             work = self._lane(recall.worker, number).work

@@ -2,19 +2,19 @@
 
 Remaining time (paper, Section 2.2): tl = ru - (et_running - elapsed) - sum of et_queued. While a task runs within its
 prediction, uptime and elapsed time change together and tl stands still; when the slot is idle, or its task is overdue,
-tl falls with the clock. So an index keeps two sorted lists, *anchored* (tl itself) and *falling* (tl + now), and no entry
-has to be touched as time passes but the few whose task becomes overdue.
+tl falls with the clock. So an index keeps two sorted lists, *anchored* (tl itself) and *falling* (tl + now), and no
+entry has to be touched as time passes but the few whose task becomes overdue.
 """
 
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
 
-from scheduler.model import OPEN_ENDED, Attempt, Window
+from scheduler.model import OPEN_ENDED, Attempt, Window, agree, near
 
 
 @dataclass(slots=True)
@@ -53,6 +53,13 @@ class Slot:
         """Predicted seconds of everything at the worker, the running task in full."""
         return self.sent[0].runtime + self.ahead_s if self.sent else 0.0
 
+    def check(self, now: float) -> None:
+        """Raise `InvariantBroken` unless the sums are those of the contents, and the running task has begun."""
+        near(f"seconds ahead on slot {self.number}", self.ahead_s, sum(sent.runtime for sent in list(self.sent)[1:]))
+        near(f"seconds queued on slot {self.number}", self.queued_s, sum(runtime for _, runtime in self.queue))
+        agree(f"slot {self.number} began in the past", self.started <= now, True)
+        agree(f"slot {self.number} is a lane of its worker", self.worker.slots[self.lane] is self, True)
+
 
 @dataclass(slots=True, eq=False)
 class Worker:
@@ -75,7 +82,7 @@ def announced(windows: Sequence[tuple[float, float]], now: float) -> tuple[Windo
     return tuple(Window(now + starts_in, now + starts_in + lasts) for starts_in, lasts in windows)
 
 
-# An index entry: the key, then for equal keys the less loaded slot (so that open-ended slots share the work), then order.
+# An index entry: the key, then what is promised already (so that equal slots share the work), then the slot number.
 _Row = tuple[float, float, int]
 
 
@@ -135,9 +142,27 @@ class SlotIndex:
             return int(self._anchored[place][2])
         return int(self._falling[place - len(self._anchored)][2])
 
+    def check(self, slots: Mapping[int, Slot], alarms: Collection[tuple[float, int]], now: float) -> None:
+        """Raise `InvariantBroken` unless ``slots`` are here, by their tl; ``alarms``: (due, slot) looked out for."""
+        agree("slots with room", set(self._where), set(slots))
+        agree("rows", len(self._where), len(self._anchored) + len(self._falling))
+        for number, (rows, row) in self._where.items():
+            slot, anchored = slots[number], rows is self._anchored
+            agree(f"rows of slot {number}", rows.count(row), 1)
+            # An anchored slot stays as it is until the first pass after its task is due, which an alarm tells of.
+            moves = (slot.due, number) not in alarms if anchored else slot.due > now
+            agree(f"slot {number} moves without notice", moves, False)
+            at = min(now, slot.due) if anchored else now
+            near(f"tl of slot {number}", row[0] - (0.0 if anchored else now), slot.remaining(at))
+            load = slot.ahead_s + slot.queued_s
+            near(f"load of slot {number}", row[1], load + (slot.due if anchored else 0.0))
+
 
 class SlotTable:
-    """Every slot of every worker that is up, and three indexes of those with room: idle, spare (busy, nothing queued), queued."""
+    """Every slot of every worker that is up, and three indexes of those with room.
+
+    ``idle``: nothing to do; ``spare``: something at the worker, nothing queued; ``queued``: something queued.
+    """
 
     def __init__(self) -> None:
         self.workers: dict[str, Worker] = {}
@@ -171,9 +196,8 @@ class SlotTable:
 
     def index(self, slot: Slot, now: float) -> None:
         """Put ``slot``, which has room, into the index of its kind."""
-        kind = self.queued if slot.queue else self.spare if slot.sent else self.idle
         # Once for each due time: a slot is indexed anew with every change, and a task may run for hours.
-        if kind.add(slot, now) and slot.watched != slot.due:
+        if self.indexes()[_kind(slot)].add(slot, now) and slot.watched != slot.due:
             slot.watched = slot.due
             heapq.heappush(self._due, (slot.due, slot.number))
 
@@ -188,6 +212,24 @@ class SlotTable:
     def indexes(self) -> tuple[SlotIndex, SlotIndex, SlotIndex]:
         """All slots with room."""
         return self.idle, self.spare, self.queued
+
+    def check(self, with_room: Iterable[Slot], now: float) -> None:
+        """Raise `InvariantBroken` where what is kept contradicts itself; exactly ``with_room`` are in an index."""
+        agree("names", [worker.name for worker in self.workers.values()], list(self.workers))
+        here = {slot.number: slot for worker in self.workers.values() for slot in worker.slots}
+        agree("slots", self.slots, here)
+        for slot in here.values():
+            slot.check(now)
+        groups: tuple[dict[int, Slot], ...] = ({}, {}, {})
+        for slot in with_room:
+            groups[_kind(slot)][slot.number] = slot
+        for index, slots in zip(self.indexes(), groups, strict=True):
+            index.check(slots, set(self._due), now)
+
+
+def _kind(slot: Slot) -> int:
+    """Which of the indexes of `SlotTable` a slot with room belongs into."""
+    return 2 if slot.queue else 1 if slot.sent else 0
 
 
 def uptime_end(uptime: float, now: float) -> float:

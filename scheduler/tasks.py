@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.model import ENDED, IllegalEvent, State, checked_runtime
+from scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
 
 
 @dataclass(slots=True)
@@ -27,6 +27,17 @@ class Bag:
     def settled(self) -> int:
         """Tasks that have ended, one way or another."""
         return self.done + self.failed + self.cancelled
+
+    def check(self) -> None:
+        """Raise `InvariantBroken` unless the counts are those of the batches."""
+        states = [State(state) for batch in self.batches for state in batch.states]
+        runtimes = [batch.runtime(batch.first + place) for batch in self.batches for place in range(batch.count)]
+        left = [seconds for seconds, state in zip(runtimes, states, strict=True) if state not in ENDED]
+        kept = (self.total, self.done, self.failed, self.cancelled, self.sent)
+        counted = (State.DONE, State.FAILED, State.CANCELLED, State.SENT)
+        agree(f"counts of bag {self.number}", kept, (len(states), *(states.count(state) for state in counted)))
+        near(f"work left of bag {self.number}", self.left_s, sum(left), largest=self.longest * self.total)
+        agree(f"longest of bag {self.number} is long enough", self.longest >= max(left, default=0.0), True)
 
 
 @dataclass(slots=True)
@@ -168,3 +179,15 @@ class TaskTable:
         for batch in self._batches:
             for place, state in enumerate(batch.states):
                 yield batch.first + place, State(state)
+
+    def check(self) -> None:
+        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        agree("first tasks", self._firsts, [batch.first for batch in self._batches])
+        edges = [edge for batch in self._batches for edge in (batch.first, batch.first + batch.count)]
+        agree("batches follow each other", [*edges, self._next], sorted([*edges, self._next]))
+        batches = {id(batch) for bag in self.bags.values() for batch in bag.batches}
+        agree("batches of bags", batches, {id(batch) for batch in self._batches})
+        tried = [*self._errors, *self._crashes]
+        agree("tries of ended tasks", [task for task in tried if self.state(task) in ENDED], [])
+        for bag in self.bags.values():
+            bag.check()

@@ -8,21 +8,24 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from sortedcontainers import SortedList
+
+from scheduler.model import agree
 
 # Sixteen children a node: four or five levels for a million tasks, built at C speed by min() over slices.
 _SHIFT = 4
 _FAN = 1 << _SHIFT
 _MASK = _FAN - 1
 _GONE = math.inf
-# Below this many entries a compaction would not pay. Above, one is due when half of what is kept is no longer waiting.
+# Below this many entries a compaction would not pay.
 _COMPACT_FROM = 1024
 
 
 class Entry(NamedTuple):
-    """One waiting task, and where its queue keeps it; valid until a task is next added or discarded."""
+    """One waiting task, and where its queue keeps it; valid as long as a pass lasts."""
 
     cursor: tuple[float, int]
     task: int
@@ -49,6 +52,12 @@ class WaitingQueue(Protocol):
 
     def discard(self, task: int) -> None:
         """Forget a task that is known to be here; its entry is dropped when it is next met."""
+
+    def tidy(self) -> None:
+        """Drop what is kept of tasks that are gone, when that pays. Not during a pass: entries are not valid then."""
+
+    def check(self) -> None:
+        """Raise `InvariantBroken` where what is kept contradicts itself."""
 
 
 class MinTree:
@@ -131,6 +140,23 @@ class MinTree:
                 position -= 1
         return position
 
+    def check(self) -> None:
+        """Raise `InvariantBroken` unless every node is the least of those below it."""
+        for below, node in pairwise(self.levels):
+            agree("nodes", list(node), [min(below[i : i + _FAN]) for i in range(0, len(below), _FAN)])
+        agree("one node at the top", len(self.levels[-1]) <= _FAN, True)
+
+
+def _too_many(discarded: set[int], entries: int) -> bool:
+    """Whether a pass could meet so many discarded tasks, one by one, that all entries are better gone through once."""
+    return len(discarded) > max(_COMPACT_FROM, entries // 8)
+
+
+def _check_ghosts(discarded: set[int], entries: Sequence[int]) -> None:
+    """A task has one entry, and only one that has an entry can be a ghost: it would hide the task when it is back."""
+    agree("entries of one task", len(set(entries)), len(entries))
+    agree("discarded tasks without an entry", discarded.difference(entries), set())
+
 
 class _Arrivals:
     """What the two orders of arrival share: positions grow as tasks arrive."""
@@ -154,8 +180,6 @@ class _Arrivals:
                 yield task, runtimes[position]
 
     def add(self, tasks: Sequence[int], runtimes: Sequence[float]) -> None:
-        if len(self._tasks) > max(_COMPACT_FROM, 2 * self._held):
-            self._compact()
         # A task that was discarded and is back must not be taken for its own ghost.
         if not self._discarded.isdisjoint(tasks):
             self._compact()
@@ -168,7 +192,9 @@ class _Arrivals:
 
     def discard(self, task: int) -> None:
         self._discarded.add(task)
-        if len(self._discarded) > max(_COMPACT_FROM, self._held // 2):
+
+    def tidy(self) -> None:
+        if len(self._tasks) > max(_COMPACT_FROM, 2 * self._held) or _too_many(self._discarded, self._held):
             self._compact()
 
     def _drop(self, position: int) -> None:
@@ -182,6 +208,15 @@ class _Arrivals:
         self._tree.extend([runtime for _, runtime in kept])
         self._discarded.clear()
         self._held = len(kept)
+
+    def check(self) -> None:
+        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        self._tree.check()
+        agree("runtimes", len(self._tree), len(self._tasks))
+        runtimes = self._tree.levels[0]
+        entries = [task for task, runtime in zip(self._tasks, runtimes, strict=True) if runtime != _GONE]
+        agree("entries", self._held, len(entries))
+        _check_ghosts(self._discarded, entries)
 
     def _entry(self, position: int) -> Entry | None:
         """The entry at ``position``, or None when it had been discarded and is dropped now."""
@@ -210,7 +245,7 @@ class OldestFirst(_Arrivals):
         return here and self._tree.levels[0][position] != _GONE and task not in self._discarded
 
     def first_before(self, entry: Entry) -> bool:
-        """Whether anything waits in front of ``entry``."""
+        """Whether anything waits in front of ``entry``, be it a discarded task not yet met."""
         return self._front() < entry.cursor[1]
 
     def pop_before(self, entry: Entry | None) -> tuple[list[int], list[float]]:
@@ -287,12 +322,19 @@ class LongestFirst:
 
     def discard(self, task: int) -> None:
         self._discarded.add(task)
-        if len(self._discarded) > max(_COMPACT_FROM, len(self._rows) // 2):
+
+    def tidy(self) -> None:
+        if _too_many(self._discarded, len(self._rows)):
             self._compact()
 
     def _compact(self) -> None:
         self._rows = SortedList(row for row in self._rows if row[2] not in self._discarded)
         self._discarded.clear()
+
+    def check(self) -> None:
+        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        agree("arrival numbers in use", all(number > self._arrived for _, number, _ in self._rows), True)
+        _check_ghosts(self._discarded, [task for _, _, task in self._rows])
 
 
 # The orders of the priority queue, by the name a policy's option has.

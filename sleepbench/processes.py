@@ -17,7 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Self, cast
+
+from broker.snapshot import Snapshot
+from deskgrid import Grid
 
 # How long a broker may take to listen: a cold start of Python on a busy machine takes some seconds.
 START_S = 60.0
@@ -42,11 +45,16 @@ def write_cycle(path: Path, pairs: Iterable[tuple[float, float]]) -> Path:
     return path
 
 
+def snapshot_of(grid: Grid) -> Snapshot:
+    """What the broker says of the grid now."""
+    return cast(Snapshot, grid.status())
+
+
 class Processes:
     """A private grid of processes on 127.0.0.1.
 
-    ``policy`` None: the broker's default; ``options``: of the policy. Entering starts the broker, and raises `ProcessError`
-    if it does not come up.
+    ``policy`` None: the broker's default; ``options``: of the policy. Entering starts the broker, and raises
+    `ProcessError` if it does not come up.
     """
 
     def __init__(self, policy: str | None = None, options: Mapping[str, object] | None = None) -> None:
@@ -83,7 +91,7 @@ class Processes:
         """Raise `ProcessError` if a process has ended."""
         for name, process in self._running.items():
             if process.poll() is not None:
-                raise ProcessError(f"the {name} ended with code {process.returncode}: {self._log_end(name)}")
+                raise ProcessError(f"{name} ended with code {process.returncode}: {self._log_end(name)}")
 
     def wait_for(self, happened: Callable[[], bool], what: str) -> None:
         """Return when ``happened()``; raises `ProcessError` when a process ends, or it takes too long."""
@@ -135,10 +143,13 @@ def _stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:
     for process in left:
         if process.stdin is not None:
             process.stdin.close()
-    for force in (None, subprocess.Popen.terminate, subprocess.Popen.kill):
-        for process in left if force is not None else ():
-            force(process)
-        left = _outlasting(left, STOP_S)
+    left = _outlasting(left, STOP_S)
+    for process in left:
+        process.terminate()
+    left = _outlasting(left, STOP_S)
+    for process in left:
+        process.kill()
+    _outlasting(left, STOP_S)
 
 
 def _outlasting(processes: Iterable[subprocess.Popen[bytes]], seconds: float) -> list[subprocess.Popen[bytes]]:

@@ -31,7 +31,8 @@ class ScenarioError(ValueError):
 class Scenario:
     """Some sleep tasks, on some PCs of one slot each. Seconds.
 
-    ``uptimes``: how long each PC stays; infinite for one that is always there. ``restart``: how long it is away after that.
+    ``uptimes``: how long each PC stays; infinite for one that is always there. ``restart``: how long it is away
+    after that.
     """
 
     number: int
@@ -63,7 +64,7 @@ class Scenario:
         return self.work_s / len(self.uptimes)
 
     def scaled(self, scale: float) -> "Scenario":
-        """The same with every time multiplied by ``scale``; raises `ScenarioError` unless that is finite and above 0."""
+        """The same with every time multiplied by ``scale``; `ScenarioError` unless that is finite and above 0."""
         if not 0.0 < scale < math.inf:
             raise ScenarioError(f"a scale is a finite number above 0, not {scale:g}")
         return Scenario(
@@ -126,7 +127,7 @@ class Measured:
     planned_kills: int
 
 
-def paper_row(scenario: Scenario, policy: str, run: int, seed: int, measured: Measured, scale: float) -> Row:
+def paper_row(scenario: Scenario, policy: str, measured: Measured, *, scale: float, run: int, seed: int) -> Row:
     """The row for a run of ``scenario`` (unscaled) that was made at ``scale``."""
     idle_s = measured.window_s - measured.slept_s - measured.wasted_s
     figures = PAPER_MIN.get(policy)

@@ -1,7 +1,7 @@
-"""The demo's work: compress the files of the installed standard library. Standard library only, as tasks load this file.
+"""The demo's work: compress the files of the installed standard library. Tasks load this file: it loads no other.
 
 Rule 1: files are named relative to the library's folder, which every worker of the same Python has.
-Rule 2: a file is compressed by itself, as it would be stored; speeds are by CPU time, so that a busy PC does not spoil them.
+Rule 2: a file is compressed by itself, as it would be stored; speeds are by CPU time: a busy PC does not spoil them.
 Rule 3: predictions come from measurement: what a setting costs for each file and for each byte, by kind of file.
 """
 
@@ -23,7 +23,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "archive": (".whl", ".zip", ".gz", ".tar", ".tgz", ".bz2", ".xz"),
 }
 
-# From quick to thorough, about: when time is short, the last are left out. lzma from 7 on is for files larger than these.
+# From quick to thorough, about: when time is short, the last are left out. lzma from 7 on is for larger files.
 SETTINGS: Mapping[str, Callable[[bytes], bytes]] = {
     "zlib 1": lambda data: zlib.compress(data, 1),
     "zlib 6": lambda data: zlib.compress(data, 6),
@@ -36,10 +36,12 @@ SETTINGS: Mapping[str, Callable[[bytes], bytes]] = {
     "lzma 6e": lambda data: lzma.compress(data, preset=6 | lzma.PRESET_EXTREME),
 }
 
-# What one setting is measured on, per kind: a few hundredths of a second for the slowest, enough for a prediction within
-# some tens of per cent.
+# What one setting is measured on, per kind: a few hundredths of a second for the slowest, and enough for a
+# prediction that is rarely wrong by a factor of two.
 SAMPLE_BYTES = 200_000
 SAMPLE_FILES = 12
+# Each sample so often; the quickest counts, as the others were held up by something else.
+SAMPLE_CALLS = 2
 # Calls on nothing, to measure what a file costs whatever its size; the quickest counts, as the first ones warm up.
 EMPTY_CALLS = 5
 
@@ -130,7 +132,7 @@ def measure(root: Path, files: Sequence[Source]) -> dict[tuple[str, str], Cost]:
             data = [(root / file.path).read_bytes() for file in chosen]
             size = sum(map(len, data))
             if size:
-                rest = max(0.0, _timed(pack, data) - per_file * len(data))
+                rest = max(0.0, min(_timed(pack, data) for _ in range(SAMPLE_CALLS)) - per_file * len(data))
                 costs[setting, kind] = Cost(per_file, rest / size)
     return costs
 
@@ -169,7 +171,7 @@ def affordable(files: Sequence[Source], costs: Mapping[tuple[str, str], Cost], b
 def groups(
     files: Sequence[Source], settings: Sequence[str], costs: Mapping[tuple[str, str], Cost], target: float
 ) -> list[Group]:
-    """Tasks for every setting on every file, each predicted to take about ``target`` seconds, or one file if that is longer."""
+    """Tasks for every setting on every file, each of up to ``target`` predicted seconds, or of one file."""
     made = []
     for setting in settings:
         for kind in KINDS:

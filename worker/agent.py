@@ -20,7 +20,7 @@ from zmq.utils.monitor import parse_monitor_message
 from broker import protocol as wire
 from broker.joinline import JoinLine
 from worker.alarm import Alarm, read_clocks
-from worker.executor import Executor, TemplateError
+from worker.executor import Executor
 from worker.session import Identity, Refusal, Session
 from worker.uptime import OpenEnded, Plan, PlanError, weekly_from_json
 
@@ -91,6 +91,7 @@ class _Link:
         for option, value in (
             # Without a connection, fail at once rather than queue for a broker that may be another when it is back.
             (zmq.IMMEDIATE, 1),
+            (zmq.IPV6, int(join.host.startswith("["))),
             (zmq.LINGER, LINGER_MS),
             (zmq.MAXMSGSIZE, wire.MESSAGE_LIMIT),
             (zmq.RECONNECT_IVL, RECONNECT_MS[0]),
@@ -218,7 +219,7 @@ class _Agent:
                 if message is None:
                     return
                 self._session.receive(message, read_clocks())
-            except (wire.ProtocolError, TemplateError) as error:
+            except wire.ProtocolError as error:
                 log.error("unusable-message reason=%r", str(error))
 
     def _send(self, messages: list[wire.Message]) -> None:

@@ -39,6 +39,8 @@ ERROR = 1
 
 # One read of a pipe; more than a pipe holds by default, on any system.
 CHUNK = 256 * 1024
+# Bytes of a frame; larger than any we make, so a larger number is not a length but something a task wrote.
+FRAME_LIMIT = 2**30
 # The end of stderr that goes into an error's text: a screenful.
 TAIL = 4096
 # An error's message, and its traceback: what anybody reads, however large the object printed into it.
@@ -74,6 +76,8 @@ def take_frames(buffer: bytearray) -> list[Any]:
     with memoryview(buffer) as view:
         while end - start >= 4:
             stop = start + 4 + int.from_bytes(view[start : start + 4], "big")
+            if stop - start > FRAME_LIMIT:
+                raise ValueError("no frame is that long")
             if stop > end:
                 break
             messages.append(unpack(view[start + 4 : stop]))
@@ -384,7 +388,7 @@ def end_everything() -> None:
 def die_with(lifeline: int) -> None:
     """Have the kernel kill the group as soon as the other end of this pipe is gone: F_SETSIG of fcntl(2)."""
     os.set_inheritable(lifeline, False)
-    if sys.platform == "linux":
+    if sys.platform == "linux" and os.getpgrp() == os.getpid():
         import fcntl
 
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from broker.protocol import PAYLOAD_LIMIT, Outcome
+from broker.protocol import BATCH_BYTES, PAYLOAD_LIMIT, Outcome
 from worker.child import CHUNK, TAIL, error_payload, exit_text, frame, read_ends, take_frames, unpack, write_all
 
 PROGRAM = Path(__file__).with_name("child.py")
@@ -109,11 +109,14 @@ class _Process:
 
     def write(self, data: bytes) -> None:
         """Send ``data`` without waiting."""
-        if len(data) <= PIPE_ROOM:
-            self._write(data)
-        else:
-            self._writer = threading.Thread(target=self._write, args=(data,), daemon=True)
-            self._writer.start()
+        with self._dying:
+            if self._dead:
+                self.delivered = False
+            elif len(data) <= PIPE_ROOM:
+                self._write(data)
+            else:
+                self._writer = threading.Thread(target=self._write, args=(data,), daemon=True)
+                self._writer.start()
 
     def _write(self, data: bytes) -> None:
         assert self._popen.stdin is not None
@@ -148,13 +151,17 @@ class _Process:
             path.unlink(missing_ok=True)
 
     def _listen(self) -> None:
-        with suppress(OSError, ValueError, TypeError):  # what makes no sense is as good as an end
+        garbled = ""
+        try:
             self._read()
+        except Exception as error:  # of whatever kind: a task wrote into our pipe
+            garbled = f"killed, because what it reported makes no sense ({error})"
         # Not yet reaped, so its id is still its own: the last moment at which killing by id is safe.
         with self._dying:
             self._dead = True
             _kill_tree(self._popen.pid)
-        self.reason = _reason(self._popen.wait())
+        code = self._popen.wait()
+        self.reason = garbled or _reason(code)
         if self._writer is not None:
             self._writer.join()
         self._tell(self, ["gone"])
@@ -180,12 +187,16 @@ _Tell = Callable[[_Process, list[_Said]], None]
 
 @dataclass(slots=True)
 class _Slot:
-    """One execution lane. ``since`` is when its first job (or, if nothing was sent, the waiting) began."""
+    """One execution lane.
+
+    ``sent`` is how many of its jobs, from the first, its process has; ``since`` when the first began, or, if none was
+    sent, the waiting for a process.
+    """
 
     index: int
     process: _Process | None = None
     jobs: deque[Job] = field(default_factory=deque)
-    sent: bool = False
+    sent: int = 0
     since: float | None = None
     failures: int = 0  # starts in a row that gave nothing
     trouble: str = ""  # why there is no process
@@ -305,7 +316,6 @@ class Executor:
         if lane.sent:
             self._release(lane)
             self._start(lane)
-        lane.since = None
         return held
 
     def rest(self) -> None:
@@ -350,17 +360,24 @@ class Executor:
         """Kill the slot's process, if any; the slot has none then."""
         if slot.process is not None:
             slot.process.kill()
-        slot.process, slot.sent, slot.since = None, False, None
+        slot.process, slot.sent, slot.since = None, 0, None
 
     def _send(self, slot: _Slot, process: _Process) -> None:
+        """Give the process the next jobs: as many as make a message of bearable size, or one that is larger."""
         digest, data = slot.jobs[0].template, b""
         if digest not in process.told:
             template = self._templates[digest]
             process.told.add(digest)
             process.bundle = process.bundle if template.bundle is None else template.bundle
             data = frame(["template", digest, template.body])
-        rows = [[job.task, job.number, job.payload] for job in slot.jobs]
-        slot.sent, slot.since = True, None
+        rows: list[list[Any]] = []
+        size = 0
+        for job in slot.jobs:
+            size += len(job.payload)
+            if rows and size > BATCH_BYTES:
+                break
+            rows.append([job.task, job.number, job.payload])
+        slot.sent, slot.since = len(rows), None
         process.write(data + frame(["run", digest, rows]))
 
     def _hear(self, slot: _Slot, process: _Process, said: _Said, now: float, ended: list[Ended]) -> None:
@@ -379,11 +396,21 @@ class Executor:
     def _settle(self, slot: _Slot, process: _Process, said: Ended, now: float, ended: list[Ended]) -> None:
         first = slot.jobs[0] if slot.sent else None
         if first is None or (first.task, first.number) != (said.task, said.number):
-            process.kill()  # a task got at our pipes; the process is beyond trust, and its "gone" will follow
+            self._distrust(slot, now, ended)
             return
         slot.jobs.popleft()
-        slot.sent, slot.since, slot.failures = bool(slot.jobs), now, 0
+        slot.sent, slot.since, slot.failures = slot.sent - 1, now, 0
         ended.append(said)
+        if slot.jobs and not slot.sent:
+            self._send(slot, process)
+            slot.since = now
+
+    def _distrust(self, slot: _Slot, now: float, ended: list[Ended]) -> None:
+        """A task got at our pipe, and reported what is not running."""
+        if slot.jobs:
+            self._lose(slot, Outcome.CRASH, "killed, because it reported what was not running", now, ended)
+        else:
+            self._release(slot)
 
     def _check(self, slot: _Slot, now: float, ended: list[Ended]) -> None:
         limit = slot.limit
@@ -408,6 +435,7 @@ class Executor:
             ended.append(Ended(slot.index, job.task, job.number, outcome, spent, payload, stdout, stderr))
         if slot.jobs:
             self._start(slot)
+            slot.since = now
 
 
 def _spawn(captures: tuple[Path, Path], arguments: list[str]) -> tuple[subprocess.Popen[bytes], int | None]:

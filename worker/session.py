@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker import protocol as wire
-from worker.executor import Ended, Job
+from worker.child import error_payload
+from worker.executor import Ended, Job, TemplateError
 from worker.uptime import Instant, Plan
 
 # Until the broker says otherwise, and how often an introduction is repeated that nobody answered.
@@ -76,12 +77,19 @@ class Session:
         self._follows_broker = follows_broker
         self._runs = runs
         self._lanes = [Lane() for _ in range(identity.slots)]
-        self._unwritten: dict[tuple[int, int], wire.Result] = {}
+        # Results by attempt, each with the slot it came from.
+        self._unwritten: dict[tuple[int, int], tuple[int, wire.Result]] = {}
+        # What the last closing stopped: the leave that says so may not arrive.
+        self._stopped: tuple[wire.Running, ...] = ()
         self._fetching: set[str] = set()
+        # Templates that cannot be used here, and why.
+        self._broken: dict[str, str] = {}
         self._open = False
         self._resting = True
         self._heartbeat_s = HEARTBEAT_S
         self._speak_at = 0.0
+        # When the current window should close, on the monotonic clock, as of the last look.
+        self._closes_at = 0.0
         self._opening = 0
         self._introduced = False
         self._out: list[wire.Message] = []
@@ -96,8 +104,7 @@ class Session:
             for ref in message.attempts:
                 self._unwritten.pop((ref.task, ref.number), None)
         elif isinstance(message, wire.Blob):
-            self._fetching.discard(message.digest)
-            self._runs.know(message.digest, message.data)
+            self._learn(message)
         elif isinstance(message, wire.Recall):
             self._recall(message)
         elif isinstance(message, wire.Stop):
@@ -125,6 +132,8 @@ class Session:
     def use_plan(self, plan: Plan | None) -> None:
         """Follow ``plan`` (None: our own) from now on."""
         self.plan = self._own_plan if plan is None else plan
+        self._closes_at = float("inf")  # the last look was at another plan
+        self._speak_at = 0.0  # the broker places work by what it knows of ours
 
     @property
     def wants_broker_windows(self) -> bool:
@@ -134,9 +143,13 @@ class Session:
     def tick(self, now: Instant) -> list[wire.Message]:
         """Whatever is due; call it after receiving, when a task ended, and at `next_tick`."""
         self._collect(now)
-        is_open = self.plan.uptime(now) > 0.0
-        if is_open != self._open:
-            self._open_window(now) if is_open else self._close_window("its window closed", now, planned=True)
+        uptime = self.plan.uptime(now)
+        # The second test: a gap between two windows may be shorter than it takes us to look.
+        if self._open and (uptime == 0.0 or now.mono >= self._closes_at):
+            self._close_window("its window closed", now, planned=True)
+        self._closes_at = now.mono + uptime
+        if uptime > 0.0 and not self._open:
+            self._open_window(now)
         if now.mono >= self._speak_at:
             self._speak(now)
         if self._open:
@@ -183,7 +196,6 @@ class Session:
     def _introduce(self, now: Instant) -> None:
         me = self.identity
         self._opening += 1
-        self._introduced = True
         self._out.append(
             wire.Join(
                 version=wire.VERSION,
@@ -198,27 +210,32 @@ class Session:
                 plan=self.plan.describe(),
                 uptime=self._uptime(now) if self._open else 0.0,
                 windows=self._windows(now),
-                running=self._held(now),
+                running=self._held(now) if self._open else self._stopped,
             )
         )
+        if not self._introduced:
+            # What was on its way when the last connection broke may not have arrived. Right behind the introduction, so
+            # that the broker has it before it gives the same work to somebody else.
+            self._deliver([result for _, result in self._unwritten.values()])
+        self._introduced = True
 
     def _held(self, now: Instant) -> tuple[wire.Running, ...]:
+        """Every attempt that is here, on each slot in the order of its work; of those that ended, the result follows."""
         elapsed = {(task, number): seconds for _, task, number, seconds in self._runs.running(now.mono)}
-        return tuple(
+        held = [
             wire.Running(*attempt, slot, elapsed.get(attempt))
             for slot, lane in enumerate(self._lanes)
             for attempt in [*lane.given, *((work.task, work.number) for work in lane.waiting)]
-        )
+        ]
+        ended = [wire.Running(r.task, r.number, slot, r.elapsed) for slot, r in self._unwritten.values()]
+        return tuple(held + ended)
 
     def _welcome(self, welcome: wire.Welcome) -> None:
         self.joined = True
         self.name = welcome.name
         self._heartbeat_s = welcome.heartbeat
         self.windows_from_broker = welcome.windows
-        # Whatever was on its way when the connection broke may not have arrived.
-        self._fetching.clear()
-        if self._unwritten:
-            self._out.append(wire.Finished(tuple(self._unwritten.values())))
+        self._fetching.clear()  # what was on its way when the last connection broke may not have arrived
 
     # --- windows -----------------------------------------------------------------------------------------------------
 
@@ -231,6 +248,7 @@ class Session:
     def _close_window(self, reason: str, now: Instant, planned: bool, stopping: bool = False) -> None:
         self._open = False
         held = self._take_all_back(now)
+        self._stopped = tuple(stopped for stopped in held if stopped.elapsed is not None)
         windows = () if stopping else self._windows(now)
         self._out.append(wire.Leave(reason, planned, stopping or self.plan.over(now), windows, held))
         boundary = self.plan.boundary(now)
@@ -261,8 +279,17 @@ class Session:
             if work.slot < len(self._lanes):
                 self._lanes[work.slot].waiting.append(work)
 
+    def _learn(self, blob: wire.Blob) -> None:
+        self._fetching.discard(blob.digest)
+        try:
+            self._runs.know(blob.digest, blob.data)
+        except TemplateError as error:
+            self._broken[blob.digest] = str(error)
+
     def _feed(self) -> None:
         for slot, lane in enumerate(self._lanes):
+            while lane.waiting and lane.waiting[0].template in self._broken:
+                self._fail(slot, lane.waiting.popleft())
             if lane.waiting and not lane.given:
                 template = lane.waiting[0].template
                 if self._runs.knows(template):
@@ -270,6 +297,13 @@ class Session:
                 elif template not in self._fetching:
                     self._fetching.add(template)
                     self._out.append(wire.Fetch(template))
+
+    def _fail(self, slot: int, work: wire.Work) -> None:
+        """End an attempt whose template cannot be used."""
+        payload = error_payload("TemplateError", self._broken[work.template])
+        result = wire.Result(work.task, work.number, int(wire.Outcome.ERROR), 0.0, payload, b"", b"")
+        self._unwritten[result.task, result.number] = (slot, result)
+        self._deliver([result])
 
     def _give(self, slot: int, lane: Lane) -> None:
         template, seconds = lane.waiting[0].template, 0.0
@@ -284,7 +318,7 @@ class Session:
 
     def _collect(self, now: Instant) -> None:
         """Send what has ended."""
-        results, size = [], 0
+        results = []
         for ended in self._runs.poll(now.mono):
             self._lanes[ended.slot].given.pop((ended.task, ended.number), None)
             result = wire.Result(
@@ -296,14 +330,22 @@ class Session:
                 ended.stdout,
                 ended.stderr,
             )
-            self._unwritten[result.task, result.number] = result
+            self._unwritten[result.task, result.number] = (ended.slot, result)
             results.append(result)
+        self._deliver(results)
+
+    def _deliver(self, results: Sequence[wire.Result]) -> None:
+        """Say ``results``, in messages of bounded size."""
+        batch: list[wire.Result] = []
+        size = 0
+        for result in results:
+            batch.append(result)
             size += len(result.payload) + len(result.stdout) + len(result.stderr)
-            if size > wire.BATCH_BYTES:
-                self._out.append(wire.Finished(tuple(results)))
-                results, size = [], 0
-        if results:
-            self._out.append(wire.Finished(tuple(results)))
+            if size > wire.BATCH_BYTES or len(batch) == wire.BATCH_ROWS:
+                self._out.append(wire.Finished(tuple(batch)))
+                batch, size = [], 0
+        if batch:
+            self._out.append(wire.Finished(tuple(batch)))
 
     def _recall(self, recall: wire.Recall) -> None:
         wanted = {(ref.task, ref.number) for ref in recall.attempts}

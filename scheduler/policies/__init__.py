@@ -1,5 +1,6 @@
 """The table of policies. An installed package adds rows by the entry point group ``deskgrid.policies``."""
 
+import math
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
@@ -19,24 +20,36 @@ POLICIES: dict[str, Callable[..., Policy]] = {"pgs": PGS, "fcfs": FCFS}
 
 def policy_names() -> list[str]:
     """Every name `make_policy` knows, ours first."""
-    return [*POLICIES, *sorted(point.name for point in entry_points(group=GROUP) if point.name not in POLICIES)]
+    installed = {point.name for point in entry_points(group=GROUP)}
+    return [*POLICIES, *sorted(installed.difference(POLICIES))]
 
 
 def make_policy(name: str, **options: Any) -> Policy:
     """The policy of that name; raises `UnknownPolicy` for an unknown name, option or value."""
-    maker = POLICIES.get(name)
-    if maker is None:
-        for point in entry_points(group=GROUP, name=name):
-            maker = point.load()
-    if maker is None:
-        raise UnknownPolicy(f"no policy {name!r}; there are: {', '.join(policy_names())}")
+    maker = _maker(name)
     try:
         policy = maker(**options)
-    except TypeError as error:
+        _check_options(policy)
+    except (TypeError, ValueError, AttributeError) as error:
         raise UnknownPolicy(f"policy {name!r}: {error}") from error
-    if policy.order not in ORDERS:
-        raise UnknownPolicy(f"policy {name!r}: order is one of {', '.join(ORDERS)}, not {policy.order!r}")
-    for option in ("queue_length", "queue_s", "margin"):
-        if not 0 <= getattr(policy, option) < float("inf"):
-            raise UnknownPolicy(f"policy {name!r}: {option} is a finite number from 0 up")
     return policy
+
+
+def _maker(name: str) -> Callable[..., Policy]:
+    if name in POLICIES:
+        return POLICIES[name]
+    for point in entry_points(group=GROUP, name=name):
+        try:
+            installed: Callable[..., Policy] = point.load()
+        except (ImportError, AttributeError) as error:
+            raise UnknownPolicy(f"policy {name!r} cannot be loaded: {error}") from error
+        return installed
+    raise UnknownPolicy(f"no policy {name!r}; there are: {', '.join(policy_names())}")
+
+
+def _check_options(policy: Policy) -> None:
+    if policy.order not in ORDERS:
+        raise ValueError(f"order is one of {', '.join(ORDERS)}, not {policy.order!r}")
+    for option in ("queue_length", "queue_s", "margin"):
+        if not 0 <= getattr(policy, option) < math.inf:
+            raise ValueError(f"{option} is a finite number from 0 up")

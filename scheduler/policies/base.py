@@ -1,7 +1,7 @@
 """What a policy is: it reads a view of the grid and yields placements, one at a time.
 
-Each placement is carried out before the policy is resumed, so the view it goes on reading is true. A policy never changes
-anything itself; a new one is one file and one row in the table of `scheduler.policies`.
+Each placement is carried out before the policy is resumed, so the view it goes on reading is true. A policy never
+changes anything itself; a new one is one file and one row in the table of `scheduler.policies`.
 """
 
 from collections.abc import Iterator

@@ -11,9 +11,9 @@ from scheduler.waiting import Entry
 class FCFS:
     """It knows neither runtimes nor uptimes; lost tasks go to the front.
 
-    ``queue_length``: tasks held for a slot beside the running one. ``queue_s``: a queue may hold more than that up to so
-    many seconds of work. ``seed``: of the choice among slots with room, which is random: a fixed order can send a long
-    task to the same short window for ever.
+    ``queue_length``: tasks held for a slot beside the running one. ``queue_s``: a queue may hold more than that up to
+    so many seconds of work. ``seed``: of the choice among slots with room, which is random: a fixed order can send a
+    long task to the same short window for ever.
     """
 
     name: ClassVar[str] = "fcfs"

@@ -14,8 +14,8 @@ from scheduler.policies.base import Place, Postpone, View
 class PGS:
     """The paper's policy. It looks at current windows only.
 
-    ``order``: of the priority queue. ``queue_length``: tasks held for a slot beside the running one. ``queue_s``: a queue
-    may hold more tasks than that up to so many seconds of work (the paper has no such rule; 0 switches it off).
+    ``order``: of the priority queue. ``queue_length``: tasks held for a slot beside the running one. ``queue_s``: a
+    queue may hold more tasks than that up to so many seconds of work (the paper has no such rule; 0 switches it off).
     ``margin``: seconds kept free for starting up.
     """
 

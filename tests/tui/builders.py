@@ -41,9 +41,7 @@ def slot(
     running = None
     if elapsed_s is not None:
         running = RunningTask(bag=BAG, item=item, runtime_s=runtime_s, elapsed_s=elapsed_s)
-    return SlotState(
-        lane=lane, running=running, ahead=0, ahead_s=0.0, queued=queued, queued_s=queued_s, left_s=left_s
-    )
+    return SlotState(lane=lane, running=running, ahead=0, ahead_s=0.0, queued=queued, queued_s=queued_s, left_s=left_s)
 
 
 def worker(

@@ -1,7 +1,6 @@
 """The alarm: after each boundary and never before, whatever happens to the clocks."""
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,11 +75,10 @@ def test_it_rings_after_each_boundary_and_never_before_one() -> None:
     rings: list[float] = []
     with running(plan, lambda: rings.append(read_clocks().mono - start.mono)):
         assert eventually(lambda: len(rings) >= 6)
-    # Boundary n comes at these seconds. A busy machine may ring late, which is once for all that passed.
+    # On a busy machine a ring may be late, and one may be for several boundaries; but each is for another one.
     boundaries = [0.25 * (n // 2) + (0.15 if n % 2 == 0 else 0.25) for n in range(200)]
     passed = [sum(boundary <= ring for boundary in boundaries) for ring in rings]
-    assert passed[0] >= 1
-    assert passed == sorted(set(passed))
+    assert all(count >= number for number, count in enumerate(passed, start=1))
 
 
 def test_boundaries_twenty_milliseconds_apart_ring_apart() -> None:
@@ -283,14 +281,23 @@ def test_it_sleeps_between_looks() -> None:
         assert not eventually(lambda: reads[0] > 10, 0.3)
 
 
+def test_a_boundary_that_was_passed_but_not_rung_is_due_at_once() -> None:
+    clock = Clock(at("2026-11-16T17:00"))
+    watch = alarm._Watch(NIGHTS, clock)
+    clock.pass_(3600.0)
+    assert watch.wait() == 0.0
+    assert watch.passed()
+    assert watch.wait() == alarm.RECHECK_S
+    assert not watch.passed()
+
+
 @pytest.mark.parametrize("plan", [OpenEnded(), NIGHTS, Cycle([(1e-9, 0)], Instant(0.0, 0.0))])
-@pytest.mark.parametrize("late", [-math.inf, -1.0, 0.0, 1e9])
+@pytest.mark.parametrize("late", [0.0, 3600.0, 1e9])
 def test_apscheduler_is_always_given_a_time_to_come(plan: Plan, late: float) -> None:
     clock = Clock(at("2026-11-16T17:00"))
     trigger = alarm._Trigger(alarm._Watch(plan, clock))
     now = datetime(2026, 11, 16, 17, tzinfo=UTC)
-    if late > 0:
-        clock.pass_(late)
+    clock.pass_(late)
     for previous in (None, now):
         following = trigger.get_next_fire_time(previous, now)
         assert now < following <= now + timedelta(seconds=alarm.RECHECK_S, microseconds=1)

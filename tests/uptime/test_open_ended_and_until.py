@@ -84,6 +84,12 @@ def test_between_the_two_times_of_a_night_that_gains_an_hour_the_second_is_next(
     assert plan.over(at("2026-10-25T02:30", fold=1))
 
 
+def test_where_midnight_comes_twice_the_second_one_is_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = at("2010-11-07T00:00:30", "America/St_Johns")
+    with machine_zone(monkeypatch, "America/St_Johns"):
+        assert parse_until("24:00", now).uptime(now) == 3570
+
+
 def test_a_time_follows_the_wall_clock_when_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     now = at("2026-11-18T12:00")
     with machine_zone(monkeypatch, "Europe/Brussels"):

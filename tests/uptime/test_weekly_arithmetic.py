@@ -148,6 +148,34 @@ def test_a_long_opening_ends_when_it_ends(days: int) -> None:
     assert plan.coming(end) == ()
 
 
+@pytest.mark.parametrize("days", [16, 17, 18])
+def test_a_long_opening_may_be_followed_by_ordinary_days(days: int) -> None:
+    monday = date(2026, 11, 16)
+    opened: dict[str, object] = {str(monday + timedelta(n)): "all day" for n in range(days)}
+    plan = weekly("Asia/Kolkata", "daily 18:00-20:00", dates=opened)
+    assert plan.boundary(at("2026-11-16T05:00", "Asia/Kolkata")) == days * DAY - 5 * HOUR
+
+
+def test_after_a_long_closure_the_next_ordinary_window_is_awaited() -> None:
+    mondays: dict[str, object] = {f"2026-11-{day}": "closed" for day in (16, 23, 30)}
+    plan = weekly(BRUSSELS, "mon 10:00-11:00", dates=mondays)
+    now = at("2026-11-14T10:00")
+    assert plan.boundary(now) == 23 * DAY
+    assert not plan.over(now)
+
+
+def test_a_window_that_the_change_of_clocks_skips_is_awaited_a_week_later() -> None:
+    plan = weekly(BRUSSELS, "sun 02:15-02:45", dates={"2026-03-15": "closed", "2026-03-22": "closed"})
+    now = at("2026-03-09T00:00")
+    assert plan.boundary(now) == at("2026-04-05T02:15").wall - now.wall
+
+
+def test_a_window_at_the_end_of_the_coming_week_counts_in_full() -> None:
+    closed: dict[str, object] = {f"2026-11-{day}": "closed" for day in range(17, 23)}
+    plan = weekly(BRUSSELS, "daily all day", dates={**closed, "2026-11-23": "23:00-24:00"})
+    assert plan.coming(at("2026-11-16T23:30")) == ((7 * DAY - HOUR / 2, HORIZON_S),)
+
+
 def test_dates_alone_are_awaited_however_far_and_then_it_is_over() -> None:
     plan = weekly(BRUSSELS, dates={"2027-06-01": "22:00-02:00", "2028-06-01": "closed"})
     now, opening = at("2026-11-16T12:00"), at("2027-06-01T22:00")

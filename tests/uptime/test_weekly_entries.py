@@ -72,6 +72,7 @@ def test_windows_of_one_day_may_touch() -> None:
 
 def test_a_tail_may_run_into_the_windows_of_the_next_day() -> None:
     assert hours(weekly("mon 18:00-08:00", "tue 06:00-10:00")) == [(18, 34)]
+    assert hours(weekly("mon 18:00-08:00", "tue 02:00-04:00")) == [(18, 32)]
 
 
 def test_a_window_before_dawn_does_not_overlap_the_night_of_its_own_day() -> None:

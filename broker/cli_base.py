@@ -1,0 +1,102 @@
+"""What the commands share: refusals, kinds of values, and the way to the broker."""
+
+import json
+import logging
+import math
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from broker.client import Grid
+
+
+class Refusal(click.ClickException):
+    """What was asked for cannot be; one line that says why."""
+
+    exit_code = 2
+
+
+def default_home() -> Path:
+    """Where this machine's broker keeps its state unless it is told otherwise."""
+    return Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid")
+
+
+class Seconds(click.ParamType[float]):
+    """A finite number of seconds, from 0 or more than 0."""
+
+    name = "seconds"
+
+    def __init__(self, *, positive: bool = False) -> None:
+        self._positive = positive
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number in ``value``; a usage error if it is not such a number."""
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if not 0 <= seconds < math.inf or (self._positive and not seconds):
+            least = "more than 0" if self._positive else "0 or more"
+            self.fail(f"{value!r} is not a number of seconds, {least}", param, ctx)
+        return seconds
+
+
+def key_values(ctx: click.Context, param: click.Parameter, words: Iterable[str]) -> dict[str, object]:
+    """``KEY=VALUE`` words as a dictionary; numbers, true and false as JSON writes them, anything else is text."""
+    found: dict[str, object] = {}
+    for word in words:
+        key, sign, text = word.partition("=")
+        if not sign or not key:
+            raise click.BadParameter(f"{word!r} is not KEY=VALUE", ctx=ctx, param=param)
+        found[key] = _scalar(text)
+    return found
+
+
+def _scalar(text: str) -> object:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    plain = isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else text
+
+
+join_option = click.option(
+    "--join",
+    metavar="LINE",
+    help="The line for clients that the broker printed [default: $DESKGRID_JOIN, else this machine's broker].",
+)
+
+
+@contextmanager
+def open_grid(join: str | None) -> Iterator["Grid"]:
+    """The grid of ``join``, else the one that `Grid` finds by itself; its errors become refusals."""
+    from broker.client import Grid
+    from broker.errors import DeskgridError
+
+    try:
+        with _told("deskgrid.client"), Grid(join) as grid:
+            yield grid
+    except DeskgridError as error:
+        raise Refusal(str(error)) from error
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """What the logger warns of (a broker that is away, a note to a bag) is told on stderr, like all we have to say."""
+    log = logging.getLogger(name)
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("deskgrid: %(message)s"))
+    propagated, log.propagate = log.propagate, False
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = propagated

@@ -1,0 +1,316 @@
+"""``deskgrid broker`` and ``deskgrid worker``: the two that go on until they are told to stop.
+
+Rules:
+
+1. The first Ctrl-C or SIGTERM (Ctrl-Break on Windows) stops them cleanly, with exit code 0; the second at once.
+2. stdout is for what is to be copied; the log goes to stderr, an event in a line.
+"""
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from ipaddress import ip_address
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.cli_base import Refusal, default_home, key_values
+from broker.joinline import JoinLine, JoinLineError, parse_address, parse_join_line
+
+if TYPE_CHECKING:
+    from broker.server import Ready
+    from worker.uptime import Plan
+
+PORT = 7077
+LEVELS = ("debug", "info", "warning", "error")
+
+level_option = click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="The least important events that are logged, to stderr.",
+)
+# For a process that was started by one of ours, and is to end with it.
+stdin_option = click.option("--until-stdin-closes", is_flag=True, hidden=True)
+
+
+@click.command()
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help=f"Where workers and clients reach it [default: all addresses of this machine, port {PORT}].",
+)
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=default_home,
+    help="Its state, keys and windows.toml [default: $DESKGRID_HOME, else ~/.deskgrid].",
+)
+@click.option("--policy", default="pgs", show_default=True, help="How tasks are placed: pgs, fcfs, or one installed.")
+@click.option(
+    "--policy-option",
+    "policy_options",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=key_values,
+    help="An option of the policy; may be repeated. For pgs: order, queue_length, queue_s, margin.",
+)
+@click.option("--advertise", metavar="HOST", help="The name of this machine in the join lines [default: found out].")
+@click.option("--insecure", is_flag=True, help="Without keys and encryption; on this machine only.")
+@level_option
+@stdin_option
+def broker(
+    *,
+    listen: str | None,
+    home: Path,
+    policy: str,
+    policy_options: dict[str, object],
+    advertise: str | None,
+    insecure: bool,
+    log_level: str,
+    until_stdin_closes: bool,
+) -> None:
+    """Start the broker, and print the lines that workers and clients need to find it.
+
+    All its state is in its home: started again on the same one it carries on where it stopped, however it was stopped.
+    In HOME/windows.toml patterns of worker names are mapped to weekly windows; changes there take effect at once.
+    """
+    from broker.server import BrokerError, BrokerOptions, serve
+    from worker.uptime import WindowsFile
+
+    options = BrokerOptions(
+        home=home.expanduser(),
+        listen=_listen(listen, insecure),
+        advertise=advertise,
+        policy=policy,
+        policy_options=policy_options,
+        insecure=insecure,
+    )
+    log_to_stderr(log_level)
+    try:
+        with Stopping(until_stdin_closes) as stopping:
+            serve(options, WindowsFile(options.home / "windows.toml"), _announce, stopping)
+    except BrokerError as error:
+        raise Refusal(str(error)) from error
+
+
+def _listen(listen: str | None, insecure: bool) -> str:
+    if listen is None:
+        return f"127.0.0.1:{PORT}" if insecure else f"0.0.0.0:{PORT}"
+    try:
+        host, _ = parse_address(listen)
+    except JoinLineError as error:
+        raise Refusal(f"--listen: {error}") from error
+    if insecure and not is_loopback(host):
+        raise Refusal(f"--insecure is for this machine only: listen on 127.0.0.1, not on {host}")
+    return listen
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is this machine, reached from itself only."""
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _announce(ready: "Ready") -> None:
+    """Print what is to be copied: every line whole, at the start of a line, however wide the terminal is."""
+    said = [
+        f"deskgrid broker at {ready.address}, home {ready.home}",
+        "",
+        "# On each PC of the lab:",
+        f"deskgrid worker --join {ready.worker_line}",
+        "",
+        "# Wherever work is submitted:",
+        f"export DESKGRID_JOIN={ready.client_line}",
+    ]
+    if sys.platform == "win32":
+        said += ["", "# The same in cmd.exe:", f"set DESKGRID_JOIN={ready.client_line}"]
+        said += ["", "# The same in PowerShell:", f"$env:DESKGRID_JOIN = '{ready.client_line}'"]
+    click.echo("\n".join([*said, ""]))
+    sys.stdout.flush()
+
+
+@click.command()
+@click.option("--join", metavar="LINE", help="The line for workers that the broker printed.")
+@click.option("--broker", "address", metavar="HOST:PORT", help="Instead of --join, for a broker on this machine.")
+@click.option(
+    "--slots",
+    type=click.IntRange(min=1),
+    help="Tasks at a time [default: one for each core]. Fewer for tasks that use several cores, or much memory.",
+)
+@click.option("--name", help="What patterns in windows.toml match, and the status shows [default: the host's name].")
+@click.option("--site", default="", help="The lab that it belongs to.")
+@click.option(
+    "--windows",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.toml",
+    help="Planned uptime: weekly windows in local time.",
+)
+@click.option("--until", metavar="HH:MM|SECONDS", help="Planned uptime: from now to then, or for so long.")
+@click.option(
+    "--cycle",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Planned uptime: lines of seconds up and seconds down, repeated.",
+)
+@level_option
+@stdin_option
+def worker(
+    *,
+    join: str | None,
+    address: str | None,
+    slots: int | None,
+    name: str | None,
+    site: str,
+    windows: Path | None,
+    until: str | None,
+    cycle: Path | None,
+    log_level: str,
+    until_stdin_closes: bool,
+) -> None:
+    """Make this PC work for a grid, until its planned uptime is over for good.
+
+    Of --windows, --until and --cycle at most one. With none the windows that the broker has for this name hold; if it
+    has none, the PC is open-ended: it may be given tasks of any length.
+    """
+    from worker.agent import WorkerError, WorkerOptions, run_worker
+    from worker.uptime import PlanError
+
+    try:
+        options = WorkerOptions(
+            join=_broker_of(join, address),
+            slots=slots or cores(),
+            name=name or socket.gethostname(),
+            site=site,
+            plan=_plan(windows, until, cycle),
+        )
+        log_to_stderr(log_level)
+        log = logging.getLogger("deskgrid.worker")
+        with Stopping(until_stdin_closes) as stopping:
+            run_worker(options, stopping, lambda line: log.info("%s", line))
+    except (WorkerError, PlanError, JoinLineError) as error:
+        raise Refusal(str(error)) from error
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if sys.platform == "linux":
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    return count
+
+
+def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan | None":
+    """The plan of the one option that is given, or None; raises PlanError."""
+    from worker.alarm import read_clocks
+    from worker.uptime import parse_until, read_cycle, read_windows
+
+    if sum(option is not None for option in (windows, until, cycle)) > 1:
+        raise click.UsageError("of --windows, --until and --cycle only one", click.get_current_context())
+    if windows is not None:
+        return read_windows(windows)
+    if until is not None:
+        return parse_until(until, read_clocks())
+    return None if cycle is None else read_cycle(cycle, read_clocks())
+
+
+def _broker_of(join: str | None, address: str | None) -> JoinLine:
+    """The broker that one of the two options means; raises JoinLineError."""
+    if (join is None) == (address is None):
+        raise click.UsageError(
+            "give either --join with the line that the broker printed, or --broker", click.get_current_context()
+        )
+    if join is not None:
+        return parse_join_line(join, "worker")
+    host, port = parse_address(address or "")
+    local = _line_at_home()
+    if local is not None and local.port == port and (local.host == host or is_loopback(host)):
+        return replace(local, host=host)
+    if not is_loopback(host):
+        raise Refusal(f"{host} is another machine: use --join with the line that its broker printed")
+    return JoinLine("worker", host, port, None)
+
+
+def _line_at_home() -> JoinLine | None:
+    """The worker's join line that this machine's broker left in its home, if any."""
+    try:
+        return parse_join_line((default_home() / "worker.join").read_text(encoding="utf-8"), "worker")
+    except OSError:
+        return None
+
+
+# --- stopping and logging --------------------------------------------------------------------------------------------
+
+
+class Stopping:
+    """Within its context, says when called whether this process should stop.
+
+    ``with_stdin``: also when stdin closes.
+    """
+
+    SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")
+
+    def __init__(self, with_stdin: bool = False) -> None:
+        self._asked = threading.Event()
+        self._with_stdin = with_stdin
+        self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+
+    def __call__(self) -> bool:
+        return self._asked.is_set()
+
+    def __enter__(self) -> "Stopping":
+        for name in self.SIGNALS:
+            number = getattr(signal, name, None)  # SIGBREAK: Windows only
+            if number is not None:
+                self._before[number] = signal.signal(number, self._on_signal)
+        if self._with_stdin:
+            threading.Thread(target=self._read_to_end, name="stdin", daemon=True).start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._restore()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._asked.set()
+        self._restore()  # so the next one does what it does without us: it ends the process
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _read_to_end(self) -> None:
+        # Not through sys.stdin: its lock, held while this thread waits, would abort the interpreter at its exit.
+        try:
+            while os.read(0, 4096):
+                pass
+        except OSError:
+            pass  # there is none: closed already
+        self._asked.set()
+
+
+class LogFormat(logging.Formatter):
+    """``2026-01-31T18:00:00.123+01:00 INFO event key=value``: local time with its offset, one line for an event."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """The time of ``record`` as ISO 8601 has it."""
+        return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+
+
+def log_to_stderr(level: str) -> None:
+    """Send our events of at least ``level`` to stderr, and the warnings of libraries."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormat("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("deskgrid").setLevel(level.upper())

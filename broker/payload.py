@@ -1,0 +1,131 @@
+"""Arguments on their way out and results on their way back: the client's pickling, both ways.
+
+A task's exception is raised here as itself, with its remote traceback as the cause and a note that says which task it
+was and where it ran; what cannot be rebuilt becomes a `TaskError`.
+"""
+
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from broker.errors import (
+    BagRejected,
+    PicklingFailed,
+    RemoteError,
+    RemoteTraceback,
+    ResultUnreadable,
+    TaskCancelled,
+    TaskCrashed,
+    TaskError,
+    TaskTimeout,
+)
+from broker.protocol import PAYLOAD_LIMIT, BagResult, Outcome
+
+
+def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> bytes:
+    """The payload of one call; ``what`` names it in messages. Raises `PicklingFailed` or `BagRejected`."""
+    call = (args, kwargs)
+    try:
+        packed = pickle.dumps(call, pickle.HIGHEST_PROTOCOL)
+        by_value = b"__main__" in packed
+    except Exception:
+        packed, by_value = b"", True
+    if by_value:
+        # Something of the user's program, which a worker cannot import, or something only cloudpickle knows.
+        packed = _by_value(call, what)
+    return checked_size(packed, what)
+
+
+def _by_value(call: tuple[Any, ...], what: str) -> bytes:
+    import cloudpickle
+
+    try:
+        packed: bytes = cloudpickle.dumps(call, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        raise PicklingFailed(f"{what} cannot be pickled: {error}") from error
+    return packed
+
+
+def pack_text(item: object, what: str) -> bytes:
+    """The payload of one task of a command bag."""
+    if not isinstance(item, str):
+        raise BagRejected(f"{what} is not text but {type(item).__name__}: a command's items are texts")
+    try:
+        return checked_size(item.encode(), what)
+    except UnicodeEncodeError as error:
+        raise PicklingFailed(f"{what} cannot be sent as UTF-8: {error}") from error
+
+
+def checked_size(packed: bytes, what: str) -> bytes:
+    """``packed``, unless it is larger than a task may carry."""
+    if len(packed) > PAYLOAD_LIMIT:
+        raise BagRejected(f"{what} has {len(packed):,} bytes; the limit is {PAYLOAD_LIMIT:,}")
+    return packed
+
+
+class Failure:
+    """An exception in the place of a value, which may itself be an exception."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def value_of(result: BagResult, bag: str) -> Any:
+    """What the task returned, or a `Failure` with the exception that it raised or that says what befell it."""
+    if result.outcome == Outcome.DONE:
+        try:
+            return pickle.loads(result.payload)
+        except Exception as error:
+            unreadable = ResultUnreadable(f"the result of {_where(result, bag)} cannot be unpickled: {error!r}")
+            unreadable.__cause__ = error
+            return Failure(unreadable)
+    if result.outcome == Outcome.CANCELLED:
+        return Failure(TaskCancelled(f"{_where(result, bag)} was cancelled"))
+    return Failure(_failure(result, bag))
+
+
+_KINDS: dict[int, tuple[type[TaskError], str]] = {
+    Outcome.CRASH: (TaskCrashed, "ended its process"),
+    Outcome.TIMEOUT: (TaskTimeout, "ran longer than its timeout"),
+}
+
+
+def _failure(result: BagResult, bag: str) -> Exception:
+    name, message, trace, pickled = _parts(result.payload)
+    where = _where(result, bag)
+    if result.outcome in _KINDS:
+        kind, what = _KINDS[result.outcome]
+        error: Exception = kind(f"{where} {what}" + (f": {message}" if message else ""))
+    else:
+        error = _rebuilt(pickled) or RemoteError(f"{name}: {message}" if message else name)
+        error.add_note(f"deskgrid: raised by {where}")
+    if trace:
+        error.__cause__ = RemoteTraceback(trace)
+    return error
+
+
+def _parts(payload: bytes) -> tuple[str, str, str, bytes]:
+    """Type, message, traceback and pickle of an error; something that can be shown, whatever arrived."""
+    try:
+        name, message, trace, pickled = msgpack.unpackb(payload)
+        return str(name), str(message), str(trace), pickled if isinstance(pickled, bytes) else b""
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return "unknown error", "what the worker said of it cannot be read", "", b""
+
+
+def _rebuilt(pickled: bytes) -> Exception | None:
+    """The task's own exception. Only an `Exception`: a task's SystemExit must not end this program."""
+    try:
+        error = pickle.loads(pickled) if pickled else None
+    except Exception:
+        return None
+    return error if isinstance(error, Exception) else None
+
+
+def _where(result: BagResult, bag: str) -> str:
+    on = f" on {result.worker} after {result.elapsed:.3g} s" if result.worker else ""
+    return f"task {result.item} of bag {bag}{on}"

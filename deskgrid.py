@@ -1,0 +1,48 @@
+"""deskgrid: bags of tasks on lab PCs that come and go on schedule. These are its public names, and nothing else."""
+
+from broker.bag import Bag, TaskLog
+from broker.client import Grid, Task, task
+from broker.errors import (
+    BagRejected,
+    DeskgridError,
+    GridClosed,
+    GridRefused,
+    GridUnreachable,
+    PicklingFailed,
+    PythonMismatch,
+    RemoteError,
+    RemoteTraceback,
+    RequestFailed,
+    ResultUnreadable,
+    TaskCancelled,
+    TaskCrashed,
+    TaskError,
+    TaskTimeout,
+)
+from broker.meter import Progress
+from broker.protocol import VERSION as __version__
+
+__all__ = [
+    "Bag",
+    "BagRejected",
+    "DeskgridError",
+    "Grid",
+    "GridClosed",
+    "GridRefused",
+    "GridUnreachable",
+    "PicklingFailed",
+    "Progress",
+    "PythonMismatch",
+    "RemoteError",
+    "RemoteTraceback",
+    "RequestFailed",
+    "ResultUnreadable",
+    "Task",
+    "TaskCancelled",
+    "TaskCrashed",
+    "TaskError",
+    "TaskLog",
+    "TaskTimeout",
+    "__version__",
+    "task",
+]

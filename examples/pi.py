@@ -1,0 +1,30 @@
+"""Estimate pi with ten million darts, on a private grid of this machine.
+
+    python examples/pi.py
+
+Nothing has to be running: `Grid.local` starts a broker and two workers, and ends them with the ``with`` block.
+"""
+
+import random
+
+from deskgrid import Grid
+
+THROWERS = 20
+DARTS = 500_000
+
+
+def hits(seed: int) -> int:
+    """How many darts of one thrower land in the circle. It runs on a worker."""
+    throws = random.Random(seed)
+    return sum(throws.random() ** 2 + throws.random() ** 2 < 1.0 for _ in range(DARTS))
+
+
+def main() -> None:
+    with Grid.local(workers=2) as grid:
+        bag = grid.bag(hits, range(THROWERS), runtime=0.1, name="pi")
+        landed = sum(bag.results())
+    print(f"pi is about {4 * landed / (THROWERS * DARTS):.4f}, say {THROWERS * DARTS:,} darts")
+
+
+if __name__ == "__main__":
+    main()

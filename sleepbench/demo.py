@@ -1,0 +1,238 @@
+"""``deskgrid demo``: a whole grid on this machine, on real input, in about a minute.
+
+A broker and four workers whose windows open and close while it works compress every file of the installed standard
+library with several settings. Rule: what is said at the end is the broker's own count.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sleepbench.squeeze import (
+    Group,
+    Squeezed,
+    Standing,
+    affordable,
+    groups,
+    library,
+    measure,
+    sources,
+    squeeze,
+    standings,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from broker.snapshot import Snapshot
+    from deskgrid import Bag, Grid
+    from sleepbench.processes import Processes
+
+# Each worker's name, and its seconds up and down. Every window closes several times in a run, at moments that drift
+# apart.
+WINDOWS = {"pc1": (7.0, 2.0), "pc2": (9.0, 2.5), "pc3": (11.0, 3.0), "pc4": (13.0, 3.5)}
+# The work is chosen so that all cores together need no longer than this for it. It takes half as long again, as PCs are
+# away now and then and the end of a window is left empty.
+WORK_S = 36.0
+# What a task is predicted to take on a PC of its own, about: long enough that a departure could hit it, and short
+# enough for a few hundred of them.
+TASK_S = 0.25
+# A prediction is this much longer than what was measured: these files are not those of the sample, and the workers
+# are not alone on this machine. Too long a prediction leaves the end of a window empty; too short a one loses a task.
+CAUTION = 1.5
+# Between two pictures of the grid, and between two lines where there is no terminal.
+LOOK_S = 0.5
+LINE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the demo came to; the JSON has exactly these fields. ``seconds``: from the command to its last result."""
+
+    tasks: int
+    done: int
+    attempts: int
+    departures: int
+    planned_kills: int
+    seconds: float
+
+
+@click.command("demo")
+@click.option(
+    "--json",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write tasks, done, attempts, departures, planned_kills and seconds there.",
+)
+def demo_command(file: Path | None) -> None:
+    """A whole grid on this machine, on real work, in under two minutes.
+
+    A broker and four workers whose windows open and close while it runs compress every module of the installed standard
+    library with several settings. It prints which setting wins for each kind of file.
+    """
+    from rich.console import Console
+
+    from deskgrid import DeskgridError
+    from sleepbench.cli import check_writable
+    from sleepbench.processes import ProcessError, ended_by_signals
+
+    check_writable(file)
+    console = Console()
+    try:
+        with ended_by_signals():
+            summary, results = _run(console, time.monotonic())
+    except (ProcessError, DeskgridError) as error:
+        raise click.ClickException(str(error)) from error
+    console.print(_table(standings(results)))
+    console.print(_last_line(summary), highlight=False, soft_wrap=True)
+    if file is not None:
+        file.write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
+
+
+def _run(console: "Console", started: float) -> tuple[Summary, list[Squeezed]]:
+    from deskgrid import Grid
+    from sleepbench.processes import Processes
+
+    tasks = _work(console)
+    with Processes() as processes, Grid(processes.client_line) as grid:
+        _start_workers(processes, grid)
+        share = len(WINDOWS) / min(len(WINDOWS), os.cpu_count() or 1)
+        runtimes = [task.seconds * share * CAUTION for task in tasks]
+        bag = grid.bag(squeeze, tasks, runtime=runtimes, name="compress")
+        snapshot = _watch(console, processes, grid, bag)
+        seconds = time.monotonic() - started
+        results = list(bag.results())
+    counters = snapshot["counters"]
+    return (
+        Summary(
+            tasks=len(tasks),
+            done=counters["done"],
+            attempts=counters["attempts"],
+            departures=counters["departures"],
+            planned_kills=counters["planned_kills"],
+            seconds=round(seconds, 1),
+        ),
+        results,
+    )
+
+
+def _work(console: "Console") -> list[Group]:
+    """The tasks: every file under every setting that there is time for."""
+    root = library()
+    files = sources(root)
+    if not files:
+        raise click.ClickException(f"there are no files of the standard library in {root}")
+    with console.status("Measuring how fast this machine compresses"):
+        costs = measure(root, files)
+    cores = min(len(WINDOWS), os.cpu_count() or 1)
+    settings = affordable(files, costs, WORK_S * cores)
+    tasks = groups(files, settings, costs, TASK_S)
+    console.print(
+        f"{len(files):,} files of {root} ({sum(file.size for file in files) / 1e6:.0f} MB) under {len(settings)} "
+        f"settings: {len(tasks)} tasks, predicted to take {sum(task.seconds for task in tasks):.0f} s of one core",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return tasks
+
+
+def _start_workers(processes: "Processes", grid: "Grid") -> None:
+    from sleepbench.processes import write_cycle
+
+    for name, pair in WINDOWS.items():
+        processes.start_worker(name, write_cycle(processes.folder / f"{name}.cycle", [pair]))
+    processes.wait_for(lambda: len(grid.status()["workers"]) == len(WINDOWS), "the workers to join")
+
+
+# --- while it works --------------------------------------------------------------------------------------------------
+
+
+def _watch(console: "Console", processes: "Processes", grid: "Grid", bag: "Bag[Group, Squeezed]") -> "Snapshot":
+    """Show the grid until the bag has ended; the snapshot from then."""
+    from sleepbench.processes import snapshot_of
+
+    with _status(console) as show:
+        while not bag.wait(LOOK_S):
+            processes.check()
+            show(snapshot_of(grid))
+    return snapshot_of(grid)
+
+
+@contextmanager
+def _status(console: "Console") -> "Iterator[Callable[[Snapshot], None]]":
+    """What shows a snapshot: as a picture that is gone at the end, or as a line now and then without a terminal."""
+    from rich.live import Live
+
+    from broker.screen import render
+    from broker.tui import takes_ascii_only
+
+    if not console.is_terminal:
+        yield _lines(console)
+        return
+    ascii_only = takes_ascii_only(console)
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+
+        def show(snapshot: "Snapshot") -> None:
+            height = max(1, console.height - 1)
+            live.update(render(snapshot, console.width, height, 0.0, ascii_only=ascii_only), refresh=True)
+
+        yield show
+
+
+def _lines(console: "Console") -> "Callable[[Snapshot], None]":
+    due = 0.0
+
+    def show(snapshot: "Snapshot") -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + LINE_S
+            up = sum(worker["state"] == "up" for worker in snapshot["workers"])
+            ended, total = snapshot["counters"]["done"], snapshot["counters"]["submitted"]
+            console.print(
+                f"{ended} of {total} tasks, {up} of {len(WINDOWS)} workers up, "
+                f"{snapshot['counters']['departures']} departures",
+                highlight=False,
+            )
+
+    return show
+
+
+# --- at the end ------------------------------------------------------------------------------------------------------
+
+
+def _table(results: "dict[str, list[Standing]]") -> "Table":
+    """A row for each kind of file: what makes it smallest, and what is quickest."""
+    from rich import box
+    from rich.table import Table
+
+    drawn = Table(
+        title="Which setting wins, by kind of file", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False
+    )
+    for name in ("kind", "files", "MB", "smallest", "ratio", "MB/s", "quickest", "ratio", "MB/s"):
+        drawn.add_column(name, justify="left" if name in {"kind", "smallest", "quickest"} else "right", no_wrap=True)
+    for kind, rows in results.items():
+        smallest, quickest = rows[0], max(rows, key=lambda row: row.speed)
+        size = f"{smallest.before / 1e6:.1f}"
+        drawn.add_row(kind, f"{smallest.files:,}", size, *_cells(smallest), *_cells(quickest))
+    drawn.caption = "ratio: size before over after, file by file; MB/s: of one core"
+    return drawn
+
+
+def _cells(row: Standing) -> tuple[str, str, str]:
+    return row.setting, f"{row.ratio:.2f}", f"{row.speed:.1f}"
+
+
+def _last_line(summary: Summary) -> str:
+    return (
+        f"{summary.done} of {summary.tasks} tasks done in {summary.attempts} attempts and {summary.seconds:.0f} s, "
+        f"with {summary.departures} departures; tasks killed by a planned departure: {summary.planned_kills}"
+    )

@@ -1,0 +1,100 @@
+"""A broker without sockets: `Sessions` over a real journal, with bare peers whose lines end in it.
+
+What a peer sends is received at once. When a peer wants to receive and nothing is there, the office settles, commits
+and delivers, as the server's loop does.
+"""
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from broker import protocol as wire
+from broker.desk import Desk, GridFacts
+from broker.joinline import Role
+from broker.journal import Journal
+from broker.server import python_minor
+from broker.sessions import Sessions
+from scheduler.policies import make_policy
+from tests.peers import BareWorker, Client
+
+HEARTBEAT_S = 1.0
+LEASE_S = 10.0
+
+
+class Windows:
+    """Planned windows by worker name, changed by assignment to ``tables``."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, str] = {}
+        self._seen: dict[str, str] = {}
+
+    def refresh(self) -> bool:
+        changed, self._seen = self._seen != self.tables, dict(self.tables)
+        return changed
+
+    def table_for(self, name: str) -> str | None:
+        return self._seen.get(name)
+
+
+class Office:
+    """One broker. ``now`` is its clock, moved by the test; ``lines`` are its connections."""
+
+    def __init__(self, home: Path, policy: str = "pgs", wall: float = 1_800_000_000.0, **options: Any) -> None:
+        self.now = 0.0
+        self.lines: dict[bytes, OfficeLine] = {}
+        self.connections = 0
+        self.windows = Windows()
+        self.journal = Journal(home)
+        facts = GridFacts("b" * 12, python_minor(), "127.0.0.1:7077", True, HEARTBEAT_S, LEASE_S, wall)
+        self.sessions = Sessions(Desk(facts, self.journal, self.windows, make_policy(policy, **options)))
+        self.sessions.restore(self.now)
+
+    def settle(self) -> None:
+        """What the server's loop does after a drain."""
+        outbox = self.sessions.settle(self.now)
+        self.journal.commit()
+        self.deliver(outbox)
+
+    def deliver(self, outbox: list[tuple[bytes, wire.Message]]) -> None:
+        """Carry messages to those that are there."""
+        for peer, message in outbox:
+            line = self.lines.get(peer)
+            if line is None:
+                self.sessions.gone(peer, self.now)
+            else:
+                line.inbox.append(wire.encode(message))
+
+    def client(self, **options: Any) -> Client:
+        """A client that was greeted."""
+        return Client(OfficeLine(self, "client"), **options)
+
+    def worker(self, name: str = "bare", session: str | None = None) -> BareWorker:
+        """A connection that has not joined yet."""
+        return BareWorker(OfficeLine(self, "worker"), name, session)
+
+    def close(self) -> None:
+        self.journal.close()
+
+
+class OfficeLine:
+    """One connection."""
+
+    def __init__(self, office: Office, role: Role) -> None:
+        self.inbox: deque[bytes] = deque()
+        self._office = office
+        self._role = role
+        office.connections += 1
+        self._peer = f"peer {office.connections}".encode()
+        office.lines[self._peer] = self
+
+    def send(self, data: bytes) -> None:
+        self._office.sessions.receive(self._peer, self._role, wire.decode(data), self._office.now)
+
+    def receive(self, seconds: float) -> bytes | None:
+        if not self.inbox:
+            self._office.settle()
+        return self.inbox.popleft() if self.inbox else None
+
+    def close(self) -> None:
+        """Hang up without a word."""
+        self._office.lines.pop(self._peer, None)

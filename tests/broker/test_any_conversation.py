@@ -1,0 +1,163 @@
+"""Whatever those with a key say, in whatever order: the broker answers with messages, and never ends by it.
+
+The values are few, so that what one peer says often meets what another said before. A conversation is drawn from the
+seed in the test's name.
+"""
+
+import json
+import types
+import typing
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker import protocol as wire
+from broker.joinline import Role
+from broker.server import python_minor
+from tests.broker.office import Office, OfficeLine
+from tests.peers import COMMAND
+
+DIGEST = sha256(COMMAND).hexdigest()
+# The first attempt of a broker's first life.
+ATTEMPT = 1 << 40
+BAGS = ("b1", "b2", "b3")
+FEW: dict[object, list[Any]] = {
+    int: [0, 0, 0, 1, 1, 2, 3, 5, *range(ATTEMPT, ATTEMPT + 8), 2**63 - 1],
+    float: [0.0, 1e-9, 0.5, 1.0, 5.0, 60.0, wire.SECONDS_LIMIT],
+    str: ["pc1", "pc2", "pc1~2", *BAGS],
+    bytes: [b"", b"\x90", COMMAND],
+    bool: [True, False],
+}
+# What the broker looks at first is as it should be, or nothing would come of it.
+RIGHT = {"version": wire.VERSION, "python": python_minor(), "template": DIGEST, "digest": DIGEST}
+QUESTIONS = "status bags progress cancel cancel explain logs logs forget forget policy runtimes weather".split()
+ODD: list[Any] = [
+    None,
+    0,
+    1,
+    -1,
+    True,
+    "",
+    0.5,
+    10**400,
+    "\ud800",
+    [0],
+    [0, 0],
+    [0, 1],
+    [1.5],
+    [1.5, 3],
+    ["a"],
+    [None],
+    {},
+]
+OPTIONS = [
+    *ODD,
+    {"order": "fifo"},
+    {"order": []},
+    {"margin": 2.0},
+    {"margin": "a"},
+    {"name": "pgs"},
+    {"queue_length": 0},
+]
+
+
+def drawn(hint: Any, dice: Random) -> Any:
+    """A value of a declared type, or a message or row of ``hint``."""
+    if hint in FEW:
+        return dice.choice(FEW[hint])
+    arguments = typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        return None if dice.random() < 0.3 else drawn(arguments[0], dice)
+    if arguments:
+        return tuple(drawn(arguments[0], dice) for _ in range(dice.randint(0, 3)))
+    return hint(*[drawn(field, dice) for field in typing.get_type_hints(hint).values()])
+
+
+def message(kind: type[wire.Message], dice: Random) -> wire.Message:
+    """A message of a kind that has a chance to be taken."""
+    if kind is wire.Ask:
+        return wire.Ask(dice.randint(0, 3), dice.choice(QUESTIONS), _arguments(dice))
+    made: Any = drawn(kind, dice)
+    if isinstance(made, wire.Submit):
+        count = dice.randint(0, 3)
+        runtimes = tuple(drawn(float, dice) for _ in range(count)) if dice.random() < 0.3 else ()
+        made = replace(made, bag=dice.choice(BAGS), payloads=(b"",) * count, runtimes=runtimes)
+    if isinstance(made, wire.Join) and dice.random() < 0.95:
+        made = replace(made, slots=dice.randint(1, 3))
+    right: wire.Message = replace(made, **{name: value for name, value in RIGHT.items() if hasattr(made, name)})
+    return right
+
+
+def _arguments(dice: Random) -> str:
+    args = {"bag": dice.choice([*BAGS, *BAGS, *BAGS, "none", 1]), "name": dice.choice(["pgs", "fcfs", "none", 1])}
+    args |= {name: dice.choice(ODD) for name in ("item", "items", "runtimes") if dice.random() < 0.6}
+    if dice.random() < 0.5:
+        args["options"] = dice.choice(OPTIONS)
+    return json.dumps(args)
+
+
+PEERS = ("worker 1", "worker 2", "worker 3", "client 1", "client 2")
+
+
+def _role(name: str) -> Role:
+    return "worker" if name.startswith("worker") else "client"
+
+
+class Talk:
+    """One broker, the peers of each sort, and what they say."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self.office = Office(home)
+        self.lines = self._connected()
+
+    def _connected(self) -> dict[str, OfficeLine]:
+        lines = {name: OfficeLine(self.office, _role(name)) for name in PEERS}
+        for name in PEERS:
+            if _role(name) == "client":
+                lines[name].send(wire.encode(wire.Hello(wire.VERSION, python_minor(), name, "ada")))
+                lines[name].send(wire.encode(wire.Blob(DIGEST, COMMAND)))
+        return lines
+
+    def step(self, dice: Random) -> None:
+        """Somebody says something, or time goes by, or the broker is started again."""
+        what = dice.random()
+        if what < 0.02:
+            self.restart()
+        elif what < 0.4:
+            self.office.now += dice.choice([0.0, 0.0, 0.01, 1.0, 5.0, 11.0, 100.0])
+            self.settle()
+        else:
+            name = dice.choice(PEERS)
+            kind = dice.choice(wire.FROM_WORKER if _role(name) == "worker" else wire.FROM_CLIENT)
+            if kind is not wire.Goodbye or what > 0.95:
+                self.lines[name].send(wire.encode(message(kind, dice)))
+        self.office.sessions.desk.scheduler.check(self.office.now)
+
+    def settle(self) -> None:
+        """Whatever the broker says can be read by those who hear it, JSON included."""
+        self.office.settle()
+        for line in self.lines.values():
+            for data in line.inbox:
+                said = wire.decode(data)
+                if isinstance(said, wire.Answer):
+                    json.loads(said.body, parse_constant=pytest.fail)
+            line.inbox.clear()
+
+    def restart(self) -> None:
+        self.office.close()
+        self.office = Office(self._home)
+        self.lines = self._connected()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_conversation_ends_the_broker(tmp_path: Path, seed: int) -> None:
+    dice, talk = Random(seed), Talk(tmp_path)
+    for _ in range(150):
+        talk.step(dice)
+    talk.settle()
+    talk.office.close()

@@ -1,0 +1,230 @@
+"""Whatever connects to the port, and whatever an authenticated peer says, the broker goes on serving the others."""
+
+import random
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import pytest
+import zmq
+from zmq.utils import z85
+
+from broker import protocol as wire
+from broker.joinline import JoinLine, Keys, Role
+from broker.server import python_minor
+from tests.live import LiveGrid, live_grid
+from tests.peers import PATIENCE_S, BareWorker, Peer, SocketLine
+
+# ZMTP 3.1: signature, version, mechanism NULL, as client; then filler.
+GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGrid]:
+    """One broker for all that is thrown at it."""
+    with live_grid(tmp_path_factory.mktemp("home")) as started:
+        yield started
+
+
+@pytest.fixture
+def serves(grid: LiveGrid) -> Iterator[Callable[[], bool]]:
+    """Whether the broker still answers, over a connection made before and over a new one."""
+    before = grid.client()
+    yield lambda: before.ask("bags") == grid.client().ask("bags")
+    assert not grid.broker.ended
+
+
+def raw(grid: LiveGrid) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", grid.broker.line("client").port), PATIENCE_S)
+
+
+# --- strangers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n",
+        b"GET / HTTP/1.1\r\nHost: lab-server\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        GREETING[:10],
+        GREETING[:33],
+        GREETING,
+        GREETING + b"\x04\x19\x05READY" + bytes(19),
+        GREETING.replace(b"NULL\0", b"CURVE") + b"\x04\xc8\x05HELLO" + bytes(194),
+        GREETING.replace(b"NULL\0", b"CURVE") + b"\x06" + b"\xff" * 8 + bytes(1000),
+        b"\xff" * 100_000,
+    ],
+)
+def test_garbage_on_the_port_harms_nobody(grid: LiveGrid, serves: Callable[[], bool], data: bytes) -> None:
+    with raw(grid) as stranger:
+        with suppress(OSError):  # it may hang up on us
+            stranger.sendall(data)
+        assert serves()
+    assert serves()
+
+
+def test_random_bytes_on_many_connections_harm_nobody(grid: LiveGrid, serves: Callable[[], bool]) -> None:
+    dice = random.Random(20)
+    strangers = [raw(grid) for _ in range(50)]
+    for stranger in strangers:
+        with suppress(OSError):  # it may hang up on us
+            stranger.sendall(dice.randbytes(dice.randint(1, 5000)))
+    assert serves()
+    for stranger in strangers:
+        stranger.close()
+    assert serves()
+
+
+# --- wrong keys ------------------------------------------------------------------------------------------------------
+
+
+def fresh_pair() -> tuple[bytes, bytes]:
+    """A key pair that the broker has never seen."""
+    public, secret = zmq.curve_keypair()
+    return z85.decode(public), z85.decode(secret)
+
+
+def with_unknown_pair(keys: Keys) -> Keys:
+    return Keys(keys.server, *fresh_pair())
+
+
+def with_other_server(keys: Keys) -> Keys:
+    return Keys(fresh_pair()[0], keys.public, keys.secret)
+
+
+def with_secret_of_another(keys: Keys) -> Keys:
+    return Keys(keys.server, keys.public, fresh_pair()[1])
+
+
+def without_keys(keys: Keys) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("change", "outcomes"),
+    [
+        (with_unknown_pair, {zmq.EVENT_HANDSHAKE_FAILED_AUTH}),
+        (with_other_server, {zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL}),
+        (with_secret_of_another, {zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL}),
+        (without_keys, {zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL}),
+    ],
+)
+@pytest.mark.parametrize("role", ["worker", "client"])
+def test_a_wrong_key_is_turned_away_in_the_handshake(
+    grid: LiveGrid,
+    serves: Callable[[], bool],
+    role: Role,
+    change: Callable[[Keys], Keys | None],
+    outcomes: set[int],
+) -> None:
+    good = grid.broker.line(role)
+    assert good.keys is not None
+    line = SocketLine(JoinLine(role, good.host, good.port, change(good.keys)), monitored=True)
+    with closing(line):
+        line.send(wire.encode(wire.Hello(wire.VERSION, "3.11", "s", "eve")))
+        assert line.handshake(seconds=5.0) in outcomes
+        assert serves()
+        assert line.receive(0.0) is None
+
+
+# --- authenticated peers ---------------------------------------------------------------------------------------------
+
+FROM_WORKERS: tuple[wire.Message, ...] = (
+    wire.Heartbeat(None, ()),
+    wire.Finished(()),
+    wire.Leave("", True, False, (), ()),
+    wire.Returned(()),
+    wire.Fetch("d"),
+)
+FROM_CLIENTS: tuple[wire.Message, ...] = (
+    wire.Hello(wire.VERSION, "3.11", "s", "eve"),
+    wire.Watch(1, "b", 0),
+    wire.Ask(1, "bags", "{}"),
+    wire.Blob("d", b""),
+    wire.Goodbye(""),
+)
+FROM_THE_BROKER: tuple[wire.Message, ...] = (wire.Rejoin(), wire.Taken(()), wire.Greeting("", "", ""), wire.Stop(()))
+
+
+@pytest.mark.parametrize(
+    ("role", "message"),
+    [
+        *(("client", message) for message in (*FROM_WORKERS, *FROM_THE_BROKER)),
+        *(("worker", message) for message in (*FROM_CLIENTS, *FROM_THE_BROKER)),
+    ],
+)
+def test_a_key_is_good_for_its_role_only(grid: LiveGrid, role: Role, message: wire.Message) -> None:
+    peer = grid.peer(grid.broker.line(role))
+    peer.send(message)
+    assert peer.refusal() == f"a {role} does not send {type(message).__name__}"
+
+
+def test_a_client_cannot_join_as_a_worker(grid: LiveGrid) -> None:
+    peer = BareWorker(SocketLine(grid.broker.line("client")))
+    with closing(peer):
+        peer.send(peer.introduction())
+        assert peer.refusal() == "a client does not send Join"
+    assert grid.client().ask("status")["workers"] == []
+
+
+@pytest.mark.parametrize("role", ["worker", "client"])
+@pytest.mark.parametrize("frames", [[b""], [b"garbage"], [b"\xc1" * 1000], [b"", b""], [b"a", b"b", b"\x90"]])
+def test_garbage_from_an_authenticated_peer_is_answered_and_harms_nobody(
+    grid: LiveGrid, serves: Callable[[], bool], role: Role, frames: list[bytes]
+) -> None:
+    line = SocketLine(grid.broker.line(role))
+    peer = Peer(line)
+    with closing(peer):
+        line.socket.send_multipart(frames)
+        assert f"not a message of deskgrid {wire.VERSION}" in peer.refusal()
+        assert serves()
+
+
+def test_a_client_that_sends_garbage_can_go_on(grid: LiveGrid) -> None:
+    client = grid.client()
+    client.line.send(b"garbage")
+    client.refusal()
+    assert client.ask("bags") == {"bags": []}
+
+
+def test_a_message_beyond_the_limit_ends_its_connection_and_no_other(
+    grid: LiveGrid, serves: Callable[[], bool]
+) -> None:
+    line = SocketLine(grid.broker.line("client"), monitored=True)
+    with closing(line):
+        assert line.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED
+        line.send(bytes(wire.MESSAGE_LIMIT + 1))
+        assert line.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED  # it was cut off, and dialled again
+        assert line.receive(0.0) is None
+        assert serves()
+
+
+def test_a_flood_of_questions_is_answered_in_order(grid: LiveGrid) -> None:
+    client = grid.client()
+    for request in range(3000):
+        client.send(wire.Ask(request, "bags", "{}"))
+    assert [client.expect(wire.Answer).request for _ in range(3000)] == list(range(3000))
+
+
+def test_another_version_is_refused_by_name_on_both_sides(grid: LiveGrid) -> None:
+    worker, client = grid.bare_worker(), grid.client(greet=False)
+    worker.send(worker.introduction(version="0.0.9"))
+    client.send(wire.Hello("0.0.9", "3.11", "s", "ada"))
+    for peer in (worker, client):
+        assert peer.refusal() == f"this broker is deskgrid {wire.VERSION} and you are deskgrid 0.0.9: install the same"
+
+
+def test_a_worker_of_another_python_is_refused_by_name(grid: LiveGrid) -> None:
+    worker = grid.bare_worker()
+    worker.send(worker.introduction(python="3.9"))
+    assert worker.refusal() == f"this grid runs Python {python_minor()} and this worker Python 3.9"
+
+
+@pytest.mark.parametrize("slots", [0, 2**40])
+def test_a_worker_with_an_impossible_number_of_slots_is_refused(grid: LiveGrid, slots: int) -> None:
+    worker = grid.bare_worker()
+    worker.send(worker.introduction(slots=slots))
+    assert f"not {slots}" in worker.refusal()

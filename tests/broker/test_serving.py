@@ -1,0 +1,203 @@
+"""The live server over real sockets: restarts, large results, windows that change, and a clean stop."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker import protocol as wire
+from broker import server as server_module
+from broker.joinline import JoinLine
+from tests.live import BrokerProcess, LiveGrid, live_grid
+from tests.peers import BareWorker, Client, SocketLine
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Iterator[LiveGrid]:
+    with live_grid(tmp_path) as started:
+        yield started
+
+
+# --- restarts --------------------------------------------------------------------------------------------------------
+
+
+class Halves:
+    """A bag of which one half is done before something happens to the broker, and the other half after it."""
+
+    def __init__(self, client: Client, worker: BareWorker) -> None:
+        worker.join(slots=5)
+        self.bag = client.submit([b"%d" % n for n in range(10)], runtime=60.0)
+        before = worker.work(5)
+        worker.finish(*before, payload=b"before")
+        self.client_saw = client.watch(self.bag)
+        self.held = worker.work(5)  # begun, and not done when it happens
+
+    def finish(self, client: Client, worker: BareWorker) -> None:
+        """The worker comes back with what it held; each result is there once."""
+        held = tuple(wire.Running(work.task, work.number, work.slot, 1.0) for work in self.held)
+        worker.join(slots=5, running=held)
+        worker.finish(*self.held, payload=b"after")
+        worker.finish(*self.held, payload=b"again")
+        results = client.results(self.bag)
+        assert sorted(result.item for result in results) == list(range(10))
+        assert sorted(result.payload for result in results) == [b"after"] * 5 + [b"before"] * 5
+        rest = client.watch(self.bag, self.client_saw.after).results
+        assert {result.payload for result in rest} == {b"after"}
+        counters = client.ask("status")["counters"]
+        assert (counters["adopted"], counters["attempts"], counters["losses"]) == (5, 0, 0)
+
+
+def test_a_broker_started_again_on_its_home_carries_on(grid: LiveGrid) -> None:
+    worker = grid.bare_worker()
+    halves = Halves(grid.client(), worker)
+    grid.restart()
+    halves.finish(grid.client(), grid.bare_worker(worker.name, worker.session))
+
+
+def test_a_broker_that_was_killed_carries_on(tmp_path: Path) -> None:
+    first = BrokerProcess(tmp_path)
+    try:
+        client, worker = Client(SocketLine(first.line("client"))), BareWorker(SocketLine(first.line("worker")))
+        halves = Halves(client, worker)
+    finally:
+        first.kill()
+    client.close()
+    worker.close()
+    second = BrokerProcess(tmp_path, first.address)
+    try:
+        client = Client(SocketLine(second.line("client")))
+        worker = BareWorker(SocketLine(second.line("worker")), worker.name, worker.session)
+        halves.finish(client, worker)
+        client.close()
+        worker.close()
+    finally:
+        second.stop()
+
+
+def test_a_stopping_broker_says_goodbye_to_everyone(grid: LiveGrid) -> None:
+    worker, client, stranger = grid.bare_worker(), grid.client(), grid.client(greet=False)
+    worker.join()
+    grid.broker.stop()
+    for peer in (worker, client):
+        assert "can be started again on the same home" in peer.expect(wire.Goodbye).reason
+    assert stranger.line.receive(0.0) is None
+
+
+def test_peers_are_asked_who_they_are_when_the_broker_is_back(grid: LiveGrid) -> None:
+    worker, client = grid.bare_worker(), grid.client()
+    worker.join()
+    grid.restart()
+    for peer, message in ((worker, wire.Heartbeat(None, ())), (client, wire.Watch(1, "b", 0))):
+        peer.expect(wire.Goodbye)
+        peer.send(message)
+        peer.expect(wire.Rejoin)
+    worker.join()
+    assert [row["state"] for row in grid.client().ask("status")["workers"]] == ["up"]
+
+
+def test_what_a_client_was_told_is_accepted_survives(grid: LiveGrid) -> None:
+    client = grid.client()
+    bags = [client.submit([b"0", b"1"], name=f"bag {n}") for n in range(5)]
+    open_bag = client.submit([b"0"], last=False)
+    grid.restart()
+    client = grid.client()
+    rows = client.ask("bags")["bags"]
+    assert [(row["bag"], row["total"], row["closed"]) for row in rows] == [
+        *((bag, 2, True) for bag in bags),
+        (open_bag, 1, False),
+    ]
+
+
+# --- workers that come and go ----------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_vanishes_is_lost_when_its_lease_ends_and_its_work_is_made_again(tmp_path: Path) -> None:
+    with live_grid(tmp_path, lease_s=0.5) as grid:
+        client, vanishing = grid.client(), grid.bare_worker("vanishing")
+        vanishing.join()
+        bag = client.submit([b"0"], runtime=60.0)
+        (first,) = vanishing.work()
+        vanishing.close()
+        other = grid.bare_worker("other")
+        other.join()
+        # It has a lease, too: it must be heard while it waits for that of the other to end.
+        while not other.line.receive(0.1):
+            other.send(wire.Heartbeat(None, ()))
+        status = client.ask("status")
+        assert [(row["name"], row["state"]) for row in status["workers"]] == [("other", "up")]
+        assert (status["counters"]["losses"], status["counters"]["kills"]) == (1, 1)
+        assert client.ask("progress", bag=bag)["running"] == 1
+        assert first.task == 0
+
+
+def test_two_workers_of_the_same_name_are_told_apart(grid: LiveGrid) -> None:
+    names = [grid.bare_worker("pc1").join().name for _ in range(3)]
+    assert names == ["pc1", "pc1~2", "pc1~3"]
+
+
+# --- large results ---------------------------------------------------------------------------------------------------
+
+
+def test_an_argument_and_a_result_of_the_largest_size_pass(grid: LiveGrid) -> None:
+    client, worker = grid.client(), grid.bare_worker()
+    worker.join(slots=2)
+    largest = os.urandom(1 << 20) * (wire.PAYLOAD_LIMIT >> 20)
+    assert len(largest) == wire.PAYLOAD_LIMIT
+    bag = client.submit([largest, b"small"])
+    large, small = worker.work(2)
+    assert large.payload == largest
+    worker.finish(small, payload=b"small")
+    worker.finish(large, payload=largest)
+    outcomes = client.watch(bag)
+    assert [result.payload for result in outcomes.results] == [b"small"]  # the next would make the message too large
+    assert client.watch(bag, outcomes.after).results[0].payload == largest
+
+
+# --- planned windows from the broker's home --------------------------------------------------------------------------
+
+
+def test_a_change_of_the_windows_file_reaches_joined_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "WINDOWS_S", 0.01)
+    monkeypatch.setattr(server_module, "TICK_S", 0.02)
+    file = tmp_path / "windows.toml"
+    with live_grid(tmp_path) as grid:
+        lab, other = grid.bare_worker("lab3-07"), grid.bare_worker("office")
+        assert (lab.join().windows, other.join().windows) == (None, None)
+        file.write_text('["lab3-*"]\nwindows = ["daily 18:00-08:00"]\n')
+        assert lab.expect(wire.Planned).windows == '{"windows": ["daily 18:00-08:00"]}'
+        file.write_text('["lab3-*"]\nwindows = ["daily 25:00-08:00"]\n')  # the last good one stays in force
+        late = grid.bare_worker("lab3-08")
+        assert late.join().windows == '{"windows": ["daily 18:00-08:00"]}'
+        file.write_text('["lab3-*"]\nwindows = ["daily 19:00-08:00"]\n')
+        for worker in (lab, late):
+            assert worker.expect(wire.Planned).windows == '{"windows": ["daily 19:00-08:00"]}'
+        file.unlink()
+        assert lab.expect(wire.Planned).windows is None
+        assert other.line.receive(0.0) is None
+
+
+# --- without encryption ----------------------------------------------------------------------------------------------
+
+
+def test_on_loopback_it_may_serve_without_keys(tmp_path: Path) -> None:
+    with live_grid(tmp_path, insecure=True) as grid:
+        assert grid.broker.line("worker").keys is None
+        worker, client = grid.bare_worker(), grid.client()
+        worker.join()
+        bag = client.submit([b"0"])
+        worker.finish(*worker.work(), payload=b"value")
+        assert [result.payload for result in client.results(bag)] == [b"value"]
+        assert not client.ask("status")["broker"]["encrypted"]
+        assert not (tmp_path / "keys").exists()
+
+
+def test_a_line_without_keys_does_not_open_a_broker_with_keys(grid: LiveGrid) -> None:
+    good = grid.broker.line("client")
+    line = SocketLine(JoinLine("client", good.host, good.port, None), monitored=True)
+    try:
+        line.send(wire.encode(wire.Hello(wire.VERSION, "3.11", "s", "eve")))
+        line.handshake()
+        assert line.receive(0.0) is None
+    finally:
+        line.close()

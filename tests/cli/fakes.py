@@ -1,0 +1,111 @@
+"""Stand-ins for the grid and for a terminal's user."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from broker.bag import TaskLog
+from broker.cli import main
+from broker.errors import DeskgridError, RequestFailed
+from broker.meter import Progress
+from tests.tui.builders import BAG
+
+LOG = TaskLog("done", "lab3-01", 4.2, "out\n", "err\n", None)
+
+
+@dataclass
+class FakeBag:
+    """A bag whose tasks ended as ``ended`` says: (index, result or exception), in the order of ending."""
+
+    ended: Sequence[tuple[int, object]] = ()
+    id: str = BAG
+    in_time: bool = True
+    logged: dict[int, TaskLog] = field(default_factory=dict)
+    forgotten: bool = False
+
+    def __len__(self) -> int:
+        return len(self.ended)
+
+    def as_completed(self, *, errors: str) -> Iterator[tuple[int, object]]:
+        assert errors == "return"
+        return iter(self.ended)
+
+    def wait(self, timeout: float | None) -> bool:
+        return self.in_time
+
+    def progress(self) -> Progress:
+        failed = sum(isinstance(value, Exception) for _, value in self.ended)
+        done = len(self.ended) - failed
+        return Progress(
+            total=len(self.ended), done=done, failed=failed, cancelled=0, running=0, waiting=0, eta_s=None, left_s=0.0
+        )
+
+    def logs(self, item: int) -> TaskLog:
+        return self.logged.get(item, LOG)
+
+    def explain(self, item: int | None) -> str:
+        return f"task {item} waits"
+
+    def cancel(self) -> int:
+        return 1234
+
+    def forget(self) -> None:
+        self.forgotten = True
+
+
+class FakeGrid:
+    """A grid with one bag. ``submitted``: the arguments of `command`; ``policies``: those of `policy`."""
+
+    def __init__(self, bag: FakeBag | None = None, error: DeskgridError | None = None) -> None:
+        self.bag = FakeBag() if bag is None else bag
+        self.error = error
+        self.joins: list[str | None] = []
+        self.submitted: dict[str, Any] = {}
+        self.policies: list[tuple[str, dict[str, object]]] = []
+        self.snapshot: dict[str, Any] = {}
+        self.rows: list[Any] = []
+
+    def __call__(self, join: str | None = None) -> "FakeGrid":
+        self.joins.append(join)
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def __enter__(self) -> "FakeGrid":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+    def command(self, argv: list[str], items: Iterable[str], **terms: object) -> FakeBag:
+        self.submitted = {"argv": argv, "items": list(items), **terms}
+        return self.bag
+
+    def attach(self, bag_id: str) -> FakeBag:
+        if bag_id != self.bag.id:
+            raise RequestFailed(f"no bag {bag_id}")
+        return self.bag
+
+    def status(self) -> dict[str, Any]:
+        return self.snapshot
+
+    def bags(self) -> list[Any]:
+        return self.rows
+
+    def policy(self, name: str, **options: object) -> None:
+        self.policies.append((name, options))
+
+
+def deskgrid(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    """Run the command line in this process."""
+    return CliRunner().invoke(main, list(arguments), input=stdin)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, grid: FakeGrid) -> FakeGrid:
+    """Have the command line find ``grid``, and nothing of this machine."""
+    monkeypatch.delenv("DESKGRID_JOIN", raising=False)
+    monkeypatch.setattr("broker.client.Grid", grid)
+    return grid

@@ -1,0 +1,222 @@
+"""``deskgrid submit`` and what is done with a bag: what is asked of the grid, what is printed where, exit codes."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from broker.bag import TaskLog
+from broker.errors import BagRejected, GridUnreachable, RemoteError, TaskCancelled
+from tests.cli.fakes import LOG, FakeBag, FakeGrid, deskgrid, use
+from tests.tui.builders import BAG
+
+
+@pytest.fixture
+def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
+    """The grid that the command line finds."""
+    return use(monkeypatch, FakeGrid())
+
+
+COMMANDS = [
+    ["submit", "--", "true"],
+    ["wait", BAG],
+    ["results", BAG],
+    ["logs", BAG, "0"],
+    ["explain", BAG],
+    ["cancel", BAG],
+    ["forget", BAG],
+    ["bags"],
+    ["status", "--json"],
+    ["policy", "pgs"],
+]
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
+def test_without_a_broker_every_command_is_one_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    use(monkeypatch, FakeGrid(error=GridUnreachable("no broker answers at lab:7077")))
+    result = deskgrid(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "deskgrid: no broker answers at lab:7077\n"
+
+
+@pytest.mark.parametrize("arguments", COMMANDS[1:7], ids=lambda arguments: arguments[0])
+def test_a_bag_that_is_not_there_is_one_line_and_exit_code_2(grid: FakeGrid, arguments: list[str]) -> None:
+    result = deskgrid(*(word if word != BAG else "nonsense" for word in arguments))
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", "deskgrid: no bag nonsense\n")
+
+
+def test_the_broker_is_that_of_join_or_the_one_that_the_grid_finds_by_itself(grid: FakeGrid) -> None:
+    deskgrid("cancel", BAG, "--join", "client@lab:1")
+    deskgrid("cancel", BAG)
+    assert grid.joins == ["client@lab:1", None]
+
+
+# --- submit ----------------------------------------------------------------------------------------------------------
+
+
+def test_submit_prints_the_bags_id_alone_on_stdout(grid: FakeGrid) -> None:
+    result = deskgrid("submit", "--", "true")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{BAG}\n", "")
+
+
+def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
+    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --each - -- convert -x {} {}.jpg"
+    deskgrid("submit", *words.split(), stdin="a.png\n\nb b.png\r\n \nc.png")
+    assert grid.submitted == {
+        "argv": ["convert", "-x", "{}", "{}.jpg"],
+        "items": ["a.png", "b b.png", "c.png"],
+        "runtime": 20.0,
+        "name": "thumbs",
+        "timeout": 60.0,
+        "retries": 2,
+    }
+
+
+def test_the_commands_own_options_are_left_to_it_also_without_a_double_dash(grid: FakeGrid) -> None:
+    deskgrid("submit", "--runtime", "1", "sort", "--name", "--help", "-n")
+    assert grid.submitted["argv"] == ["sort", "--name", "--help", "-n"]
+
+
+def test_a_bag_is_called_after_its_command_unless_it_is_given_a_name(grid: FakeGrid) -> None:
+    deskgrid("submit", "--", "/usr/bin/convert", "x")
+    assert grid.submitted["name"] == "convert"
+
+
+@pytest.mark.parametrize(("command", "item"), [(["true"], ""), (["find", "-exec", "rm", "{}", ";"], "{}")])
+def test_without_lines_there_is_one_task_with_the_command_as_it_is(
+    grid: FakeGrid, command: list[str], item: str
+) -> None:
+    deskgrid("submit", "--", *command)
+    assert (grid.submitted["argv"], grid.submitted["items"]) == (command, [item])
+
+
+def test_a_file_of_lines_may_be_named(grid: FakeGrid, tmp_path: Path) -> None:
+    file = tmp_path / "list"
+    file.write_bytes("\ufeffé.png\r\nb.png\r\n".encode())
+    deskgrid("submit", "--each", str(file), "--", "convert")
+    assert grid.submitted["items"] == ["é.png", "b.png"]
+
+
+def test_a_line_that_is_not_utf_8_is_named(grid: FakeGrid) -> None:
+    result = deskgrid("submit", "--each", "-", "--", "convert", stdin=b"a\n\xff\n")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "line 2" in result.stderr
+
+
+def test_a_file_that_is_not_there_is_one_line_and_exit_code_2(grid: FakeGrid) -> None:
+    result = deskgrid("submit", "--each", "nowhere", "--", "convert")
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_what_the_client_warns_of_goes_to_stderr(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    def noted(*_: object, **__: object) -> FakeBag:
+        logging.getLogger("deskgrid.client").warning("bag %s: 3 tasks are longer than any window", BAG)
+        return grid.bag
+
+    monkeypatch.setattr(grid, "command", noted)
+    result = deskgrid("submit", "--", "true")
+    assert result.stdout == f"{BAG}\n"
+    assert result.stderr == f"deskgrid: bag {BAG}: 3 tasks are longer than any window\n"
+    assert logging.getLogger("deskgrid.client").handlers == []
+
+
+def test_a_bag_that_is_rejected_is_one_line_and_exit_code_2(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rejected(*_: object, **__: object) -> FakeBag:
+        raise BagRejected("the bag is empty: there is nothing to run")
+
+    monkeypatch.setattr(grid, "command", rejected)
+    result = deskgrid("submit", "--each", "-", "--", "convert", stdin="")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "deskgrid: the bag is empty: there is nothing to run\n"
+
+
+# --- wait ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bag", "code", "said"),
+    [
+        (FakeBag([(0, "a"), (1, "b")]), 0, "2 of 2 tasks done"),
+        (FakeBag([(0, "a"), (1, ValueError())]), 1, "1 of 2 tasks done, 1 failed"),
+        (FakeBag([(0, "a")], in_time=False), 1, "1 of 1 tasks done; it has not ended"),
+    ],
+    ids=["done", "failed", "too late"],
+)
+def test_waiting_ends_with_1_when_a_task_failed_or_it_took_too_long(
+    monkeypatch: pytest.MonkeyPatch, bag: FakeBag, code: int, said: str
+) -> None:
+    use(monkeypatch, FakeGrid(bag))
+    result = deskgrid("wait", BAG)
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", f"deskgrid: {said}\n")
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+def test_results_come_in_the_order_of_the_tasks_and_each_ends_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = [(2, "third\n"), (0, "first"), (1, ""), (3, [4]), (4, "fifth\nits second line\n")]
+    use(monkeypatch, FakeGrid(FakeBag(ended)))
+    result = deskgrid("results", BAG)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "first\nthird\n[4]\nfifth\nits second line\n"
+
+
+def test_a_failed_task_is_one_line_on_stderr_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[tuple[int, object]] = [
+        (3, TaskCancelled("task 3 of bag x was cancelled")),
+        (1, RemoteError("CommandFailed: exit code 3")),
+        (2, ZeroDivisionError("division\nby zero")),
+        (0, "first"),
+    ]
+    use(monkeypatch, FakeGrid(FakeBag(ended)))
+    result = deskgrid("results", BAG)
+    assert (result.exit_code, result.stdout) == (1, "first\n")
+    assert result.stderr.splitlines() == [
+        "deskgrid: task 1: CommandFailed: exit code 3",
+        "deskgrid: task 2: ZeroDivisionError: division by zero",
+        "deskgrid: task 3 of bag x was cancelled",
+        f"deskgrid: 3 of 4 failed; see deskgrid logs {BAG} ITEM",
+    ]
+
+
+# --- the rest --------------------------------------------------------------------------------------------------------
+
+
+def test_a_tasks_log_keeps_stdout_and_stderr_apart(grid: FakeGrid) -> None:
+    result = deskgrid("logs", BAG, "3")
+    assert result.exit_code == 0
+    assert result.stdout == "out\n"
+    assert result.stderr == "deskgrid: task 3: done on lab3-01 after 4.2 s\nerr\n"
+
+
+def test_without_an_item_the_log_of_every_task_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = TaskLog("waiting", None, 0.0, "", "", None)
+    use(monkeypatch, FakeGrid(FakeBag([(0, ""), (1, "")], logged={0: LOG, 1: waiting})))
+    result = deskgrid("logs", BAG)
+    assert result.stdout == "out\n"
+    assert result.stderr.splitlines()[-1] == "deskgrid: task 1: waiting"
+
+
+def test_a_traceback_is_printed_but_the_end_of_stderr_not_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = TaskLog("error", "pc", 1.0, "", "cannot open a\n", "cannot open a\n")
+    raised = TaskLog("error", "pc", 1.0, "", "", "Traceback: division by zero")
+    use(monkeypatch, FakeGrid(FakeBag(logged={0: failed, 1: raised})))
+    assert deskgrid("logs", BAG, "0").stderr.count("cannot open a") == 1
+    assert "Traceback: division by zero\n" in deskgrid("logs", BAG, "1").stderr
+
+
+def test_explain_prints_what_the_broker_says(grid: FakeGrid) -> None:
+    assert deskgrid("explain", BAG, "7").stdout == "task 7 waits\n"
+    assert deskgrid("explain", BAG).stdout == "task None waits\n"
+
+
+def test_cancel_says_how_many_it_cancelled(grid: FakeGrid) -> None:
+    assert deskgrid("cancel", BAG).stdout == "cancelled 1,234 tasks\n"
+
+
+def test_forget_forgets(grid: FakeGrid) -> None:
+    assert deskgrid("forget", BAG).exit_code == 0
+    assert grid.bag.forgotten

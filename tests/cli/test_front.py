@@ -1,0 +1,146 @@
+"""The command line as a whole: help, exit codes, and commands that are imported late."""
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import click
+import pytest
+
+from broker.cli import COMMANDS, Later, main
+from broker.protocol import VERSION
+from tests.cli.fakes import deskgrid
+
+ROOT = Path(__file__).resolve().parents[2]
+ENTRIES = [entry for entries in COMMANDS.values() for entry in entries]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_lists_every_command_with_a_line(arguments: list[str]) -> None:
+    result = deskgrid(*arguments)
+    assert result.exit_code == 0
+    for name, _, short_help in ENTRIES:
+        assert f"  {name} " in result.stdout
+        assert short_help in result.stdout
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in ENTRIES])
+def test_every_command_has_its_own_help(name: str) -> None:
+    result = deskgrid(name, "--help")
+    assert result.exit_code == 0
+    assert f"Usage: deskgrid {name}" in result.stdout
+
+
+def test_help_loads_nothing_but_itself() -> None:
+    program = "import sys; from broker.cli import main; sys.argv[1:] = ['--help']; import atexit; \
+atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr)); main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+    )
+    ours = {name for name in ran.stderr.split() if name.startswith(("broker", "worker", "scheduler", "sleepbench"))}
+    assert ours == {"broker", "broker.cli"}
+    assert not {"zmq", "rich", "msgpack", "apscheduler"} & set(ran.stderr.split())
+
+
+def test_the_version_is_that_of_the_protocol() -> None:
+    result = deskgrid("--version")
+    assert (result.exit_code, result.stdout) == (0, f"deskgrid {VERSION}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["--nonsense"],
+        ["wait"],
+        ["wait", "--timeout", "soon", "a1"],
+        ["submit", "--runtime", "nan", "--", "true"],
+        ["submit", "--runtime", "-1", "--", "true"],
+        ["submit", "--runtime", "inf", "--", "true"],
+        ["submit", "--timeout", "0", "--", "true"],
+        ["submit", "--retries", "-1", "--", "true"],
+        ["submit"],
+        ["worker"],
+        ["worker", "--join", "x", "--broker", "y"],
+        ["worker", "--broker", "127.0.0.1:1", "--slots", "0"],
+        ["worker", "--broker", "127.0.0.1:1", "--until", "60", "--cycle", "file"],
+        ["broker", "--policy-option", "order"],
+        ["logs", "a1", "-1"],
+    ],
+)
+def test_a_wrong_command_line_is_one_line_on_stderr_and_exit_code_2(arguments: list[str]) -> None:
+    result = deskgrid(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("deskgrid: ")
+    assert line.endswith("--help)")
+
+
+@pytest.fixture
+def mounted(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A module with a command and a group, mounted late as "stub" and "stubs"."""
+    module = types.ModuleType("stub_of_a_command")
+
+    @click.command()
+    @click.argument("how")
+    def command(how: str) -> None:
+        """Do as told."""
+        if how == "interrupted":
+            raise KeyboardInterrupt
+        if how == "refused":
+            raise click.ClickException("it will\nnot do")
+        if how == "exit":
+            click.get_current_context().exit(1)
+        click.echo(how)
+
+    group = click.Group("stubs", commands={"one": command}, help="Several.")
+    vars(module).update(command=command, group=group)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name, attribute in (("stub", "command"), ("stubs", "group")):
+        later = Later(name, f"{module.__name__}:{attribute}", "A stub.")
+        monkeypatch.setitem(main.commands, name, later)
+    return module
+
+
+@pytest.mark.usefixtures("mounted")
+def test_a_command_of_another_module_is_imported_when_it_is_called() -> None:
+    assert deskgrid("stub", "hello").stdout == "hello\n"
+    assert deskgrid("stubs", "one", "hello").stdout == "hello\n"
+    assert "Do as told." in deskgrid("stub", "--help").stdout
+
+
+@pytest.mark.usefixtures("mounted")
+def test_a_group_without_a_command_shows_its_help() -> None:
+    result = deskgrid("stubs")
+    assert result.exit_code == 2
+    assert result.output.startswith("Usage: deskgrid stubs")
+    assert "Commands:\n  one" in result.output
+
+
+def test_what_looks_like_a_pattern_in_an_argument_is_left_alone_also_on_windows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: dict[str, object] = {}
+    monkeypatch.setattr(click.Command, "main", lambda self, *args, **extra: told.update(extra))
+    with pytest.raises(SystemExit):
+        main()
+    assert told["windows_expand_args"] is False
+
+
+@pytest.mark.usefixtures("mounted")
+def test_ctrl_c_is_exit_code_130_and_no_traceback() -> None:
+    result = deskgrid("stub", "interrupted")
+    assert (result.exit_code, result.output.strip()) == (130, "")
+
+
+@pytest.mark.usefixtures("mounted")
+def test_an_error_of_a_command_is_one_line() -> None:
+    result = deskgrid("stub", "refused")
+    assert (result.exit_code, result.stderr) == (1, "deskgrid: it will not do\n")
+
+
+@pytest.mark.usefixtures("mounted")
+def test_a_commands_own_exit_code_is_kept() -> None:
+    assert deskgrid("stub", "exit").exit_code == 1

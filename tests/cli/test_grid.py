@@ -1,0 +1,75 @@
+"""``deskgrid status``, ``bags`` and ``policy``."""
+
+import json
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+
+from broker.errors import DeskgridError
+from tests.cli.fakes import FakeGrid, deskgrid, use
+from tests.tui.builders import BAG, bag, lab
+
+
+@pytest.fixture
+def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
+    """A grid of 40 workers and some bags."""
+    monkeypatch.setenv("COLUMNS", "80")
+    found = use(monkeypatch, FakeGrid())
+    found.snapshot = cast(dict[str, Any], lab(40))
+    return found
+
+
+def test_status_as_json_is_the_snapshot_unchanged(grid: FakeGrid) -> None:
+    result = deskgrid("status", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == json.loads(json.dumps(grid.snapshot))
+
+
+@pytest.mark.parametrize("arguments", [["--once"], []])
+def test_status_is_printed_once_when_asked_or_when_stdout_is_no_terminal(grid: FakeGrid, arguments: list[str]) -> None:
+    result = deskgrid("status", *arguments)
+    assert result.exit_code == 0
+    assert all(f"{worker['name']} " in result.stdout for worker in grid.snapshot["workers"])
+    assert all(len(line) <= 80 for line in result.stdout.splitlines())
+    assert "\x1b" not in result.stdout
+
+
+def test_on_a_terminal_status_is_live(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = []
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setattr("rich.console.Console.is_dumb_terminal", False)
+
+    def watch(fetch: Any, retry: type[Exception], console: Console) -> None:
+        watched.append((fetch(), retry))
+
+    monkeypatch.setattr("broker.tui.watch", watch)
+    assert deskgrid("status").exit_code == 0
+    assert watched == [(grid.snapshot, DeskgridError)]
+
+
+def test_bags_are_a_table_with_the_oldest_first(grid: FakeGrid) -> None:
+    grid.rows = [
+        bag("new", id="0123456789ab", age_s=5.0, eta_s=None),
+        bag("sweep", done=1204, failed=3, cancelled=1, age_s=7500.0),
+        bag("old", id="ffffffffffff", done=7, running=0, waiting=0, age_s=9000.0),
+    ]
+    header, old, sweep, new = deskgrid("bags").stdout.splitlines()
+    assert header.startswith("BAG ")
+    assert old.startswith("ffffffffffff  2 h 30 min ")
+    assert old.endswith("  ended  old")
+    assert sweep.startswith(f"{BAG}  2 h 05 min ")
+    assert [sweep.split()[place] for place in (5, 6, 7, 8, 9)] == ["1268", "1204", "4", "4", "56"]
+    assert sweep.endswith("  15 min  sweep")
+    assert new.endswith("  unknown  new")
+
+
+def test_without_bags_there_is_the_heading_alone(grid: FakeGrid) -> None:
+    (line,) = deskgrid("bags").stdout.splitlines()
+    assert line.startswith("BAG")
+
+
+def test_a_policy_is_chosen_with_its_options_and_shown_with_all_of_them(grid: FakeGrid) -> None:
+    result = deskgrid("policy", "pgs", "order=fifo", "queue_length=2", "margin=0.5", "x=NaN")
+    assert grid.policies == [("pgs", {"order": "fifo", "queue_length": 2, "margin": 0.5, "x": "NaN"})]
+    assert result.stdout == "pgs order=longest-first margin=1.0\n"

@@ -1,0 +1,325 @@
+"""``deskgrid broker`` and ``deskgrid worker``: what they make of their options, how they stop, what they log."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.cli_serving import LogFormat, Stopping, cores, is_loopback
+from broker.joinline import JoinLine, Keys
+from broker.server import BrokerError, BrokerOptions, Ready
+from tests.cli.fakes import deskgrid
+from tests.waiting import eventually
+from worker.agent import WorkerError, WorkerOptions
+from worker.uptime import Cycle, Until, Weekly
+
+KEYS = Keys(b"s" * 32, b"p" * 32, b"x" * 32)
+LINE = JoinLine("worker", "lab-server.example", 7077, KEYS)
+CLIENT_LINE = JoinLine("client", "lab-server.example", 7077, KEYS)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("deskgrid")
+    before = root.handlers[:], root.level, ours.level
+    yield
+    root.handlers[:], root.level, level = before
+    ours.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of this machine's broker."""
+    monkeypatch.setenv("DESKGRID_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+# --- broker ----------------------------------------------------------------------------------------------------------
+
+
+class Broker:
+    """Stands in for `broker.server.serve`."""
+
+    def __init__(self) -> None:
+        self.options = BrokerOptions(Path())
+        self.windows: Any = None
+        self.error: BrokerError | None = None
+        self.stopping = False
+
+    def __call__(
+        self,
+        options: BrokerOptions,
+        windows: object,
+        ready: Callable[[Ready], None],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self.options, self.windows, self.stopping = options, windows, stopping()
+        if self.error is not None:
+            raise self.error
+        ready(Ready("lab-server.example:7077", str(LINE), str(CLIENT_LINE), options.home))
+        logging.getLogger("deskgrid.broker").info("started address=%s", "lab-server.example:7077")
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    """What `deskgrid broker` starts."""
+    broker = Broker()
+    monkeypatch.setattr("broker.server.serve", broker)
+    return broker
+
+
+def test_the_broker_prints_whole_lines_to_copy_on_stdout_and_logs_to_stderr(serve: Broker) -> None:
+    result = deskgrid("broker")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert f"deskgrid worker --join {LINE}" in lines
+    assert f"export DESKGRID_JOIN={CLIENT_LINE}" in lines
+    assert result.stderr.endswith("INFO started address=lab-server.example:7077\n")
+
+
+def test_every_option_of_the_broker_arrives(serve: Broker, tmp_path: Path) -> None:
+    words = "--listen 10.0.0.1:99 --policy fcfs --advertise lab --policy-option margin=0.5 --policy-option order=fifo"
+    assert deskgrid("broker", "--home", str(tmp_path), *words.split()).exit_code == 0
+    assert serve.options == BrokerOptions(
+        home=tmp_path,
+        listen="10.0.0.1:99",
+        advertise="lab",
+        policy="fcfs",
+        policy_options={"margin": 0.5, "order": "fifo"},
+    )
+
+
+def test_without_options_the_broker_listens_everywhere_and_lives_in_its_home(serve: Broker, home: Path) -> None:
+    deskgrid("broker")
+    assert serve.options == BrokerOptions(home=home, listen="0.0.0.0:7077")
+
+
+def test_the_brokers_windows_are_those_of_the_file_in_its_home(serve: Broker, home: Path) -> None:
+    (home / "windows.toml").write_text('["lab3-*"]\nwindows = ["daily 18:00-08:00"]\n', encoding="utf-8")
+    deskgrid("broker")
+    assert serve.windows.refresh()
+    assert "18:00" in serve.windows.table_for("lab3-01")
+
+
+def test_an_insecure_broker_listens_on_this_machine_only(serve: Broker) -> None:
+    assert deskgrid("broker", "--insecure").exit_code == 0
+    assert (serve.options.listen, serve.options.insecure) == ("127.0.0.1:7077", True)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:7077", "10.0.0.1:7077", "lab-server:7077", "[::]:7077"])
+def test_an_insecure_broker_that_others_could_reach_is_refused(serve: Broker, listen: str) -> None:
+    result = deskgrid("broker", "--insecure", "--listen", listen)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("deskgrid: --insecure is for this machine only")
+
+
+@pytest.mark.parametrize("listen", ["7077", "host", "host:port", ":7077", "host:70777"])
+def test_a_listen_address_that_is_none_is_refused(serve: Broker, listen: str) -> None:
+    result = deskgrid("broker", "--listen", listen)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("deskgrid: --listen: an address is HOST:PORT")
+
+
+def test_what_the_broker_refuses_is_one_line_and_exit_code_2(serve: Broker) -> None:
+    serve.error = BrokerError("cannot listen on 127.0.0.1:7077: address in use")
+    result = deskgrid("broker")
+    assert result.exit_code == 2
+    assert result.stderr == "deskgrid: cannot listen on 127.0.0.1:7077: address in use\n"
+    assert result.stdout == ""
+
+
+def test_the_log_level_says_which_events_are_logged(serve: Broker) -> None:
+    assert "started" not in deskgrid("broker", "--log-level", "warning").stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "is_one"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("localhost", True),
+        ("[::1]", True),
+        ("0.0.0.0", False),
+        ("lab", False),
+    ],
+)
+def test_what_is_loopback(host: str, is_one: bool) -> None:
+    assert is_loopback(host) == is_one
+
+
+# --- worker ----------------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """Stands in for `worker.agent.run_worker`."""
+
+    def __init__(self) -> None:
+        self.options = WorkerOptions(LINE, 0, "")
+        self.error: WorkerError | None = None
+
+    def __call__(self, options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
+        self.options = options
+        if self.error is not None:
+            raise self.error
+        say(f"joined {options.join.host} 100% as {options.name}")
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    """What `deskgrid worker` starts."""
+    worker = Worker()
+    monkeypatch.setattr("worker.agent.run_worker", worker)
+    return worker
+
+
+def test_every_option_of_the_worker_arrives(agent: Worker) -> None:
+    result = deskgrid("worker", "--join", str(LINE), "--slots", "3", "--name", "lab3-01", "--site", "lab3")
+    assert result.exit_code == 0
+    assert agent.options == WorkerOptions(LINE, 3, "lab3-01", "lab3", None)
+
+
+def test_what_the_worker_says_is_logged(agent: Worker) -> None:
+    result = deskgrid("worker", "--join", str(LINE), "--name", "lab3-01")
+    assert result.stderr.endswith("INFO joined lab-server.example 100% as lab3-01\n")
+    assert result.stdout == ""
+
+
+def test_a_worker_has_the_hosts_name_and_a_slot_for_each_core(agent: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "lab3-07")
+    deskgrid("worker", "--join", str(LINE))
+    assert (agent.options.name, agent.options.slots) == ("lab3-07", cores())
+    assert 1 <= cores() <= (os.cpu_count() or 1)
+
+
+def test_each_sort_of_planned_uptime_arrives(agent: Worker, tmp_path: Path) -> None:
+    windows, cycle = tmp_path / "windows.toml", tmp_path / "cycle"
+    windows.write_text('windows = ["daily 18:00-08:00"]\n', encoding="utf-8")
+    cycle.write_text("84 1\n", encoding="utf-8")
+    kinds = {"--windows": (str(windows), Weekly), "--until": ("60", Until), "--cycle": (str(cycle), Cycle)}
+    for option, (value, kind) in kinds.items():
+        assert deskgrid("worker", "--join", str(LINE), option, value).exit_code == 0
+        assert isinstance(agent.options.plan, kind)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("--until", "25:00", "until '25:00'"),
+        ("--until", "0", "more than 0"),
+        ("--cycle", "84\n", "cycle:1: expected two numbers"),
+        ("--windows", 'windows = ["mon 08:00-08:00 x"]', "windows.toml"),
+    ],
+)
+def test_planned_uptime_that_cannot_be_is_one_line_and_exit_code_2(
+    agent: Worker, tmp_path: Path, option: str, text: str, said: str
+) -> None:
+    value = text
+    if option != "--until":
+        file = tmp_path / {"--cycle": "cycle", "--windows": "windows.toml"}[option]
+        file.write_text(text, encoding="utf-8")
+        value = str(file)
+    result = deskgrid("worker", "--join", str(LINE), option, value)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("deskgrid: ")
+    assert said in line
+
+
+@pytest.mark.parametrize("join", [str(CLIENT_LINE), "nonsense", f"{str(LINE)[:60]}"])
+def test_a_wrong_join_line_is_one_line_and_exit_code_2(agent: Worker, join: str) -> None:
+    result = deskgrid("worker", "--join", join)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_what_the_broker_refuses_the_worker_is_one_line_and_exit_code_2(agent: Worker) -> None:
+    agent.error = WorkerError("the broker refuses this worker: it is too old")
+    result = deskgrid("worker", "--join", str(LINE))
+    assert (result.exit_code, result.stderr) == (2, "deskgrid: the broker refuses this worker: it is too old\n")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "lab-server.example"])
+def test_the_address_of_this_machines_broker_is_enough(agent: Worker, home: Path, host: str) -> None:
+    (home / "worker.join").write_text(f"{LINE}\n", encoding="utf-8")
+    assert deskgrid("worker", "--broker", f"{host}:7077").exit_code == 0
+    assert agent.options.join == JoinLine("worker", host, 7077, KEYS)
+
+
+def test_another_port_on_this_machine_is_a_broker_without_keys(agent: Worker, home: Path) -> None:
+    (home / "worker.join").write_text(f"{LINE}\n", encoding="utf-8")
+    deskgrid("worker", "--broker", "127.0.0.1:7078")
+    assert agent.options.join == JoinLine("worker", "127.0.0.1", 7078, None)
+
+
+@pytest.mark.parametrize("address", ["lab-server.example:7078", "10.0.0.1:7077"])
+def test_for_a_broker_of_another_machine_the_join_line_is_asked_for(agent: Worker, home: Path, address: str) -> None:
+    (home / "worker.join").write_text(f"{LINE}\n", encoding="utf-8")
+    result = deskgrid("worker", "--broker", address)
+    assert result.exit_code == 2
+    assert "use --join with the line that its broker printed" in result.stderr
+
+
+# --- stopping and logging --------------------------------------------------------------------------------------------
+
+
+def test_nothing_asks_to_stop_at_first() -> None:
+    with Stopping() as stopping:
+        assert not stopping()
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_asks_to_stop_once_and_then_does_what_it_did_before(name: str) -> None:
+    number = signal.Signals[name]
+    before = signal.getsignal(number)
+    with Stopping() as stopping:
+        signal.raise_signal(number)
+        assert stopping()
+        assert signal.getsignal(number) == before
+
+
+def test_afterwards_signals_do_what_they_did_before() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with Stopping():
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_the_end_of_stdin_asks_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = threading.Event()
+    chunks = iter([b"ignored", b""])
+
+    def read(descriptor: int, size: int) -> bytes:
+        assert descriptor == 0
+        assert held.wait(10)
+        return next(chunks)
+
+    monkeypatch.setattr("broker.cli_serving.os.read", read)
+    with Stopping(with_stdin=True) as stopping:
+        assert not stopping()
+        held.set()
+        assert eventually(stopping)
+
+
+def test_a_log_line_has_the_local_time_with_its_offset_the_level_and_the_event() -> None:
+    record = logging.LogRecord("deskgrid.broker", logging.WARNING, "", 0, "turned-away address=%s", ("1.2.3.4",), None)
+    line = LogFormat("%(asctime)s %(levelname)s %(message)s").format(record)
+    date, level, event, address = line.split(" ")
+    assert date[10] == "T"
+    assert date[-6] in "+-"
+    assert (level, event, address) == ("WARNING", "turned-away", "address=1.2.3.4")
+
+
+def test_on_windows_the_line_for_clients_comes_in_the_forms_of_its_shells(
+    serve: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    lines = deskgrid("broker").stdout.splitlines()
+    assert f"set DESKGRID_JOIN={CLIENT_LINE}" in lines
+    assert f"$env:DESKGRID_JOIN = '{CLIENT_LINE}'" in lines

@@ -1,0 +1,26 @@
+"""In the place of our command line, for tests of the keeper: says when it starts and ends, and does nothing else.
+
+``fakeprogram.py FOLDER broker|worker OPTIONS``: the files ``started-NAME`` and ``ended-NAME`` are made in FOLDER.
+"""
+
+import sys
+from pathlib import Path
+
+
+def main(folder: Path, role: str, *options: str) -> None:
+    """Be a broker or a worker until stdin ends."""
+    if (folder / "refuse").exists():
+        sys.exit("the home is of a newer version")
+    name = options[options.index("--name") + 1] if role == "worker" else role
+    (folder / f"started-{name}").write_text(" ".join(options), encoding="utf-8")
+    if role == "broker":
+        home = Path(options[options.index("--home") + 1])
+        (home / "worker.join").write_text("worker@127.0.0.1:1\n", encoding="utf-8")
+        (home / "client.join").write_text("client@127.0.0.1:1\n", encoding="utf-8")
+        print("ready", flush=True)
+    sys.stdin.buffer.read()
+    (folder / f"ended-{name}").touch()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

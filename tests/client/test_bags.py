@@ -1,0 +1,394 @@
+"""Bags of a fake broker: what is sent, and what comes back."""
+
+import gc
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+import pytest
+
+from broker import protocol as wire
+from broker import submission
+from broker.bag import TaskLog
+from broker.client import Grid, task
+from broker.errors import BagRejected, PicklingFailed, RemoteTraceback, RequestFailed, TaskCancelled
+from broker.meter import Progress
+from broker.protocol import Outcome
+from broker.replies import Waiter
+from tests.client.fakebroker import FakeGrid
+from tests.waiting import eventually
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+def picky(x: int) -> int:
+    if x < 0:
+        raise ValueError(f"negative: {x}")
+    return x
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_in_the_order_of_the_items(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    bag = grid.bag(double, [10, 20, 30])
+    fake.broker.run(bag.id, 2, 0, 1)
+    assert bag.results() == [20, 40, 60]
+    assert len(bag) == 3
+
+
+def test_results_come_with_their_items_as_tasks_end(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    bag = grid.bag(double, [10, 20, 30])
+    pairs = bag.as_completed()
+    for item, pair in [(2, (30, 60)), (0, (10, 20)), (1, (20, 40))]:
+        fake.broker.run(bag.id, item)
+        assert next(pairs) == pair
+    assert list(pairs) == []
+
+
+def test_results_can_be_asked_for_again(grid: Grid) -> None:
+    bag = grid.bag(double, [1, 2])
+    assert bag.results() == bag.results() == [2, 4]
+    assert list(bag.as_completed()) == [(1, 2), (2, 4)]
+
+
+def test_items_that_were_not_held_are_given_by_their_index(grid: Grid) -> None:
+    bag = grid.bag(double, (n for n in [10, 20]))
+    assert list(bag.as_completed()) == [(0, 20), (1, 40)]
+
+
+def test_a_failure_is_raised_when_all_others_have_come(grid: Grid) -> None:
+    pairs = grid.bag(picky, [1, -1, 2, -2, 3]).as_completed()
+    assert [next(pairs), next(pairs), next(pairs)] == [(1, 1), (2, 2), (3, 3)]
+    with pytest.raises(ValueError, match="negative: -1") as caught:
+        next(pairs)
+    assert isinstance(caught.value.__cause__, RemoteTraceback)
+    assert any("2 tasks failed" in note for note in caught.value.__notes__)
+
+
+def test_failures_can_be_had_in_the_place_of_results(grid: Grid) -> None:
+    bag = grid.bag(picky, [1, -1])
+    (_, first), (item, second) = bag.as_completed(errors="return")
+    assert (first, item, type(second)) == (1, -1, ValueError)
+    assert [type(value) for value in bag.results(errors="return")] == [int, ValueError]
+
+
+def test_the_list_of_results_fails_as_soon_as_a_task_does_and_the_rest_goes_on(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    bag = grid.bag(picky, [1, -1])
+    fake.broker.run(bag.id, 1)
+    with pytest.raises(ValueError, match="negative"):
+        bag.results()
+    fake.broker.run(bag.id, 0)
+    assert bag.results(errors="return")[0] == 1
+
+
+def test_a_word_that_is_no_way_to_treat_errors_is_refused_at_once(grid: Grid) -> None:
+    bag = grid.bag(double, [1])
+    with pytest.raises(ValueError, match='errors is "raise" or "return", not'):
+        bag.as_completed(errors="ignore")  # type: ignore[call-overload] # that is the test
+
+
+def test_more_results_than_one_answer_carries_all_come(grid: Grid) -> None:
+    count = 2 * wire.BATCH_ROWS + 5
+    assert grid.bag(double, range(count)).results() == [2 * n for n in range(count)]
+
+
+def test_a_loop_that_is_left_early_waits_for_nothing(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    bag = grid.bag(double, [1, 2])
+    fake.broker.run(bag.id, 0)
+    for _ in bag.as_completed():
+        break
+    gc.collect()
+    assert bag.progress().done == 1
+
+
+def test_an_interrupted_wait_leaves_the_bag_usable(fake: FakeGrid, grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.memory.hold = True
+    bag = grid.bag(double, [1, 2])
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Waiter, "get", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bag.results()
+    assert fake.memory.asked("cancel") == []
+    fake.broker.run(bag.id, 0, 1)
+    assert bag.results() == [2, 4]
+
+
+def reachable_bytes(root: object) -> int:
+    """The size of everything that ``root`` keeps alive, but for code, classes and threads' own."""
+    sizes: dict[int, int] = {}
+    to_see = [root]
+    while to_see:
+        thing = to_see.pop()
+        if id(thing) not in sizes and not isinstance(thing, ModuleType | FunctionType | type | threading.Thread):
+            sizes[id(thing)] = sys.getsizeof(thing)
+            to_see += gc.get_referents(thing)
+    return sum(sizes.values())
+
+
+@pytest.mark.parametrize("make", [list, iter])
+def test_a_handle_holds_next_to_nothing_for_each_task(grid: Grid, make: Any) -> None:
+    def held(count: int) -> int:
+        bag = grid.bag(double, make(range(1000, 1000 + count)))
+        assert sum(1 for _ in bag.as_completed()) == count
+        return reachable_bytes(bag)
+
+    assert held(5_100) - held(100) < 50 * 5_000
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def test_waiting_says_whether_all_has_ended(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    bag = grid.bag(double, [1, 2])
+    assert not bag.wait(0)
+    assert not bag.wait(0.02)
+    threading.Timer(0.05, fake.broker.run, (bag.id, 0, 1)).start()
+    assert bag.wait()
+    assert bag.wait(0)
+
+
+def test_waiting_fetches_no_results(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    bag = grid.bag(double, [1])
+    threading.Timer(0.05, fake.broker.run, (bag.id, 0)).start()
+    assert bag.wait(5)
+    (watch,) = fake.memory.of(wire.Watch)
+    assert watch.after > wire.BAG_LIMIT
+
+
+def test_an_impossible_wait_is_refused(grid: Grid) -> None:
+    with pytest.raises(BagRejected, match="the timeout is"):
+        grid.bag(double, [1]).wait(-1)
+
+
+# --- what is sent ----------------------------------------------------------------------------------------------------
+
+
+def test_a_bag_is_its_template_and_its_arguments(fake: FakeGrid, grid: Grid) -> None:
+    bag = grid.bag(double, [3, 4], runtime=45, name="sweep", timeout=90, retries=2)
+    (blob,), (submit,) = fake.memory.of(wire.Blob), fake.memory.of(wire.Submit)
+    assert submit.template == blob.digest
+    assert [pickle.loads(payload) for payload in submit.payloads] == [((3,), {}), ((4,), {})]
+    assert (submit.bag, submit.name, submit.runtime, submit.runtimes) == (bag.id, "sweep", 45.0, ())
+    assert (submit.timeout, submit.retries, submit.first, submit.last) == (90.0, 2, 0, True)
+
+
+def test_a_bag_without_a_name_has_the_functions(grid: Grid) -> None:
+    assert grid.bag(double, [1]).name == "double"
+
+
+@pytest.mark.parametrize("runtime", [[1, 2, 3], lambda item: item / 10])
+def test_runtimes_that_differ_go_with_the_items(fake: FakeGrid, grid: Grid, runtime: Any) -> None:
+    grid.bag(double, [10, 20, 30], runtime=runtime)
+    (submit,) = fake.memory.of(wire.Submit)
+    assert (submit.runtime, submit.runtimes) == (None, (1.0, 2.0, 3.0))
+
+
+def test_a_task_brings_its_prediction(fake: FakeGrid, grid: Grid) -> None:
+    job = task(double, runtime=30, timeout=60, retries=1)
+    assert job(4) == 8
+    assert grid.bag(job, [1]).results() == [2]
+    grid.bag(job, [1], runtime=7, timeout=8, retries=0)
+    first, second = fake.memory.of(wire.Submit)
+    assert (first.runtime, first.timeout, first.retries) == (30.0, 60.0, 1)
+    assert (second.runtime, second.timeout, second.retries) == (7.0, 8.0, 0)
+
+
+def test_a_generator_is_taken_as_batches_leave(fake: FakeGrid, grid: Grid) -> None:
+    taken = 0
+    ahead = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken, ahead
+        for n in range(20 * wire.BATCH_ROWS):
+            taken += 1
+            arrived = sum(len(submit.payloads) for submit in fake.memory.of(wire.Submit)) if n % 1000 == 0 else taken
+            ahead = max(ahead, taken - arrived)
+            yield n
+
+    fake.memory.hold = True
+    grid.bag(double, items())
+    assert ahead <= (submission.WINDOW + 2) * wire.BATCH_ROWS
+
+
+def test_a_command_goes_with_the_text_of_each_item(fake: FakeGrid, grid: Grid) -> None:
+    bag = grid.command(["convert", "{}"], ["a.png", "b.png"], runtime=20)
+    (submit,) = fake.memory.of(wire.Submit)
+    assert submit.payloads == (b"a.png", b"b.png")
+    assert (bag.name, submit.runtime) == ("convert", 20.0)
+    assert list(bag.as_completed()) == [("a.png", "convert {} a.png"), ("b.png", "convert {} b.png")]
+
+
+def test_what_the_broker_notes_is_kept_and_logged(fake: FakeGrid, grid: Grid, caplog: pytest.LogCaptureFixture) -> None:
+    fake.memory.note = "1 task is longer than any window"
+    assert grid.bag(double, [1]).note == "1 task is longer than any window"
+    assert "longer than any window" in caplog.text
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("items", [[], iter([])])
+def test_an_empty_bag_is_refused(fake: FakeGrid, grid: Grid, items: Any) -> None:
+    with pytest.raises(BagRejected, match="the bag is empty"):
+        grid.bag(double, items)
+    assert fake.memory.of(wire.Submit) == []
+
+
+def test_what_cannot_be_called_is_refused(grid: Grid) -> None:
+    with pytest.raises(TypeError, match="a task is something that can be called, not 3"):
+        grid.bag(3, [1])  # type: ignore[arg-type] # that is the test
+
+
+@pytest.mark.parametrize("endless", [False, True])
+def test_a_bag_above_the_limit_is_refused(
+    fake: FakeGrid, grid: Grid, monkeypatch: pytest.MonkeyPatch, endless: bool
+) -> None:
+    monkeypatch.setattr(wire, "BAG_LIMIT", 10)
+    with pytest.raises(BagRejected, match="more than 10 items"):
+        grid.bag(double, iter(range(11)) if endless else range(11))
+    assert fake.memory.bags == {}
+
+
+def test_an_unpicklable_item_is_named_before_anything_is_sent(fake: FakeGrid, grid: Grid) -> None:
+    with pytest.raises(PicklingFailed, match="item 2 cannot be pickled"):
+        grid.bag(bool, [1, 2, threading.Lock()])
+    assert fake.memory.of(wire.Submit) == []
+
+
+@pytest.mark.parametrize("bad", ["item", "runtime", "iterating", "interrupt"])
+def test_what_goes_wrong_late_takes_back_what_was_sent(fake: FakeGrid, grid: Grid, bad: str) -> None:
+    fake.memory.hold = True
+
+    def items() -> Iterator[Any]:
+        yield from range(2 * wire.BATCH_ROWS)
+        assert eventually(lambda: bool(fake.memory.of(wire.Submit)))
+        if bad == "iterating":
+            raise OSError("the file ended")
+        if bad == "interrupt":
+            raise KeyboardInterrupt
+        yield threading.Lock() if bad == "item" else -1
+
+    def runtime(item: Any) -> float:
+        return 1.0 if bad != "runtime" else item
+
+    kinds = {"item": PicklingFailed, "runtime": BagRejected, "iterating": OSError, "interrupt": KeyboardInterrupt}
+    with pytest.raises(kinds[bad]):
+        grid.bag(bool, items(), runtime=runtime)
+    (bag,) = fake.memory.bags.values()
+    assert bag.closed
+    assert {result.outcome for result in bag.results} == {Outcome.CANCELLED}
+    assert len(bag.results) == len(bag.payloads)
+
+
+def test_a_bag_that_the_broker_does_not_take_is_refused_in_its_words(fake: FakeGrid, grid: Grid) -> None:
+    fake.broker.lose = lambda message: isinstance(message, wire.Blob)
+    with pytest.raises(BagRejected, match="template: send it first"):
+        grid.bag(double, [1])
+
+
+# --- questions and orders --------------------------------------------------------------------------------------------
+
+
+def test_progress_is_counted(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    bag = grid.bag(picky, [1, -1, 2])
+    fake.broker.run(bag.id, 0, 1)
+    assert bag.progress() == Progress(
+        total=3, done=1, failed=1, cancelled=0, running=0, waiting=1, eta_s=None, left_s=12.5
+    )
+
+
+def test_cancelling_says_how_many_and_their_results_are_errors(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    bag = grid.bag(double, [1, 2, 3])
+    fake.broker.run(bag.id, 0)
+    assert bag.cancel() == 2
+    assert [type(value) for value in bag.results(errors="return")] == [int, TaskCancelled, TaskCancelled]
+    with pytest.raises(TaskCancelled):
+        bag.results()
+
+
+def test_a_bag_can_be_attached_to_from_elsewhere(fake: FakeGrid, grid: Grid) -> None:
+    bag = grid.bag(double, [10, 20], name="sweep")
+    with Grid(fake.line) as other:
+        attached = other.attach(bag.id)
+        assert (attached.id, attached.name, len(attached)) == (bag.id, "sweep", 2)
+        assert list(attached.as_completed()) == [(0, 20), (1, 40)]
+        assert repr(attached) == f"<Bag {bag.id} 'sweep': 2 tasks>"
+
+
+def test_a_bag_that_nobody_knows_is_told(grid: Grid) -> None:
+    with pytest.raises(RequestFailed, match="no bag abc"):
+        grid.attach("abc")
+
+
+def test_why_a_task_waits_is_told_in_lines(fake: FakeGrid, grid: Grid) -> None:
+    fake.broker.answers["explain"] = {"text": ["it waits", "for a PC"]}
+    bag = grid.bag(double, [1])
+    assert bag.explain() == "it waits\nfor a PC"
+    bag.explain(0)
+    assert [args["item"] for args in fake.memory.asked("explain")] == [None, 0]
+
+
+def test_what_a_task_printed_is_told(fake: FakeGrid, grid: Grid) -> None:
+    log = TaskLog("done", "pc1", 1.5, "out", "err", None)
+    fake.broker.answers["logs"] = {name: getattr(log, name) for name in TaskLog.__slots__}
+    assert grid.bag(double, [1]).logs(0) == log
+    assert fake.memory.asked("logs")[0]["item"] == 0
+
+
+def test_runtimes_can_be_predicted_anew(fake: FakeGrid, grid: Grid) -> None:
+    fake.broker.answers["runtimes"] = {}
+    bag = grid.bag(double, [1, 2])
+    bag.update_runtimes({1: 90})
+    assert fake.memory.asked("runtimes") == [{"bag": bag.id, "items": [1], "runtimes": [90.0]}]
+    with pytest.raises(BagRejected, match="the runtime of item 0"):
+        bag.update_runtimes({0: float("nan")})
+
+
+def test_a_bag_can_be_forgotten(fake: FakeGrid, grid: Grid) -> None:
+    fake.broker.answers["forget"] = {}
+    bag = grid.bag(double, [1])
+    bag.forget()
+    assert fake.memory.asked("forget") == [{"bag": bag.id}]
+
+
+def test_the_grid_is_asked_and_told(fake: FakeGrid, grid: Grid) -> None:
+    fake.broker.answers = {"status": {"schema": 1}, "bags": {"bags": [{"bag": "a"}]}, "policy": {"policy": "fcfs"}}
+    assert grid.status() == {"schema": 1}
+    assert grid.bags() == [{"bag": "a"}]
+    grid.policy("fcfs", queue_length=2)
+    assert fake.memory.asked("policy") == [{"name": "fcfs", "options": {"queue_length": 2}}]
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_of_ours(fake: FakeGrid, grid: Grid) -> None:
+    bag = grid.bag(double, [1])
+    for what, call in (("progress", bag.progress), ("explain", bag.explain), ("cancel", bag.cancel)):
+        fake.broker.answers[what] = {"nothing": "useful"}
+        with pytest.raises(RequestFailed, match="cannot be read"):
+            call()
+
+
+def test_a_question_without_an_answer_ends_with_the_address(fake: FakeGrid, grid: Grid) -> None:
+    fake.broker.lose = lambda message: True
+    start = time.monotonic()
+    with pytest.raises(Exception, match=rf"the broker at 127\.0\.0\.1:{fake.broker.port} has not answered for 0\.05 s"):
+        grid.status(timeout=0.05)
+    assert time.monotonic() - start < 5.0

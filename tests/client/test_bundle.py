@@ -1,0 +1,172 @@
+"""Which of a program's own files travel with its functions."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from broker import bundle
+from broker.bundle import is_local, make_bundle
+from broker.errors import PicklingFailed
+from tests.architecture.reading import ROOT
+
+# The end of each program: what would travel.
+TELL = "\nfrom broker.bundle import make_bundle\nimport json\nprint(json.dumps(list(make_bundle())))\n"
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def travelling(
+    folder: Path, program: str, files: Mapping[str, str], *, path: str = "", how: str = "script"
+) -> list[str]:
+    """The files that travel with ``program``, run in ``folder`` beside ``files``."""
+    write(folder, {**files, "program.py": program + TELL})
+    arguments = {"script": ["program.py"], "module": ["-m", "program"], "shell": ["-c", program + TELL]}[how]
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *([path] if path else [])])},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    names: list[str] = json.loads(ran.stdout.splitlines()[-1])
+    return names
+
+
+def test_a_module_beside_the_script_travels_and_the_script_does_not(tmp_path: Path) -> None:
+    assert travelling(tmp_path, "import helper", {"helper.py": "", "unused.py": ""}) == ["helper.py"]
+
+
+def test_python_what_is_installed_and_what_is_ours_stay(tmp_path: Path) -> None:
+    assert travelling(tmp_path, "import json, msgpack, deskgrid, worker.weekly, scheduler.core", {}) == []
+
+
+def test_users_modules_with_the_names_of_ours_travel(tmp_path: Path) -> None:
+    found = travelling(tmp_path, "import worker, scheduler", {"worker.py": "", "scheduler.py": ""})
+    assert found == ["scheduler.py", "worker.py"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def work():\n    import late",
+        "def work():\n    from late import x",
+        "class Work:\n    def run(self):\n        def inner():\n            import late.x",
+    ],
+)
+@pytest.mark.parametrize("how", ["script", "shell"])
+def test_what_a_function_would_import_later_travels(tmp_path: Path, program: str, how: str) -> None:
+    if "class" in program and how == "shell":
+        program = program.replace("class Work:\n    def run(self):", "if True:\n    def run():")
+    assert travelling(tmp_path, program, {"late.py": "x = 1"}, how=how) == ["late.py"]
+
+
+def test_what_a_travelling_module_would_import_later_travels(tmp_path: Path) -> None:
+    files = {"first.py": "def f():\n    import second", "second.py": "import third", "third.py": "", "fourth.py": ""}
+    assert travelling(tmp_path, "import first", files) == ["first.py", "second.py", "third.py"]
+
+
+def test_modules_that_import_each_other_travel_once(tmp_path: Path) -> None:
+    assert travelling(tmp_path, "import a", {"a.py": "import b", "b.py": "import a"}) == ["a.py", "b.py"]
+
+
+def test_a_package_travels_whole_and_only_its_source(tmp_path: Path) -> None:
+    files = {
+        "lab/__init__.py": "",
+        "lab/models/__init__.py": "",
+        "lab/models/gas.py": "from .. import tools",
+        "lab/tools.py": "",
+        "lab/scripts/plot.py": "",
+        "lab/data.csv": "1,2",
+        "lab/.cache/old.py": "",
+        "lab/node_modules/x.py": "",
+    }
+    assert travelling(tmp_path, "import lab.models", files) == [
+        "lab/__init__.py",
+        "lab/models/__init__.py",
+        "lab/models/gas.py",
+        "lab/scripts/plot.py",
+        "lab/tools.py",
+    ]
+
+
+def test_of_a_folder_that_is_no_package_only_what_is_used_travels(tmp_path: Path) -> None:
+    files = {"tools/used.py": "from . import near", "tools/near.py": "", "tools/unused.py": "", "tools/deep/x.py": ""}
+    found = travelling(tmp_path, "import tools.used\ndef f():\n    from tools.deep import x", files)
+    assert found == ["tools/deep/x.py", "tools/near.py", "tools/used.py"]
+
+
+def test_a_module_elsewhere_on_the_path_travels_below_its_own_root(tmp_path: Path) -> None:
+    write(tmp_path / "lib", {"common/__init__.py": "", "common/units.py": ""})
+    found = travelling(tmp_path / "app", "import common.units", {}, path=str(tmp_path / "lib"))
+    assert found == ["common/__init__.py", "common/units.py"]
+
+
+def test_a_program_run_as_a_module_finds_its_neighbours(tmp_path: Path) -> None:
+    assert travelling(tmp_path, "def f():\n    import helper", {"helper.py": ""}, how="module") == ["helper.py"]
+
+
+def test_a_file_that_is_not_python_stops_nothing(tmp_path: Path) -> None:
+    files = {"helper.py": "def f():\n    import broken", "broken.py": "print 'Python 2'"}
+    assert travelling(tmp_path, "import helper", files) == ["broken.py", "helper.py"]
+
+
+def test_a_module_whose_file_is_gone_stops_nothing(tmp_path: Path) -> None:
+    program = "import helper, gone, os\nos.remove(gone.__file__)"
+    assert travelling(tmp_path, program, {"helper.py": "", "gone.py": ""}) == ["helper.py"]
+
+
+def test_a_module_that_is_a_link_travels_under_the_name_it_is_imported_by(tmp_path: Path) -> None:
+    write(tmp_path, {"shared/helper_v2.py": ""})
+    (tmp_path / "app").mkdir()
+    try:
+        (tmp_path / "app" / "helper.py").symlink_to(tmp_path / "shared" / "helper_v2.py")
+    except OSError:
+        pytest.skip("this system has no symbolic links for everyone")
+    assert travelling(tmp_path / "app", "import helper", {}) == ["helper.py"]
+
+
+def test_nothing_is_executed_to_find_out(tmp_path: Path) -> None:
+    files = {"late.py": "raise SystemExit('executed')"}
+    assert travelling(tmp_path, "def f():\n    import late", files) == ["late.py"]
+
+
+def test_what_travels_is_in_the_same_order_every_time() -> None:
+    first, second = make_bundle(), make_bundle()
+    assert list(first) == sorted(first)
+    assert first == second
+    assert "tests/client/test_bundle.py" in first
+    assert not any(name.startswith(("broker/", "worker/", "scheduler/")) for name in first)
+
+
+def test_too_much_source_is_refused_with_the_largest_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "BUNDLE_LIMIT", 1000)
+    largest = max(make_unchecked(), key=lambda name: (ROOT / name).stat().st_size)
+    with pytest.raises(PicklingFailed, match=rf"bytes of source, and 1,000 can travel; the largest are {largest}"):
+        make_bundle()
+
+
+def make_unchecked() -> list[str]:
+    """The names in this process's bundle."""
+    return [
+        file.relative_to(unit.root).as_posix() for unit in bundle._all_units() for file in unit.files() if file.exists()
+    ]
+
+
+def test_installed_files_are_told_by_where_they_are(tmp_path: Path) -> None:
+    assert is_local(tmp_path / "helper.py")
+    assert not is_local(tmp_path / "site-packages" / "helper.py")
+    assert not is_local(Path(json.__file__))
+    assert not is_local(tmp_path / "helper.so")

@@ -1,0 +1,322 @@
+"""What the client says to the broker, and what it says again: no sockets, and time is a number."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker import protocol as wire
+from broker.conversation import (
+    GREETING_S,
+    PING_S,
+    REPEAT_S,
+    SILENCE_S,
+    SLOW_LINE,
+    TEMPLATE_TRIES,
+    Conversation,
+    Reply,
+    Request,
+)
+from broker.errors import DeskgridError, GridClosed, GridRefused
+from broker.template import Template
+
+HELLO = wire.Hello(wire.VERSION, "3.11", "session", "ada")
+GREETING = wire.Greeting(wire.VERSION, "broker", "3.11")
+TEMPLATE = Template("d1", "3.11", b"template")
+
+
+def submit(number: int, first: int = 0) -> wire.Submit:
+    return wire.Submit(number, "bag", "", "d1", first, (b"x",), None, (), None, 0, False)
+
+
+@dataclass
+class Client:
+    """A conversation, and the answers that came out of it, by request."""
+
+    talk: Conversation = field(default_factory=lambda: Conversation(HELLO))
+    answers: dict[int, Reply | DeskgridError] = field(default_factory=dict)
+
+    def ask(self, now: float = 0.0, what: str = "status") -> tuple[int, list[wire.Message]]:
+        number = self.talk.number()
+        return number, self._request(wire.Ask(number, what, "{}"), now, None)
+
+    def submit(self, now: float = 0.0) -> tuple[int, list[wire.Message]]:
+        number = self.talk.number()
+        return number, self._request(submit(number), now, TEMPLATE)
+
+    def _request(self, message: wire.Ask | wire.Submit, now: float, template: Template | None) -> list[wire.Message]:
+        def answered(reply: Reply | DeskgridError) -> None:
+            assert message.request not in self.answers, "answered twice"
+            self.answers[message.request] = reply
+
+        return self.talk.request(Request(message, answered, template), now)
+
+    def join(self, now: float = 0.0) -> list[wire.Message]:
+        """Connect and be greeted; what is said then."""
+        assert self.talk.connected(now) == [HELLO]
+        return self.talk.receive(GREETING, now)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+# --- asking again ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_asked_before_the_greeting_is_said_after_it_in_order(client: Client) -> None:
+    client.talk.connected(0.0)
+    first, said = client.ask()
+    second, said_then = client.ask()
+    assert [*said, *said_then] == []
+    assert client.talk.receive(GREETING, 0.1) == [wire.Ask(first, "status", "{}"), wire.Ask(second, "status", "{}")]
+
+
+def test_what_is_asked_after_the_greeting_is_said_at_once(client: Client) -> None:
+    client.join()
+    number, said = client.ask()
+    assert said == [wire.Ask(number, "status", "{}")]
+
+
+def test_an_answer_reaches_whoever_asked_once(client: Client) -> None:
+    client.join()
+    number, _ = client.ask()
+    answer = wire.Answer(number, "{}")
+    assert client.talk.receive(answer, 0.1) == []
+    assert client.talk.receive(answer, 0.2) == []
+    assert client.answers == {number: answer}
+
+
+def test_a_broker_that_forgot_us_hears_who_we_are_and_everything_unanswered_again(client: Client) -> None:
+    client.join()
+    numbers = [client.ask()[0] for _ in range(3)]
+    client.talk.receive(wire.Answer(numbers[1], "{}"), 0.1)
+    assert client.talk.receive(wire.Rejoin(), 0.2) == [HELLO]
+    again = client.talk.receive(GREETING, 0.3)
+    assert again == [wire.Ask(numbers[0], "status", "{}"), wire.Ask(numbers[2], "status", "{}")]
+
+
+def test_each_message_that_a_broker_did_not_know_us_by_brings_only_one_introduction(client: Client) -> None:
+    client.join()
+    client.ask()
+    client.ask()
+    assert client.talk.receive(wire.Rejoin(), 0.1) == [HELLO]
+    assert client.talk.receive(wire.Rejoin(), 0.1) == []
+
+
+def test_a_second_greeting_repeats_nothing(client: Client) -> None:
+    client.join()
+    client.ask()
+    assert client.talk.receive(GREETING, 0.1) == []
+
+
+def test_what_nobody_waits_for_is_not_said_again(client: Client) -> None:
+    client.join()
+    number, _ = client.ask()
+    client.talk.withdraw(number)
+    client.talk.receive(wire.Rejoin(), 0.1)
+    assert client.talk.receive(GREETING, 0.2) == []
+
+
+# --- templates -------------------------------------------------------------------------------------------------------
+
+
+def test_a_template_goes_before_its_first_batch_and_not_before_the_second(client: Client) -> None:
+    client.join()
+    first, said = client.submit()
+    assert said == [wire.Blob("d1", b"template"), submit(first)]
+    second, said = client.submit()
+    assert said == [submit(second)]
+
+
+def test_a_new_connection_gets_the_template_again(client: Client) -> None:
+    client.join()
+    number, _ = client.submit()
+    client.talk.connected(1.0)
+    assert client.talk.receive(GREETING, 1.1) == [wire.Blob("d1", b"template"), submit(number)]
+
+
+def test_a_broker_that_lacks_the_template_gets_it_with_the_batch(client: Client) -> None:
+    client.join()
+    client.submit()
+    number, _ = client.submit()
+    missing = wire.Failed(number, "template: send it first")
+    assert client.talk.receive(missing, 0.1) == [wire.Blob("d1", b"template"), submit(number)]
+    assert client.answers == {}
+
+
+def test_a_broker_that_goes_on_lacking_the_template_fails_the_batch(client: Client) -> None:
+    client.join()
+    number, _ = client.submit()
+    missing = wire.Failed(number, "template: send it first")
+    for _ in range(TEMPLATE_TRIES):
+        client.talk.receive(missing, 0.1)
+    assert client.answers == {number: missing}
+
+
+# --- silence ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_silent_broker_is_asked_once_whether_it_is_there(client: Client) -> None:
+    client.join()
+    client.ask()
+    assert client.talk.overdue(PING_S - 0.1) == []
+    (ping,) = client.talk.overdue(PING_S)
+    assert isinstance(ping, wire.Ask)
+    assert client.talk.overdue(PING_S + 1) == []
+
+
+def test_any_answer_to_that_will_do(client: Client) -> None:
+    client.join()
+    number, _ = client.ask()
+    (ping,) = client.talk.overdue(PING_S)
+    assert isinstance(ping, wire.Ask)
+    client.talk.receive(wire.Failed(ping.request, "no such question"), PING_S + 0.1)
+    assert not client.talk.gone(SILENCE_S)
+    assert number not in client.answers
+    assert client.talk.overdue(2 * PING_S + 0.2) != []
+
+
+def test_a_connection_on_which_an_answer_is_overdue_is_given_up(client: Client) -> None:
+    client.join()
+    client.ask()
+    assert not client.talk.gone(SILENCE_S - 0.1)
+    assert client.talk.gone(SILENCE_S)
+
+
+def test_a_request_that_stays_unanswered_is_said_again_ever_more_rarely(client: Client) -> None:
+    client.join()
+    number, _ = client.ask()
+    again = []
+    for tenths in range(int(80 * REPEAT_S)):
+        now = tenths / 10
+        client.talk.receive(wire.Answer(999, "{}"), now)  # the connection works
+        again += [now for message in client.talk.overdue(now) if message == wire.Ask(number, "status", "{}")]
+    assert again == [REPEAT_S, 3 * REPEAT_S, 7 * REPEAT_S]
+
+
+def test_a_large_batch_is_given_the_time_that_a_slow_line_takes(client: Client) -> None:
+    client.join()
+    number = client.talk.number()
+    large = wire.Submit(number, "bag", "", "d1", 0, (bytes(10 * SLOW_LINE),), None, (), None, 0, False)
+    client.talk.request(Request(large, lambda reply: None), 0.0)
+    assert not client.talk.gone(SILENCE_S + 9.9)
+    assert client.talk.gone(SILENCE_S + 10.0)
+
+
+def test_who_waits_for_nothing_may_hear_nothing(client: Client) -> None:
+    client.join()
+    assert not client.talk.gone(1e6)
+    assert client.talk.overdue(1e6) == []
+
+
+def test_silence_before_a_question_does_not_count(client: Client) -> None:
+    client.join()
+    client.ask(now=1e6)
+    assert not client.talk.gone(1e6 + SILENCE_S - 0.1)
+    assert client.talk.overdue(1e6 + 1) == []
+
+
+def test_an_introduction_is_given_more_time_each_time_up_to_a_limit(client: Client) -> None:
+    waits = []
+    for _ in range(6):
+        client.talk.connected(0.0)
+        wait = next(tenths / 10 for tenths in range(10_000) if client.talk.gone(tenths / 10))
+        waits.append(wait)
+    assert waits[:2] == [GREETING_S, 2 * GREETING_S]
+    assert waits[-1] == SILENCE_S
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_answers_what_is_asked_and_what_will_be(client: Client) -> None:
+    client.talk.connected(0.0)
+    before, _ = client.ask()
+    client.talk.receive(wire.Refused("another version"), 0.1)
+    after, said = client.ask()
+    assert said == []
+    assert all(isinstance(client.answers[number], GridRefused) for number in (before, after))
+
+
+def test_what_is_abandoned_is_answered_with_the_reason(client: Client) -> None:
+    client.join()
+    number, _ = client.ask()
+    error = GridClosed("closed")
+    client.talk.abandon(error)
+    assert client.answers == {number: error}
+    assert not client.talk.busy
+
+
+# --- a line that loses messages, to a broker that is restarted -------------------------------------------------------
+
+
+class ForgetfulBroker:
+    """Answers those it knows."""
+
+    def __init__(self) -> None:
+        self.knows = False
+        self.templates: set[str] = set()
+
+    def receive(self, message: wire.Message) -> wire.Message | None:
+        if isinstance(message, wire.Hello):
+            self.knows = True
+            return GREETING
+        if not self.knows:
+            return wire.Rejoin()
+        if isinstance(message, wire.Blob):
+            self.templates.add(message.digest)
+            return None
+        if isinstance(message, wire.Submit):
+            if message.template not in self.templates:
+                return wire.Failed(message.request, "template: send it first")
+            return wire.Accepted(message.request, message.bag, "")
+        assert isinstance(message, wire.Ask)
+        return wire.Answer(message.request, "{}")
+
+
+@given(st.lists(st.sampled_from(["ask", "submit", "deliver", "lose", "restart", "reply", "lose reply", "wait"])))
+def test_whatever_gets_lost_everything_is_answered_once_in_the_end(steps: list[str]) -> None:
+    client, broker = Client(), ForgetfulBroker()
+    there: deque[wire.Message] = deque(client.talk.connected(0.0))
+    back: deque[wire.Message] = deque()
+    asked: list[int] = []
+    now = 0.0
+
+    def step(what: str) -> None:
+        nonlocal now
+        now += 0.5
+        if what in ("ask", "submit"):
+            number, said = client.ask(now) if what == "ask" else client.submit(now)
+            asked.append(number)
+            there.extend(said)
+        elif what == "deliver" and there:
+            reply = broker.receive(there.popleft())
+            back.extend([reply] if reply else [])
+        elif what == "lose" and there:
+            there.popleft()
+        elif what == "restart":
+            broker.knows = False
+        elif what == "reply" and back:
+            there.extend(client.talk.receive(back.popleft(), now))
+        elif what == "lose reply" and back:
+            back.popleft()
+        elif what == "wait":
+            now += PING_S
+        there.extend(client.talk.overdue(now))
+        if client.talk.gone(now):  # the driver makes a new connection
+            there.clear()
+            back.clear()
+            there.extend(client.talk.connected(now))
+
+    for what in steps:
+        step(what)
+    for _ in range(40):  # from here on nothing is lost
+        for what in ["deliver", "reply"] * (len(there) + len(back) + 2):
+            step(what)
+        step("wait")
+    assert sorted(client.answers) == sorted(asked)
+    assert all(isinstance(reply, wire.Accepted | wire.Answer) for reply in client.answers.values())

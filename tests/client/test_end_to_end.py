@@ -1,0 +1,163 @@
+"""The client on a real grid: a broker and workers over real sockets, tasks in processes of their own."""
+
+import importlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.client import Grid, task
+from broker.errors import GridUnreachable, RemoteError, RemoteTraceback, TaskCancelled, TaskCrashed, TaskTimeout
+from broker.protocol import PAYLOAD_LIMIT
+from tests.architecture.reading import ROOT
+from tests.live import LiveGrid, live_grid
+from tests.waiting import eventually
+
+# A user's program, beside modules of its own, two of which have the names of ours.
+PROJECT = {
+    "helper.py": "import scheduler\ndef steps(n):\n    return n * scheduler.STEP\n",
+    "scheduler.py": "STEP = 100\n",
+    "worker.py": "class Result:\n    def __init__(self, value):\n        self.value = value\n",
+    "program.py": """
+from dataclasses import dataclass
+from deskgrid import Grid
+import worker
+
+@dataclass
+class Parameters:
+    n: int
+
+def simulate(parameters):
+    import helper
+    return worker.Result(helper.steps(parameters.n))
+
+with Grid() as grid:
+    bag = grid.bag(simulate, [Parameters(n) for n in range(3)], runtime=1)
+    values = {item.n: result.value for item, result in bag.as_completed()}
+    more = [grid.submit(simulate, Parameters(n)) for n in (7, 8)]
+    print(sorted(values.items()), [future.result().value for future in more])
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGrid]:
+    """A broker and two workers for all tests here."""
+    with live_grid(tmp_path_factory.mktemp("home"), workers=2) as grid:
+        yield grid
+
+
+@pytest.fixture
+def grid(live: LiveGrid) -> Iterator[Grid]:
+    """A Grid on it."""
+    with Grid(live.broker.ready.client_line) as opened:
+        yield opened
+
+
+def test_a_users_project_runs_on_the_grid(live: LiveGrid, tmp_path: Path) -> None:
+    for name, text in PROJECT.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "DESKGRID_JOIN": live.broker.ready.client_line},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "[(0, 0), (1, 100), (2, 200)] [700, 800]\n"
+
+
+def test_thousands_of_calls_come_back_in_their_places(grid: Grid) -> None:
+    assert grid.bag(lambda n: n * n, range(3_000), runtime=0.01).results() == [n * n for n in range(3_000)]
+    futures = [grid.submit(task(pow, 0.01), n, 2) for n in range(1_000)]
+    assert [future.result(30) for future in futures] == [n * n for n in range(1_000)]
+    assert list(grid.map(pow, range(100), range(100), chunksize=10, runtime=0.01)) == [n**n for n in range(100)]
+
+
+def test_every_way_to_fail_has_its_own_error(grid: Grid) -> None:
+    def misbehave(how: str) -> bytes:
+        if how == "raise":
+            raise LookupError("no such star")
+        if how == "crash":
+            os._exit(3)
+        if how == "hang":
+            threading.Event().wait()
+        if how == "import":
+            importlib.import_module("no_such_module")
+        if how == "exit":
+            sys.exit(4)
+        return bytes(PAYLOAD_LIMIT + 1 if how == "large" else 1)
+
+    ways = ["raise", "crash", "hang", "import", "exit", "large", "nothing"]
+    bag = grid.bag(misbehave, ways, runtime=1, timeout=2)
+    found = dict(zip(ways, bag.results(errors="return"), strict=True))
+    assert {how: type(error) for how, error in found.items()} == {
+        "raise": LookupError,
+        "crash": TaskCrashed,
+        "hang": TaskTimeout,
+        "import": ModuleNotFoundError,
+        "exit": RemoteError,
+        "large": RemoteError,
+        "nothing": bytes,
+    }
+    assert "misbehave" in str(getattr(found["raise"], "__cause__", None))
+    assert isinstance(getattr(found["raise"], "__cause__", None), RemoteTraceback)
+    assert "bytes; the limit is" in str(found["large"])
+    assert "LookupError: no such star" in (bag.logs(0).error or "")
+
+
+def test_a_commands_result_is_what_it_prints(grid: Grid) -> None:
+    bag = grid.command([sys.executable, "-c", "import sys; print(sys.argv[1].upper())", "{}"], ["a", "b"], runtime=1)
+    assert [text.split() for text in bag.results()] == [["A"], ["B"]]
+
+
+def test_what_waits_is_explained_and_can_be_cancelled(grid: Grid) -> None:
+    def wait_for_ever(n: int) -> None:
+        print("waiting", n, flush=True)
+        threading.Event().wait()
+
+    bag = grid.bag(wait_for_ever, range(6), runtime=50)
+    assert eventually(lambda: bag.progress().running == 2)
+    assert "task" in bag.explain()
+    assert not bag.wait(0)
+    assert bag.cancel() == 6
+    assert bag.wait(10)
+    assert {type(error) for error in bag.results(errors="return")} == {TaskCancelled}
+    bag.forget()
+    assert bag.id not in [row["bag"] for row in grid.bags()]
+
+
+def test_a_wrong_key_is_told_within_seconds(live: LiveGrid, tmp_path: Path) -> None:
+    with live_grid(tmp_path) as other:
+        wrong = other.broker.ready.client_line.partition("/")[2]
+    place = live.broker.ready.client_line.partition("/")[0]
+    with pytest.raises(GridUnreachable, match="gives no answer to this join line"):
+        Grid(f"{place}/{wrong}", timeout=0.5)
+
+
+def test_a_client_goes_on_when_the_broker_is_restarted(tmp_path: Path) -> None:
+    with live_grid(tmp_path, workers=1) as live, Grid(live.broker.ready.client_line) as grid:
+        bag = grid.bag(abs, range(-20, 0), runtime=0.1)
+        pairs = bag.as_completed()
+        first = next(pairs)
+        live.restart()
+        assert sorted([first, *pairs]) == [(n, -n) for n in range(-20, 0)]
+        assert grid.submit(abs, -3).result(20) == 3
+
+
+def test_a_grid_of_ones_own_needs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("TEMP", str(tmp_path))
+    with Grid.local(workers=2) as grid:
+        assert len(grid.status()["workers"]) == 2
+        assert grid.bag(abs, [-1, -2], runtime=1).results() == [1, 2]
+        assert len(list(tmp_path.glob("deskgrid-local-*"))) == 1
+    assert list(tmp_path.glob("deskgrid-local-*")) == []

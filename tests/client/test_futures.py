@@ -1,0 +1,414 @@
+"""`concurrent.futures` on the grid, with a fake broker: submit, map and shutdown as documented."""
+
+import gc
+import threading
+from collections.abc import Callable
+from concurrent.futures import ALL_COMPLETED, CancelledError, Future, as_completed, wait
+from functools import partial
+from typing import Any
+
+import pytest
+
+from broker import protocol as wire
+from broker import stream
+from broker.client import Grid, task
+from broker.errors import BagRejected, GridClosed, PicklingFailed, RemoteTraceback, RequestFailed, TaskCrashed
+from broker.futures import OWN_BAGS
+from broker.protocol import Outcome
+from tests.client.fakebroker import FakeGrid
+from tests.waiting import eventually
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+def negated(x: int) -> int:
+    return -x
+
+
+def keyed(x: int, *, y: int) -> tuple[int, int]:
+    return (x, y)
+
+
+def failing(x: int) -> int:
+    raise LookupError(x)
+
+
+def sent_calls(fake: FakeGrid) -> list[int]:
+    """How many calls each message brought."""
+    return [len(submit.payloads) for submit in fake.memory.of(wire.Submit)]
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_has_its_result(grid: Grid) -> None:
+    assert grid.submit(double, 21).result(10) == 42
+    assert grid.submit(keyed, 1, y=2).result(10) == (1, 2)
+
+
+def test_an_exception_is_the_calls_own_with_its_remote_traceback(grid: Grid) -> None:
+    error = grid.submit(failing, 3).exception(10)
+    assert isinstance(error, LookupError)
+    assert isinstance(error.__cause__, RemoteTraceback)
+
+
+def test_what_befell_a_call_is_its_exception(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    future = grid.submit(double, 3)
+    assert eventually(lambda: bool(fake.memory.bags))
+    (bag,) = fake.memory.bags
+    fake.broker.end(bag, 0, Outcome.CRASH, b"")
+    assert isinstance(future.exception(10), TaskCrashed)
+
+
+def test_futures_work_with_the_standard_librarys_functions(grid: Grid) -> None:
+    futures = [grid.submit(double, n) for n in range(10)]
+    assert sorted(future.result() for future in as_completed(futures, timeout=10)) == [2 * n for n in range(10)]
+    assert wait(futures, timeout=10, return_when=ALL_COMPLETED).not_done == set()
+
+
+def test_a_callback_may_ask_the_grid(fake: FakeGrid, grid: Grid) -> None:
+    fake.broker.answers["status"] = {"schema": 1}
+    told: list[Any] = []
+    asked = threading.Event()
+
+    def callback(future: Future[Any]) -> None:
+        told.append((future.result(), grid.status()))
+        asked.set()
+
+    grid.submit(double, 1).add_done_callback(callback)
+    assert asked.wait(10)
+    assert told == [(2, {"schema": 1})]
+
+
+def test_a_callback_that_exits_leaves_the_other_futures_alone(grid: Grid, caplog: pytest.LogCaptureFixture) -> None:
+    def leave(future: Future[Any]) -> None:
+        raise SystemExit
+
+    grid.submit(double, 1).add_done_callback(leave)
+    assert grid.submit(negated, 1).result(10) == -1
+    assert "a callback of a future failed" in caplog.text
+
+
+def test_a_grid_that_only_its_future_holds_stays_open(fake: FakeGrid) -> None:
+    fake.memory.hold = True
+    future = Grid(fake.line).submit(double, 4)
+    gc.collect()
+    assert eventually(lambda: bool(fake.memory.bags))
+    fake.broker.run(next(iter(fake.memory.bags)), 0)
+    assert future.result(10) == 8
+    assert eventually(lambda: gc.collect() >= 0 and len(fake.memory.of(wire.Goodbye)) == 1)
+
+
+# --- what is sent ----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_call_leaves_at_once_and_those_that_follow_together(fake: FakeGrid, grid: Grid) -> None:
+    answered = threading.Event()
+    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not answered.wait(10)
+    futures = [grid.submit(double, n) for n in range(100)]
+    assert eventually(lambda: bool(fake.memory.of(wire.Submit)))
+    answered.set()
+    assert [future.result(10) for future in futures] == [2 * n for n in range(100)]
+    first, second = fake.memory.of(wire.Submit)
+    assert (first.first, len(first.payloads)) == (0, 1)
+    assert (second.first, len(second.payloads)) == (1, 99)
+
+
+def test_calls_of_a_function_are_in_one_open_bag_that_closes_with_the_grid(fake: FakeGrid) -> None:
+    with Grid(fake.line) as grid:
+        for n in range(3):
+            grid.submit(double, n).result(10)
+        (bag,) = fake.memory.bags.values()
+        assert (len(bag.payloads), bag.name, bag.closed) == (3, "double", False)
+    assert eventually(lambda: bag.closed)
+
+
+def test_a_prediction_goes_with_its_call(fake: FakeGrid, grid: Grid) -> None:
+    for runtime in (10, 20, 30):
+        grid.submit(task(double, runtime=runtime), 1).result(10)
+    (bag,) = fake.memory.bags.values()
+    assert bag.runtimes == [10.0, 20.0, 30.0]
+
+
+def test_other_terms_make_another_bag(fake: FakeGrid, grid: Grid) -> None:
+    for job in (double, task(double, 1), task(double, 1, timeout=9), task(double, 1, retries=2)):
+        grid.submit(job, 1).result(10)
+    assert len(fake.memory.bags) == 4
+    assert [(submit.timeout, submit.retries) for submit in fake.memory.of(wire.Submit)] == [
+        (None, 0),
+        (None, 0),
+        (9.0, 0),
+        (None, 2),
+    ]
+
+
+def test_what_a_function_refers_to_is_as_it_is_at_each_call(grid: Grid) -> None:
+    factor = [1]
+
+    def scaled(x: int) -> int:
+        return x * factor[0]
+
+    first = grid.submit(scaled, 10)
+    factor[0] = 2
+    assert (first.result(10), grid.submit(scaled, 10).result(10)) == (10, 20)
+
+
+def test_a_function_made_for_each_call_makes_no_bag_for_each(fake: FakeGrid, grid: Grid) -> None:
+    futures = [grid.submit(lambda n=n: n + 1) for n in range(OWN_BAGS + 30)]
+    assert [future.result(10) for future in futures] == [n + 1 for n in range(OWN_BAGS + 30)]
+    more = [grid.submit(partial(double, n)) for n in range(5)]
+    assert [future.result(10) for future in more] == [2 * n for n in range(5)]
+    assert len(fake.memory.bags) <= OWN_BAGS + 2
+
+
+def test_a_bag_that_is_full_is_followed_by_another(fake: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "BAG_CALLS", 3)
+    with Grid(fake.line) as grid:
+        assert [grid.submit(double, n).result(10) for n in range(7)] == [2 * n for n in range(7)]
+        assert [len(bag.payloads) for bag in fake.memory.bags.values()] == [3, 3, 1]
+    assert eventually(lambda: all(bag.closed for bag in fake.memory.bags.values()))
+
+
+def test_a_message_keeps_to_the_limits_of_a_batch(fake: FakeGrid, grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "BATCH_BYTES", 10_000)
+    answered = threading.Event()
+    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not answered.wait(10)
+    futures = [grid.submit(len, bytes(size)) for size in (1, 4_000, 4_000, 4_000, 20_000, 1)]
+    answered.set()
+    assert [future.result(10) for future in futures] == [1, 4_000, 4_000, 4_000, 20_000, 1]
+    assert sent_calls(fake) == [1, 2, 1, 1, 1]
+
+
+def test_what_cannot_travel_is_refused_at_the_call(fake: FakeGrid, grid: Grid) -> None:
+    with pytest.raises(PicklingFailed, match="an argument of double cannot be pickled"):
+        grid.submit(double, threading.Lock())
+    with pytest.raises(TypeError, match="a task is something that can be called"):
+        grid.submit("double", 1)  # type: ignore[arg-type] # that is the test
+    assert fake.memory.bags == {}
+
+
+@pytest.mark.parametrize("bad", [{"runtime": -1}, {"timeout": 0}, {"retries": -1}, {"runtime": float("nan")}])
+def test_an_impossible_prediction_is_refused_when_it_is_made(bad: dict[str, Any]) -> None:
+    with pytest.raises(BagRejected):
+        task(double, **bad)
+
+
+def test_a_bag_that_the_broker_does_not_take_fails_its_calls_and_the_next_makes_another(
+    fake: FakeGrid, grid: Grid
+) -> None:
+    fake.broker.lose = lambda message: isinstance(message, wire.Blob)
+    assert isinstance(grid.submit(double, 1).exception(10), BagRejected)
+    fake.broker.lose = lambda message: False
+    assert grid.submit(double, 1).result(10) == 2
+
+
+def test_a_bag_that_the_broker_no_longer_has_fails_its_calls(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+
+    def forget(message: wire.Message) -> bool:
+        if isinstance(message, wire.Accepted):
+            fake.memory.bags.clear()
+        return False
+
+    fake.broker.lose = forget
+    assert isinstance(grid.submit(double, 1).exception(10), RequestFailed)
+
+
+# --- cancelling ------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_was_sent_is_cancelled_on_the_grid(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    futures = [grid.submit(double, n) for n in range(3)]
+    (bag_id,) = _bag_ids(fake, 3)
+    assert futures[1].cancel()
+    assert futures[1].cancelled()
+    assert futures[1].cancel()
+    with pytest.raises(CancelledError):
+        futures[1].result()
+    assert eventually(lambda: fake.memory.asked("cancel") == [{"bag": bag_id, "items": [1]}])
+    fake.broker.run(bag_id, 0, 2)
+    assert [futures[0].result(10), futures[2].result(10)] == [0, 4]
+    assert not futures[0].cancel()
+
+
+def _bag_ids(fake: FakeGrid, count: int) -> list[str]:
+    """The bags' ids, when so many calls have arrived."""
+    assert eventually(lambda: sum(len(bag.payloads) for bag in fake.memory.bags.values()) == count)
+    return list(fake.memory.bags)
+
+
+def test_a_call_that_waits_here_never_leaves(fake: FakeGrid, grid: Grid) -> None:
+    answered = threading.Event()
+    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not answered.wait(10)
+    first, second, third = (grid.submit(double, n) for n in range(3))
+    assert second.cancel()
+    answered.set()
+    assert (first.result(10), third.result(10)) == (0, 4)
+    (bag,) = fake.memory.bags.values()
+    assert len(bag.payloads) == 2
+    assert fake.memory.asked("cancel") == []
+
+
+def test_those_who_wait_for_a_future_hear_that_it_was_cancelled(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    future = grid.submit(double, 1)
+    threading.Timer(0.05, future.cancel).start()
+    assert wait([future], timeout=10).done == {future}
+    assert future.cancelled()
+
+
+def test_many_cancelled_calls_make_few_messages(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    futures = [grid.submit(double, n) for n in range(200)]
+    _bag_ids(fake, 200)
+    answered = threading.Event()
+    fake.broker.lose = lambda message: isinstance(message, wire.Answer) and not answered.wait(10)
+    assert all(future.cancel() for future in futures)
+    answered.set()
+    assert eventually(lambda: sum(len(args["items"]) for args in fake.memory.asked("cancel")) == 200)
+    assert len(fake.memory.asked("cancel")) == 2
+
+
+def test_a_call_that_somebody_else_cancels_is_cancelled(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    future = grid.submit(double, 1)
+    (bag_id,) = _bag_ids(fake, 1)
+    grid.attach(bag_id).cancel()
+    with pytest.raises(CancelledError):
+        future.result(10)
+
+
+# --- map -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunksize", [1, 3, 100])
+def test_map_gives_results_in_order(grid: Grid, chunksize: int) -> None:
+    pairs = grid.map(lambda x, y: (x, y), range(10), "abcdefghij", chunksize=chunksize)
+    assert list(pairs) == list(zip(range(10), "abcdefghij", strict=True))
+
+
+def test_map_ends_with_the_shortest(grid: Grid) -> None:
+    assert list(grid.map(lambda x, y: x, [1, 2, 3], [1, 2])) == [1, 2]
+
+
+def test_map_takes_its_items_at_once_and_raises_where_a_call_did(grid: Grid) -> None:
+    results = grid.map(lambda x: 1 // x, iter([1, 0, 1]))
+    assert next(results) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+def test_map_raises_when_its_time_is_over(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    results = grid.map(double, [1, 2], timeout=0.05)
+    with pytest.raises(TimeoutError):
+        next(results)
+    assert eventually(lambda: all(len(bag.ended) == 2 for bag in fake.memory.bags.values()))
+
+
+def test_a_chunk_is_one_task_predicted_as_long_as_its_calls(fake: FakeGrid, grid: Grid) -> None:
+    job = task(double, runtime=2, timeout=10)
+    assert list(grid.map(job, range(10), chunksize=5)) == [2 * n for n in range(10)]
+    assert list(grid.map(double, range(4), chunksize=4, runtime=0.5)) == [0, 2, 4, 6]
+    first, second = fake.memory.bags.values()
+    assert (first.runtimes, second.runtimes) == ([10.0, 10.0], [2.0])
+    assert fake.memory.of(wire.Submit)[0].timeout == 50.0
+
+
+def test_a_chunk_of_nothing_is_refused(grid: Grid) -> None:
+    with pytest.raises(ValueError, match="chunksize must be >= 1"):
+        grid.map(double, [1], chunksize=0)
+
+
+# --- shutdown --------------------------------------------------------------------------------------------------------
+
+
+def test_leaving_waits_for_the_futures(fake: FakeGrid) -> None:
+    fake.memory.hold = True
+    with Grid(fake.line) as grid:
+        future = grid.submit(double, 2)
+        (bag_id,) = _bag_ids(fake, 1)
+        threading.Timer(0.1, fake.broker.run, (bag_id, 0)).start()
+    assert future.done()
+    assert future.result() == 4
+
+
+def test_a_shut_grid_refuses_calls_as_a_runtime_error(fake: FakeGrid) -> None:
+    grid = Grid(fake.line)
+    grid.shutdown()
+    grid.shutdown()
+    with pytest.raises(RuntimeError, match="shut down") as caught:
+        grid.submit(double, 1)
+    assert isinstance(caught.value, GridClosed)
+
+
+def test_shutdown_without_waiting_returns_and_closes_when_all_is_settled(fake: FakeGrid) -> None:
+    fake.memory.hold = True
+    grid = Grid(fake.line)
+    future = grid.submit(double, 2)
+    (bag_id,) = _bag_ids(fake, 1)
+    grid.shutdown(wait=False)
+    assert not future.done()
+    assert fake.memory.of(wire.Goodbye) == []
+    fake.broker.run(bag_id, 0)
+    assert future.result(10) == 4
+    assert eventually(lambda: len(fake.memory.of(wire.Goodbye)) == 1)
+
+
+def test_shutdown_can_cancel_what_does_not_run_yet(fake: FakeGrid) -> None:
+    fake.memory.hold = True
+    grid = Grid(fake.line)
+    answered = threading.Event()
+    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not answered.wait(10)
+    futures = [grid.submit(double, n) for n in range(5)]
+    threading.Timer(0.05, answered.set).start()
+    grid.shutdown(cancel_futures=True)
+    assert all(future.cancelled() for future in futures)
+    (bag,) = fake.memory.bags.values()
+    assert len(bag.payloads) == 1
+    assert [args["running"] for args in fake.memory.asked("cancel")] == [False]
+
+
+def test_an_interrupt_does_not_wait_and_cancels_the_calls(fake: FakeGrid) -> None:
+    fake.memory.hold = True
+    grid = Grid(fake.line)
+    bag = grid.bag(double, [1])
+    future = grid.submit(double, 2)
+    _bag_ids(fake, 2)
+    with pytest.raises(KeyboardInterrupt), grid:
+        raise KeyboardInterrupt
+    assert future.cancelled()
+    assert eventually(lambda: len(fake.memory.of(wire.Goodbye)) == 1)
+    assert [args["bag"] == bag.id for args in fake.memory.asked("cancel")] == [False]
+
+
+def test_an_interrupt_while_leaving_waits_does_the_same(fake: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    fake.memory.hold = True
+    monkeypatch.setattr("broker.futures.wait_for", interrupted)
+    grid = Grid(fake.line)
+    future = grid.submit(double, 2)
+    _bag_ids(fake, 1)
+    with pytest.raises(KeyboardInterrupt), grid:
+        pass
+    assert future.cancelled()
+
+
+def test_calls_that_have_not_left_when_the_program_ends_still_leave(fake: FakeGrid) -> None:
+    fake.memory.hold = True
+    grid = Grid(fake.line)
+    answered = threading.Event()
+    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not answered.wait(10)
+    futures = [grid.submit(double, n) for n in range(5)]
+    threading.Timer(0.05, answered.set).start()
+    release: Callable[[], object] = grid._release
+    release()  # what is called at the end of a program
+    (bag,) = fake.memory.bags.values()
+    assert len(bag.payloads) == 5
+    assert all(isinstance(future.exception(10), GridClosed) for future in futures)

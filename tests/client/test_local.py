@@ -1,0 +1,115 @@
+"""The processes of `Grid.local`: started together, and all gone at the end, whichever end it is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker import local
+from broker.errors import GridUnreachable
+from tests.architecture.reading import ROOT
+from tests.waiting import eventually
+
+FAKE = Path(__file__).with_name("fakeprogram.py")
+# A program that starts a local grid, says where it is, and then does nothing until it is killed.
+PROGRAM = """
+import sys
+from broker import local
+keeper = local.start(2, sys.argv[1:])
+print(keeper.home, flush=True)
+sys.stdin.read()
+"""
+EVERYONE = ["broker", "local-1", "local-2"]
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ours can be imported wherever a process is started; homes are made in the test's own folder."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("TEMP", str(tmp_path))
+
+
+def program(folder: Path) -> list[str]:
+    return [sys.executable, str(FAKE), str(folder)]
+
+
+def told(folder: Path, what: str) -> list[str]:
+    """Who has started, or ended."""
+    return sorted(path.name.removeprefix(f"{what}-") for path in folder.glob(f"{what}-*"))
+
+
+def homes(folder: Path) -> list[Path]:
+    return list(folder.glob("deskgrid-local-*"))
+
+
+def test_a_grid_starts_with_its_workers_and_ends_without_a_trace(tmp_path: Path) -> None:
+    keeper = local.start(2, program(tmp_path))
+    try:
+        assert keeper.join == "client@127.0.0.1:1"
+        assert homes(tmp_path) == [keeper.home]
+        assert eventually(lambda: told(tmp_path, "started") == EVERYONE)
+        assert told(tmp_path, "ended") == []
+    finally:
+        keeper.stop()
+    assert told(tmp_path, "ended") == EVERYONE
+    assert homes(tmp_path) == []
+
+
+def test_each_worker_joins_by_the_brokers_line_with_one_slot(tmp_path: Path) -> None:
+    keeper = local.start(1, program(tmp_path))
+    keeper.stop()
+    options = (tmp_path / "started-local-1").read_text()
+    assert options == "--join worker@127.0.0.1:1 --slots 1 --name local-1 --until-stdin-closes"
+    assert "--listen 127.0.0.1:0" in (tmp_path / "started-broker").read_text()
+
+
+def test_a_program_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *program(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline()
+        assert eventually(lambda: told(tmp_path, "started") == EVERYONE)
+        killed.kill()
+    assert eventually(lambda: told(tmp_path, "ended") == EVERYONE)
+    assert eventually(lambda: homes(tmp_path) == [])
+
+
+def test_a_keeper_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+    keeper = local.start(2, program(tmp_path))
+    assert eventually(lambda: told(tmp_path, "started") == EVERYONE)
+    keeper._process.kill()
+    assert eventually(lambda: told(tmp_path, "ended") == EVERYONE)
+    keeper.stop()
+    assert homes(tmp_path) == []
+
+
+def test_a_broker_that_does_not_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "refuse").touch()
+    with pytest.raises(GridUnreachable, match="the local grid did not start: the home is of a newer version"):
+        local.start(2, program(tmp_path))
+    assert homes(tmp_path) == []
+
+
+def test_a_program_that_is_not_there_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(GridUnreachable, match="the local grid did not start"):
+        local.start(1, [str(tmp_path / "nothing")])
+    assert homes(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups of POSIX; Windows has a flag for it")
+def test_the_terminals_interrupt_does_not_reach_the_grid(tmp_path: Path) -> None:
+    keeper = local.start(1, program(tmp_path))
+    try:
+        assert os.getsid(keeper._process.pid) != os.getsid(0)
+    finally:
+        keeper.stop()
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True])
+def test_an_impossible_number_of_workers_is_refused(workers: int) -> None:
+    with pytest.raises(ValueError, match="a local grid has 1 worker or more"):
+        local.start(workers)

@@ -1,0 +1,165 @@
+"""Arguments out, results and exceptions back."""
+
+import pickle
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import cloudpickle
+import msgpack
+import pytest
+
+from broker import protocol as wire
+from broker.errors import (
+    BagRejected,
+    PicklingFailed,
+    RemoteError,
+    RemoteTraceback,
+    ResultUnreadable,
+    TaskCancelled,
+    TaskCrashed,
+    TaskTimeout,
+)
+from broker.payload import Failure, pack_call, pack_text, value_of
+from broker.protocol import PAYLOAD_LIMIT, Outcome
+
+
+def ended(outcome: Outcome, payload: bytes = b"") -> Any:
+    return value_of(wire.BagResult(7, outcome, 1.5, "lab3-04", payload), "b1")
+
+
+def failed(outcome: Outcome, *parts: object) -> Exception:
+    value = ended(outcome, msgpack.packb(list(parts)))
+    assert isinstance(value, Failure)
+    return value.error
+
+
+# --- out -------------------------------------------------------------------------------------------------------------
+
+
+def test_arguments_are_plain_pickles_of_args_and_kwargs() -> None:
+    assert pickle.loads(pack_call((1, "two"), {"three": 3}, "it")) == ((1, "two"), {"three": 3})
+
+
+@pytest.fixture
+def of_the_program() -> Iterator[type]:
+    """A class of `__main__`, as a script defines it; another process has no such class."""
+    kind = type("Parameters", (), {"__module__": "__main__", "speed": 3})
+    main = sys.modules["__main__"]
+    vars(main)["Parameters"] = kind
+    yield kind
+    del vars(main)["Parameters"]
+
+
+def test_an_object_of_the_program_travels_with_its_class(of_the_program: type) -> None:
+    packed = pack_call((of_the_program(),), {}, "it")
+    assert b"speed" in packed
+    assert b"speed" not in pickle.dumps(of_the_program())
+
+
+def test_a_lambda_can_be_an_argument() -> None:
+    ((function,), _) = pickle.loads(pack_call((lambda x: x + 1,), {}, "it"))
+    assert function(1) == 2
+
+
+def test_what_cannot_be_pickled_is_named_with_the_reason() -> None:
+    with pytest.raises(PicklingFailed, match=r"item 3 cannot be pickled: .*lock"):
+        pack_call((threading.Lock(),), {}, "item 3")
+
+
+def test_an_argument_above_the_limit_is_refused_with_both_sizes() -> None:
+    with pytest.raises(BagRejected, match=rf"item 3 has 67,1\d\d,\d\d\d bytes; the limit is {PAYLOAD_LIMIT:,}"):
+        pack_call((bytes(PAYLOAD_LIMIT),), {}, "item 3")
+
+
+def test_a_commands_item_is_text() -> None:
+    assert pack_text("größe", "item 0") == "größe".encode()
+    with pytest.raises(BagRejected, match="item 0 is not text but int"):
+        pack_text(3, "item 0")
+
+
+def test_half_a_character_is_refused_by_name() -> None:
+    with pytest.raises(PicklingFailed, match="item 0 cannot be sent as UTF-8"):
+        pack_text("\ud800", "item 0")
+
+
+# --- back ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_is_unpickled() -> None:
+    assert ended(Outcome.DONE, pickle.dumps({"a": 1})) == {"a": 1}
+
+
+def test_a_returned_exception_is_a_value() -> None:
+    assert isinstance(ended(Outcome.DONE, pickle.dumps(ValueError("x"))), ValueError)
+
+
+def test_a_result_that_cannot_be_unpickled_says_which_and_why() -> None:
+    value = ended(Outcome.DONE, b"cno_such_module\nThing\n.")
+    assert isinstance(value, Failure)
+    assert isinstance(value.error, ResultUnreadable)
+    assert "task 7 of bag b1 on lab3-04" in str(value.error)
+    assert "no_such_module" in str(value.error)
+
+
+def test_a_tasks_exception_is_itself_with_the_traceback_it_had() -> None:
+    error = failed(Outcome.ERROR, "KeyError", "'k'", "Traceback: over there", pickle.dumps(KeyError("k")))
+    assert isinstance(error, KeyError)
+    assert error.args == ("k",)
+    assert isinstance(error.__cause__, RemoteTraceback)
+    shown = "".join(traceback.format_exception(error))
+    assert "Traceback: over there" in shown
+    assert "raised by task 7 of bag b1 on lab3-04 after 1.5 s" in shown
+
+
+class Unreadable(Exception):
+    """Comes back from a pickle by an error."""
+
+    def __reduce__(self) -> Any:
+        return _raise, ()
+
+
+def _raise() -> NoReturn:
+    raise OSError("not here")
+
+
+@pytest.mark.parametrize("pickled", [b"", b"garbage", pickle.dumps(Unreadable()), pickle.dumps("no exception")])
+def test_an_exception_that_cannot_be_rebuilt_is_told(pickled: bytes) -> None:
+    error = failed(Outcome.ERROR, "AstroError", "no stars", "Traceback: over there", pickled)
+    assert isinstance(error, RemoteError)
+    assert str(error) == "AstroError: no stars"
+    assert "over there" in str(error.__cause__)
+
+
+def test_a_tasks_exit_does_not_end_this_program() -> None:
+    error = failed(Outcome.ERROR, "SystemExit", "3", "", cloudpickle.dumps(SystemExit(3)))
+    assert isinstance(error, RemoteError)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "text"),
+    [
+        (Outcome.CRASH, TaskCrashed, "task 7 of bag b1 on lab3-04 after 1.5 s ended its process: SIGSEGV"),
+        (Outcome.TIMEOUT, TaskTimeout, "task 7 of bag b1 on lab3-04 after 1.5 s ran longer than its timeout: SIGSEGV"),
+    ],
+)
+def test_what_befell_a_task_has_a_type_and_a_place(outcome: Outcome, kind: type, text: str) -> None:
+    error = failed(outcome, "Died", "SIGSEGV", "", b"")
+    assert type(error) is kind
+    assert str(error) == text
+
+
+def test_a_cancelled_task_says_so() -> None:
+    value = value_of(wire.BagResult(7, Outcome.CANCELLED, 0.0, "", b""), "b1")
+    assert isinstance(value, Failure)
+    assert isinstance(value.error, TaskCancelled)
+    assert str(value.error) == "task 7 of bag b1 was cancelled"
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", msgpack.packb(3), msgpack.packb([1, 2])])
+def test_an_error_that_is_not_one_is_an_error_all_the_same(payload: bytes) -> None:
+    value = ended(Outcome.ERROR, payload)
+    assert isinstance(value, Failure)
+    assert isinstance(value.error, RemoteError)

@@ -1,0 +1,160 @@
+"""Items become payloads, runtimes and batches; bad ones are refused by name."""
+
+import math
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker import protocol as wire
+from broker.errors import BagRejected
+from broker.submission import Row, Runtimes, Terms, batches, kept
+
+NAN, INF = math.nan, math.inf
+
+
+# --- runtimes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("runtime", [45, 45.0, Fraction(90, 2)])
+def test_a_number_is_the_runtime_of_all(runtime: Any) -> None:
+    runtimes = Runtimes(runtime, None)
+    assert runtimes.same == 45.0
+    assert runtimes.of(3, "item") is None
+
+
+def test_nothing_said_is_no_runtime() -> None:
+    runtimes = Runtimes(None, None)
+    assert (runtimes.same, runtimes.of(0, "item")) == (None, None)
+
+
+@pytest.mark.parametrize("make", [list, tuple, iter])
+def test_a_list_has_one_for_each_item(make: Any) -> None:
+    runtimes = Runtimes(make([1, 2.5, 3]), 3)
+    assert [runtimes.of(index, None) for index in range(3)] == [1.0, 2.5, 3.0]
+
+
+def test_a_function_gives_each_items() -> None:
+    assert Runtimes(lambda item: item * 2, None).of(0, 21) == 42.0
+
+
+@pytest.mark.parametrize("bad", [-1, -0.001, NAN, INF, -INF])
+def test_an_impossible_runtime_is_refused(bad: float) -> None:
+    with pytest.raises(BagRejected, match="finite number, and not negative"):
+        Runtimes(bad, None)
+
+
+@pytest.mark.parametrize("bad", [-1, NAN, INF, None, "45", Decimal(3), [1]])
+def test_an_impossible_runtime_of_one_item_is_refused_by_its_index(bad: Any) -> None:
+    with pytest.raises(BagRejected, match="the runtime of item 1 "):
+        Runtimes([1, bad, 3], 3)
+    with pytest.raises(BagRejected, match="the runtime of item 7 "):
+        Runtimes(lambda item: bad, None).of(7, "item")
+
+
+def test_a_prediction_that_fails_is_refused_by_the_items_index_and_cause() -> None:
+    with pytest.raises(BagRejected, match=r"the runtime of item 2 cannot be predicted: ZeroDivisionError") as caught:
+        Runtimes(lambda item: 1 / item, None).of(2, 0)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("bad", ["45", b"45", {"a": 1}, object()])
+def test_what_is_no_runtime_at_all_is_refused(bad: Any) -> None:
+    with pytest.raises(BagRejected, match="runtime is seconds, a list of seconds or a function"):
+        Runtimes(bad, None)
+
+
+def test_runtimes_for_another_number_of_items_are_refused() -> None:
+    with pytest.raises(BagRejected, match="2 runtimes came with 3 items"):
+        Runtimes([1, 2], 3)
+
+
+def test_runtimes_that_end_before_a_generators_items_are_refused() -> None:
+    runtimes = Runtimes([1, 2], None)
+    with pytest.raises(BagRejected, match="item 2 has no runtime: there are 2"):
+        runtimes.of(2, "item")
+    with pytest.raises(BagRejected, match="2 runtimes came with 1 items"):
+        runtimes.check_length(1)
+
+
+# --- terms -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_timeout_is_in_seconds() -> None:
+    assert Terms(timeout=30).timeout == 30.0
+
+
+@pytest.mark.parametrize("bad", [0, -1, NAN, INF, "1"])
+def test_an_impossible_timeout_is_refused(bad: Any) -> None:
+    with pytest.raises(BagRejected, match="the timeout is"):
+        Terms(timeout=bad)
+
+
+@pytest.mark.parametrize("bad", [-1, 1.5, "1", True])
+def test_impossible_retries_are_refused(bad: Any) -> None:
+    with pytest.raises(BagRejected, match="retries is a number of times"):
+        Terms(retries=bad)
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+def sizes_of(sizes: Iterable[int]) -> list[list[int]]:
+    return [[len(row.payload) for row in batch.rows] for batch in batches(Row(bytes(size), None) for size in sizes)]
+
+
+def test_a_batch_ends_at_its_limit_of_rows() -> None:
+    made = list(batches(Row(b"", None) for _ in range(2 * wire.BATCH_ROWS + 1)))
+    assert [(batch.first, len(batch.rows), batch.last) for batch in made] == [
+        (0, wire.BATCH_ROWS, False),
+        (wire.BATCH_ROWS, wire.BATCH_ROWS, False),
+        (2 * wire.BATCH_ROWS, 1, True),
+    ]
+
+
+def test_a_full_last_batch_is_not_followed_by_an_empty_one() -> None:
+    made = list(batches(Row(b"", None) for _ in range(wire.BATCH_ROWS)))
+    assert [(len(batch.rows), batch.last) for batch in made] == [(wire.BATCH_ROWS, True)]
+
+
+def test_a_row_larger_than_a_batch_travels_alone() -> None:
+    large = wire.BATCH_BYTES + 1
+    assert sizes_of([1, large, 2, 3]) == [[1], [large], [2, 3]]
+
+
+def test_no_rows_make_no_batch() -> None:
+    assert sizes_of([]) == []
+
+
+@given(st.lists(st.integers(0, wire.BATCH_BYTES // 2), max_size=12))
+def test_batches_keep_every_row_in_its_place_and_below_the_limit(sizes: list[int]) -> None:
+    made = list(batches(Row(bytes(size), None) for size in sizes))
+    assert [len(row.payload) for batch in made for row in batch.rows] == sizes
+    assert [batch.first for batch in made] == [sum(len(b.rows) for b in made[:n]) for n in range(len(made))]
+    assert [batch.last for batch in made] == [False] * (len(made) - 1) + [True] * bool(made)
+    assert all(sum(len(row.payload) for row in batch.rows) <= wire.BATCH_BYTES for batch in made)
+
+
+# --- which items are kept --------------------------------------------------------------------------------------------
+
+
+def test_a_list_is_kept_as_it_is_now() -> None:
+    items = [1, 2]
+    held = kept(items)
+    items.append(3)
+    assert held == (1, 2)
+
+
+@pytest.mark.parametrize("items", [{1: "a"}, {1}, {1: "a"}.keys(), range(1, 2), (1,)])
+def test_whatever_is_a_collection_is_kept(items: Any) -> None:
+    assert list(kept(items) or ()) == [1]
+
+
+@pytest.mark.parametrize("items", [iter([1]), (n for n in [1]), zip([1]), map(abs, [1])])
+def test_what_comes_one_by_one_is_not_kept(items: Any) -> None:
+    assert kept(items) is None
+    assert len(list(items)) == 1

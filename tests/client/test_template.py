@@ -1,0 +1,77 @@
+"""What all tasks of a bag share."""
+
+import hashlib
+import pickle
+import threading
+from functools import partial
+from typing import Any
+
+import msgpack
+import pytest
+
+from broker import template as module
+from broker.errors import BagRejected, PicklingFailed
+from broker.protocol import PAYLOAD_LIMIT
+from broker.template import PYTHON, command_template, name_of, pickle_function, python_template
+
+
+@pytest.fixture(autouse=True)
+def no_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bundle has tests of its own."""
+    monkeypatch.setattr(module, "make_bundle", lambda: {"helper.py": b"x = 1\n"})
+
+
+def test_a_functions_template_is_known_by_its_bytes() -> None:
+    made = python_template(pickle_function(len), "len")
+    assert made.digest == hashlib.sha256(made.data).hexdigest()
+    table = msgpack.unpackb(made.data)
+    assert table == {
+        "kind": "python",
+        "python": PYTHON,
+        "function": pickle_function(len),
+        "bundle": {"helper.py": b"x = 1\n"},
+    }
+    assert made.python == PYTHON
+
+
+def test_the_same_function_makes_the_same_template() -> None:
+    def scaled(x: float) -> float:
+        return x * factor
+
+    factor = 3.0
+    first, second = (python_template(pickle_function(scaled), "scaled").digest for _ in range(2))
+    assert first == second
+    factor = 4.0
+    assert python_template(pickle_function(scaled), "scaled").digest != first
+
+
+def test_a_function_that_cannot_travel_is_named_with_the_cause() -> None:
+    lock = threading.Lock()
+
+    def locked() -> Any:
+        return lock
+
+    with pytest.raises(PicklingFailed, match=r"the function .*locked cannot be pickled.*lock"):
+        pickle_function(locked)
+
+
+def test_a_template_above_the_limit_is_refused_with_both_sizes() -> None:
+    with pytest.raises(BagRejected, match=r"the function f, .* has 67,1\d\d,\d\d\d bytes; the limit is 67,108,864"):
+        python_template(bytes(PAYLOAD_LIMIT), "f")
+
+
+def test_a_command_is_a_list_of_texts() -> None:
+    made = command_template(["convert", "{}", "-resize", "50%"])
+    assert msgpack.unpackb(made.data) == {"kind": "command", "argv": ["convert", "{}", "-resize", "50%"]}
+    assert made.python is None
+
+
+@pytest.mark.parametrize("argv", ["convert {}", [], ["convert", 50]])
+def test_what_is_no_command_line_is_refused(argv: Any) -> None:
+    with pytest.raises(BagRejected, match="a command is a list of texts"):
+        command_template(argv)
+
+
+def test_everything_that_can_be_called_has_a_name() -> None:
+    assert name_of(pickle.dumps) == "dumps"
+    assert name_of(partial(len)) == "functools.partial(<built-in function len>)"

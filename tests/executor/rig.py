@@ -1,0 +1,152 @@
+"""An executor with real processes, and what the tests do to it.
+
+A task is a function defined inside a test: such a one is pickled with its code, so a process that has never heard
+of the tests can run it.
+"""
+
+import hashlib
+import os
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import msgpack
+
+from broker.protocol import Outcome
+from tests.waiting import eventually
+from worker.executor import Ended, Executor, Job
+
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+NAME = "lab3-07"
+
+
+def alive(pid: int) -> bool:
+    """Whether the process exists and is more than a zombie that its new parent has not buried yet."""
+    if Path("/proc/self/stat").exists():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def buried(pid: int) -> bool:
+    """Whether nothing is left of the process, not even a zombie; for children of this process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def written(path: Path) -> str:
+    """What a task has written to ``path``, once it has."""
+    assert eventually(lambda: path.exists() and path.read_text() != "")
+    return path.read_text()
+
+
+def value(ended: Ended) -> Any:
+    """What the task returned; fails when it did not."""
+    assert ended.outcome is Outcome.DONE, msgpack.unpackb(ended.payload)
+    return pickle.loads(ended.payload)
+
+
+def error(ended: Ended) -> tuple[str, str, str, bytes]:
+    """Type, message, traceback and pickled exception of a task that failed."""
+    assert ended.outcome is not Outcome.DONE
+    kind, message, trace, pickled = msgpack.unpackb(ended.payload)
+    return kind, message, trace, pickled
+
+
+def python_template(
+    function: Callable[..., object] | bytes, bundle: dict[str, bytes] | None = None, python: str = HERE
+) -> bytes:
+    """A template as a client makes it; ``function`` may be pickled already."""
+    pickled = function if isinstance(function, bytes) else cloudpickle.dumps(function)
+    template = {"kind": "python", "python": python, "function": pickled, "bundle": bundle or {}}
+    return bytes(msgpack.packb(template))
+
+
+def command_template(*argv: str) -> bytes:
+    """A template as ``deskgrid submit`` makes it."""
+    return bytes(msgpack.packb({"kind": "command", "argv": argv}))
+
+
+def call(*args: object, **kwargs: object) -> bytes:
+    """The payload of one call."""
+    return bytes(cloudpickle.dumps((args, kwargs)))
+
+
+class Rig:
+    """One executor, driven as the worker's loop does: woken, then polled."""
+
+    def __init__(self, slots: int = 1, **options: Any) -> None:
+        self.woken = threading.Event()
+        self.executor = Executor(slots, NAME, self.woken.set, **options)
+        self.ended: list[Ended] = []
+        self._tasks = 0
+
+    def know(self, blob: bytes) -> str:
+        """Teach it a template; its digest."""
+        digest = hashlib.sha256(blob).hexdigest()
+        self.executor.know(digest, blob)
+        return digest
+
+    def jobs(self, digest: str, *payloads: bytes, timeout: float | None = None) -> list[Job]:
+        """Attempts of new tasks."""
+        first, self._tasks = self._tasks, self._tasks + len(payloads)
+        return [Job(first + place, 1, digest, payload, timeout) for place, payload in enumerate(payloads)]
+
+    def poll(self) -> list[Ended]:
+        """Poll by the real clock, and remember what ended."""
+        self.woken.clear()
+        ended = self.executor.poll(time.monotonic())
+        self.ended += ended
+        return ended
+
+    def until(self, count: int, seconds: float = 20.0) -> list[Ended]:
+        """What ended first after the last call, ``count`` of them, and no more than that."""
+
+        def enough() -> bool:
+            self.poll()
+            return len(self.ended) >= count
+
+        assert eventually(enough, seconds), f"only {self.ended} after {seconds} s"
+        ended, self.ended = self.ended, []
+        assert len(ended) == count, ended
+        return ended
+
+    def until_running(self) -> tuple[int, int, int, float]:
+        """The first thing that runs."""
+
+        def runs() -> bool:
+            self.poll()
+            return bool(self.executor.running(time.monotonic()))
+
+        assert eventually(runs)
+        return self.executor.running(time.monotonic())[0]
+
+    def run(self, digest: str, *payloads: bytes, slot: int = 0) -> list[Ended]:
+        """Run a batch to its end."""
+        self.executor.run(slot, self.jobs(digest, *payloads))
+        return self.until(len(payloads))
+
+    def call(self, function: Callable[..., object], *args: object, **kwargs: object) -> Ended:
+        """Run one call of ``function`` to its end."""
+        (ended,) = self.run(self.know(python_template(function)), call(*args, **kwargs))
+        return ended
+
+    def pid(self, slot: int = 0) -> int:
+        """The process of a slot."""
+        (ended,) = self.run(self.know(python_template(lambda: __import__("os").getpid())), call(), slot=slot)
+        pid: int = value(ended)
+        return pid

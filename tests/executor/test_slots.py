@@ -1,0 +1,368 @@
+"""The executor's slots: what runs, until when, and how their processes come and go."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from broker.protocol import Outcome
+from tests.executor.rig import Rig, alive, buried, call, error, python_template, value
+from tests.waiting import eventually
+from worker import executor as executor_module
+from worker.executor import PIPE_ROOM, START_ATTEMPTS, START_LIMIT, Job
+
+
+def forever() -> Callable[[], None]:
+    """A task that does not end."""
+
+    def task() -> None:
+        threading.Event().wait(300)
+
+    return task
+
+
+def descriptors() -> int:
+    """How many files this process has open (on systems that tell)."""
+    return len(os.listdir("/dev/fd")) if os.path.isdir("/dev/fd") else 0
+
+
+def test_slots_run_side_by_side(rigs: Callable[..., Rig], tmp_path: Path) -> None:
+    def meet(mine: str, other: str) -> int:
+        open(mine, "w").close()
+        while not os.path.exists(other):
+            threading.Event().wait(0.005)
+        return os.getpid()
+
+    rig = rigs(2)
+    digest = rig.know(python_template(meet))
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    rig.executor.run(0, rig.jobs(digest, call(one, two)))
+    rig.executor.run(1, rig.jobs(digest, call(two, one)))
+    ended = rig.until(2)
+    assert {one.slot for one in ended} == {0, 1}
+    assert len({value(one) for one in ended}) == 2
+
+
+def test_started_processes_are_used_by_the_first_tasks(rigs: Callable[..., Rig]) -> None:
+    rig = rigs(2)
+    rig.executor.start()
+    pids = {process._popen.pid for process in rig.executor._processes}
+    rig.executor.start()
+    assert {rig.pid(0), rig.pid(1)} == pids
+
+
+def test_only_what_executes_is_running(rig: Rig) -> None:
+    now = time.monotonic()
+    assert rig.executor.running(now) == []
+    assert rig.executor.next_deadline(now) is None
+    digest = rig.know(python_template(forever()))
+    rig.executor.run(0, [Job(5, 3, digest, call(), 10.0), Job(6, 1, digest, call(), 10.0)])
+    assert rig.executor.running(now) == [], "its process is still coming up"
+    assert rig.executor.next_deadline(now) == START_LIMIT
+    rig.until_running()
+    ((slot, task, number, elapsed),) = rig.executor.running(time.monotonic())
+    assert (slot, task, number) == (0, 5, 3)
+    assert 0 <= elapsed < 10
+    deadline = rig.executor.next_deadline(time.monotonic())
+    assert deadline is not None
+    assert 0 < deadline <= 10
+    assert rig.executor.next_deadline(time.monotonic() + 1000) == 0
+
+
+def test_the_time_of_a_task_starts_when_its_predecessor_has_ended(rig: Rig, tmp_path: Path) -> None:
+    def task(until: str) -> None:
+        while not os.path.exists(until):
+            threading.Event().wait(0.005)
+
+    go = tmp_path / "go"
+    digest = rig.know(python_template(task))
+    jobs = rig.jobs(digest, call(str(go)), call(str(tmp_path / "never")), timeout=50.0)
+    rig.executor.run(0, jobs)
+    rig.until_running()
+    now = time.monotonic()
+    go.touch()
+    assert eventually(lambda: bool(rig.executor.poll(now + 40)))
+    assert rig.executor.running(now + 40) == [(0, jobs[1].task, 1, 0.0)]
+    assert rig.executor.poll(now + 80) == []
+    (late,) = rig.executor.poll(now + 90)
+    assert (late.task, late.outcome) == (jobs[1].task, Outcome.TIMEOUT)
+    assert late.elapsed == pytest.approx(50)
+
+
+def test_one_wake_is_enough_until_the_next_poll(rig: Rig) -> None:
+    rig.pid()
+    wakes: list[int] = []
+    rig.executor._wake = lambda: wakes.append(1)
+    rig.executor.run(0, rig.jobs(rig.know(python_template(lambda: None)), *[call()] * 50))
+    assert eventually(lambda: len(rig.executor._said) == 50)
+    assert len(wakes) == 1
+    assert len(rig.until(50)) == 50
+
+
+def test_a_task_without_a_timeout_is_left_alone(rig: Rig) -> None:
+    rig.executor.run(0, rig.jobs(rig.know(python_template(forever())), call()))
+    rig.until_running()
+    assert rig.executor.next_deadline(time.monotonic()) is None
+    assert rig.executor.poll(time.monotonic() + 1e9) == []
+
+
+def test_stop_hands_back_what_ran_and_what_had_not_started(rig: Rig) -> None:
+    digest = rig.know(python_template(forever()))
+    jobs = rig.jobs(digest, call(), call(), call())
+    rig.executor.run(0, jobs)
+    rig.until_running()
+    (old,) = [process._popen.pid for process in rig.executor._processes]
+    held = rig.executor.stop(0, time.monotonic())
+    assert [job for job, _ in held] == jobs
+    assert [elapsed is None for _, elapsed in held] == [False, True, True]
+    assert rig.executor.running(time.monotonic()) == []
+    assert eventually(lambda: not alive(old))
+    assert rig.pid() != old, "and nothing was heard of the stopped ones before that"
+    assert not rig.ended
+
+
+def test_stop_while_the_process_comes_up_hands_back_all_as_not_started(rig: Rig) -> None:
+    jobs = rig.jobs(rig.know(python_template(forever())), call(), call())
+    rig.executor.run(0, jobs)
+    (pid,) = [process._popen.pid for process in rig.executor._processes]
+    assert rig.executor.stop(0, time.monotonic()) == [(job, None) for job in jobs]
+    assert rig.pid() == pid
+
+
+def test_the_wait_for_a_process_is_counted_anew_for_each_batch(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = tmp_path / "hangs.py"
+    hangs.write_text("import threading; threading.Event().wait(300)")
+    monkeypatch.setattr(executor_module, "PROGRAM", hangs)
+    digest = rig.know(python_template(forever()))
+    now = time.monotonic()
+    rig.executor.run(0, rig.jobs(digest, call()))
+    assert rig.executor.next_deadline(now) == START_LIMIT
+    assert len(rig.executor.stop(0, now + 1)) == 1
+    rig.executor.run(0, rig.jobs(digest, call()))
+    assert rig.executor.next_deadline(now + START_LIMIT) == START_LIMIT
+
+
+def test_stop_of_an_idle_slot_does_nothing(rig: Rig) -> None:
+    before = rig.pid()
+    assert rig.executor.stop(0, time.monotonic()) == []
+    assert rig.pid() == before
+
+
+def test_what_ended_but_was_not_polled_before_stop_is_not_heard_of(rig: Rig) -> None:
+    rig.pid()
+    jobs = rig.jobs(rig.know(python_template(lambda: 1)), call())
+    rig.executor.run(0, jobs)
+    rig.woken.clear()
+    assert eventually(rig.woken.is_set)
+    (held,) = rig.executor.stop(0, time.monotonic())
+    assert held[0] == jobs[0]
+    rig.pid()
+
+
+def test_rest_ends_idle_processes_and_run_starts_them_again(rigs: Callable[..., Rig]) -> None:
+    rig = rigs(2)
+    idle = rig.pid(0)
+    rig.executor.run(1, rig.jobs(rig.know(python_template(forever())), call()))
+    _, _, _, _ = rig.until_running()
+    rig.executor.rest()
+    assert eventually(lambda: not alive(idle))
+    assert [row[0] for row in rig.executor.running(time.monotonic())] == [1]
+    assert rig.pid(0) != idle
+    rig.executor.rest()
+    rig.executor.start()
+    assert rig.pid(0) != idle
+
+
+def test_an_idle_process_that_died_costs_no_attempt(rig: Rig) -> None:
+    before = rig.pid()
+    os.kill(before, signal.SIGTERM)
+    assert eventually(lambda: buried(before))
+    assert rig.pid() != before
+
+
+def test_an_idle_process_that_died_costs_no_attempt_with_a_large_argument_either(rig: Rig) -> None:
+    before = rig.pid()
+    os.kill(before, signal.SIGTERM)
+    assert eventually(lambda: buried(before))
+    assert value(rig.call(len, b"x" * (20 * PIPE_ROOM))) == 20 * PIPE_ROOM
+
+
+def test_an_idle_process_that_dies_while_it_is_written_to_costs_no_attempt(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = rig.pid()
+
+    def broken(descriptor: int, data: bytes) -> None:
+        os.kill(before, signal.SIGTERM)
+        raise BrokenPipeError
+
+    jobs = rig.jobs(rig.know(python_template(lambda: 1)), call())
+    monkeypatch.setattr(executor_module, "write_all", broken)
+    rig.executor.run(0, jobs)
+    monkeypatch.undo()
+    assert value(rig.until(1)[0]) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no way to stop a process")
+def test_a_large_argument_for_a_process_that_does_not_read_holds_nobody_up(rig: Rig) -> None:
+    pid = rig.pid()
+    os.kill(pid, signal.SIGSTOP)
+    rig.executor.run(0, rig.jobs(rig.know(python_template(len)), call(b"x" * 10_000_000)))
+    os.kill(pid, signal.SIGCONT)
+    assert value(rig.until(1)[0]) == 10_000_000
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\0\0\0\1\xc1",
+        b"\0\0\0\1\x90",
+        b"\0\0\0\1\x05",
+        b"\xff\xff\xff",
+        *[
+            len(packed).to_bytes(4, "big") + packed
+            for packed in (
+                msgpack.packb(["ended", 99, 1, 0, 0.5, b"", b"", b""]),
+                msgpack.packb(["ended", 0, 1, 77, 0.5, b"", b"", b""]),
+                msgpack.packb(["ended", 0, 1]),
+            )
+        ],
+    ],
+)
+def test_a_task_that_writes_into_our_pipes_loses_its_process_and_nothing_else(rig: Rig, said: bytes) -> None:
+    def task(garbage: bytes) -> None:
+        for descriptor in range(3, 20):
+            with suppress(OSError):
+                os.write(descriptor, garbage)
+
+    ended = rig.run(rig.know(python_template(task)), call(said), call(b""))
+    assert [one.outcome for one in ended] == [Outcome.CRASH, Outcome.DONE]
+    assert [one.task for one in ended] == [0, 1]
+    assert error(ended[0])[1].startswith("killed, because ")
+
+
+def test_a_report_of_what_is_not_running_costs_an_idle_process_and_nothing_else(rig: Rig) -> None:
+    packed = msgpack.packb(["ended", 0, 1, 0, 0.5, b"", b"", b""])
+
+    def task(twice: bytes) -> int:
+        def later() -> None:
+            for descriptor in range(3, 20):
+                with suppress(OSError):
+                    os.write(descriptor, twice)
+
+        threading.Timer(0.05, later).start()
+        return os.getpid()
+
+    pid = value(rig.call(task, len(packed).to_bytes(4, "big") + packed))
+
+    def dead() -> bool:
+        rig.poll()
+        return buried(pid)
+
+    assert eventually(dead)
+    assert not rig.ended
+    assert rig.pid() != pid
+
+
+def test_a_batch_of_large_arguments_is_sent_in_pieces_and_comes_back_whole(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module, "BATCH_BYTES", 1000)
+    sizes = [10, 900, 500, 3000, 1, 1, 1, 5000, 600]
+    sent: list[int] = []
+    send = rig.executor._send
+
+    def counting(slot: Any, process: Any) -> None:
+        send(slot, process)
+        sent.append(slot.sent)
+
+    monkeypatch.setattr(rig.executor, "_send", counting)
+    digest = rig.know(python_template(lambda data: (len(data), os.getpid())))
+    results = [value(one) for one in rig.run(digest, *[call(b"x" * size) for size in sizes])]
+    assert [size for size, _ in results] == sizes
+    assert len({pid for _, pid in results}) == 1
+    assert sent == [2, 1, 1, 3, 1, 1]
+
+
+def test_a_batch_must_be_of_one_known_template_on_an_idle_slot(rig: Rig) -> None:
+    one, two = (rig.know(python_template(function)) for function in (lambda: 1, forever()))
+    for jobs in ([], rig.jobs("unknown", call()), [*rig.jobs(one, call()), *rig.jobs(two, call())]):
+        with pytest.raises(ValueError, match="one known template"):
+            rig.executor.run(0, jobs)
+    rig.executor.run(0, rig.jobs(two, call()))
+    with pytest.raises(ValueError, match="slot 0 is not idle"):
+        rig.executor.run(0, rig.jobs(two, call()))
+
+
+def test_a_process_that_does_not_start_costs_a_job_after_some_attempts(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text(f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\nraise SystemExit('no library')\n")
+    monkeypatch.setattr(executor_module, "PROGRAM", broken)
+    (ended,) = rig.run(rig.know(python_template(lambda: 1)), call())
+    kind, message, trace, _ = error(ended)
+    assert (ended.outcome, kind) == (Outcome.CRASH, "Crash")
+    assert message == "no process for tasks could be started: exit code 1"
+    assert trace == "no library\n"
+    assert (tmp_path / "starts").read_text() == "x" * START_ATTEMPTS
+    monkeypatch.undo()
+    assert value(rig.call(lambda: 1)) == 1
+
+
+def test_a_python_that_is_not_there_costs_jobs_and_no_more(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    ended = rig.run(rig.know(python_template(lambda: 1)), call(), call())
+    assert [one.outcome for one in ended] == [Outcome.CRASH] * 2
+    assert "No such file" in error(ended[0])[1]
+    monkeypatch.undo()
+    assert value(rig.call(lambda: 1)) == 1
+
+
+def test_a_process_that_hangs_while_it_starts_is_given_up(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = tmp_path / "hangs.py"
+    hangs.write_text("import threading; threading.Event().wait(300)")
+    monkeypatch.setattr(executor_module, "PROGRAM", hangs)
+    rig.executor.run(0, rig.jobs(rig.know(python_template(lambda: 1)), call()))
+    now = time.monotonic()
+    ended = [rig.executor.poll(now + turn * START_LIMIT) for turn in range(START_ATTEMPTS + 1)]
+    assert [len(some) for some in ended] == [0] * START_ATTEMPTS + [1]
+    assert error(ended[-1][0])[1] == "no process for tasks could be started: not done after 120 s"
+
+
+def test_close_leaves_no_process_and_no_folder(rigs: Callable[..., Rig]) -> None:
+    rig = rigs(3)
+    rig.executor.start()
+    rig.executor.run(1, rig.jobs(rig.know(python_template(forever(), {"mine.py": b""})), call()))
+    rig.until_running()
+    pids = [process._popen.pid for process in rig.executor._processes]
+    folder = rig.executor._folder
+    assert len(pids) == 3
+    assert any(folder.iterdir())
+    rig.executor.close()
+    rig.executor.close()
+    assert not folder.exists()
+    assert all(buried(pid) for pid in pids)
+
+
+def test_dead_processes_are_buried_while_others_live(rig: Rig) -> None:
+    digest = rig.know(python_template(lambda: os._exit(1)))
+    rig.pid()
+    open_files = descriptors()
+    rig.run(digest, *[call()] * 5)
+    rig.pid()
+    assert descriptors() == open_files
+    assert len(rig.executor._processes) == 1
+    assert len([path for path in rig.executor._folder.iterdir() if path.suffix == ".out"]) == 1

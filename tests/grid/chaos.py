@@ -1,0 +1,299 @@
+"""Random grids and random faults: everything of a run follows from its seed.
+
+Three kinds of weather. *Storm*: every fault there is. *Drizzle*: connections break and the broker is killed, but every PC
+stays and is heard from before its lease is out; then nothing may be executed twice. *Sunshine*: no fault at all, but PCs
+come and go as planned; then no task may be killed.
+"""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.template import command_template
+from scheduler.policies import Policy, make_policy
+from tests.grid.clients import BagPlan, ClientNode
+from tests.grid.fakes import Task
+from tests.grid.grid import MakePlan, VirtualGrid, cycle, for_seconds, open_ended
+from tests.grid.nodes import WorkerNode
+
+# How long faults go on.
+STORM_S = 120.0
+TEMPLATES = (command_template(["first", "{}"]), command_template(["second", "{}"]))
+# Shapes of bags: the least and the most seconds of their tasks.
+LENGTHS = ((0.01, 0.4), (1.0, 6.0), (2.0, 25.0), (0.05, 12.0))
+STEPS = ("receive", "settle", "commit: before", "commit: after", "send: before", "send: after", "")
+
+
+class Weather:
+    """A random grid, with what happens to it."""
+
+    def __init__(self, seed: int, home: Path) -> None:
+        self.random = random.Random(seed)
+        self.grid = VirtualGrid(seed, home, self._policy)
+        self._bags = 0
+        self._policy_name = "pgs"
+        self._order = self.random.choice(["newest-first", "longest-first", "fifo"])
+
+    def _policy(self) -> Policy:
+        return make_policy("fcfs") if self._policy_name == "fcfs" else make_policy("pgs", order=self._order)
+
+    def at(self, seconds: float, action: Callable[[], None]) -> None:
+        """Have ``action`` happen in ``seconds``."""
+        self.grid.world.after(seconds, action)
+
+    # --- the grid ----------------------------------------------------------------------------------------------------
+
+    def cycle(self, shortest: float = 4.0) -> MakePlan:
+        """The plan of a PC that comes and goes."""
+        draw = self.random
+        pairs = [(draw.uniform(shortest, 50.0), draw.choice([0.0, draw.uniform(0.05, 20.0)])) for _ in range(3)]
+        return cycle(*pairs[: draw.randint(1, 3)])
+
+    def weekly(self) -> str:
+        """Weekly windows of a few minutes each, as the broker's file would say them."""
+        minutes = sorted(self.random.sample(range(40), 6))
+        spans = [f"daily 10:{a:02}-10:{b:02}" for a, b in zip(minutes[::2], minutes[1::2], strict=True)]
+        return json.dumps({"zone": "UTC", "windows": spans})
+
+    def tasks(self, bag: str, fates: tuple[str, ...]) -> list[Task]:
+        """The tasks of a bag, of one shape."""
+        draw = self.random
+        least, most = draw.choice(LENGTHS)
+        count = draw.randint(1, 30 if most < 1.0 else 14)
+        return [
+            Task(bag, item, draw.uniform(least, most), draw.choice(fates), draw.choice([1, 2, 5])) for item in range(count)
+        ]
+
+    def bag(self, fates: tuple[str, ...] = ("ok",), least: float = 0.0) -> BagPlan:
+        """A bag whose predictions are exact; tasks take ``least`` seconds or more."""
+        self._bags += 1
+        bag = f"bag{self._bags}"
+        tasks = [task._replace(seconds=max(least, task.seconds)) for task in self.tasks(bag, fates)]
+        size = self.random.randint(1, 8)
+        batches = [tasks[start : start + size] for start in range(0, len(tasks), size)]
+        self.grid.work_s += 3 * sum(task.seconds for task in tasks)
+        runtimes = [task.seconds for task in tasks]
+        return BagPlan(bag, self.random.choice(TEMPLATES), batches, runtimes, forget=self.random.random() < 0.4)
+
+    def end(self) -> None:
+        """Faults are over; everything has to come right."""
+        self.grid.calm()
+        self.grid.finish()
+
+
+class Sunshine(Weather):
+    """No faults. Predictions hold, PCs keep their plans."""
+
+    def run(self) -> None:
+        draw = self.random
+        for number in range(draw.randint(1, 5)):
+            self._worker(f"pc{number}")
+        self.grid.broker.start()
+        client = self.grid.client(draw.uniform(0.001, 0.05))
+        for _ in range(draw.randint(1, 3)):
+            plan = self.bag()
+            self.at(draw.uniform(0.0, 60.0), lambda plan=plan: client.submit(plan))
+        self.grid.run(draw.uniform(60.0, 200.0))
+        self.end()
+
+    def _worker(self, name: str) -> None:
+        draw = self.random
+        plan: MakePlan | None = draw.choice([open_ended, self.cycle(), self.cycle(), for_seconds(draw.uniform(5, 90))])
+        if draw.random() < 0.25:
+            self.grid.broker.windows.tables[name] = self.weekly()
+            plan = None
+        slots, delay = draw.randint(1, 3), draw.uniform(0.001, 0.05)
+        self.at(draw.uniform(0.0, 30.0), lambda: void(self.grid.worker(name, plan, slots, delay)))
+
+
+class Drizzle(Weather):
+    """Every PC stays. Connections break for moments, the broker is killed and is back in seconds."""
+
+    def run(self) -> None:
+        draw, grid = self.random, self.grid
+        grid.broker.downtime_s = draw.uniform(0.1, 4.0)
+        grid.broker.start()
+        nodes: list[WorkerNode | ClientNode] = [
+            grid.worker(f"pc{number}", slots=draw.randint(1, 3), delay_s=draw.uniform(0.001, 0.2)) for number in range(3)
+        ]
+        client = grid.client(draw.uniform(0.001, 0.1))
+        for _ in range(draw.randint(1, 3)):
+            plan = self.bag(least=1.0)
+            plan.runtimes = draw.choice([plan.runtimes, 3.0, 1.0])
+            self.at(draw.uniform(0.0, 30.0), lambda plan=plan: client.submit(plan))
+        time = 0.0
+        # A PC that is cut off is back within a few seconds: one fault must be over before the next begins.
+        while (time := time + draw.uniform(8.0, 20.0)) < STORM_S:
+            self.at(time, draw.choice([lambda: self._break(nodes), lambda: self._break(nodes), self._kill]))
+        grid.run(STORM_S + 10.0)
+        self.end()
+
+    def _break(self, nodes: list[WorkerNode | ClientNode]) -> None:
+        draw = self.random
+        for node in draw.sample(nodes, draw.randint(1, len(nodes))):
+            if draw.random() < 0.3:
+                self.grid.partition(node, draw.uniform(0.5, 5.0))
+            else:
+                node.break_link(half_open=draw.random() < 0.5)
+
+    def _kill(self) -> None:
+        self.grid.broker.steps.arm(self.random.choice(STEPS), self.random.randint(0, 6))
+
+
+class Storm(Weather):
+    """Everything at once."""
+
+    def run(self) -> None:
+        draw, grid = self.random, self.grid
+        if draw.random() < 0.25:
+            self._policy_name = "fcfs"
+        grid.broker.start()
+        for number in range(draw.randint(2, 5)):
+            self._worker(f"pc{number}")
+        for _ in range(draw.randint(1, 2)):
+            grid.client(draw.choice([0.001, 0.05, 0.4]))
+        for _ in range(draw.randint(1, 4)):
+            self.at(draw.uniform(0.0, 0.6 * STORM_S), self._submit)
+        for _ in range(draw.randint(2, 30)):
+            self.at(draw.uniform(1.0, STORM_S), self._fault())
+        grid.run(STORM_S)
+        self.end()
+
+    # --- who is there ------------------------------------------------------------------------------------------------
+
+    def _worker(self, name: str) -> None:
+        draw = self.random
+        plan: MakePlan | None = draw.choice([open_ended, self.cycle(), self.cycle(1.0), for_seconds(draw.uniform(5, 90)), None])
+        if plan is None and draw.random() < 0.7:
+            self.grid.broker.windows.tables[name] = self.weekly()
+        key = name
+        if draw.random() < 0.15:
+            name = "pc0"  # somebody cloned a disk
+        slots, delay = draw.randint(1, 3), draw.choice([0.001, 0.02, 0.3])
+        self.at(draw.uniform(0.0, 20.0), lambda: void(self.grid.worker(name, plan, slots, delay, key)))
+
+    def _submit(self) -> None:
+        draw = self.random
+        alive = [client for client in self.grid.clients if client.alive]
+        plan = self.bag(draw.choice([("ok",), ("ok", "ok", "raise", "crash")]))
+        assert isinstance(plan.runtimes, list)
+        noisy = [seconds * draw.choice([0.3, 1.0, 3.0]) for seconds in plan.runtimes]
+        plan.runtimes = draw.choice([plan.runtimes, noisy, 5.0, 0.0, None])
+        plan.timeout = draw.choice([None, None, None, 4.0])
+        plan.retries = draw.randint(0, 2)
+        draw.choice(alive).submit(plan)
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def _fault(self) -> Callable[[], None]:
+        network = [self._break, self._partition, self._slow]
+        machines = [self._crash, self._stop, self._freeze, self._set_clock]
+        broker = [self._kill, self._kill_at_step, self._kill_at_step, self._stop_broker, self._freeze_broker]
+        people = [self._crash_client, self._cancel, self._ask, self._predict, self._change_policy, self._change_windows]
+        return self.random.choice(self.random.choice([network, machines, broker, people]))
+
+    def _some_worker(self) -> WorkerNode | None:
+        nodes = list(self.grid.workers.values())
+        return self.random.choice(nodes) if nodes else None
+
+    def _some_peer(self) -> WorkerNode | ClientNode:
+        return self.random.choice([*self.grid.workers.values(), *self.grid.clients])
+
+    def _break(self) -> None:
+        self._some_peer().break_link(half_open=self.random.random() < 0.5)
+
+    def _partition(self) -> None:
+        self.grid.partition(self._some_peer(), self.random.choice([1.0, 5.0, 14.0, 20.0, 40.0]))
+
+    def _slow(self) -> None:
+        cable, usual = self._some_peer().cable, 0.01
+        cable.delay_s = self.random.choice([1.0, 5.0])
+
+        def mend() -> None:
+            cable.delay_s = usual
+
+        self.at(self.random.uniform(2.0, 20.0), mend)
+
+    def _crash(self) -> None:
+        if (worker := self._some_worker()) is not None:
+            worker.crash()
+            self.at(self.random.choice([0.2, 3.0, 20.0]), worker.start)
+
+    def _stop(self) -> None:
+        if (worker := self._some_worker()) is not None:
+            worker.stop(self.random.choice([None, 0.5, 10.0]))
+
+    def _freeze(self) -> None:
+        if (worker := self._some_worker()) is not None:
+            seconds = self.random.choice([1.0, 10.0, 25.0, 45.0])
+            self.grid.freeze(worker, seconds, suspend=self.random.random() < 0.5)
+
+    def _set_clock(self) -> None:
+        if (worker := self._some_worker()) is not None:
+            worker.set_clock(self.random.choice([-86_400.0, -300.0, -20.0, 20.0, 300.0, 86_400.0]))
+
+    def _kill(self) -> None:
+        self.grid.restart_broker(self.random.choice([0.05, 2.0, 20.0, 40.0]))
+
+    def _kill_at_step(self) -> None:
+        self.grid.broker.downtime_s = self.random.choice([0.05, 1.0, 10.0])
+        self.grid.broker.steps.arm(self.random.choice(STEPS), self.random.randint(0, 5))
+
+    def _stop_broker(self) -> None:
+        self.grid.broker.stop()
+        self.at(self.random.choice([0.1, 5.0, 30.0]), self.grid.broker.start)
+
+    def _freeze_broker(self) -> None:
+        self.grid.freeze_broker(self.random.choice([0.5, 5.0, 20.0]))
+
+    def _crash_client(self) -> None:
+        alive = [client for client in self.grid.clients if client.alive]
+        client = self.random.choice(alive)
+        client.crash()
+        successor = self.grid.client(0.01)
+        for bag in client.unfinished:
+            successor.cancel(bag, None)
+        for bag in {*client.watched, *client.unfinished}:
+            successor.attach(bag)
+
+    def _cancel(self) -> None:
+        client = self.random.choice([client for client in self.grid.clients if client.alive])
+        for bag, seen in client.watched.items():
+            if not seen.complete:
+                items = [0, 0] if self.random.random() < 0.5 else None
+                client.cancel(bag, items)
+                if self.random.random() < 0.3:
+                    client.forget(bag)
+                return
+
+    def _ask(self) -> None:
+        client = self.random.choice([client for client in self.grid.clients if client.alive])
+        for what in ("status", "bags", "nonsense"):
+            client.ask(what, {})
+        for bag in client.watched:
+            client.ask("explain", {"bag": bag, "item": self.random.choice([None, 0])})
+            client.ask("logs", {"bag": bag, "item": 0})
+            client.ask("progress", {"bag": bag})
+            client.attach(bag) if client.watched[bag].complete else None
+
+    def _predict(self) -> None:
+        client = self.random.choice([client for client in self.grid.clients if client.alive])
+        for bag, seen in client.watched.items():
+            if not seen.complete:
+                client.ask("runtimes", {"bag": bag, "items": [0], "runtimes": [self.random.choice([0.1, 4.0, 40.0])]})
+
+    def _change_policy(self) -> None:
+        client = self.random.choice([client for client in self.grid.clients if client.alive])
+        name = self.random.choice(["pgs", "fcfs"])
+        client.ask("policy", {"name": name, "options": {}})
+
+    def _change_windows(self) -> None:
+        tables = self.grid.broker.windows.tables
+        name = f"pc{self.random.randint(0, 4)}"
+        if tables.pop(name, None) is None:
+            tables[name] = self.weekly()
+
+
+def void(_: object) -> None:
+    """Nothing, of whatever."""

@@ -1,0 +1,184 @@
+"""What stands in for the world outside: processes that run tasks, and the file of planned windows.
+
+A task is what its payload says: a place in a bag, seconds, and a fate. Its answer names the attempt, so a test can tell
+whose answer it was.
+"""
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgpack
+
+from broker.protocol import Outcome
+from worker.child import error_payload
+from worker.executor import Ended, Job
+
+# What a task's process takes to start, and what each task costs beside its runtime. Measured ones are shorter.
+SPAWN_S = 0.15
+TASK_OVERHEAD_S = 0.002
+
+
+class Task(NamedTuple):
+    """One item of a bag as its payload says it. ``fate``: ok, raise, or crash (the first ``times`` executions)."""
+
+    bag: str
+    item: int
+    seconds: float
+    fate: str = "ok"
+    times: int = 0
+
+    def pack(self) -> bytes:
+        """The payload."""
+        packed: bytes = msgpack.packb(list(self))
+        return packed
+
+
+def task_of(payload: bytes) -> Task:
+    """The task that a payload stands for."""
+    return Task(*msgpack.unpackb(payload))
+
+
+def answer_of(task: Task, number: int, outcome: Outcome) -> bytes:
+    """What attempt ``number`` of ``task`` answers when it ends by ``outcome``."""
+    if outcome == Outcome.DONE:
+        packed: bytes = msgpack.packb([task.bag, task.item, number])
+        return packed
+    return error_payload(outcome.name, f"{task.bag}/{task.item}/{number}", "")
+
+
+class Executions:
+    """Every execution there was, on any PC."""
+
+    def __init__(self) -> None:
+        self.started: Counter[tuple[str, int]] = Counter()
+        self.crashed: Counter[tuple[str, int]] = Counter()
+        # What each attempt that ended answered, and the PC that ran it.
+        self.answers: dict[tuple[int, int], tuple[Outcome, bytes, str]] = {}
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One process: ``since`` is when its first job began or will begin."""
+
+    jobs: deque[Job] = field(default_factory=deque)
+    since: float = 0.0
+
+
+class FakeExecutor:
+    """`worker.session.Runs` in virtual time: ``clock`` is the monotonic clock of the PC ``name``."""
+
+    def __init__(self, name: str, slots: int, clock: Callable[[], float], executions: Executions) -> None:
+        self._name = name
+        self._lanes = [_Lane() for _ in range(slots)]
+        self._clock = clock
+        self._executions = executions
+        self._templates: set[str] = set()
+        self._ended: list[Ended] = []
+        self._warm = False
+
+    def know(self, digest: str, blob: bytes) -> None:
+        self._templates.add(digest)
+
+    def knows(self, digest: str) -> bool:
+        return digest in self._templates
+
+    def start(self) -> None:
+        self._warm = True
+
+    def rest(self) -> None:
+        self._warm = False
+
+    def run(self, slot: int, jobs: Sequence[Job]) -> None:
+        lane = self._lanes[slot]
+        if lane.jobs or not jobs or len({job.template for job in jobs}) > 1 or not self.knows(jobs[0].template):
+            raise ValueError(f"slot {slot} of {self._name} was given {len(jobs)} jobs that it cannot take")
+        lane.jobs.extend(jobs)
+        lane.since = self._clock() + (TASK_OVERHEAD_S if self._warm else SPAWN_S)
+
+    def poll(self, now: float) -> list[Ended]:
+        for number, lane in enumerate(self._lanes):
+            while lane.jobs and self._end_of(lane) <= now:
+                self._finish(number, lane)
+        ended, self._ended = self._ended, []
+        return ended
+
+    def running(self, now: float) -> list[tuple[int, int, int, float]]:
+        return [
+            (number, lane.jobs[0].task, lane.jobs[0].number, now - lane.since)
+            for number, lane in enumerate(self._lanes)
+            if lane.jobs and lane.since <= now
+        ]
+
+    def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]:
+        lane = self._lanes[slot]
+        elapsed = now - lane.since if lane.since <= now else None
+        held = [(job, None if place else elapsed) for place, job in enumerate(lane.jobs)]
+        self._count_started(lane, now)
+        lane.jobs.clear()
+        return held
+
+    def next_end(self) -> float:
+        """When something will have ended, on the PC's clock; infinity when nothing runs."""
+        return min((self._end_of(lane) for lane in self._lanes if lane.jobs), default=math.inf)
+
+    def power_off(self) -> None:
+        """The PC goes, with all that ran."""
+        for lane in self._lanes:
+            self._count_started(lane, self._clock())
+            lane.jobs.clear()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs here."""
+        return not any(lane.jobs for lane in self._lanes)
+
+    def _count_started(self, lane: _Lane, now: float) -> None:
+        if lane.jobs and lane.since <= now:
+            task = task_of(lane.jobs[0].payload)
+            self._executions.started[task.bag, task.item] += 1
+
+    @staticmethod
+    def _end_of(lane: _Lane) -> float:
+        job = lane.jobs[0]
+        seconds = task_of(job.payload).seconds
+        return lane.since + (seconds if job.timeout is None else min(seconds, job.timeout))
+
+    def _finish(self, slot: int, lane: _Lane) -> None:
+        end, job = self._end_of(lane), lane.jobs.popleft()
+        task, elapsed = task_of(job.payload), end - lane.since
+        outcome = self._outcome(task, job)
+        answer = answer_of(task, job.number, outcome)
+        self._executions.started[task.bag, task.item] += 1
+        self._executions.answers[job.task, job.number] = (outcome, answer, self._name)
+        self._ended.append(Ended(slot, job.task, job.number, outcome, elapsed, answer, b"said", b""))
+        lane.since = end + (SPAWN_S if outcome in (Outcome.CRASH, Outcome.TIMEOUT) else TASK_OVERHEAD_S)
+
+    def _outcome(self, task: Task, job: Job) -> Outcome:
+        if job.timeout is not None and task.seconds >= job.timeout:
+            return Outcome.TIMEOUT
+        if task.fate == "raise":
+            return Outcome.ERROR
+        crashes = self._executions.crashed
+        if task.fate == "crash" and crashes[task.bag, task.item] < task.times:
+            crashes[task.bag, task.item] += 1
+            return Outcome.CRASH
+        return Outcome.DONE
+
+
+class FakeWindows:
+    """The broker's file of planned windows (`broker.desk.WindowsSource`): name without number -> table as JSON."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, str] = {}
+        self._seen: dict[str, str] = {}
+
+    def refresh(self) -> bool:
+        changed = self._seen != self.tables
+        self._seen = dict(self.tables)
+        return changed
+
+    def table_for(self, name: str) -> str | None:
+        return self._seen.get(name)

@@ -1,0 +1,180 @@
+"""A virtual grid: one broker, PCs and clients, what can be done to them, and how a run is brought to its end."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from broker import protocol as wire
+from scheduler.policies import Policy, make_policy
+from tests.grid.clients import ClientNode
+from tests.grid.fakes import Task
+from tests.grid.network import BROKER_PATIENCE_S, PEER_PATIENCE_S, Port, World
+from tests.grid.nodes import BrokerNode, WorkerNode
+from tests.grid.witness import Witness, expect
+from worker.uptime import Cycle, Instant, OpenEnded, Plan, Until
+
+# How long a grid without faults, with a PC that stays, may take to end everything it can, beyond the work itself.
+SETTLING_S = 600.0
+# How long the last messages of a run may take.
+LAST_WORDS_S = 120.0
+
+MakePlan = Callable[[Instant], Plan]
+
+
+def open_ended(now: Instant) -> Plan:
+    """Available until further notice."""
+    return OpenEnded()
+
+
+def cycle(*pairs: tuple[float, float]) -> MakePlan:
+    """The paper's plan: seconds up, seconds down, from its start."""
+    return lambda now: Cycle(pairs, now)
+
+
+def for_seconds(seconds: float) -> MakePlan:
+    """One window, on the monotonic clock."""
+    return lambda now: Until(now.mono + seconds, on_wall=False, text=f"for {seconds:g} s")
+
+
+class VirtualGrid:
+    """Everything of one run. ``home`` is the broker's, on a real disk."""
+
+    def __init__(self, seed: int, home: Path, policy: Callable[[], Policy] = lambda: make_policy("pgs")) -> None:
+        self.world = World(seed)
+        self.witness = Witness()
+        self.port = Port(self.world)
+        self.broker = BrokerNode(self.world, self.port, home, self.witness, policy)
+        self.workers: dict[str, WorkerNode] = {}
+        self.clients: list[ClientNode] = []
+        self.work_s = 0.0
+
+    # --- who is there ------------------------------------------------------------------------------------------------
+
+    def worker(
+        self, name: str, plan: MakePlan | None = open_ended, slots: int = 1, delay_s: float = 0.002, key: str = ""
+    ) -> WorkerNode:
+        """A PC whose agent starts now; ``key`` tells it from another of the same name."""
+        node = WorkerNode(self.world, self.port, self.witness, name, slots, plan, delay_s)
+        self.workers[key or name] = node
+        node.start()
+        return node
+
+    def client(self, delay_s: float = 0.002) -> ClientNode:
+        """A client's process that starts now."""
+        node = ClientNode(self.world, self.port, self.witness, f"client{len(self.clients)}", delay_s)
+        self.clients.append(node)
+        return node
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        self.world.run(self.world.now + seconds)
+
+    def run_until(self, done: Callable[[], bool], seconds: float, what: str) -> None:
+        """Let time pass until ``done()``, which has to be within ``seconds``."""
+        expect(self.world.run(self.world.now + seconds, done), "after {} s: not yet {}", seconds, what)
+
+    # --- faults of the network ---------------------------------------------------------------------------------------
+
+    def partition(self, node: WorkerNode | ClientNode, seconds: float) -> None:
+        """Nothing gets through for a while; a silence that is too long for an end ends the connection."""
+        self.world.note("{} is cut off for {:.1f} s", node.name, seconds)
+        node.cable.cut = True
+        self.world.after(seconds, node.cable.mend)
+        if seconds > PEER_PATIENCE_S:
+            self.world.after(PEER_PATIENCE_S, lambda: node.time_out(at_peer=True) if node.cable.cut else None)
+
+    def freeze(self, node: WorkerNode, seconds: float, *, suspend: bool) -> None:
+        """A PC or its agent stands still; the broker gives its connection up when that is for long."""
+        node.freeze(seconds, suspend=suspend)
+        if seconds > BROKER_PATIENCE_S:
+            self.world.after(BROKER_PATIENCE_S, lambda: node.time_out(at_peer=False))
+
+    def freeze_broker(self, seconds: float) -> None:
+        """The broker's process stands still; its peers give their connections up when that is for long."""
+        if self.broker.up:
+            self.broker.freeze(seconds)
+            life = self.broker.lives
+            if seconds > PEER_PATIENCE_S:
+                self.world.after(PEER_PATIENCE_S, lambda: self._all_time_out(life))
+
+    def _all_time_out(self, life: int) -> None:
+        if self.broker.lives == life:
+            for node in [*self.workers.values(), *self.clients]:
+                node.time_out(at_peer=True)
+
+    def restart_broker(self, after: float) -> None:
+        """Kill the broker and start it again."""
+        self.broker.kill()
+        self.world.after(after, self.broker.start)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def calm(self) -> None:
+        """Faults end: everything that is broken works again, and a PC that stays joins."""
+        self.world.note("calm")
+        self.broker.steps.disarm()
+        self.broker.thaw()
+        self.broker.start()
+        for node in self.workers.values():
+            node.thaw()
+            node.wall_offset_s = 0.0
+            node.start()
+        for peer in [*self.workers.values(), *self.clients]:
+            peer.cable.mend()
+        self.worker("anchor", slots=2)
+
+    def finish(self) -> None:
+        """Everything ends, is seen to have ended, and is forgotten without leaving a trace."""
+        limit = SETTLING_S + self.work_s
+        self.run_until(lambda: not any(client.unfinished for client in self._alive()), limit, "all bags submitted")
+        janitor = _Janitor(self)  # a bag whose client died while it submitted is closed by nobody else
+        self.run_until(lambda: all(client.idle for client in self._alive()) and janitor.done(), limit, "all bags ended")
+        self.witness.everything_ended()
+        for bag in janitor.bags:
+            janitor.client.forget(bag)
+        self.run_until(self._all_quiet, LAST_WORDS_S, "workers that hold nothing and know it")
+        self.run(1.0)
+        self.witness.nothing_left(self.broker.sessions)
+
+    def _alive(self) -> list[ClientNode]:
+        return [client for client in self.clients if client.alive]
+
+    def _all_quiet(self) -> bool:
+        return not self.broker.sessions.desk.book.by_id and all(node.idle for node in self.workers.values())
+
+    @property
+    def counters(self) -> dict[str, float]:
+        """What the scheduler of the broker's present life has counted."""
+        counters = self.broker.sessions.desk.scheduler.counters
+        return {name: getattr(counters, name) for name in counters.__slots__}
+
+
+class _Janitor:
+    """A client that closes what its client left open, and sees all bags to their end."""
+
+    def __init__(self, grid: VirtualGrid) -> None:
+        self.client = grid.client()
+        self._grid = grid
+        self.bags: list[str] = []
+        self._asked = False
+        self.client.ask("bags", {}, self._listed)
+
+    def _listed(self, reply: object) -> None:
+        assert isinstance(reply, wire.Answer)
+        for row in json.loads(reply.body)["bags"]:
+            bag = row["bag"]
+            self.bags.append(bag)
+            if not row["closed"]:
+                self.client.cancel(bag, None)
+            self.client.attach(bag)
+        self._asked = True
+
+    def done(self) -> bool:
+        """Whether every bag has ended."""
+        return self._asked and self.client.idle
+
+
+def bag_of(bag: str, seconds: list[float], size: int = 1000, fate: str = "ok") -> list[list[Task]]:
+    """Batches of at most ``size`` tasks that take ``seconds``."""
+    tasks = [Task(bag, item, length, fate) for item, length in enumerate(seconds)]
+    return [tasks[start : start + size] for start in range(0, len(tasks), size)]

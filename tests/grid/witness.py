@@ -1,0 +1,181 @@
+"""What must hold whatever happens: watched at every send, every commit and every answer, and once more at the end.
+
+The witness keeps books of its own, from the messages and the journal's rows alone, so that it does not believe what the
+broker believes.
+"""
+
+from broker import protocol as wire
+from broker.journal import Journal
+from broker.sessions import Sessions
+from scheduler.core import CRASH_LIMIT
+from tests.grid.fakes import Executions, Task, answer_of, task_of
+
+NOBODY = 0  # the attempt number of a cancelled task's row
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+def expect(holds: bool, what: str, *values: object) -> None:
+    """Raise `Broken` unless it holds; ``what`` is a format for ``values``."""
+    if not holds:
+        raise Broken(what.format(*values))
+
+
+class Witness:
+    """The books of one run."""
+
+    def __init__(self) -> None:
+        self.executions = Executions()
+        self.tasks: dict[tuple[str, int], Task] = {}
+        self.timeouts: dict[str, float | None] = {}
+        # Bags whose tasks may be cancelled: somebody has asked for it.
+        self.cancelled: set[str] = set()
+        # Bags that may be forgotten: what was told or recorded of them no longer counts.
+        self.forgotten: set[str] = set()
+        # How many items of each bag a client was told are accepted.
+        self.told: dict[str, int] = {}
+        # Rows of the journal as they were when first committed: (task, outcome, number, payload) by (bag, item).
+        self.recorded: dict[tuple[str, int], tuple[int, int, int, bytes]] = {}
+        self.newest: dict[int, int] = {}
+        self._where: dict[int, tuple[str, int]] = {}
+        self._submits: dict[tuple[bytes, int], tuple[str, int]] = {}
+        self._seen = 0
+
+    # --- what the broker gets and sends ------------------------------------------------------------------------------
+
+    def received(self, peer: bytes, message: wire.Message) -> None:
+        """A message reached the broker."""
+        if isinstance(message, wire.Submit):
+            self._submits[peer, message.request] = (message.bag, message.first + len(message.payloads))
+
+    def sent(self, peer: bytes, message: wire.Message, uncommitted: bool) -> None:
+        """The broker sends a message."""
+        expect(not uncommitted, "{} is sent before the journal is committed", type(message).__name__)
+        if isinstance(message, wire.Assign):
+            for work in message.work:
+                self._assigned(work)
+        elif isinstance(message, wire.Accepted):
+            bag, total = self._submits[peer, message.request]
+            self.told[bag] = max(total, self.told.get(bag, 0))
+
+    def _assigned(self, work: wire.Work) -> None:
+        task = task_of(work.payload)
+        place = (task.bag, task.item)
+        expect(self.tasks.get(place) == task, "task {} carries the payload of {}, changed", work.task, place)
+        expect(work.number > self.newest.get(work.task, -1), "attempt {} of task {} is not new", work.number, work.task)
+        expect(place not in self.recorded, "{} has ended and is assigned again", place)
+        self.newest[work.task] = work.number
+        self._where[work.task] = place
+
+    # --- what the broker holds ---------------------------------------------------------------------------------------
+
+    def settled(self, sessions: Sessions, now: float) -> None:
+        """The broker has decided: does it agree with itself?"""
+        scheduler = sessions.desk.scheduler
+        scheduler.check(now)
+        up = {name for name, worker in sessions.workers.by_name.items() if worker.state == "up"}
+        expect(up == set(scheduler.slots.workers), "up are {}, with slots {}", up, set(scheduler.slots.workers))
+        for peer, worker in sessions.workers.by_peer.items():
+            known = sessions.workers.by_name.get(worker.name) is worker and worker.peer == peer
+            expect(known, "connection {} is of {}, who is not there", peer, worker.name)
+        for number, bag in sessions.desk.book.by_number.items():
+            counted = scheduler.tasks.bags[number]
+            held = (bag.settled, bag.total)
+            expect(held == (counted.settled, counted.total), "bag {}: {} settled of {}", bag.row.id, *held)
+
+    def committed(self, journal: Journal) -> None:
+        """The journal took a transaction: look at the results that are new."""
+        db = journal._db
+        query = (
+            "SELECT seq, task, id, item, outcome, worker, r.number, payload "
+            "FROM results r JOIN bags b ON r.bag = b.number WHERE seq > ? ORDER BY seq"
+        )
+        for seq, task, bag, item, outcome, worker, number, payload in db.execute(query, (self._seen,)).fetchall():
+            self._seen = seq
+            place = (bag, item)
+            expect(place not in self.recorded, "{} is recorded twice", place)
+            self.recorded[place] = (task, outcome, number, payload)
+            self._judge(place, worker)
+
+    def _judge(self, place: tuple[str, int], worker: str) -> None:
+        task, outcome, number, payload = self.recorded[place]
+        if outcome == wire.Outcome.CANCELLED:
+            expect(place[0] in self.cancelled, "{} is recorded as cancelled, and nobody asked for it", place)
+            return
+        expect(self._where.get(task) == place, "the answer of {} is recorded for {}", self._where.get(task), place)
+        expect(number == self.newest[task], "{}: recorded {}, newest is {}", place, number, self.newest[task])
+        ran = self.executions.answers.get((task, number))
+        expect(ran is not None, "{}: attempt {} of task {} never ended anywhere", place, number, task)
+        assert ran is not None
+        expect(ran[:2] == (outcome, payload), "{}: recorded is not what the PC answered", place)
+        expect(worker.split("~")[0] == ran[2], "{}: recorded for {}, but ran on {}", place, worker, ran[2])
+        self._expect_end(self.tasks[place], wire.Outcome(outcome))
+
+    def _expect_end(self, task: Task, outcome: wire.Outcome) -> None:
+        timeout = self.timeouts[task.bag]
+        right = wire.Outcome.DONE
+        if timeout is not None and task.seconds >= timeout:
+            right = wire.Outcome.TIMEOUT
+        elif task.fate == "raise":
+            right = wire.Outcome.ERROR
+        elif task.fate == "crash" and task.times >= CRASH_LIMIT:
+            # The broker counts anew when it was restarted: then a task may get beyond its crashes.
+            survived = self.executions.crashed[task.bag, task.item] == task.times
+            right = outcome if survived and outcome == wire.Outcome.DONE else wire.Outcome.CRASH
+        expect(outcome == right, "{} ended as {}, not {}", task, outcome.name, right.name)
+
+    def restarted(self, journal: Journal) -> None:
+        """A new broker opened the journal: all that was committed and told is there."""
+        db = journal._db
+        query = "SELECT id, item, task, outcome, r.number, payload FROM results r JOIN bags b ON r.bag = b.number"
+        rows = {(bag, item): tuple(row) for bag, item, *row in db.execute(query)}
+        for place, row in self.recorded.items():
+            if place[0] not in self.forgotten:
+                expect(rows.get(place) == row, "{} was recorded as {}, and is {}", place, row, rows.get(place))
+        query = "SELECT id, sum(count) FROM batches JOIN bags ON bag = number GROUP BY id"
+        totals = dict(db.execute(query).fetchall())
+        for bag, told in self.told.items():
+            if bag not in self.forgotten:
+                expect(totals.get(bag, 0) >= told, "bag {}: told {}, found {}", bag, told, totals.get(bag, 0))
+
+    # --- what clients see --------------------------------------------------------------------------------------------
+
+    def seen(self, bag: str, row: wire.BagResult) -> None:
+        """A client was given a result."""
+        found = self.recorded.get((bag, row.item))
+        expect(found is not None, "a client sees item {} of {}, which is not recorded", row.item, bag)
+        assert found is not None
+        _, outcome, number, payload = found
+        expect((row.outcome, row.payload) == (outcome, payload), "item {} of {}: not what is recorded", row.item, bag)
+        if outcome != wire.Outcome.CANCELLED:
+            answer = answer_of(self.tasks[bag, row.item], number, wire.Outcome(outcome))
+            expect(payload == answer, "item {} of {}: the wrong answer", row.item, bag)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def everything_ended(self) -> None:
+        """Each accepted task has its one row."""
+        for bag, total in self.told.items():
+            if bag in self.cancelled & self.forgotten:
+                continue  # both may have happened in one transaction, which leaves no trace
+            missing = [item for item in range(total) if (bag, item) not in self.recorded]
+            expect(not missing, "items {} of bag {} were accepted and never ended", missing, bag)
+
+    @staticmethod
+    def nothing_left(sessions: Sessions) -> None:
+        """Every bag was forgotten: the broker holds nothing of any."""
+        desk, scheduler = sessions.desk, sessions.desk.scheduler
+        left: dict[str, object] = {
+            "bags": desk.book.by_id or desk.book.by_number or desk.book._where or desk.book._firsts,
+            "news": desk.fresh or desk.pending or desk.outbox,
+            "tasks": list(scheduler.tasks.each()) or scheduler.tasks.bags,
+            "failures": scheduler.tasks._errors or scheduler.tasks._crashes,
+            "bound": scheduler.bound or scheduler.orphans,
+            "waiting": len(scheduler.regular) + len(scheduler.priority),
+        }
+        for table in ("bags", "batches", "results", "sent"):  # unused templates go with the next bag that is forgotten
+            left[f"journal: {table}"] = desk.journal._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        for what, held in left.items():
+            expect(not held, "all bags are forgotten, and the broker still holds {}: {}", what, held)

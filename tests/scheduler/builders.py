@@ -1,0 +1,163 @@
+"""A grid driven by hand: build tasks and PCs, say who should get what, go on. Every event is checked as in `Watched`.
+
+Rule 1: time passes only in `Grid.wait`. Rule 2: a command that no test asked for fails it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from scheduler import events as ev
+from scheduler.core import Scheduler
+from scheduler.model import OPEN_ENDED, Attempt, Outcome, State
+from scheduler.policies import Policy, make_policy
+from scheduler.waiting import WaitingQueue
+from tests.scheduler.watched import Watched
+
+
+def pgs(queue_length: int = 1, order: str = "longest-first", queue_s: float = 0.0, margin: float = 0.0) -> Policy:
+    """The paper's PGS: no margin, and no rule of seconds for queues."""
+    return make_policy("pgs", order=order, queue_length=queue_length, queue_s=queue_s, margin=margin)
+
+
+def fcfs(queue_length: int = 0, queue_s: float = 0.0, seed: int = 0) -> Policy:
+    """The paper's FCFS, likewise."""
+    return make_policy("fcfs", queue_length=queue_length, queue_s=queue_s, seed=seed)
+
+
+class Grid:
+    """A scheduler, its clock, and the newest attempt of each task."""
+
+    def __init__(self, policy: Policy | None = None, first_attempt: int = 1) -> None:
+        self.watched = Watched(policy or pgs(), first_attempt)
+        self.now = 0.0
+        self.attempts: dict[int, Attempt] = {}
+        self._next = 0
+
+    @property
+    def scheduler(self) -> Scheduler:
+        return self.watched.scheduler
+
+    def tell(self, event: ev.Event) -> list[ev.Command]:
+        """Any event, now."""
+        return self.watched.handle(event, self.now)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    def tasks(self, *runtimes: float, bag: int = 0, retries: int = 0, **restored: Any) -> list[int]:
+        """Submit one batch; the task numbers."""
+        first = self._next
+        self._next += len(runtimes)
+        event = ev.TasksSubmitted(bag, first, len(runtimes), runtimes, retries, **restored)
+        assert self.tell(event) == []
+        return list(range(first, self._next))
+
+    def cancel(self, *tasks: int) -> dict[str, list[int]]:
+        """Cancel; which tasks have to be stopped on which worker."""
+        commands = self.tell(ev.TasksCancelled(tasks))
+        return _by_worker(commands, ev.Stop)
+
+    def predict(self, runtimes: dict[int, float]) -> dict[str, list[int]]:
+        """Better predictions; which tasks are called back from which worker."""
+        commands = self.tell(ev.RuntimesUpdated(list(runtimes), list(runtimes.values())))
+        return _by_worker(commands, ev.Recall)
+
+    def state(self, task: int) -> State:
+        return self.scheduler.tasks.state(task)
+
+    # --- workers ----------------------------------------------------------------------------------------------------
+
+    def pc(self, name: str, uptime: float = OPEN_ENDED, slots: int = 1, **more: Any) -> dict[str, list[int]]:
+        """A window opens; which tasks the worker holds in vain."""
+        return _by_worker(self.tell(ev.WorkerJoined(name, slots, uptime, **more)), ev.Stop)
+
+    def refresh(self, name: str, uptime: float, **more: Any) -> dict[str, list[int]]:
+        """A worker says how long it will stay; which tasks are called back from it."""
+        return _by_worker(self.tell(ev.UptimeRefreshed(name, uptime, **more)), ev.Recall)
+
+    def leave(self, name: str, planned: bool = True, unstarted: Iterable[int] = (), early: bool = False) -> None:
+        """A departure, or a loss."""
+        attempts = [self.attempts[task] for task in unstarted]
+        assert self.tell(ev.WorkerLeft(name, planned, early, attempts)) == []
+
+    def holds(self, task: int, elapsed: float | None, lane: int = 0) -> ev.HeldAttempt:
+        """What a worker says that still has the newest attempt of ``task``."""
+        return ev.HeldAttempt(self.attempts[task], lane, elapsed)
+
+    # --- attempts ---------------------------------------------------------------------------------------------------
+
+    def expect(self, **work: Sequence[int]) -> None:
+        """After a pass now, these workers (``pc``, or ``pc_1`` for its lane 1) have been handed just these tasks."""
+        assert self.tell_pass() == {worker: list(tasks) for worker, tasks in work.items()}
+
+    def tell_pass(self) -> dict[str, list[int]]:
+        """A pass now; which workers have been handed which tasks."""
+        handed: dict[str, list[int]] = {}
+        for command in self.tell(ev.PassDue()):
+            assert isinstance(command, ev.Assign)
+            for assignment in command.work:
+                self.attempts[assignment.attempt.task] = assignment.attempt
+                lane = _lane(command.worker, assignment.lane)
+                handed.setdefault(lane, []).append(assignment.attempt.task)
+        return handed
+
+    def end(self, *tasks: int, outcome: Outcome = Outcome.DONE, elapsed: float = 0.0, worker: str = "?") -> list[int]:
+        """The newest attempts of ``tasks`` end; which tasks have ended by that."""
+        return self.answer([self.attempts[task] for task in tasks], outcome, elapsed, worker)
+
+    def answer(
+        self, attempts: Sequence[Attempt], outcome: Outcome = Outcome.DONE, elapsed: float = 0.0, worker: str = "?"
+    ) -> list[int]:
+        """These attempts end; which tasks have ended by that."""
+        ended = [ev.Ended(attempt, outcome, elapsed) for attempt in attempts]
+        settled = _by_worker(self.tell(ev.AttemptsEnded(worker, ended)), ev.Settle)
+        return settled.get("", [])
+
+    def give_back(self, *tasks: int) -> None:
+        """A worker hands these back, not started."""
+        assert self.tell(ev.AttemptsReturned("?", [self.attempts[task] for task in tasks])) == []
+
+    # --- what is where ----------------------------------------------------------------------------------------------
+
+    def running(self, name: str) -> int:
+        """The task that runs on the first slot of a worker."""
+        return self.scheduler.slots.workers[name].slots[0].sent[0].attempt.task
+
+    def queues(self) -> dict[str, list[int]]:
+        """The queues of slots that are not empty, by worker and lane as in `expect`."""
+        slots = self.scheduler.slots.slots.values()
+        return {_lane(slot.worker.name, slot.lane): [task for task, _ in slot.queue] for slot in slots if slot.queue}
+
+    def regular(self) -> list[int]:
+        """The regular queue in its order."""
+        return in_order(self.scheduler.regular)
+
+    def priority(self) -> list[int]:
+        """The priority queue in its order."""
+        return in_order(self.scheduler.priority)
+
+
+def in_order(queue: WaitingQueue) -> list[int]:
+    """The tasks of a queue as a policy meets them."""
+    tasks, entry = [], queue.next_fit(float("inf"))
+    while entry is not None:
+        tasks.append(entry.task)
+        entry = queue.next_fit(float("inf"), entry)
+    return tasks
+
+
+def _lane(worker: str, lane: int) -> str:
+    return f"{worker}_{lane}" if lane else worker
+
+
+def _by_worker(commands: Sequence[ev.Command], kind: type[ev.Stop | ev.Recall | ev.Settle]) -> dict[str, list[int]]:
+    """The tasks that ``commands``, all of one kind, name for each worker."""
+    found: dict[str, list[int]] = {}
+    for command in commands:
+        assert isinstance(command, kind), f"unexpected: {command}"
+        worker = "" if isinstance(command, ev.Settle) else command.worker
+        found.setdefault(worker, []).extend(attempt.task for attempt in command.attempts)
+    return found

@@ -1,0 +1,417 @@
+"""Attempts: only the newest of a task counts, whoever delivers it and whatever happened to its worker."""
+
+import pytest
+
+from scheduler import events as ev
+from scheduler.model import Attempt, Outcome, State
+from tests.scheduler.builders import Grid, fcfs, pgs
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_of_the_newest_attempt_ends_its_task() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(5)
+    grid.expect(a=[task])
+    assert grid.end(task, worker="a") == [task]
+    assert grid.state(task) == State.DONE
+
+
+def test_the_same_answer_twice_counts_once() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(5)
+    grid.expect(a=[task])
+    assert grid.answer([grid.attempts[task]] * 2) == [task]
+    assert grid.end(task) == []
+    assert (grid.scheduler.counters.done, grid.scheduler.counters.stale) == (1, 2)
+
+
+def test_the_answer_of_an_old_attempt_is_ignored() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(5)
+    grid.expect(a=[task])
+    old = grid.attempts[task]
+    grid.leave("a", planned=False)
+    grid.pc("b")
+    grid.expect(b=[task])
+    assert grid.answer([old], worker="a") == []
+    assert grid.state(task) == State.SENT
+    assert grid.end(task) == [task]
+
+
+def test_an_answer_to_nothing_that_was_ever_asked_is_ignored() -> None:
+    grid = Grid()
+    (task,) = grid.tasks(5)
+    assert grid.answer([Attempt(task, 1), Attempt(99, 1), Attempt(task, 0)]) == []
+    assert grid.scheduler.counters.stale == 3
+
+
+def test_an_answer_that_another_worker_delivers_counts() -> None:
+    grid = Grid()
+    grid.pc("a")
+    grid.pc("b")
+    (task,) = grid.tasks(5)
+    grid.expect(a=[task])
+    assert grid.end(task, worker="b") == [task]
+    (another,) = grid.tasks(5)
+    grid.expect(a=[another])
+
+
+def test_a_late_answer_of_a_lost_worker_counts_while_nothing_newer_was_sent() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(5)
+    grid.expect(a=[task])
+    grid.leave("a", planned=False)
+    assert grid.state(task) == State.WAITING
+    assert grid.end(task) == [task]
+    assert grid.priority() == []
+    assert grid.scheduler.counters.adopted == 1
+
+
+def test_a_late_answer_counts_while_the_task_is_queued_again() -> None:
+    grid = Grid()
+    grid.pc("a")
+    grid.pc("b")
+    first, second = grid.tasks(5, 5)
+    grid.expect(a=[first], b=[second])
+    grid.leave("a", planned=False)
+    grid.expect()
+    assert grid.queues() == {"b": [first]}
+    assert grid.end(first) == [first]
+    assert grid.queues() == {}
+
+
+def test_a_late_error_counts_too() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(5, retries=1)
+    grid.expect(a=[task])
+    grid.leave("a", planned=False)
+    assert grid.end(task, outcome=Outcome.ERROR) == []
+    assert grid.priority() == [task]
+    # By its error the attempt has ended for good.
+    assert grid.end(task) == []
+    grid.pc("b")
+    grid.expect(b=[task])
+    assert grid.end(task, outcome=Outcome.ERROR) == [task]
+    assert grid.state(task) == State.FAILED
+
+
+@pytest.mark.parametrize("order", ["fifo", "newest-first", "longest-first"])
+def test_a_task_that_waits_again_is_not_taken_for_the_one_that_was_withdrawn(order: str) -> None:
+    grid = Grid(pgs(order=order))
+    (task,) = grid.tasks(5, retries=3)
+    for _ in range(3):
+        grid.pc("a")
+        grid.expect(a=[task])
+        grid.leave("a", planned=False)
+        assert grid.end(task, outcome=Outcome.ERROR) == []
+        assert grid.priority() == [task]
+
+
+# --- failures ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.TIMEOUT])
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_task_survives_as_many_errors_and_timeouts_as_it_has_retries(outcome: Outcome, retries: int) -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(5, retries=retries)
+    for _ in range(retries):
+        grid.expect(a=[task])
+        assert grid.end(task, outcome=outcome) == []
+    grid.expect(a=[task])
+    assert grid.end(task, outcome=outcome) == [task]
+    assert grid.state(task) == State.FAILED
+    counters = grid.scheduler.counters
+    assert (counters.errors, counters.timeouts) == ((retries + 1, 0) if outcome == Outcome.ERROR else (0, retries + 1))
+
+
+def test_a_task_that_crashed_three_times_is_given_up_whatever_its_retries() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(5, retries=100)
+    for crash in (1, 2, 3):
+        grid.expect(a=[task])
+        assert grid.end(task, outcome=Outcome.CRASH) == ([task] if crash == 3 else [])
+    assert grid.state(task) == State.FAILED
+    assert grid.scheduler.counters.crashes == 3
+
+
+def test_crashes_need_no_retries_and_use_none_up() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(5, retries=1)
+    for outcome in (Outcome.CRASH, Outcome.ERROR, Outcome.CRASH):
+        grid.expect(a=[task])
+        assert grid.end(task, outcome=outcome) == []
+    grid.expect(a=[task])
+    assert grid.end(task) == [task]
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_departures_and_losses_never_count_against_a_task(planned: bool) -> None:
+    grid = Grid()
+    (task,) = grid.tasks(5, retries=0)
+    for _ in range(10):
+        grid.pc("a", 100)
+        grid.expect(a=[task])
+        grid.leave("a", planned)
+    grid.pc("a", 100)
+    grid.expect(a=[task])
+    assert grid.end(task) == [task]
+
+
+# --- work at the worker --------------------------------------------------------------------------------------------
+
+
+def test_short_tasks_are_sent_ahead_up_to_half_a_second_of_work() -> None:
+    grid = Grid()
+    grid.pc("a")
+    tasks = grid.tasks(*[0.2] * 4)
+    grid.expect(a=tasks[:2])
+    assert grid.queues() == {"a": tasks[2:3]}
+    assert grid.end(tasks[0]) == tasks[:1]
+    grid.expect(a=tasks[2:3])
+
+
+def test_tasks_that_take_no_time_are_sent_ahead_up_to_a_number() -> None:
+    grid = Grid(pgs(queue_s=1.0))
+    grid.pc("a")
+    tasks = grid.tasks(*[0.0] * 5000)
+    grid.expect(a=tasks[:2000])
+    assert grid.queues() == {"a": tasks[2000:4000]}
+
+
+def test_what_was_sent_ahead_starts_when_the_one_before_it_ends() -> None:
+    grid = Grid()
+    grid.pc("a")
+    first, second = grid.tasks(0.2, 0.3)
+    grid.expect(a=[first, second])
+    grid.wait(7)
+    grid.end(first, elapsed=6)
+    (slot,) = grid.scheduler.slots.slots.values()
+    assert (slot.started, slot.due, slot.ahead_s, slot.busy_s) == (7, 7.3, 0, 6)
+
+
+def test_answers_may_come_in_another_order_than_the_work_was_sent() -> None:
+    grid = Grid()
+    grid.pc("a")
+    first, second = grid.tasks(0.2, 0.3)
+    grid.expect(a=[first, second])
+    grid.wait(1)
+    assert grid.end(second, elapsed=0.3) == [second]
+    assert grid.end(first, elapsed=0.25) == [first]
+    (slot,) = grid.scheduler.slots.slots.values()
+    assert slot.busy_s == pytest.approx(0.55)
+    (third,) = grid.tasks(9)
+    grid.expect(a=[third])
+
+
+def test_work_that_was_handed_back_waits_in_the_priority_queue() -> None:
+    grid = Grid()
+    grid.pc("a")
+    first, second = grid.tasks(0.2, 0.3)
+    grid.expect(a=[first, second])
+    grid.give_back(second)
+    assert grid.priority() == [second]
+    # What it says of an attempt that is not there any more is old.
+    grid.give_back(second)
+    assert grid.answer([grid.attempts[second]]) == []
+    grid.expect(a=[second])
+
+
+def test_work_ahead_is_called_back_when_its_window_shortens() -> None:
+    grid = Grid()
+    grid.pc("a", 10)
+    first, second, third = grid.tasks(0.2, 0.1, 0.1)
+    grid.expect(a=[first, second, third])
+    assert grid.refresh("a", 0.35) == {"a": [second, third]}
+    grid.give_back(third)
+    assert grid.refresh("a", 0.34) == {}
+    assert grid.priority() == [third]
+
+
+def test_work_ahead_is_called_back_when_what_runs_is_longer_than_thought() -> None:
+    grid = Grid()
+    grid.pc("a", 10)
+    first, second = grid.tasks(0.2, 0.1)
+    grid.expect(a=[first, second])
+    assert grid.predict({first: 5}) == {}
+    assert grid.predict({first: 9.95}) == {"a": [second]}
+
+
+def test_work_ahead_that_is_longer_than_thought_is_called_back() -> None:
+    grid = Grid()
+    grid.pc("a", 10)
+    first, second = grid.tasks(0.2, 0.1)
+    grid.expect(a=[first, second])
+    assert grid.predict({second: 9.9}) == {"a": [second]}
+
+
+def test_fcfs_calls_nothing_back() -> None:
+    grid = Grid(fcfs(queue_s=1.0))
+    grid.pc("a", 10)
+    first, second = grid.tasks(0.2, 0.1)
+    grid.expect(a=[first, second])
+    assert grid.predict({first: 50}) == {}
+    assert grid.refresh("a", 0.1) == {}
+
+
+# --- a worker that comes back --------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_was_lost_may_go_on_with_what_it_holds() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(50)
+    grid.expect(a=[task])
+    grid.wait(20)
+    grid.leave("a", planned=False)
+    grid.wait(5)
+    assert grid.pc("a", holds=[grid.holds(task, 25)]) == {}
+    assert grid.state(task) == State.SENT
+    (slot,) = grid.scheduler.slots.slots.values()
+    assert (slot.started, slot.due) == (0, 50)
+    grid.expect()
+    assert grid.end(task) == [task]
+
+
+def test_what_somebody_else_was_given_meanwhile_is_stopped() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(50)
+    grid.expect(a=[task])
+    old = grid.holds(task, 3)
+    grid.leave("a", planned=False)
+    grid.pc("b")
+    grid.expect(b=[task])
+    assert grid.pc("a", holds=[old]) == {"a": [task]}
+    assert grid.running("b") == task
+
+
+def test_what_is_queued_somewhere_else_is_taken_out_of_that_queue() -> None:
+    grid = Grid()
+    grid.pc("a")
+    grid.pc("b")
+    first, second = grid.tasks(5, 5)
+    grid.expect(a=[first], b=[second])
+    grid.leave("a", planned=False)
+    grid.expect()
+    assert grid.queues() == {"b": [first]}
+    assert grid.pc("a", holds=[grid.holds(first, 1)]) == {}
+    assert grid.queues() == {}
+    assert grid.running("a") == first
+
+
+def test_a_worker_over_a_new_connection_keeps_what_it_has_and_loses_what_was_on_its_way() -> None:
+    grid = Grid()
+    grid.pc("a", 100)
+    running, on_its_way = grid.tasks(0.2, 0.1)
+    grid.expect(a=[running, on_its_way])
+    assert grid.pc("a", 100, holds=[grid.holds(running, 0.1)]) == {}
+    assert grid.priority() == [on_its_way]
+    assert grid.scheduler.counters.kills == 0
+    grid.expect(a=[on_its_way])
+
+
+def test_held_attempts_keep_their_lanes_and_what_runs_comes_first() -> None:
+    grid = Grid()
+    grid.pc("a", slots=2)
+    tasks = grid.tasks(0.3, 5, 0.1)
+    grid.expect(a=[tasks[0], tasks[2]], a_1=[tasks[1]])
+    grid.leave("a", planned=False)
+    ahead, running, other = grid.holds(tasks[2], None), grid.holds(tasks[0], 0.2), grid.holds(tasks[1], 1, lane=1)
+    assert grid.pc("a", slots=2, holds=[ahead, running, other]) == {}
+    lanes = grid.scheduler.slots.workers["a"].slots
+    assert [[sent.attempt.task for sent in slot.sent] for slot in lanes] == [[tasks[0], tasks[2]], [tasks[1]]]
+
+
+@pytest.mark.parametrize("lane", [-1, 1])
+def test_an_attempt_on_a_lane_that_a_worker_has_not_is_stopped(lane: int) -> None:
+    grid = Grid()
+    grid.pc("a", slots=2)
+    (task,) = grid.tasks(5)
+    grid.expect(a=[task])
+    assert grid.pc("a", slots=1, holds=[grid.holds(task, 1, lane)]) == {"a": [task]}
+    assert grid.priority() == [task]
+
+
+def test_a_cancelled_attempt_is_stopped_when_its_worker_comes_back() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(5)
+    grid.expect(a=[task])
+    grid.leave("a", planned=False)
+    assert grid.cancel(task) == {}
+    assert grid.pc("a", holds=[grid.holds(task, 1)]) == {"a": [task]}
+
+
+# --- a scheduler that was restored ---------------------------------------------------------------------------------
+
+
+def test_a_restored_batch_knows_what_has_ended_and_what_is_held() -> None:
+    grid = Grid(first_attempt=100)
+    done, failed, cancelled, held, waiting = grid.tasks(
+        1, 2, 3, 4, 5, done=[0], failed=[1], cancelled=[2], held=[Attempt(3, 42)]
+    )
+    states = [grid.state(task) for task in (done, failed, cancelled, held, waiting)]
+    assert states == [State.DONE, State.FAILED, State.CANCELLED, State.HELD, State.WAITING]
+    bag = grid.scheduler.tasks.bags[0]
+    assert (bag.done, bag.failed, bag.cancelled, bag.left_s) == (1, 1, 1, 9)
+    assert grid.regular() == [waiting]
+    grid.pc("a")
+    grid.expect(a=[waiting])
+    assert grid.attempts[waiting].number == 100
+
+
+def test_a_held_task_is_not_placed_and_is_adopted_from_whoever_has_it() -> None:
+    grid = Grid(first_attempt=100)
+    (task,) = grid.tasks(50, held=[Attempt(0, 42)])
+    grid.pc("a")
+    grid.expect()
+    assert grid.pc("b", holds=[ev.HeldAttempt(Attempt(task, 42), 0, 30.0)]) == {}
+    assert grid.state(task) == State.SENT
+    assert grid.answer([Attempt(task, 42)]) == [task]
+
+
+def test_an_older_attempt_of_a_held_task_is_stopped() -> None:
+    grid = Grid(first_attempt=100)
+    (task,) = grid.tasks(50, held=[Attempt(0, 42)])
+    assert grid.pc("b", holds=[ev.HeldAttempt(Attempt(task, 41), 0, 30.0)]) == {"b": [task]}
+    assert grid.answer([Attempt(task, 41)]) == []
+    assert grid.state(task) == State.HELD
+
+
+def test_the_answer_of_a_held_attempt_counts() -> None:
+    grid = Grid(first_attempt=100)
+    (task,) = grid.tasks(50, held=[Attempt(0, 42)])
+    assert grid.answer([Attempt(task, 42)]) == [task]
+    assert grid.tell(ev.HoldExpired()) == []
+    assert grid.priority() == []
+
+
+def test_what_nobody_came_back_with_is_made_again_and_still_welcome() -> None:
+    grid = Grid(first_attempt=100)
+    first, second = grid.tasks(50, 60, held=[Attempt(0, 42), Attempt(1, 43)])
+    assert grid.tell(ev.HoldExpired()) == []
+    assert grid.priority() == [second, first]
+    assert grid.answer([Attempt(first, 42)]) == [first]
+    grid.pc("a")
+    grid.expect(a=[second])
+    assert grid.answer([Attempt(second, 43)]) == []
+
+
+def test_only_held_tasks_expire() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(50)
+    grid.expect(a=[task])
+    grid.leave("a", planned=False)
+    assert grid.tell(ev.HoldExpired()) == []
+    assert grid.priority() == [task]

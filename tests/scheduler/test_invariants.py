@@ -1,0 +1,179 @@
+"""The checks of the state find what is wrong: each test spoils one thing in a grid that agrees with itself."""
+
+from collections.abc import Callable
+
+import pytest
+
+from scheduler.core import Scheduler
+from scheduler.model import Attempt, InvariantBroken, State, near
+from scheduler.slots import Slot
+from scheduler.waiting import LongestFirst, MinTree, NewestFirst
+from tests.scheduler.builders import Grid, pgs
+
+# The tasks of `grid` are where their names say. The first waits too, and an attempt of it may still be answered.
+LOST, RUNNING, QUEUED, FIRST, AHEAD, DONE, HELD, REGULAR = range(8)
+
+
+def grid() -> Scheduler:
+    """Slot 1 runs a task and queues another; slot 2 runs a short one with one ahead; both have room for more."""
+    made = Grid(pgs(queue_length=2, order="fifo"), first_attempt=50)
+    made.pc("gone", 9000)
+    made.tasks(5000)
+    made.expect(gone=[LOST])
+    made.leave("gone", planned=False)
+    made.pc("a", 1000)
+    made.tasks(5)
+    made.expect(a=[RUNNING])
+    made.tasks(2)
+    made.expect()
+    made.pc("b", 500)
+    made.tasks(0.3, 0.1)
+    made.expect(b=[FIRST, AHEAD])
+    made.tasks(9, 8, done=[DONE], held=[Attempt(HELD, 42)])
+    made.tasks(3)
+    assert (made.priority(), made.regular(), made.queues()) == ([LOST], [REGULAR], {"a": [QUEUED]})
+    return made.scheduler
+
+
+def slot(scheduler: Scheduler, number: int) -> Slot:
+    return scheduler.slots.slots[number]
+
+
+def hold_back(scheduler: Scheduler) -> None:
+    """What runs and what is queued on slot 1 are short all along, but the queued one was not sent."""
+    held = slot(scheduler, 1)
+    scheduler.slots.unindex(held)
+    for task in (RUNNING, QUEUED):
+        scheduler.tasks.predict(task, 0.1)
+    held.sent[0].runtime = held.queued_s = 0.1
+    held.queue[0] = (QUEUED, 0.1)
+    scheduler.slots.index(held, 0.0)
+
+
+def change_row(scheduler: Scheduler) -> None:
+    """Slot 1 is indexed as if it had promised more."""
+    index = scheduler.slots.queued
+    rows, (key, load, number) = index._where[1]
+    rows.clear()
+    rows.add((key, load + 1, number))
+    index._where[1] = (rows, (key, load + 1, number))
+
+
+def index_as_of(scheduler: Scheduler, now: float) -> None:
+    """Slot 1 is indexed as it has to be at another time."""
+    scheduler.slots.unindex(slot(scheduler, 1))
+    scheduler.slots.index(slot(scheduler, 1), now)
+
+
+def swap_queue(scheduler: Scheduler) -> None:
+    scheduler.priority = NewestFirst()
+
+
+# What is spoilt, what is said about it, and how.
+SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
+    # Bags and batches.
+    ("a task too many", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "total", 9)),
+    ("a task too many done", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "done", 2)),
+    ("a task too many failed", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "failed", 1)),
+    ("a task too many cancelled", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "cancelled", 1)),
+    ("a task too few sent", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "sent", 2)),
+    ("less work left", "work left of bag 0", lambda s: setattr(s.tasks.bags[0], "left_s", 5000.0)),
+    ("a longest that is not", "longest of bag 0", lambda s: setattr(s.tasks.bags[0], "longest", 9.0)),
+    ("a batch of no bag", "batches of bags", lambda s: s.tasks.bags.clear()),
+    ("a batch under a wrong number", "first tasks", lambda s: s.tasks._firsts.__setitem__(1, 0)),
+    ("a number to be given twice", "batches follow each other", lambda s: setattr(s.tasks, "_next", 7)),
+    ("an error of what is done", "tries of ended tasks", lambda s: s.tasks.erred(DONE)),
+    ("a crash of what is done", "tries of ended tasks", lambda s: s.tasks.crashed(DONE)),
+    # Where tasks are.
+    ("a task nowhere", f"places of task {REGULAR}", lambda s: s.regular.discard(REGULAR)),
+    ("a task in both queues", f"places of task {REGULAR}", lambda s: s.priority.add([REGULAR], [3.0])),
+    ("a done task that waits", f"places of task {DONE}", lambda s: s.priority.add([DONE], [9.0])),
+    ("a running task that waits", f"places of task {RUNNING}", lambda s: s.priority.add([RUNNING], [5.0])),
+    ("a held task that waits", f"places of task {HELD}", lambda s: s.priority.add([HELD], [8.0])),
+    ("a queued task that waits", f"places of task {QUEUED}", lambda s: s.tasks.move(QUEUED, State.WAITING)),
+    ("a queued task unbound", f"task {QUEUED}, QUEUED, is bound", lambda s: s.bound.pop(QUEUED)),
+    ("a wrong slot", f"places of task {RUNNING}", lambda s: s.bound.__setitem__(RUNNING, slot(s, 2))),
+    ("a waiting task bound", "bound tasks that are on no", lambda s: s.bound.__setitem__(LOST, slot(s, 2))),
+    ("an unknown task", "places of unknown tasks", lambda s: s.priority.add([99], [1.0])),
+    # Attempts.
+    ("two newest attempts", f"task {RUNNING}, SENT, awaits", lambda s: s.orphans.__setitem__(RUNNING, 7)),
+    ("an attempt after the end", f"task {DONE}, DONE, awaits", lambda s: s.orphans.__setitem__(DONE, 7)),
+    ("a held task without attempt", f"task {HELD}, HELD, awaits", lambda s: s.orphans.pop(HELD)),
+    ("an attempt of an unknown task", "attempts of unknown", lambda s: s.orphans.__setitem__(99, 7)),
+    ("a number given twice", "attempt numbers", lambda s: s.orphans.__setitem__(LOST, 42)),
+    ("a number not given yet", "attempt numbers grow", lambda s: s.orphans.__setitem__(LOST, 54)),
+    # Slots.
+    ("seconds ahead", "seconds ahead on slot 2", lambda s: setattr(slot(s, 2), "ahead_s", 0.0)),
+    ("seconds queued", "seconds queued on slot 1", lambda s: setattr(slot(s, 1), "queued_s", 0.0)),
+    ("a start to come", "slot 1 began in the past", lambda s: setattr(slot(s, 1), "started", 1.0)),
+    ("a lane swapped", "slot 2 is a lane of its worker", lambda s: setattr(slot(s, 2), "worker", slot(s, 1).worker)),
+    ("a slot of no worker", "slots", lambda s: s.slots.slots.__setitem__(9, Slot(9, slot(s, 1).worker, 0))),
+    ("a worker renamed", "names", lambda s: setattr(slot(s, 1).worker, "name", "c")),
+    ("an old prediction at the worker", f"prediction of task {AHEAD}", lambda s: s.tasks.predict(AHEAD, 0.2)),
+    ("an old prediction in a slot's queue", f"prediction of task {QUEUED}", lambda s: s.tasks.predict(QUEUED, 3.0)),
+    ("work held back", "slot 1 holds back", hold_back),
+    # The indexes of slots.
+    ("a slot not indexed", "slots with room", lambda s: s.slots.unindex(slot(s, 1))),
+    ("a slot indexed twice", "slots with room", lambda s: s.slots.idle.add(slot(s, 1), 0.0)),
+    ("a changed slot indexed", "slots with room", lambda s: s.dirty.__setitem__(1, slot(s, 1))),
+    ("a changed slot that is gone", "changed slots", lambda s: s.dirty.__setitem__(0, slot(s, 1))),
+    ("a window moved", "tl of slot 1", lambda s: setattr(slot(s, 1).worker, "ends_at", 999.0)),
+    ("a load", "load of slot 1", change_row),
+    (
+        "a row lost",
+        "rows of slot 1",
+        lambda s: s.slots.queued._where.__setitem__(1, (s.slots.queued._anchored, (1, 2, 3))),
+    ),
+    ("all rows lost", "rows: 1 is kept, 0 is true", lambda s: s.slots.queued._anchored.clear()),
+    ("no alarm", "slot 2 moves without notice", lambda s: s.slots._due.clear()),
+    ("a slot indexed as overdue", "slot 1 moves without notice", lambda s: index_as_of(s, 100.0)),
+    # The waiting queues.
+    ("another order", "order of the priority queue", swap_queue),
+    ("an old prediction of a waiting task", f"prediction of task {REGULAR}", lambda s: s.tasks.predict(REGULAR, 4.0)),
+    ("a ghost of nothing", "discarded tasks without an entry", lambda s: s.regular.discard(LOST)),
+    ("a task twice in a queue", "entries of one task", lambda s: s.regular.add([REGULAR], [3.0])),
+    ("entries miscounted", "entries", lambda s: setattr(s.regular, "_held", 2)),
+    ("a task without a runtime", "runtimes", lambda s: s.regular._tasks.append(9)),
+]
+
+
+@pytest.mark.parametrize(("said", "spoil"), [row[1:] for row in SPOILT], ids=[row[0] for row in SPOILT])
+def test_the_check_finds(said: str, spoil: Callable[[Scheduler], object]) -> None:
+    scheduler = grid()
+    scheduler.check(0.5)
+    spoil(scheduler)
+    with pytest.raises(InvariantBroken, match=said):
+        scheduler.check(0.0)
+
+
+def test_the_check_of_a_tree_finds_a_wrong_node() -> None:
+    tree = MinTree()
+    tree.extend([float(number) for number in range(300)])
+    tree.check()
+    tree.levels[1][3] = 7.0
+    with pytest.raises(InvariantBroken, match="nodes"):
+        tree.check()
+
+
+def test_the_check_of_a_tree_finds_that_it_is_not_high_enough() -> None:
+    tree = MinTree()
+    tree.extend([1.0] * 300)
+    tree.levels.pop()
+    with pytest.raises(InvariantBroken, match="one node at the top"):
+        tree.check()
+
+
+def test_the_check_of_the_longest_first_finds_a_number_that_will_be_given_again() -> None:
+    queue = LongestFirst()
+    queue.add([1, 2], [1.0, 2.0])
+    queue.check()
+    queue._arrived = -1
+    with pytest.raises(InvariantBroken, match="arrival numbers"):
+        queue.check()
+
+
+def test_sums_may_drift_by_what_rounding_makes_of_them_and_no_more() -> None:
+    near("sum", 1e12 + 0.5, 1e12)
+    near("sum", 0.5, 0.0, largest=1e12)
+    with pytest.raises(InvariantBroken, match=r"sum: 0\.5 is kept, 0\.0 is true"):
+        near("sum", 0.5, 0.0)

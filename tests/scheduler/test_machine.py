@@ -1,0 +1,344 @@
+"""Everything that can happen to a grid, in any order, under every policy, next to a model of what must be true.
+
+A task is done if and only if its newest attempt was answered so; in the end every task that nobody cancelled ends.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from scheduler import events as ev
+from scheduler.core import CRASH_LIMIT
+from scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
+from scheduler.policies import POLICIES, Policy, make_policy
+from scheduler.waiting import ORDERS
+from tests.scheduler.watched import Watched
+
+# Around the bounds of what is sent ahead (0.5 s), of what fits (the same values are uptimes), and equal to each other.
+SECONDS = [0.1, 0.3, 0.5, 1.0, 2.5, 5.0, 20.0, 100.0, 1000.0]
+RUNTIMES = st.sampled_from([0.0, *SECONDS])
+UPTIMES = st.sampled_from([*SECONDS, OPEN_ENDED])
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+FIRST_ATTEMPT = 1000
+
+QUEUES: dict[str, st.SearchStrategy[Any]] = {
+    "queue_length": st.sampled_from([0, 1, 2, 10]),
+    "queue_s": st.sampled_from([0.0, 1.0, 6.0]),
+}
+OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "pgs": QUEUES | {"order": st.sampled_from(sorted(ORDERS)), "margin": st.sampled_from([0.0, 1.0])},
+    "fcfs": QUEUES | {"seed": st.integers(0, 3)},
+}
+
+
+def policies() -> st.SearchStrategy[Policy]:
+    """Every policy in the table, with options where some are known here."""
+    return st.sampled_from(sorted(POLICIES)).flatmap(
+        lambda name: st.fixed_dictionaries(OPTIONS.get(name, {})).map(lambda options: make_policy(name, **options))
+    )
+
+
+@dataclass(slots=True)
+class Known:
+    """What the model knows of one task. ``newest``: the attempt that counts; ``at``: the worker it is with, if any."""
+
+    bag: int
+    retries: int
+    newest: int | None = None
+    at: str | None = None
+    errors: int = 0
+    crashes: int = 0
+    ended: State | None = None
+
+
+class GridMachine(RuleBasedStateMachine):
+    """The rules are what can happen. ``eager``: a pass follows every event; otherwise passes come now and then."""
+
+    @initialize(policy=policies(), eager=st.booleans(), runtimes=st.lists(RUNTIMES, min_size=4, max_size=12))
+    def start(self, policy: Policy, eager: bool, runtimes: list[float]) -> None:
+        self.watched = Watched(policy, FIRST_ATTEMPT)
+        self.now = 0.0
+        self.eager = eager
+        self.known: dict[int, Known] = {}
+        self.next_task = 0
+        self.next_held = 1
+        self.up: dict[str, int] = {}
+        # Every attempt that was ever handed out: to whom, on which lane.
+        self.sent: dict[Attempt, tuple[str, int]] = {}
+        # Something to do, and somewhere to do it, so that things get complicated sooner.
+        self._submit(0, len(runtimes), runtimes, 1)
+        for name, uptime in (("a", OPEN_ENDED), ("b", 100.0)):
+            self.up[name] = 1
+            self.watched.handle(ev.WorkerJoined(name, 1, uptime), self.now)
+        self.pass_due()
+
+    # --- carrying on ------------------------------------------------------------------------------------------------
+
+    def tell(self, event: ev.Event) -> list[ev.Command]:
+        """An event and, in an eager grid, a pass. The commands of the event."""
+        commands = self.watched.handle(event, self.now)
+        self.compare()
+        if self.eager:
+            self.pass_due()
+        return commands
+
+    def compare(self) -> None:
+        """A task has ended in the scheduler just as it has in the model."""
+        ended = {State.DONE, State.FAILED, State.CANCELLED}
+        states = dict(self.watched.scheduler.tasks.each())
+        assert {task: state for task, state in states.items() if state in ended} == {
+            task: known.ended for task, known in self.known.items() if known.ended is not None
+        }
+        sent = {task: slot.worker.name for task, slot in self.watched.scheduler.bound.items() if slot.sent}
+        for task, known in self.known.items():
+            assert (states[task] == State.SENT) == (known.at is not None), f"task {task}: {known}"
+            assert known.at is None or sent[task] == known.at
+
+    @rule()
+    def pass_due(self) -> None:
+        for command in self.watched.handle(ev.PassDue(), self.now):
+            assert isinstance(command, ev.Assign)
+            for work in command.work:
+                known = self.known[work.attempt.task]
+                assert known.ended is None
+                assert known.at is None, "handed out while another has it"
+                assert work.attempt not in self.sent, "a number was given twice"
+                assert known.newest is None or work.attempt.number > known.newest
+                assert work.lane < self.up[command.worker]
+                known.newest, known.at = work.attempt.number, command.worker
+                self.sent[work.attempt] = (command.worker, work.lane)
+        self.compare()
+
+    @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 4.0, 30.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    @rule(runtimes=st.lists(RUNTIMES, min_size=1, max_size=8), bag=st.integers(0, 2), retries=st.integers(0, 2))
+    def submit(self, runtimes: list[float], bag: int, retries: int) -> None:
+        self._submit(bag, len(runtimes), runtimes, retries)
+
+    @rule(runtime=RUNTIMES, count=st.integers(2, 12), bag=st.integers(0, 2))
+    def submit_uniform(self, runtime: float, count: int, bag: int) -> None:
+        self._submit(bag, count, [runtime], 1)
+
+    @rule(bag=st.integers(0, 2), name=NAMES, runtime=RUNTIMES)
+    def restore(self, bag: int, name: str, runtime: float) -> None:
+        """A batch of one task in each state, the last two held by a worker that is not back yet."""
+        first = self.next_task
+        held = [Attempt(first + 4, self.next_held), Attempt(first + 5, self.next_held + 1)]
+        self.next_held += 2
+        self._submit(bag, 6, [runtime], 1, done=[first], failed=[first + 1], cancelled=[first + 2], held=held)
+        for task, state in zip(range(first, first + 3), (State.DONE, State.FAILED, State.CANCELLED), strict=True):
+            self.known[task].ended = state
+        for attempt in held:
+            self.known[attempt.task].newest = attempt.number
+            self.sent[attempt] = (name, 0)
+
+    def _submit(self, bag: int, count: int, runtimes: list[float], retries: int, **restored: Any) -> None:
+        first, self.next_task = self.next_task, self.next_task + count
+        event = ev.TasksSubmitted(bag, first, count, runtimes, retries, **restored)
+        for known in self.known.values():
+            if known.bag == bag:
+                known.retries = retries
+        for task in range(first, first + count):
+            self.known[task] = Known(bag, retries)
+        assert self.watched.handle(event, self.now) == []
+
+    def some_tasks(self, data: st.DataObject) -> list[int]:
+        return data.draw(st.lists(st.sampled_from(sorted(self.known)), min_size=1, max_size=6))
+
+    def some_attempt(self, data: st.DataObject) -> Attempt:
+        """Any ever made; or, more likely than by chance, one that counts."""
+        counts = [Attempt(task, known.newest) for task, known in self.known.items() if known.newest and not known.ended]
+        return data.draw(st.sampled_from(list(self.sent)) | st.sampled_from(counts or list(self.sent)))
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        self._cancel(self.some_tasks(data))
+
+    def _cancel(self, tasks: list[int]) -> None:
+        stopped = set()
+        for task in tasks:
+            known = self.known[task]
+            if known.ended is None:
+                if known.at is not None:
+                    stopped.add((known.at, known.newest))
+                known.ended, known.at = State.CANCELLED, None
+        commands = self.tell(ev.TasksCancelled(tasks))
+        assert {(c.worker, a.number) for c in commands if isinstance(c, ev.Stop) for a in c.attempts} == stopped
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def update_runtimes(self, data: st.DataObject) -> None:
+        tasks = self.some_tasks(data)
+        self._recalls(self.tell(ev.RuntimesUpdated(tasks, [data.draw(RUNTIMES) for _ in tasks])))
+
+    @rule(bag=st.integers(0, 2), runtime=RUNTIMES)
+    def predict_bag(self, bag: int, runtime: float) -> None:
+        if bag in self.watched.scheduler.tasks.bags:
+            self._recalls(self.tell(ev.BagPredicted(bag, runtime)))
+
+    @rule(bag=st.integers(0, 2), cancel_it=st.booleans())
+    def forget_bag(self, bag: int, cancel_it: bool) -> None:
+        if cancel_it:
+            self._cancel([task for task, known in self.known.items() if known.bag == bag])
+        left = [known for known in self.known.values() if known.bag == bag]
+        if not left or any(known.ended is None for known in left):
+            with pytest.raises(IllegalEvent):
+                self.watched.handle(ev.BagForgotten(bag), self.now)
+            return
+        self.known = {task: known for task, known in self.known.items() if known.bag != bag}
+        assert self.tell(ev.BagForgotten(bag)) == []
+
+    @rule(policy=policies())
+    def switch_policy(self, policy: Policy) -> None:
+        assert self.tell(ev.PolicyChanged(policy)) == []
+
+    # --- workers ----------------------------------------------------------------------------------------------------
+
+    @rule(name=NAMES, slots=st.integers(1, 3), uptime=UPTIMES, data=st.data())
+    def join(self, name: str, slots: int, uptime: float, data: st.DataObject) -> None:
+        """A window opens, or a worker is back over a new connection; it may hold anything that it was ever given."""
+        given_before = [attempt for attempt, (worker, _) in self.sent.items() if worker == name]
+        attempts = data.draw(st.lists(st.sampled_from(given_before), unique=True, max_size=5)) if given_before else []
+        elapsed = st.none() | st.sampled_from(SECONDS)
+        holds = [ev.HeldAttempt(attempt, self.sent[attempt][1], data.draw(elapsed)) for attempt in attempts]
+        self._take_away(name)
+        stopped = set()
+        for hold in holds:
+            known = self.known.get(hold.attempt.task)
+            if known is None or known.ended or known.at or known.newest != hold.attempt.number or hold.lane >= slots:
+                stopped.add(hold.attempt)
+            else:
+                known.at = name
+        self.up[name] = slots
+        commands = self.tell(ev.WorkerJoined(name, slots, uptime, [(uptime + 10, 50.0)], "", holds))
+        assert {a for c in commands if isinstance(c, ev.Stop) for a in c.attempts} == stopped
+
+    def _take_away(self, name: str) -> None:
+        self.up.pop(name, None)
+        for known in self.known.values():
+            if known.at == name:
+                known.at = None
+
+    @rule(name=NAMES, planned=st.booleans(), data=st.data())
+    def leave(self, name: str, planned: bool, data: st.DataObject) -> None:
+        """A departure or a loss, also of a worker that is not there. It may hand back what it was ever given."""
+        given = [attempt for attempt, (worker, _) in self.sent.items() if worker == name]
+        unstarted = data.draw(st.lists(st.sampled_from(given), max_size=3)) if given and planned else []
+        self._take_away(name)
+        assert self.tell(ev.WorkerLeft(name, planned, False, unstarted, [(5.0, 50.0)])) == []
+
+    @rule(name=NAMES, uptime=UPTIMES | st.just(0.0), shift=st.none() | st.sampled_from([-3.0, -0.2, 0.2, 0.7]))
+    def refresh_uptime(self, name: str, uptime: float, shift: float | None) -> None:
+        """A worker announces another end of its window, or one that differs little; or it is away."""
+        if name in self.up and shift is not None:
+            uptime = max(0.0, self.watched.scheduler.slots.workers[name].ends_at - self.now + shift)
+        self._recalls(self.tell(ev.UptimeRefreshed(name, uptime, [(uptime + 10, 50.0)])))
+
+    @rule(name=NAMES)
+    def forget_worker(self, name: str) -> None:
+        assert self.tell(ev.WorkerForgotten(name)) == []
+
+    def _recalls(self, commands: list[ev.Command]) -> None:
+        """Only what is at a worker is called back from it. Some of it comes back."""
+        for command in commands:
+            assert isinstance(command, ev.Recall)
+            for attempt in command.attempts:
+                assert self.sent[attempt][0] == command.worker
+        back = [a for c in commands if isinstance(c, ev.Recall) for place, a in enumerate(c.attempts) if place % 2]
+        self._return(back)
+
+    # --- attempts ---------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), outcomes=st.lists(st.sampled_from(Outcome), min_size=1, max_size=3), name=NAMES)
+    def answer(self, data: st.DataObject, outcomes: list[Outcome], name: str) -> None:
+        """Any attempts ever made, the same twice perhaps, end in any way; whoever says so."""
+        attempts = [self.some_attempt(data) for _ in outcomes]
+        self._end(list(zip(attempts, outcomes, strict=True)), name)
+
+    @precondition(lambda self: any(known.at for known in self.known.values()))
+    @rule(data=st.data(), outcome=st.sampled_from(Outcome), late=st.sampled_from([0.0, 0.0, 3.0, 60.0]))
+    def end_running(self, data: st.DataObject, outcome: Outcome, late: float) -> None:
+        """What a worker has ends, at its time or late."""
+        slots = [slot for slot in self.watched.scheduler.slots.slots.values() if slot.sent]
+        slot = data.draw(st.sampled_from(slots))
+        self.now = max(self.now, slot.due + late)
+        self._end([(slot.sent[0].attempt, outcome)], slot.worker.name)
+
+    def _end(self, answers: list[tuple[Attempt, Outcome]], name: str) -> None:
+        settled = [attempt for attempt, outcome in answers if self._counts(attempt, outcome)]
+        event = ev.AttemptsEnded(name, [ev.Ended(attempt, outcome, 1.0) for attempt, outcome in answers])
+        commands = self.tell(event)
+        assert commands == ([ev.Settle(settled)] if settled else [])
+
+    def _counts(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Whether the model's task ends by this answer."""
+        known = self.known.get(attempt.task)
+        if known is None or known.ended is not None or known.newest != attempt.number:
+            return False
+        known.newest = known.at = None
+        known.errors += outcome in (Outcome.ERROR, Outcome.TIMEOUT)
+        known.crashes += outcome == Outcome.CRASH
+        if outcome == Outcome.DONE:
+            known.ended = State.DONE
+        elif (outcome == Outcome.CRASH and known.crashes >= CRASH_LIMIT) or (
+            outcome in (Outcome.ERROR, Outcome.TIMEOUT) and known.errors > known.retries
+        ):
+            known.ended = State.FAILED
+        return known.ended is not None
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        self._return([self.some_attempt(data), self.some_attempt(data)])
+
+    def _return(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            known = self.known.get(attempt.task)
+            if known is not None and known.at is not None and known.newest == attempt.number:
+                known.newest = known.at = None
+        assert self.tell(ev.AttemptsReturned("a", attempts)) == []
+
+    @rule()
+    def hold_expires(self) -> None:
+        assert self.tell(ev.HoldExpired()) == []
+        states = dict(self.watched.scheduler.tasks.each())
+        assert State.HELD not in states.values()
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        """A perfect worker comes, and everything that nobody cancelled ends."""
+        if not hasattr(self, "watched"):
+            return
+        self.eager = True
+        self.up["perfect"] = 2
+        self.watched.handle(ev.WorkerJoined("perfect", 2, OPEN_ENDED), self.now)
+        self.hold_expires()
+        for _ in range(len(self.known) + 1):
+            at_workers = [
+                Attempt(task, known.newest) for task, known in self.known.items() if known.at and known.newest
+            ]
+            if at_workers:
+                self.now += 1.0
+                self._end([(attempt, Outcome.DONE) for attempt in at_workers], "perfect")
+        assert all(known.ended is not None for known in self.known.values())
+        for bag in self.watched.scheduler.tasks.bags.values():
+            assert (bag.settled, bag.sent, bag.left_s) == (bag.total, 0, 0.0)
+        assert len(self.watched.scheduler.priority) == len(self.watched.scheduler.regular) == 0
+        assert not self.watched.scheduler.orphans
+
+
+TestGrid = GridMachine.TestCase
+# Ten seconds, and several times that where coverage is measured on a busy machine.
+TestGrid.pytestmark = [pytest.mark.timeout(300)]
+TestGrid.settings = settings(max_examples=settings().max_examples * 3 // 2, stateful_step_count=40)

@@ -1,0 +1,177 @@
+"""The table of policies: by name, by entry point, with options; and a change of policy on a running grid."""
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any, ClassVar
+
+import pytest
+
+import scheduler.policies
+from scheduler import events as ev
+from scheduler.model import UnknownPolicy
+from scheduler.policies import Place, Policy, Postpone, View, make_policy, policy_names
+from scheduler.policies.fcfs import FCFS
+from scheduler.policies.pgs import PGS
+from tests.scheduler.builders import Grid, fcfs, pgs
+
+
+class LastComeFirstServed:
+    """A policy that somebody else could have written."""
+
+    name: ClassVar[str] = "last"
+    order = "newest-first"
+    queue_s = 0.0
+    timed = False
+    margin = 0.0
+
+    def __init__(self, queue_length: int = 0) -> None:
+        self.queue_length = queue_length
+
+    def plan(self, view: View) -> Iterator[Place | Postpone]:
+        yield Postpone(None)
+        while view.rooms() and (entry := view.priority.next_fit(float("inf"))) is not None:
+            yield Place(entry, view.room(view.rooms() - 1), priority=True)
+
+
+class Stubborn(LastComeFirstServed):
+    """It asks for no room and for no fit, though it says that it does."""
+
+    timed = True
+
+    def plan(self, view: View) -> Iterator[Place | Postpone]:
+        while (entry := view.regular.next_fit(float("inf"))) is not None:
+            yield Place(entry, 0, priority=False)
+        while (entry := view.priority.next_fit(float("inf"))) is not None:
+            yield Place(entry, 0, priority=True)
+
+
+def test_a_policy_is_made_by_name_with_options() -> None:
+    policy = make_policy("pgs", order="fifo", queue_length=7)
+    assert isinstance(policy, PGS)
+    assert (policy.order, policy.queue_length) == ("fifo", 7)
+    assert isinstance(make_policy("fcfs", seed=3), FCFS)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("sjf", {}, "; there are: pgs, fcfs"),
+        ("fcfs", {"order": "fifo"}, "unexpected keyword argument 'order'"),
+        ("pgs", {"order": "random"}, "order is one of newest-first, longest-first, fifo, not 'random'"),
+        ("pgs", {"order": ["fifo"]}, "unhashable"),
+        ("pgs", {"queue_length": -1}, "queue_length is a finite number from 0 up"),
+        ("pgs", {"queue_length": "3"}, "not supported between"),
+        ("pgs", {"queue_s": float("inf")}, "queue_s is a finite number from 0 up"),
+        ("pgs", {"margin": float("nan")}, "margin is a finite number from 0 up"),
+        ("fcfs", {"queue_s": None}, "not supported between"),
+        ("fcfs", {"seed": {}}, "The only supported"),
+    ],
+)
+def test_what_is_wrong_with_a_policy_is_said(name: str, options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UnknownPolicy, match=f"'{name}'.*{reason}"):
+        make_policy(name, **options)
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four policies of other packages: one that works, one in the place of ours, two that do not."""
+    here = f"{__name__}:LastComeFirstServed"
+    values = {"last": here, "pgs": here, "gone": "no_such_module:Policy", "odd": "math:sqrt", "bare": "builtins:object"}
+    points = [EntryPoint(name, value, scheduler.policies.GROUP) for name, value in values.items()]
+
+    def entry_points(**wanted: Any) -> EntryPoints:
+        return EntryPoints(points).select(**wanted)
+
+    monkeypatch.setattr(scheduler.policies, "entry_points", entry_points)
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_package_adds_a_policy() -> None:
+    assert policy_names() == ["pgs", "fcfs", "bare", "gone", "last", "odd"]
+    policy = make_policy("last", queue_length=2)
+    assert isinstance(policy, LastComeFirstServed)
+    grid = Grid(policy)
+    grid.pc("a")
+    first, second, third, fourth = grid.tasks(1, 2, 3, 4)
+    grid.expect(a=[fourth])
+    assert grid.queues() == {"a": [third, second]}
+    assert grid.priority() == [first]
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_package_does_not_take_the_place_of_ours() -> None:
+    assert isinstance(make_policy("pgs"), PGS)
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("gone", "cannot be loaded: No module named 'no_such_module'"),
+        ("odd", "exactly one argument"),
+        ("bare", "no attribute 'order'"),
+    ],
+)
+def test_an_installed_policy_that_does_not_work_is_an_unknown_one(name: str, reason: str) -> None:
+    with pytest.raises(UnknownPolicy, match=f"policy '{name}'.*{reason}"):
+        make_policy(name)
+
+
+def test_what_a_policy_places_against_all_reason_is_given_back_once_it_has_ended() -> None:
+    grid = Grid(Stubborn())
+    grid.pc("a", 10)
+    twenty, nine = grid.tasks(20, 9)
+    grid.expect(a=[nine])
+    assert grid.priority() == [twenty]
+    assert grid.scheduler.counters.unfit == 1
+
+
+def test_there_is_no_slot_beyond_those_with_room() -> None:
+    grid = Grid(fcfs())
+    grid.pc("a")
+    grid.expect()
+    with pytest.raises(IndexError):
+        grid.scheduler.room(1)
+
+
+# --- a change of policy --------------------------------------------------------------------------------------------
+
+
+def test_a_change_of_policy_takes_queued_work_back_and_leaves_running_work_alone() -> None:
+    grid = Grid(fcfs(queue_length=2))
+    grid.pc("a", 100)
+    running, long, short = grid.tasks(10, 200, 20)
+    grid.expect(a=[running])
+    assert grid.queues() == {"a": [long, short]}
+    assert grid.tell(ev.PolicyChanged(pgs())) == []
+    grid.expect()
+    assert grid.queues() == {"a": [short]}
+    assert grid.priority() == [long]
+    assert grid.end(running) == [running]
+    grid.expect(a=[short])
+
+
+@pytest.mark.parametrize("old", ["fifo", "newest-first", "longest-first"])
+@pytest.mark.parametrize(
+    ("new", "expected"), [("fifo", [0, 1, 2, 3]), ("newest-first", [3, 2, 1, 0]), ("longest-first", [1, 3, 0, 2])]
+)
+def test_the_priority_queue_takes_the_order_of_the_new_policy(old: str, new: str, expected: list[int]) -> None:
+    grid = Grid(pgs(order=old))
+    grid.pc("a", 1)
+    grid.tasks(20, 40, 10, 40)
+    grid.expect()
+    grid.tell(ev.PolicyChanged(pgs(order=new)))
+    assert grid.priority() == expected
+
+
+@pytest.mark.parametrize("policy", [pgs(), fcfs(), LastComeFirstServed()])
+def test_every_policy_can_take_over(policy: Policy) -> None:
+    grid = Grid(fcfs(queue_length=3))
+    grid.pc("a")
+    tasks = grid.tasks(*range(1, 9))
+    grid.tell_pass()
+    grid.tell(ev.PolicyChanged(policy))
+    for _ in tasks:
+        grid.end(grid.running("a"))
+        grid.tell_pass()
+    assert grid.scheduler.tasks.bags[0].done == len(tasks)

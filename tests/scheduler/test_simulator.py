@@ -1,0 +1,314 @@
+"""The simulator: what happens when, to the second, in small grids; and the paper's grid (its Tables 1 and 2)."""
+
+import math
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import ClassVar
+
+import pytest
+
+from scheduler import events as ev
+from scheduler.policies import Place, Policy, Postpone, View, make_policy
+from scheduler.simulator import PATIENCE, Run, SimulatedPC, Simulator, Stalled
+from tests.scheduler.builders import fcfs, pgs
+
+
+def trace(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Filled as the simulator runs: when which PC was given which task, finished it, came and went."""
+    lines: list[str] = []
+    handle = simulator.scheduler.handle
+
+    def traced(event: ev.Event, now: float) -> list[ev.Command]:
+        commands = handle(event, now)
+        match event:
+            case ev.WorkerJoined():
+                lines.append(f"{now:g} {event.worker} opens")
+            case ev.WorkerLeft():
+                lines.append(f"{now:g} {event.worker} closes")
+            case ev.AttemptsEnded():
+                lines.extend(f"{now:g} {event.worker} ends {ended.attempt.task}" for ended in event.ended)
+        for command in commands:
+            if isinstance(command, ev.Assign):
+                lines.extend(f"{now:g} {command.worker} gets {work.attempt.task}" for work in command.work)
+        return commands
+
+    monkeypatch.setattr(simulator.scheduler, "handle", traced)
+    return lines
+
+
+# --- golden traces -------------------------------------------------------------------------------------------------
+
+
+def test_pgs_on_two_pcs_that_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    pcs = [SimulatedPC("a", up=10, down=2), SimulatedPC("b", up=6, down=1)]
+    simulator = Simulator(pgs(), pcs, [4, 5, 3, 7])
+    lines = trace(simulator, monkeypatch)
+    run = simulator.run()
+    assert lines == [
+        "0 a opens",
+        "0 b opens",
+        "0 b gets 0",  # b has the least time that is enough for the shortest, and 4 s is the first that fits it
+        "0 a gets 1",  # and queues task 2, for which 5 s are left
+        "4 b ends 0",  # 2 s are left, too little for the last
+        "5 a ends 1",
+        "5 a gets 2",
+        "6 b closes",
+        "7 b opens",
+        "8 a ends 2",
+        "10 a closes",
+        "12 a opens",
+        "12 a gets 3",
+        "13 b closes",
+        "14 b opens",
+        "19 a ends 3",
+    ]
+    # Windows to the end: a 10 + 7 s, b 6 + 6 + 5 s; work: 19 s.
+    assert (run.makespan_s, run.idle_s) == (19, 15)
+    assert (run.counters.attempts, run.counters.departures, run.counters.kills) == (4, 3, 0)
+
+
+def test_fcfs_on_a_pc_that_comes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulator = Simulator(fcfs(), [SimulatedPC("a", up=10, down=2)], [4, 5, 7])
+    lines = trace(simulator, monkeypatch)
+    run = simulator.run()
+    assert lines == [
+        "0 a opens",
+        "0 a gets 0",
+        "4 a ends 0",
+        "4 a gets 1",
+        "9 a ends 1",
+        "9 a gets 2",
+        "10 a closes",
+        "12 a opens",
+        "12 a gets 2",
+        "19 a ends 2",
+    ]
+    assert (run.makespan_s, run.idle_s) == (19, 0)
+    counters = run.counters
+    assert (counters.attempts, counters.kills, counters.planned_kills, counters.wasted_s) == (4, 1, 1, 1)
+
+
+def test_what_ends_as_its_window_closes_has_ended_and_the_next_window_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulator = Simulator(fcfs(), [SimulatedPC("a", up=10, down=0)], [10, 1])
+    lines = trace(simulator, monkeypatch)
+    assert simulator.run().makespan_s == 11
+    assert lines == [
+        "0 a opens",
+        "0 a gets 0",
+        "10 a ends 0",
+        "10 a closes",
+        "10 a opens",
+        "10 a gets 1",
+        "11 a ends 1",
+    ]
+
+
+def test_what_a_pc_had_not_started_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulator = Simulator(fcfs(queue_s=1.0), [SimulatedPC("a", up=0.5, down=1)], [0.1, 0.3, 0.05])
+    lines = trace(simulator, monkeypatch)
+    run = Simulator(fcfs(queue_s=1.0), [SimulatedPC("a", up=0.35, down=1)], [0.1, 0.3, 0.05]).run()
+    assert (run.counters.attempts, run.counters.kills) == (5, 1)
+    assert run.counters.wasted_s == pytest.approx(0.25)
+    simulator.run()
+    assert lines[:5] == ["0 a opens", "0 a gets 0", "0 a gets 1", "0 a gets 2", "0.1 a ends 0"]
+
+
+def test_the_overhead_of_each_attempt_is_not_foreseen() -> None:
+    run = Simulator(pgs(), [SimulatedPC("a")], [4, 5], overhead_s=1).run()
+    assert (run.makespan_s, run.idle_s) == (11, 0)
+
+
+def test_tasks_may_take_longer_than_predicted_and_be_lost_for_that() -> None:
+    run = Simulator(pgs(), [SimulatedPC("a", up=10, down=5)], [4, 5], actual=[4, 7]).run()
+    assert (run.makespan_s, run.counters.planned_kills, run.counters.wasted_s) == (22, 1, 6)
+
+
+def test_a_pc_with_several_slots_runs_as_many_tasks_at_once() -> None:
+    run = Simulator(pgs(), [SimulatedPC("a", up=10, down=1, slots=3)], [9] * 7).run()
+    assert (run.makespan_s, run.counters.kills, run.counters.departures) == (31, 0, 2)
+
+
+def test_announced_windows_follow_the_cycle() -> None:
+    coming = SimulatedPC("a", up=10, down=2).announced()
+    assert (len(coming), coming[0], coming[63]) == (64, (12, 10), (768, 10))
+    assert SimulatedPC("b").announced() == ()
+    simulator = Simulator(pgs(), [SimulatedPC("a", up=10, down=2), SimulatedPC("b", up=100)], [20, 70])
+    simulator.run()
+    assert (
+        simulator.scheduler.slots.workers["a"].windows[0].opens - 12 == simulator.scheduler.slots.workers["a"].joined_at
+    )
+
+
+def test_work_that_is_called_back_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulator = Simulator(pgs(), [SimulatedPC("a", slots=2)], [0.2, 0.1, 5, 0.1])
+    lines = trace(simulator, monkeypatch)
+    handle = simulator.scheduler.handle
+
+    def with_a_false_alarm(event: ev.Event, now: float) -> list[ev.Command]:
+        """The worker says at first that it leaves in a moment, and later that it stays."""
+        commands = handle(event, now)
+        if isinstance(event, ev.PassDue):
+            commands += handle(ev.UptimeRefreshed("a", 0.25 if now == 0.0 else math.inf), now)
+        return commands
+
+    monkeypatch.setattr(simulator.scheduler, "handle", with_a_false_alarm)
+    simulator.run()
+    assert lines == [
+        "0 a opens",
+        "0 a gets 0",
+        "0 a gets 1",
+        "0 a gets 3",  # behind task 0, and called back at once
+        "0.1 a ends 1",
+        "0.1 a gets 3",
+        "0.2 a ends 0",
+        "0.2 a ends 3",
+        "0.2 a gets 2",
+        "5.2 a ends 2",
+    ]
+
+
+# --- runs that would never end -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "pcs", "runtimes", "reason"),
+    [
+        (pgs(), [], [1.0], "1 of 1 tasks fit into no window"),
+        (fcfs(), [], [0.0], "1 of 1 tasks are placed nowhere"),
+        (pgs(), [SimulatedPC("a", up=10)], [9, 10, 11], "2 of 3 tasks fit into no window"),
+        (fcfs(), [SimulatedPC("a", up=10)], [9, 10, 11], "1 of 3 tasks fit into no window"),
+        (pgs(margin=2), [SimulatedPC("a", up=10)], [8], "1 of 1 tasks fit into no window"),
+    ],
+)
+def test_a_run_that_cannot_end_does_not_begin(
+    policy: Policy, pcs: Sequence[SimulatedPC], runtimes: Sequence[float], reason: str
+) -> None:
+    with pytest.raises(Stalled, match=reason):
+        Simulator(policy, pcs, runtimes).run()
+
+
+class FirstRoom:
+    """FCFS that always takes the first slot with room there is: the shortest window."""
+
+    name: ClassVar[str] = "first-room"
+    order = "newest-first"
+    queue_length = 0
+    queue_s = 0.0
+    timed = False
+    margin = 0.0
+
+    def plan(self, view: View) -> Iterator[Place | Postpone]:
+        while view.rooms() and (entry := view.priority.next_fit(float("inf")) or view.regular.next_fit(float("inf"))):
+            yield Place(entry, view.room(0), priority=len(view.priority) > 0)
+
+
+def test_fcfs_in_a_fixed_order_can_lose_the_same_task_for_ever_and_at_random_does_not() -> None:
+    pcs = [SimulatedPC("short", up=5), SimulatedPC("long", up=20)]
+    with pytest.raises(Stalled, match="1 of 1 tasks are placed nowhere, or lost each time"):
+        Simulator(FirstRoom(), pcs, [10]).run()
+    assert Simulator(fcfs(), pcs, [10]).run().counters.done == 1
+
+
+def test_a_prediction_that_is_too_low_can_lose_a_task_for_ever() -> None:
+    simulator = Simulator(pgs(), [SimulatedPC("short", up=6), SimulatedPC("long", up=20)], [5], actual=[8])
+    with pytest.raises(Stalled):
+        simulator.run()
+    assert PATIENCE * 20 <= simulator.now <= PATIENCE * 20 + 20
+
+
+def test_patience_is_counted_from_the_last_task_that_ended_and_longer_than_any_task() -> None:
+    pcs = [SimulatedPC("flicker", up=0.01, down=0.01), SimulatedPC("stays")]
+    runtime = PATIENCE * 0.02 * 0.9
+    assert Simulator(pgs(), pcs, [runtime] * 3).run().makespan_s == pytest.approx(3 * runtime)
+
+
+# --- the paper's grid ----------------------------------------------------------------------------------------------
+
+UPTIMES = (84, 117, 163, 228, 318, 443, 619, 864)
+RESTART_S = 1.2
+JOBS = {
+    0: [number / 4 for number in range(1, 241) for _ in range(4)],
+    1: [number / 4 for number in range(1, 241) for _ in range(4)],
+    2: [number / 2 for number in range(1, 241) for _ in range(2)],
+    3: [float(number) for number in range(1, 241)],
+}
+# No schedule is shorter: 482 minutes of work on eight resources.
+BOUND_MIN = 60.25
+
+
+def paper(scenario: int, policy: Policy) -> Run:
+    """The paper's Section 4.2, without overhead. In scenario 0 nothing goes away."""
+    pcs = [SimulatedPC(f"r{up}", up, RESTART_S) if scenario else SimulatedPC(f"r{up}") for up in UPTIMES]
+    return Simulator(policy, pcs, JOBS[scenario]).run()
+
+
+def minutes(scenario: int, policy: Policy) -> float:
+    return paper(scenario, policy).makespan_s / 60
+
+
+@pytest.mark.parametrize("scenario", [0, 1, 2, 3])
+@pytest.mark.parametrize("order", ["newest-first", "longest-first", "fifo"])
+@pytest.mark.parametrize("queue_length", [0, 1, 4, 12])
+def test_pgs_loses_nothing_to_planned_departures(scenario: int, order: str, queue_length: int) -> None:
+    run = paper(scenario, pgs(queue_length, order))
+    counters = run.counters
+    assert (counters.kills, counters.planned_kills, counters.unfit, counters.wasted_s) == (0, 0, 0, 0)
+    assert counters.attempts == counters.done == len(JOBS[scenario])
+    assert run.makespan_s / 60 > BOUND_MIN
+
+
+def test_pgs_with_its_defaults_loses_nothing_to_planned_departures() -> None:
+    for scenario in JOBS:
+        assert paper(scenario, make_policy("pgs")).counters.kills == 0
+
+
+@pytest.mark.parametrize("scenario", [1, 2, 3])
+def test_fcfs_loses_work_to_planned_departures_and_takes_longer_than_pgs(scenario: int) -> None:
+    run = paper(scenario, fcfs())
+    assert run.counters.planned_kills == run.counters.kills > 100
+    assert run.makespan_s / 60 > 1.08 * minutes(scenario, pgs(order="newest-first"))
+
+
+def test_the_longer_the_tasks_the_more_pgs_gains_on_fcfs() -> None:
+    gains = [minutes(scenario, fcfs()) / minutes(scenario, pgs(order="newest-first")) for scenario in range(4)]
+    assert gains[0] == pytest.approx(1, abs=0.01)
+    assert gains == sorted(gains)
+
+
+# What an independent model of the same grid found for scenario 3; ours was within 2 % of each when this was written.
+@pytest.mark.parametrize(
+    ("order", "queue_length", "expected"), [("newest-first", 1, 70.6), ("newest-first", 12, 86.4), ("fifo", 1, 112.7)]
+)
+def test_order_and_length_of_queues_matter_as_another_model_found(
+    order: str, queue_length: int, expected: float
+) -> None:
+    assert minutes(3, pgs(queue_length, order)) == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize("scenario", [1, 2, 3])
+def test_long_queues_and_first_in_first_out_cost_time(scenario: int) -> None:
+    short, long = (minutes(scenario, pgs(length, "newest-first")) for length in (1, 12))
+    assert short < long
+    assert minutes(scenario, pgs(1, "fifo")) > short
+
+
+# --- chance and rounding -------------------------------------------------------------------------------------------
+
+
+def test_the_same_run_is_the_same_and_another_seed_is_another() -> None:
+    assert paper(3, fcfs(seed=4)) == paper(3, fcfs(seed=4))
+    assert paper(3, fcfs(seed=4)) != paper(3, fcfs(seed=5))
+    assert paper(2, pgs()) == paper(2, pgs())
+
+
+@pytest.mark.parametrize("seed", [20, 28, 56, 173, 234, 257, 276, 289, 295])
+def test_windows_that_tasks_would_fill_exactly_but_for_rounding_lose_nothing(seed: int) -> None:
+    """Tenths of seconds are no binary fractions: sums that are equal on paper differ in the last digit here.
+
+    In each of these a task was lost to that before tests of fit left room for rounding.
+    """
+    draw = Random(seed)
+    pcs = [SimulatedPC(f"pc{n}", draw.randint(5, 40) / 10, draw.choice([0.1, 1.2, 0.3])) for n in range(4)]
+    longest = round(max(pc.up for pc in pcs) * 10)
+    runtimes = [draw.randint(1, longest - 1) / 10 for _ in range(60)]
+    assert Simulator(pgs(queue_length=4), pcs, runtimes).run().counters.planned_kills == 0

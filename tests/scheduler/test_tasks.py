@@ -1,0 +1,213 @@
+"""Bags and tasks: what is counted, cancelled in every state, predicted anew, forgotten."""
+
+import pytest
+
+from scheduler import events as ev
+from scheduler.model import Attempt, IllegalEvent, Outcome, State
+from tests.scheduler.builders import Grid, pgs
+
+# --- cancel ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_waiting_task_is_cancelled_out_of_the_regular_queue() -> None:
+    grid = Grid()
+    first, second, third = grid.tasks(1, 2, 3)
+    assert grid.cancel(second) == {}
+    assert grid.regular() == [first, third]
+    assert grid.state(second) == State.CANCELLED
+
+
+@pytest.mark.parametrize("order", ["fifo", "newest-first", "longest-first"])
+def test_a_waiting_task_is_cancelled_out_of_the_priority_queue(order: str) -> None:
+    grid = Grid(pgs(order=order))
+    grid.pc("a", 1)
+    first, second, third = grid.tasks(2, 3, 4)
+    grid.expect()
+    assert grid.cancel(second) == {}
+    assert sorted(grid.priority()) == [first, third]
+
+
+def test_a_queued_task_is_cancelled_out_of_its_queue() -> None:
+    grid = Grid(pgs(queue_length=2))
+    grid.pc("a")
+    first, second, third = grid.tasks(1, 2, 3)
+    grid.expect(a=[first])
+    assert grid.queues() == {"a": [second, third]}
+    assert grid.cancel(second) == {}
+    assert grid.queues() == {"a": [third]}
+
+
+def test_a_running_task_is_stopped_and_its_answer_no_longer_counts() -> None:
+    grid = Grid()
+    grid.pc("a")
+    first, second = grid.tasks(1, 2)
+    grid.expect(a=[first])
+    grid.wait(0.75)
+    assert grid.cancel(first) == {"a": [first]}
+    assert grid.end(first) == []
+    assert grid.state(first) == State.CANCELLED
+    (slot,) = grid.scheduler.slots.slots.values()
+    assert slot.busy_s == 0.75
+    grid.expect(a=[second])
+
+
+def test_a_task_that_was_sent_ahead_is_stopped() -> None:
+    grid = Grid()
+    grid.pc("a")
+    first, second = grid.tasks(0.2, 0.2)
+    grid.expect(a=[first, second])
+    assert grid.cancel(second) == {"a": [second]}
+    (slot,) = grid.scheduler.slots.slots.values()
+    assert (slot.busy_s, grid.running("a")) == (0, first)
+
+
+def test_a_held_task_is_cancelled() -> None:
+    grid = Grid(first_attempt=9)
+    (task,) = grid.tasks(5, held=[Attempt(0, 3)])
+    assert grid.cancel(task) == {}
+    assert grid.answer([Attempt(task, 3)]) == []
+    grid.tell(ev.HoldExpired())
+    assert grid.state(task) == State.CANCELLED
+
+
+def test_what_has_ended_stays_as_it_is() -> None:
+    grid = Grid()
+    grid.pc("a")
+    done, failed, cancelled = grid.tasks(1, 2, 3)
+    grid.cancel(cancelled)
+    grid.expect(a=[done])
+    grid.end(done)
+    grid.expect(a=[failed])
+    grid.end(failed, outcome=Outcome.ERROR)
+    assert grid.cancel(done, failed, cancelled, cancelled) == {}
+    assert [grid.state(task) for task in (done, failed, cancelled)] == [State.DONE, State.FAILED, State.CANCELLED]
+    assert grid.scheduler.counters.cancelled == 1
+
+
+def test_one_order_cancels_tasks_in_every_state() -> None:
+    grid = Grid()
+    grid.pc("a")
+    grid.pc("b")
+    tasks = grid.tasks(1, 2, 3, 4, 5, 6)
+    grid.expect(a=[tasks[0]], b=[tasks[1]])
+    assert grid.cancel(*tasks) == {"a": [tasks[0]], "b": [tasks[1]]}
+    assert grid.scheduler.tasks.bags[0].cancelled == 6
+    grid.expect()
+
+
+@pytest.mark.parametrize("order", ["fifo", "newest-first", "longest-first"])
+def test_a_cancelled_task_does_not_hide_those_that_wait(order: str) -> None:
+    grid = Grid(pgs(order=order, queue_length=0))
+    grid.pc("short", 1)
+    tasks = grid.tasks(*range(2, 12))
+    grid.expect()
+    grid.cancel(*tasks[::2])
+    grid.pc("a", 1000)
+    for task in grid.priority():
+        grid.expect(a=[task])
+        grid.end(task)
+    assert grid.scheduler.tasks.bags[0].done == 5
+
+
+def test_slots_are_still_filled_first_when_the_shortest_tasks_were_cancelled() -> None:
+    grid = Grid(pgs())
+    shortest, first, second = grid.tasks(1, 10, 10)
+    grid.cancel(shortest)
+    grid.pc("a", 5)
+    grid.pc("b", 25)
+    grid.pc("c", 30)
+    grid.expect(b=[first], c=[second])
+
+
+def test_many_cancelled_tasks_leave_nothing_behind() -> None:
+    for order in ("fifo", "longest-first"):
+        grid = Grid(pgs(order=order))
+        grid.pc("short", 0.5)
+        early = grid.tasks(*[1.0] * 3000)
+        grid.expect()
+        late = grid.tasks(*[1.0] * 3000)
+        assert grid.cancel(*early[:2500], *late[:2500]) == {}
+        assert len(grid.priority()) == 500
+        assert grid.regular() == late[2500:]
+
+
+# --- bags ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_bag_counts_its_tasks_over_all_its_batches() -> None:
+    grid = Grid(pgs(queue_length=0))
+    grid.pc("a")
+    first = grid.tasks(1, 2, bag=7)
+    grid.tasks(100, bag=8)
+    second = grid.tasks(3, 4, bag=7)
+    grid.expect(a=first[:1])
+    grid.end(first[0])
+    grid.cancel(second[0])
+    bag = grid.scheduler.tasks.bags[7]
+    assert (bag.total, bag.done, bag.cancelled, bag.settled, bag.left_s, bag.longest) == (4, 1, 1, 2, 6, 4)
+
+
+def test_one_runtime_serves_a_whole_batch_until_one_task_differs() -> None:
+    grid = Grid()
+    grid.tell(ev.TasksSubmitted(0, 0, 4, [5.0]))
+    grid.predict({2: 9.0})
+    assert [grid.scheduler.tasks.runtime(task) for task in range(4)] == [5, 5, 9, 5]
+    assert grid.scheduler.tasks.bags[0].left_s == 24
+
+
+def test_a_prediction_for_a_task_that_has_ended_changes_nothing_that_is_left() -> None:
+    grid = Grid()
+    grid.pc("a")
+    first, _ = grid.tasks(5, 6)
+    grid.expect(a=[first])
+    grid.end(first)
+    grid.predict({first: 100})
+    assert grid.scheduler.tasks.bags[0].left_s == 6
+
+
+def test_a_bag_is_predicted_anew_as_a_whole() -> None:
+    grid = Grid(pgs(queue_length=1))
+    grid.pc("a", 100)
+    tasks = grid.tasks(10, 20, 30, bag=1)
+    (other,) = grid.tasks(1000, bag=2)
+    grid.expect(a=tasks[:1])
+    grid.end(tasks[0])
+    grid.expect(a=[tasks[1]])
+    assert grid.queues() == {"a": [tasks[2]]}
+    assert grid.tell(ev.BagPredicted(1, 60.0)) == []
+    grid.expect()
+    assert grid.queues() == {}
+    assert set(grid.priority()) == {tasks[2], other}
+    bag = grid.scheduler.tasks.bags[1]
+    assert (bag.left_s, bag.longest) == (120, 60)
+
+
+def test_a_bag_whose_tasks_have_ended_can_be_forgotten() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (kept,) = grid.tasks(5, bag=1)
+    done, cancelled = grid.tasks(1, 2, bag=2)
+    grid.cancel(cancelled)
+    grid.expect(a=[kept])
+    with pytest.raises(IllegalEvent, match="bag 2 has 1 tasks that have not ended"):
+        grid.tell(ev.BagForgotten(2))
+    grid.end(kept)
+    grid.expect(a=[done])
+    grid.end(done)
+    assert grid.tell(ev.BagForgotten(2)) == []
+    assert set(grid.scheduler.tasks.bags) == {1}
+    assert grid.end(done) == []
+    (later,) = grid.tasks(1, bag=2)
+    assert later > cancelled
+    grid.expect(a=[later])
+
+
+def test_a_bag_that_grows_after_all_its_tasks_have_ended_has_work_left_again() -> None:
+    grid = Grid()
+    grid.pc("a")
+    for runtime in (0.1, 0.2, 0.3):
+        (task,) = grid.tasks(runtime)
+        assert grid.scheduler.tasks.bags[0].left_s == runtime
+        grid.expect(a=[task])
+        grid.end(task)
+        assert grid.scheduler.tasks.bags[0].left_s == 0

@@ -1,0 +1,242 @@
+"""What is shown of a grid: the snapshot, when bags should be done, and why a task waits."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from scheduler import events as ev
+from scheduler.core import Scheduler
+from scheduler.explain import ROWS, ComingWindow, Explanation, SlotReason, explain, longest_window
+from scheduler.forecast import Capacity
+from scheduler.model import Outcome, State
+from scheduler.snapshot import BagView, SlotView, WorkerView, bag_views, take
+from tests.scheduler.builders import Grid, pgs
+from tests.scheduler.test_illegal import picture
+
+
+def at_work() -> Grid:
+    """At 10 s: one worker that leaves at 100 and runs a task, one without end and work, and one that is away."""
+    grid = Grid(pgs())
+    grid.pc("c", 5)
+    grid.tell(ev.WorkerLeft("c", planned=True, windows=[(50, 200), (1000, 20)]))
+    grid.pc("a", 100, windows=[(300, 60)], site="lab")
+    first, _ = grid.tasks(30, 20)
+    grid.expect(a=[first])
+    grid.wait(10)
+    grid.pc("b")
+    return grid
+
+
+# --- the snapshot --------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_shows_every_worker_and_slot() -> None:
+    grid = at_work()
+    snapshot = take(grid.scheduler, grid.now)
+    busy = SlotView(lane=0, running=(0, 30, 10), ahead=0, ahead_s=0, queued=1, queued_s=20, left_s=50)
+    idle = SlotView(lane=0, running=None, ahead=0, ahead_s=0, queued=0, queued_s=0, left_s=None)
+    assert snapshot.workers == (
+        WorkerView("a", "lab", 90, ((290, 60),), (busy,)),
+        WorkerView("b", "", None, (), (idle,)),
+    )
+    assert snapshot.away == {"c": ((40, 200), (990, 20))}
+
+
+def test_a_snapshot_counts_what_was_sent_ahead() -> None:
+    grid = Grid()
+    grid.pc("a", 10)
+    tasks = grid.tasks(0.2, 0.1, 0.1)
+    grid.expect(a=tasks)
+    ((slot,),) = (worker.slots for worker in take(grid.scheduler, grid.now).workers)
+    assert slot.ahead == 2
+    assert slot.ahead_s == pytest.approx(0.2)
+
+
+def test_a_snapshot_counts_bags_and_queues() -> None:
+    grid = Grid(pgs(queue_length=0))
+    grid.pc("a", 10)
+    (done,) = grid.tasks(9, bag=1)
+    grid.expect(a=[done])
+    grid.end(done)
+    failed, running, cancelled, _ = grid.tasks(3, 4, 6, 7, bag=2)
+    grid.cancel(cancelled)
+    grid.expect(a=[failed])
+    grid.end(failed, outcome=Outcome.ERROR)
+    grid.expect(a=[running])
+    grid.tasks(80, bag=3)
+    snapshot = take(grid.scheduler, grid.now)
+    assert (snapshot.regular, snapshot.priority, snapshot.longest_s, snapshot.policy) == (2, 0, 80, "pgs")
+    assert snapshot.bags == (
+        BagView(1, 1, 1, 0, 0, 0, 0, 9, 0),
+        BagView(2, 4, 0, 1, 1, 1, 11, 7, None),
+        BagView(3, 1, 0, 0, 0, 0, 80, 80, None),
+    )
+    assert (snapshot.counters["done"], snapshot.counters["errors"], snapshot.counters["cancelled"]) == (1, 1, 1)
+
+
+def test_a_snapshot_is_taken_without_a_trace_and_is_plain_data() -> None:
+    grid = at_work()
+    before = picture(grid.scheduler)
+    snapshot = take(grid.scheduler, grid.now)
+    explain(grid.scheduler, 0, grid.now)
+    assert picture(grid.scheduler) == before
+    assert json.loads(json.dumps(asdict(snapshot), allow_nan=False))["policy"] == "pgs"
+
+
+def test_a_snapshot_of_an_empty_grid_is_empty() -> None:
+    snapshot = take(Scheduler(pgs()), 0.0)
+    assert (snapshot.workers, snapshot.bags, snapshot.away, snapshot.longest_s) == ((), (), {}, 0.0)
+
+
+def test_windows_that_have_begun_or_ended_meanwhile_are_no_longer_announced() -> None:
+    grid = at_work()
+    grid.wait(400)
+    snapshot = take(grid.scheduler, grid.now)
+    assert snapshot.workers[0].windows == ()
+    assert snapshot.away == {"c": ((590, 20),)}
+
+
+# --- when it should be done ----------------------------------------------------------------------------------------
+
+
+def capacity(grid: Grid) -> Capacity:
+    return Capacity(grid.scheduler, grid.now)
+
+
+def test_work_is_done_when_enough_slot_seconds_have_passed() -> None:
+    grid = Grid()
+    grid.pc("a", 100, slots=2)
+    grid.pc("b", 50)
+    assert capacity(grid).time_to_do(30, longest_s=10) == 10
+    assert capacity(grid).time_to_do(150, longest_s=10) == 50
+    assert capacity(grid).time_to_do(170, longest_s=10) == 60
+    assert capacity(grid).time_to_do(250, longest_s=10) == 100
+    assert capacity(grid).time_to_do(251, longest_s=10) is None
+
+
+def test_announced_windows_count_of_workers_that_are_up_and_of_those_that_are_away() -> None:
+    grid = Grid()
+    grid.pc("a", 10, slots=2, windows=[(20, 10)])
+    grid.pc("b", 5)
+    grid.tell(ev.WorkerLeft("b", planned=True, windows=[(40, 10)]))
+    questions = capacity(grid)
+    assert questions.time_to_do(20, longest_s=1) == 10
+    assert questions.time_to_do(30, longest_s=1) == 25
+    assert questions.time_to_do(45, longest_s=1) == 45
+    assert questions.time_to_do(51, longest_s=1) is None
+
+
+def test_the_longest_task_needs_a_window_that_is_longer() -> None:
+    grid = Grid()
+    grid.pc("a", 10, windows=[(20, 60)])
+    assert capacity(grid).time_to_do(5, longest_s=10) == 30
+    assert capacity(grid).time_to_do(5, longest_s=9) == 9
+    assert capacity(grid).time_to_do(5, longest_s=60) is None
+
+
+def test_an_open_ended_worker_ends_everything() -> None:
+    grid = Grid()
+    grid.pc("a")
+    assert capacity(grid).time_to_do(1e9, longest_s=1e9) == 1e9
+
+
+def test_a_window_that_should_have_closed_gives_nothing_and_takes_nothing() -> None:
+    grid = Grid()
+    grid.pc("late", 10)
+    grid.wait(100)
+    grid.pc("a", 50)
+    assert capacity(grid).time_to_do(50, longest_s=1) == 50
+    assert Capacity(Grid().scheduler, 0.0).time_to_do(1, 0) is None
+
+
+def test_a_bag_waits_for_the_work_of_those_before_it() -> None:
+    grid = Grid()
+    grid.pc("a")
+    grid.tasks(10, 20, bag=1)
+    grid.tasks(5, bag=2)
+    assert [bag.eta_s for bag in bag_views(grid.scheduler, grid.now)] == [30, 35]
+
+
+def test_the_margin_is_part_of_what_the_longest_task_needs() -> None:
+    grid = Grid(pgs(margin=2))
+    grid.pc("a", 20)
+    grid.tasks(18, bag=1)
+    assert [bag.eta_s for bag in bag_views(grid.scheduler, grid.now)] == [None]
+    assert [bag.eta_s for bag in bag_views(at_work().scheduler, 10)] == [pytest.approx(30)]
+
+
+# --- why it waits --------------------------------------------------------------------------------------------------
+
+
+def test_a_task_waits_because_every_slot_is_so_many_seconds_short() -> None:
+    grid = at_work()
+    grid.leave("b")
+    (long,) = grid.tasks(120)
+    explanation = explain(grid.scheduler, long, grid.now)
+    (short,) = explanation.slots
+    assert (short.worker, short.lane, short.left_s) == ("a", 0, 50)
+    assert short.short_s == pytest.approx(70)
+    assert explanation == Explanation(
+        state=State.WAITING,
+        runtime_s=120,
+        margin_s=0,
+        on="",
+        slots=(short,),
+        coming=(
+            ComingWindow("c", starts_in_s=40, lasts_s=200, fits=True),
+            ComingWindow("a", starts_in_s=290, lasts_s=60, fits=False),
+            ComingWindow("c", starts_in_s=990, lasts_s=20, fits=False),
+        ),
+        longest_window_s=200,
+    )
+
+
+def test_a_task_is_shown_with_the_worker_that_has_it() -> None:
+    grid = at_work()
+    running, queued = (explain(grid.scheduler, task, grid.now) for task in (0, 1))
+    assert (running.state, running.on) == (State.SENT, "a")
+    assert (queued.state, queued.on) == (State.QUEUED, "a")
+    assert queued.longest_window_s == float("inf")
+
+
+def test_the_margin_is_part_of_what_a_task_is_short_of() -> None:
+    grid = Grid(pgs(margin=3))
+    grid.pc("a", 10, windows=[(20, 12)])
+    (task,) = grid.tasks(9)
+    explanation = explain(grid.scheduler, task, grid.now)
+    assert explanation.slots[0].left_s == 10
+    assert explanation.slots[0].short_s == pytest.approx(2)
+    assert [window.fits for window in explanation.coming] == [False]
+
+
+def test_an_explanation_shows_what_is_nearest_and_no_more_than_fits_on_a_screen() -> None:
+    grid = Grid()
+    for number in range(30):
+        grid.pc(f"pc{number}", 10 + number, windows=[(100 - number, 10 + number)])
+    (task,) = grid.tasks(25)
+    explanation = explain(grid.scheduler, task, grid.now)
+    assert len(explanation.slots) == len(explanation.coming) == ROWS
+    assert explanation.slots[0] == SlotReason("pc16", 0, left_s=26, short_s=0)
+    assert explanation.coming[0] == ComingWindow("pc29", starts_in_s=71, lasts_s=39, fits=True)
+
+
+def test_a_task_as_long_as_the_window_is_not_said_to_wait_for_a_full_queue() -> None:
+    grid = Grid()
+    grid.pc("a", 10)
+    same, shorter = grid.tasks(10, 9.99)
+    assert 0 < explain(grid.scheduler, same, grid.now).slots[0].short_s < 0.001
+    assert explain(grid.scheduler, shorter, grid.now).slots[0].short_s == 0
+
+
+def test_the_longest_window_is_open_announced_or_of_a_worker_that_is_away() -> None:
+    assert longest_window(Grid().scheduler, 0) == 0
+    grid = at_work()
+    assert longest_window(grid.scheduler, grid.now) == float("inf")
+    grid.leave("b")
+    assert longest_window(grid.scheduler, grid.now) == 200
+    grid.tell(ev.WorkerForgotten("c"))
+    assert longest_window(grid.scheduler, grid.now) == 90
+    grid.leave("a")
+    grid.pc("d", 20, windows=[(30, 70)])
+    assert longest_window(grid.scheduler, grid.now) == 70

@@ -1,0 +1,215 @@
+"""The waiting queues against lists that do the same slowly, and `MinTree` against a scan."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+from scheduler.waiting import ORDERS, Entry, LongestFirst, MinTree, NewestFirst, OldestFirst, WaitingQueue
+
+# Few distinct values, so that many are equal and many equal the limit.
+VALUES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0])
+LIMITS = st.one_of(VALUES, st.sampled_from([-math.inf, math.inf]))
+
+
+@given(
+    chunks=st.lists(st.lists(VALUES, max_size=400), max_size=4),
+    gone=st.sets(st.integers(0, 700)),
+    asked=st.lists(st.tuples(LIMITS, st.integers(0, 700)), min_size=1, max_size=20),
+)
+def test_a_tree_finds_what_a_scan_finds(
+    chunks: list[list[float]], gone: set[int], asked: list[tuple[float, int]]
+) -> None:
+    tree, values = MinTree(), list[float]()
+    for chunk in chunks:
+        tree.extend(chunk)
+        values += chunk
+        for position in [position for position in gone if position < len(values)]:
+            tree.clear(position)
+            values[position] = math.inf
+    tree.check()
+    assert len(tree) == len(values)
+    assert list(tree.levels[0]) == values
+    assert tree.least() == min(values, default=math.inf)
+    for limit, place in asked:
+        below = [position for position, value in enumerate(values) if value < limit]
+        assert tree.first_below(limit, place) == next((p for p in below if p >= place), -1)
+        stop = min(place, len(values))
+        assert tree.last_below(limit, stop) == next((p for p in reversed(below) if p < stop), -1)
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 255, 256, 257, 4096, 4097, 70_000])
+def test_a_tree_of_any_size_has_one_node_at_the_top_and_finds_its_ends(size: int) -> None:
+    tree = MinTree()
+    tree.extend([1.0] * size)
+    tree.check()
+    for position in (0, size // 2, size - 1):
+        grown = MinTree()
+        grown.extend([1.0] * position)
+        grown.extend([0.5])
+        grown.extend([1.0] * (size - position - 1))
+        grown.check()
+        assert (grown.first_below(1.0, 0), grown.last_below(1.0, size)) == (position, position)
+        assert grown.least() == 0.5
+        grown.clear(position)
+        grown.check()
+        assert grown.least() == (1.0 if size > 1 else math.inf)
+
+
+class Slow:
+    """A waiting queue as a list of (task, runtime) in the order of arrival."""
+
+    def __init__(self, order: str) -> None:
+        self.order = order
+        self.rows: list[tuple[int, float]] = []
+
+    def in_order(self) -> list[tuple[int, float]]:
+        if self.order == "longest-first":
+            return sorted(self.rows, key=lambda row: -row[1])
+        return self.rows[::-1] if self.order == "newest-first" else self.rows
+
+    def fits(self, limit: float) -> list[int]:
+        return [task for task, runtime in self.in_order() if runtime < limit]
+
+    def remove(self, task: int) -> None:
+        self.rows = [row for row in self.rows if row[0] != task]
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Every operation of a waiting queue, in any order, on the queue and on the list."""
+
+    gone = Bundle("gone")
+
+    @initialize(order=st.sampled_from(sorted(ORDERS)))
+    def start(self, order: str) -> None:
+        self.queue: WaitingQueue = ORDERS[order]()
+        self.slow = Slow(order)
+        self.next = 0
+
+    @rule(runtimes=st.lists(VALUES, max_size=40))
+    def add(self, runtimes: list[float]) -> None:
+        tasks = list(range(self.next, self.next + len(runtimes)))
+        self.next += len(runtimes)
+        self.queue.add(tasks, runtimes)
+        self.slow.rows += zip(tasks, runtimes, strict=True)
+
+    @rule(limit=LIMITS, data=st.data())
+    def walk_and_take(self, limit: float, data: st.DataObject) -> None:
+        """Walk from the front, as policies do, and take some of what is met."""
+        taken = data.draw(st.sets(st.sampled_from(self.slow.fits(limit)))) if self.slow.fits(limit) else set()
+        met, expected = [], self.slow.fits(limit)
+        entry: Entry | None = None
+        while (entry := self.queue.next_fit(limit, entry)) is not None:
+            met.append(entry.task)
+            assert (entry.task, entry.runtime) in self.slow.rows
+            if entry.task in taken:
+                self.queue.take(entry)
+                self.slow.remove(entry.task)
+        assert met == expected
+
+    @rule(target=gone, data=st.data())
+    def discard(self, data: st.DataObject) -> tuple[int, float]:
+        """Some task leaves without having been met."""
+        if not self.slow.rows:
+            return (-1, 0.0)
+        task, runtime = data.draw(st.sampled_from(self.slow.rows))
+        self.queue.discard(task)
+        self.slow.remove(task)
+        return (task, runtime)
+
+    @rule(row=gone, runtime=VALUES)
+    def come_back(self, row: tuple[int, float], runtime: float) -> None:
+        """A task that was discarded is added again, to the end."""
+        if row[0] >= 0 and row[0] not in [task for task, _ in self.slow.rows]:
+            self.queue.add([row[0]], [runtime])
+            self.slow.rows.append((row[0], runtime))
+
+    @rule()
+    def tidy(self) -> None:
+        self.queue.tidy()
+
+    @rule(limit=LIMITS)
+    def pop_before(self, limit: float) -> None:
+        """What was passed over goes to another queue."""
+        if not isinstance(self.queue, OldestFirst):
+            return
+        entry = self.queue.next_fit(limit)
+        end = len(self.slow.rows)
+        if entry is not None:
+            end = [task for task, _ in self.slow.rows].index(entry.task)
+            assert self.queue.first_before(entry) or end == 0
+        popped, self.slow.rows = self.slow.rows[:end], self.slow.rows[end:]
+        tasks, runtimes = self.queue.pop_before(entry)
+        assert list(zip(tasks, runtimes, strict=True)) == popped
+        if entry is not None:
+            self.queue.take(entry)
+            self.slow.remove(entry.task)
+
+    @invariant()
+    def agrees(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        self.queue.check()
+        assert len(self.queue) == len(self.slow.rows)
+        assert list(self.queue.tasks()) == self.slow.rows
+        assert self.queue.shortest() <= min((runtime for _, runtime in self.slow.rows), default=math.inf)
+
+
+TestQueues = QueueMachine.TestCase
+
+
+@given(held=st.sets(st.integers(0, 60)), gone=st.sets(st.integers(0, 60)))
+def test_the_regular_queue_knows_which_tasks_it_holds(held: set[int], gone: set[int]) -> None:
+    queue = OldestFirst()
+    queue.add(sorted(held), [1.0] * len(held))
+    for number, task in enumerate(sorted(gone & held)):
+        if number % 2:
+            queue.discard(task)
+    met = None
+    while (met := queue.next_fit(math.inf, met)) is not None:
+        if met.task in gone:
+            queue.take(met)
+    assert [task for task in range(62) if queue.holds(task)] == sorted(held - gone)
+
+
+@pytest.mark.parametrize("kind", [OldestFirst, NewestFirst, LongestFirst])
+def test_room_is_made_when_too_many_tasks_were_discarded(kind: type[OldestFirst | NewestFirst | LongestFirst]) -> None:
+    queue = kind()
+    queue.add(range(40_000), [float(task % 7) for task in range(40_000)])
+    for task in range(5000):
+        queue.discard(task)
+    queue.tidy()
+    assert len(queue._discarded) == 5000
+    queue.discard(5000)
+    queue.tidy()
+    assert len(queue._discarded) == 0
+    queue.check()
+    assert [task for task, _ in queue.tasks()] == list(range(5001, 40_000))
+
+
+def test_room_is_made_when_most_of_a_queue_was_taken() -> None:
+    queue = OldestFirst()
+    for batch in range(30):
+        queue.add(range(1000 * batch, 1000 * batch + 1000), [1.0] * 1000)
+        while (entry := queue.next_fit(math.inf)) is not None:
+            queue.take(entry)
+        queue.tidy()
+        assert len(queue._tasks) <= 1024
+    queue.check()
+
+
+def test_a_cursor_stays_valid_for_the_longest_first_while_others_are_taken() -> None:
+    queue = LongestFirst()
+    queue.add(range(6), [5.0, 5.0, 3.0, 3.0, 1.0, 1.0])
+    entry = queue.next_fit(5.0)
+    assert entry is not None
+    assert entry.task == 2
+    queue.take(entry)
+    after = queue.next_fit(100.0, entry)
+    assert after is not None
+    assert after.task == 3
+    shorter = queue.next_fit(3.0, after)
+    assert shorter is not None
+    assert shorter.task == 4

@@ -1,0 +1,166 @@
+"""Workers: their windows as they say and as time passes, how they go, and what is counted when they do."""
+
+import math
+
+import pytest
+
+from scheduler import events as ev
+from scheduler.model import Window
+from tests.scheduler.builders import Grid, pgs
+
+
+def ends_at(grid: Grid, name: str) -> float:
+    return grid.scheduler.slots.workers[name].ends_at
+
+
+# --- uptime --------------------------------------------------------------------------------------------------------
+
+
+def test_a_window_that_is_extended_takes_more() -> None:
+    grid = Grid()
+    grid.pc("a", 10)
+    (task,) = grid.tasks(20)
+    grid.expect()
+    grid.refresh("a", 21)
+    grid.expect(a=[task])
+
+
+def test_heartbeats_that_are_late_do_not_extend_a_window() -> None:
+    grid = Grid()
+    grid.pc("a", 100)
+    for late in (0.4, 0.1, 0.499):
+        grid.wait(10)
+        grid.refresh("a", 100 - grid.now + late)
+        assert ends_at(grid, "a") == 100
+    grid.refresh("a", 100 - grid.now + 0.5)
+    assert ends_at(grid, "a") == 100.5
+
+
+def test_the_earliest_estimate_of_the_end_of_a_window_is_kept() -> None:
+    grid = Grid()
+    grid.pc("a", 100)
+    grid.refresh("a", 99.9)
+    grid.refresh("a", 99.95)
+    assert ends_at(grid, "a") == 99.9
+
+
+def test_a_window_that_is_shortened_gives_back_what_it_no_longer_holds_the_last_first() -> None:
+    grid = Grid(pgs(queue_length=3, order="fifo"))
+    grid.pc("a", 100)
+    tasks = grid.tasks(10, 20, 30, 5)
+    grid.expect(a=tasks[:1])
+    assert grid.queues() == {"a": tasks[1:]}
+    assert grid.refresh("a", 40) == {}
+    assert grid.queues() == {"a": [tasks[1]]}
+    assert grid.priority() == tasks[2:]
+    grid.expect()
+    assert grid.queues() == {"a": [tasks[1], tasks[3]]}
+
+
+def test_a_window_may_become_open_ended_and_back() -> None:
+    grid = Grid()
+    grid.pc("a", 10)
+    grid.refresh("a", math.inf)
+    assert ends_at(grid, "a") == math.inf
+    grid.refresh("a", math.inf)
+    grid.wait(5)
+    grid.refresh("a", 3)
+    assert ends_at(grid, "a") == 8
+    assert grid.scheduler.slots.workers["a"].uptime(7) == 1
+    assert grid.scheduler.slots.workers["a"].uptime(9) == 0
+
+
+def test_announced_windows_are_kept_while_a_worker_is_up_and_while_it_is_away() -> None:
+    grid = Grid()
+    grid.wait(100)
+    grid.pc("a", 10, windows=[(20, 5)])
+    worker = grid.scheduler.slots.workers["a"]
+    assert worker.windows == (Window(120, 125),)
+    grid.refresh("a", 10, windows=[(30, 6)])
+    assert worker.windows == (Window(130, 136),)
+    assert worker.windows[0].lasts == 6
+    assert grid.scheduler.away == {}
+    grid.tell(ev.WorkerLeft("a", planned=True, windows=[(40, 7)]))
+    assert grid.scheduler.away == {"a": (Window(140, 147),)}
+    grid.refresh("a", 0, windows=[(50, 8)])
+    assert grid.scheduler.away == {"a": (Window(150, 158),)}
+    grid.pc("a", 10)
+    assert grid.scheduler.away == {}
+
+
+def test_a_worker_that_vanished_is_expected_back_as_it_had_announced() -> None:
+    grid = Grid()
+    grid.pc("a", 10, windows=[(20, 5)])
+    grid.leave("a", planned=False)
+    assert grid.scheduler.away == {"a": (Window(20, 25),)}
+    grid.tell(ev.WorkerForgotten("a"))
+    assert grid.scheduler.away == {}
+    grid.tell(ev.WorkerForgotten("a"))
+
+
+def test_a_worker_without_an_open_window_may_leave_and_be_lost() -> None:
+    grid = Grid()
+    grid.leave("a", planned=False)
+    assert grid.scheduler.away == {}
+    grid.tell(ev.WorkerLeft("a", planned=True, windows=[(20, 5)]))
+    assert grid.scheduler.away == {"a": (Window(20, 25),)}
+    counters = grid.scheduler.counters
+    assert (counters.departures, counters.losses) == (0, 0)
+
+
+# --- what is counted -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("planned", "early", "expected"),
+    [(True, False, (1, 0, 2, 2)), (True, True, (1, 0, 2, 0)), (False, False, (0, 1, 2, 0))],
+)
+def test_what_ran_when_its_worker_went_is_counted_as_killed(
+    planned: bool, early: bool, expected: tuple[int, int, int, int]
+) -> None:
+    grid = Grid()
+    grid.pc("a", slots=3)
+    tasks = grid.tasks(10, 20)
+    grid.expect(a=tasks[:1], a_1=tasks[1:])
+    grid.wait(4)
+    grid.leave("a", planned, early=early)
+    counters = grid.scheduler.counters
+    assert (counters.departures, counters.losses, counters.kills, counters.planned_kills) == expected
+    assert (counters.wasted_s, counters.busy_s, counters.window_s) == (8, 8, 12)
+
+
+def test_what_was_handed_back_unstarted_is_not_counted_as_killed() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(10)
+    grid.expect(a=[task])
+    grid.leave("a", unstarted=[task])
+    assert grid.scheduler.counters.kills == 0
+    assert grid.priority() == [task]
+
+
+def test_an_old_attempt_that_is_handed_back_does_not_hide_that_the_new_one_was_killed() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(10)
+    grid.expect(a=[task])
+    old = grid.attempts[task]
+    grid.give_back(task)
+    grid.expect(a=[task])
+    grid.tell(ev.WorkerLeft("a", planned=True, unstarted=[old]))
+    assert grid.scheduler.counters.kills == 1
+
+
+def test_work_that_a_worker_comes_back_with_is_not_counted_twice() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(100)
+    grid.expect(a=[task])
+    grid.wait(30)
+    grid.pc("a", holds=[grid.holds(task, 30)])
+    grid.wait(20)
+    grid.end(task, elapsed=50)
+    grid.wait(10)
+    grid.leave("a")
+    counters = grid.scheduler.counters
+    assert (counters.window_s, counters.busy_s) == (60, 50)

@@ -1,0 +1,55 @@
+"""A scheduler that is checked after every event: its invariants, and that what it promises fits.
+
+The second needs memory, which the state has not: a slot is excused, as long as it has work, once its running task was
+overdue, or its window, a prediction or the policy changed under work that it already had.
+"""
+
+from scheduler import events as ev
+from scheduler.core import Scheduler
+from scheduler.model import OPEN_ENDED
+from scheduler.policies import Policy
+from scheduler.slots import Slot
+
+# Far more than sums of seconds are off by rounding, far less than any of them.
+HAIR_S = 1e-5
+
+CHANGES_PROMISES = (ev.UptimeRefreshed, ev.RuntimesUpdated, ev.BagPredicted, ev.PolicyChanged, ev.WorkerJoined)
+
+
+class Watched:
+    """Behaves as `Scheduler.handle`, and raises when anything is wrong with it."""
+
+    def __init__(self, policy: Policy, first_attempt: int = 1) -> None:
+        self.scheduler = Scheduler(policy, first_attempt)
+        self._excused: set[int] = set()
+
+    def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
+        """Hand on ``event``, and look at everything afterwards."""
+        slots = self.scheduler.slots.slots
+        self._excused |= {number for number, slot in slots.items() if slot.sent and slot.due < now}
+        commands = self.scheduler.handle(event, now)
+        self.scheduler.check(now)
+        self._excused &= {number for number, slot in slots.items() if slot.sent or slot.queue}
+        if isinstance(event, CHANGES_PROMISES):
+            self._excused |= {number for number, slot in slots.items() if self._over_s(slot, now) > 0.0}
+        if isinstance(event, ev.PassDue):
+            self._check_pass(commands, now)
+        return commands
+
+    def _check_pass(self, commands: list[ev.Command], now: float) -> None:
+        assert not self.scheduler.dirty, "a slot that changed was not looked at"
+        assert all(isinstance(command, ev.Assign) for command in commands), commands
+        assigned = {work.attempt for command in commands if isinstance(command, ev.Assign) for work in command.work}
+        for slot in self.scheduler.slots.slots.values():
+            if slot.number not in self._excused:
+                over = self._over_s(slot, now)
+                assert over < HAIR_S, f"{slot.worker.name} has promised {over} s more than it has"
+            if slot.sent and slot.sent[-1].attempt in assigned and self.scheduler.policy.timed:
+                ends = max(now, slot.due) + slot.ahead_s + self.scheduler.policy.margin
+                assert ends < slot.worker.ends_at + HAIR_S, f"sent to {slot.worker.name}, which will be gone"
+
+    def _over_s(self, slot: Slot, now: float) -> float:
+        """By how many seconds the work of ``slot`` is more than its window."""
+        if not self.scheduler.policy.timed or not (slot.sent or slot.queue) or slot.worker.ends_at == OPEN_ENDED:
+            return 0.0
+        return self.scheduler.policy.margin - slot.remaining(now)

@@ -1,0 +1,186 @@
+"""The processes for real: small benchmarks and a small demo, and that nothing is left behind, however they end."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from broker.joinline import parse_join_line
+from deskgrid import Grid
+from sleepbench import demo, squeeze
+from sleepbench.live import run_live
+from sleepbench.processes import ProcessError, Processes, snapshot_of
+from sleepbench.scenarios import Scenario
+from tests.waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+# Of a hundredth of the given seconds: a second of a scenario is 10 ms.
+SCALE = 0.01
+# How long a busy machine may take for what is waited for.
+PATIENCE_S = 40.0
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder that temporary files go to; at the end nothing may be left in it."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    yield folder
+    assert eventually(lambda: not list(folder.iterdir())), list(folder.iterdir())
+
+
+# --- the benchmark ---------------------------------------------------------------------------------------------------
+
+
+def test_under_pgs_pcs_that_come_and_go_lose_no_task() -> None:
+    tasks = tuple(float(seconds) for seconds in range(2, 50, 2))
+    scenario = Scenario(9, tasks, uptimes=(60.0, 90.0, 150.0), restart=2.0)
+    told: list[int] = []
+    measured = run_live(scenario, SCALE, "pgs", seed=0, progress=told.append)
+    assert (measured.kills, measured.planned_kills, measured.wasted_s) == (0, 0, 0.0)
+    assert measured.makespan_s >= scenario.lower_bound_s * SCALE
+    assert measured.slept_s >= scenario.work_s * SCALE
+    assert measured.window_s >= measured.slept_s
+    assert told == sorted(told)
+    assert told[-1] == len(tasks)
+
+
+def test_under_fcfs_a_pc_that_leaves_too_soon_loses_its_tasks() -> None:
+    # The first PC never stays as long as a task takes; the second does them all in the end.
+    scenario = Scenario(9, tasks=(40.0,) * 6, uptimes=(20.0, 400.0), restart=2.0)
+    measured = run_live(scenario, SCALE, "fcfs", seed=0, progress=lambda done: None)
+    assert measured.kills == measured.planned_kills > 0
+    assert measured.wasted_s >= 0.1
+    assert measured.makespan_s >= 240.0 * SCALE
+
+
+def test_pcs_that_stay_are_up_for_the_whole_run() -> None:
+    scenario = Scenario(0, tasks=(20.0,) * 8, uptimes=(float("inf"),) * 2, restart=0.0)
+    measured = run_live(scenario, SCALE, "pgs", seed=0, progress=lambda done: None)
+    # Windows are counted from just before the bag is submitted to just after its end.
+    assert 0.0 <= measured.window_s - 2 * measured.makespan_s < 1.0
+    assert measured.kills == 0
+
+
+# --- the demo --------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_compresses_what_it_finds_and_says_what_came_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = squeeze.sources(squeeze.library())[::40]
+    monkeypatch.setattr(demo, "sources", lambda root: chosen)
+    monkeypatch.setattr(demo, "WINDOWS", {"pc1": (5.0, 0.5), "pc2": (6.0, 0.5)})
+    file = tmp_path / "demo.json"
+    result = CliRunner().invoke(demo.demo_command, ["--json", str(file)])
+    assert result.exit_code == 0, result.output
+    written = json.loads(file.read_text(encoding="utf-8"))
+    assert list(written) == ["tasks", "done", "attempts", "departures", "planned_kills", "seconds"]
+    assert written["tasks"] == written["done"] == written["attempts"] > 0
+    assert written["planned_kills"] == 0
+    assert f"{len(chosen):,} files of {squeeze.library()}" in result.output
+    last = result.output.rstrip().splitlines()[-1]
+    assert last.startswith(f"{written['done']} of {written['tasks']} tasks done in {written['attempts']} attempts")
+    assert last.endswith("tasks killed by a planned departure: 0")
+
+
+def start_demo() -> "subprocess.Popen[str]":
+    """The demo as a process, at work: its first line has been read."""
+    command = [sys.executable, "-P", "-m", "broker.cli", "demo"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert "files of" in process.stdout.readline()
+    assert "workers up" in process.stdout.readline()
+    return process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a signal cannot be sent to one process only")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_interrupted_leaves_nothing_behind(number: signal.Signals) -> None:
+    process = start_demo()
+    process.send_signal(number)
+    _, complaint = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "Traceback" not in complaint
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
+def test_workers_join_and_everything_ends_with_the_block(places: Path) -> None:
+    with Processes() as processes:
+        processes.start_worker("pc1")
+        with Grid(processes.client_line) as grid:
+            processes.wait_for(lambda: bool(snapshot_of(grid)["workers"]), "pc1 to join")
+            assert [worker["name"] for worker in snapshot_of(grid)["workers"]] == ["pc1"]
+        port = parse_join_line(processes.client_line, "client").port
+        assert listens(port)
+        assert processes.folder.parent == places
+    assert not listens(port)
+
+
+def listens(port: int) -> bool:
+    """Whether anything accepts connections at ``port``."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def test_a_broker_that_refuses_its_options_is_an_error_with_its_own_words() -> None:
+    with pytest.raises(ProcessError, match=r"broker ended with code 2: .*no policy 'nonsense'"):
+        Processes("nonsense").__enter__()
+
+
+def test_a_worker_that_ends_is_noticed(tmp_path: Path) -> None:
+    malformed = tmp_path / "cycle"
+    malformed.write_text("10\n", encoding="utf-8")
+    with Processes() as processes:
+        processes.start_worker("pc1", malformed)
+        with pytest.raises(ProcessError, match=r"pc1 ended with code 2: .*two numbers"):
+            processes.wait_for(lambda: False, "what never happens")
+
+
+# What a process does that is killed with a grid of its own: it says where the broker is, and waits.
+HOLDER = """
+import sys
+from broker.joinline import parse_join_line
+from sleepbench.processes import Processes
+with Processes() as processes:
+    processes.start_worker("pc1")
+    print(parse_join_line(processes.client_line, "client").port, processes.folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_grid_ends_also_when_the_process_that_holds_it_is_killed(places: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ, text=True
+    )
+    assert process.stdout is not None
+    port, folder = process.stdout.readline().split(maxsplit=1)
+    assert listens(int(port))
+    process.kill()
+    process.communicate()
+    assert eventually(lambda: not listens(int(port)), PATIENCE_S)
+    # A process that is killed cannot remove its folder; but nothing may still be using it.
+    assert eventually(lambda: not list((Path(folder.strip()) / "tmp").iterdir()), PATIENCE_S)
+    remove(Path(folder.strip()))
+
+
+def remove(folder: Path) -> None:
+    """Remove what a killed process left."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    folder.rmdir()
