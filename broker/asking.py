@@ -194,9 +194,7 @@ class Asking:
         rows = []
         for task in tasks:
             _, item = self._desk.book.item(task)
-            rows.append(
-                ResultRow(task, bag.row.number, item, wire.Outcome.CANCELLED, 0.0, "", 0, b"", b"", b"")
-            )
+            rows.append(ResultRow(task, bag.row.number, item, wire.Outcome.CANCELLED, 0.0, "", 0, b"", b"", b""))
         self._desk.journal.add_results(rows)
         bag.settled += len(rows)
         if items is None and not bag.closed:
@@ -308,10 +306,12 @@ def _error_text(row: ResultRow) -> str | None:
     if row.outcome in (wire.Outcome.DONE, wire.Outcome.CANCELLED):
         return None
     try:
-        kind, message, trace, _ = msgpack.unpackb(row.payload)
+        kind, message, trace = (str(part) for part in msgpack.unpackb(row.payload)[:3])
     except (ValueError, TypeError, msgpack.UnpackException):
         return "the worker's account of it cannot be read"
-    return str(trace or f"{kind}: {message}")
+    # A Python traceback ends with what was raised; what a command wrote to stderr does not say how it ended.
+    reason = f"{kind}: {message}"
+    return trace if trace.rstrip().endswith(message or kind) else "\n".join(filter(None, [trace.rstrip(), reason]))
 
 
 def _explanation(why: Explanation, item: int, workers: int) -> list[str]:

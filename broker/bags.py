@@ -1,4 +1,4 @@
-"""Bags as the broker knows them: which tasks are whose, who waits for which results, what is predicted for those unsaid."""
+"""Bags as the broker knows them: whose tasks are which, who waits for results, what is predicted where nobody did."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -119,9 +119,7 @@ class BagBook:
         self._journal.forget(bag.row.number, [batch.first for batch in bag.batches])
 
 
-def checked_runtimes(
-    runtime: float | None, runtimes: tuple[float, ...], count: int
-) -> tuple[float, ...] | None:
+def checked_runtimes(runtime: float | None, runtimes: tuple[float, ...], count: int) -> tuple[float, ...] | None:
     """The runtimes of a submitted batch: one or ``count``; None when they do not match it."""
     if runtimes:
         return runtimes if len(runtimes) == count else None

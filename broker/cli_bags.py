@@ -67,6 +67,8 @@ def submit(
             retries=retries,
         )
         click.echo(bag.id)
+        if bag.note:
+            click.echo(f"deskgrid: {bag.note}", err=True)
 
 
 def _itself(command: Iterable[str]) -> list[str]:

@@ -84,31 +84,36 @@ class Clients:
             self._desk.journal.add_template(blob.digest, kind, blob.data)
 
     def _submit(self, peer: bytes, submit: wire.Submit, now: float) -> wire.Message | str:
-        bag = self._desk.book.by_id.get(submit.bag)
         count = len(submit.payloads)
         runtimes = checked_runtimes(submit.runtime, submit.runtimes, count)
         if runtimes is None:
             return f"{count} items came with {len(submit.runtimes)} runtimes"
         if max(map(len, submit.payloads), default=0) > wire.PAYLOAD_LIMIT:
             return f"an item is larger than {wire.PAYLOAD_LIMIT} bytes"
-        if bag is None:
-            opened = self._open(peer, submit)
-            if isinstance(opened, str):
-                return opened
-            bag = opened
-        if submit.first > bag.total:
-            return f"items {bag.total} to {submit.first - 1} of bag {submit.bag} have not arrived"
-        if submit.first == bag.total and count:
-            if bag.closed:
-                return f"bag {submit.bag} is closed"
-            if bag.total + count > wire.BAG_LIMIT:
-                return f"a bag has at most {wire.BAG_LIMIT} items"
-            self._extend(bag, submit, runtimes, now)
+        bag = self._desk.book.by_id.get(submit.bag) or self._open(peer, submit)
+        if isinstance(bag, str):
+            return bag
+        if submit.first >= bag.total:
+            if refusal := self._refusal(bag, submit):
+                return refusal
+            if count:
+                self._extend(bag, submit, runtimes, now)
         if submit.last and not bag.closed:
             bag.closed = True
             self._desk.journal.close_bag(bag.row.number)
             self._desk.fresh.add(bag.row.number)
         return wire.Accepted(submit.request, submit.bag, bag.note)
+
+    @staticmethod
+    def _refusal(bag: OpenBag, submit: wire.Submit) -> str:
+        """Why what is new of ``bag`` cannot be added to it; empty when it can."""
+        if submit.first > bag.total:
+            return f"items {bag.total} to {submit.first - 1} of bag {submit.bag} have not arrived"
+        if bag.closed and submit.payloads:
+            return f"bag {submit.bag} is closed"
+        if bag.total + len(submit.payloads) > wire.BAG_LIMIT:
+            return f"a bag has at most {wire.BAG_LIMIT} items"
+        return ""
 
     def _open(self, peer: bytes, submit: wire.Submit) -> OpenBag | str:
         if not submit.payloads:

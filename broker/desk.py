@@ -1,4 +1,4 @@
-"""What the broker's parts share: the scheduler, the journal, the book of bags, and the messages that wait to be sent."""
+"""What the broker's parts share: the scheduler, the journal, the book of bags, and the messages to be sent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """The join line: all that somebody has to paste on a lab PC or into a client's environment.
 
-``ROLE@HOST:PORT/KEYS``, where KEYS is URL-safe base64 of the broker's public CURVE key and the role's own key pair, 32 bytes
-each; ``ROLE@HOST:PORT`` alone for a broker without encryption. Nothing in it needs quoting in any shell.
+``ROLE@HOST:PORT/KEYS``, where KEYS is URL-safe base64 of the broker's public CURVE key and the role's own key pair, 32
+bytes each; ``ROLE@HOST:PORT`` alone for a broker without encryption. Nothing in it needs quoting in any shell.
 """
 
 import base64
@@ -65,7 +65,9 @@ def parse_join_line(text: str, role: Role) -> JoinLine:
     """The join line in ``text``, which must be one for ``role``; raises `JoinLineError`."""
     found = _FORM.fullmatch(text.strip())
     if found is None or int(found["port"]) > _LAST_PORT:
-        raise JoinLineError("that is not a join line; the broker prints one for workers and one for clients when it starts")
+        raise JoinLineError(
+            "that is not a join line; a broker prints one for workers and one for clients when it starts"
+        )
     if found["role"] != role:
         raise JoinLineError(f"that is the join line of a {found['role']}; this needs the one of a {role}")
     return JoinLine(role, found["host"], int(found["port"]), _keys(found["keys"]))

@@ -1,7 +1,7 @@
 """What the grid remembers, on disk: SQLite in WAL mode, one transaction per drained batch of messages.
 
 Rule 1: nothing is acknowledged before `commit`; what was committed survives SIGKILL of the broker at any instant.
-Rule 2: a bag is a template, stored once, and batches of packed arguments; a task has a row of its own only when it ended.
+Rule 2: a bag is a template, stored once, and batches of packed arguments; a task has a row of its own when it ended.
 Rule 3: every ended task has exactly one row in ``results``; the table's UNIQUE says so too.
 Payloads are opaque. Arguments are read back on demand, so a waiting task costs the broker no memory for them.
 """
@@ -26,14 +26,18 @@ CACHED_BATCHES = 16
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE templates (digest TEXT PRIMARY KEY, kind TEXT, data BLOB);
-CREATE TABLE bags (number INTEGER PRIMARY KEY, id TEXT UNIQUE, name TEXT, kind TEXT, owner TEXT, template TEXT, timeout REAL,
-                   retries INTEGER, predicted INTEGER, closed INTEGER, created REAL);
-CREATE TABLE batches (first INTEGER PRIMARY KEY, bag INTEGER, start INTEGER, count INTEGER, payloads BLOB, runtimes BLOB);
+CREATE TABLE bags (number INTEGER PRIMARY KEY, id TEXT UNIQUE, name TEXT, kind TEXT, owner TEXT, template TEXT,
+                   timeout REAL, retries INTEGER, predicted INTEGER, closed INTEGER, created REAL);
+CREATE TABLE batches (first INTEGER PRIMARY KEY, bag INTEGER, start INTEGER, count INTEGER,
+                      payloads BLOB, runtimes BLOB);
 CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER UNIQUE, bag INTEGER, item INTEGER,
-                      outcome INTEGER, elapsed REAL, worker TEXT, number INTEGER, payload BLOB, stdout BLOB, stderr BLOB);
+                      outcome INTEGER, elapsed REAL, worker TEXT, number INTEGER,
+                      payload BLOB, stdout BLOB, stderr BLOB);
 CREATE INDEX results_of_bag ON results (bag, seq);
 CREATE TABLE sent (task INTEGER PRIMARY KEY, number INTEGER);
 """
+# The columns of a `ResultRow`.
+_RESULT = "task, bag, item, outcome, elapsed, worker, number, payload, stdout, stderr"
 
 
 class JournalError(Exception):
@@ -110,7 +114,7 @@ class Journal:
             raise
 
     def _open(self, home: Path) -> None:
-        # One broker per home: the lock is taken by the first statement and kept until the process ends, however it ends.
+        # One broker per home: the lock is taken by the first statement and kept until the process ends, in any way.
         self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._db.execute("PRAGMA journal_mode = WAL")
         # In WAL mode this survives the death of the process; only a power cut can take the last commits.
@@ -122,7 +126,7 @@ class Journal:
             self._db.execute("INSERT INTO meta VALUES ('format', ?), ('epoch', 0)", (FORMAT,))
         found = self._meta("format")
         if found != FORMAT:
-            raise JournalError(f"{home} has a journal of format {found}; this deskgrid reads and writes format {FORMAT}")
+            raise JournalError(f"{home} has a journal of format {found}; this deskgrid reads and writes {FORMAT}")
         self.epoch = self._meta("epoch") + 1
         self._db.execute("UPDATE meta SET value = ? WHERE key = 'epoch'", (self.epoch,))
         self._db.execute("COMMIT")
@@ -174,8 +178,7 @@ class Journal:
         self._write("INSERT INTO batches VALUES (?,?,?,?,?,?)", [row])
 
     def add_results(self, rows: Sequence[ResultRow]) -> None:
-        columns = "task, bag, item, outcome, elapsed, worker, number, payload, stdout, stderr"
-        self._write(f"INSERT INTO results ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
+        self._write(f"INSERT INTO results ({_RESULT}) VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
 
     def add_sent(self, rows: Sequence[tuple[int, int]]) -> None:
         """These tasks are at a worker as these attempts; kept for those long enough to be worth waiting for."""
@@ -221,9 +224,8 @@ class Journal:
         """Results recorded after ``after``, as many as make a batch, and the new ``after``."""
         found: list[BagResult] = []
         size = 0
-        query = (
-            "SELECT seq, item, outcome, elapsed, worker, payload FROM results WHERE bag = ? AND seq > ? ORDER BY seq LIMIT ?"
-        )
+        columns = "seq, item, outcome, elapsed, worker, payload"
+        query = f"SELECT {columns} FROM results WHERE bag = ? AND seq > ? ORDER BY seq LIMIT ?"
         for seq, *fields in self._db.execute(query, (bag, after, BATCH_ROWS)):
             result = BagResult(*fields)
             size += len(result.payload)
@@ -235,8 +237,7 @@ class Journal:
 
     def result(self, task: int) -> ResultRow | None:
         """The row of one ended task."""
-        query = "SELECT task, bag, item, outcome, elapsed, worker, number, payload, stdout, stderr FROM results WHERE task = ?"
-        row = self._db.execute(query, (task,)).fetchone()
+        row = self._db.execute(f"SELECT {_RESULT} FROM results WHERE task = ?", (task,)).fetchone()
         return ResultRow(*row) if row else None
 
     def bags(self) -> Iterator[BagRow]:

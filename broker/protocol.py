@@ -154,8 +154,8 @@ class Finished:
 class Leave:
     """A departure; ``held`` is handed back (elapsed None: it had not started).
 
-    ``planned``: the window closes, as announced; otherwise somebody stops the worker before that. ``stopping``: its process
-    ends too, so it will not be back by itself.
+    ``planned``: the window closes, as announced; otherwise somebody stops the worker before that. ``stopping``: its
+    process ends too, so it will not be back by itself.
     """
 
     reason: str
@@ -277,8 +277,8 @@ class Hello:
 class Submit:
     """One batch of a bag. The same batch sent again is accepted again and counted once.
 
-    ``first`` is the index in the bag of the first payload. ``runtimes`` is empty when all have ``runtime``, which is None
-    when nobody said. ``last`` closes the bag.
+    ``first`` is the index in the bag of the first payload. ``runtimes`` is empty when all have ``runtime``, which is
+    None when nobody said. ``last`` closes the bag.
     """
 
     request: int

@@ -54,7 +54,7 @@ class BrokerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """``listen``: HOST:PORT, port 0 for any free one. ``advertise``: the host in the join lines (default: found out)."""
+    """``listen``: HOST:PORT, port 0 for any free one. ``advertise``: the host in the join lines; None: found out."""
 
     home: Path
     listen: str = "0.0.0.0:7077"

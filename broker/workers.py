@@ -112,9 +112,7 @@ class Workers:
         facts = self._desk.facts
         self._send(
             peer,
-            wire.Welcome(
-                wire.VERSION, facts.id, worker.name, facts.heartbeat_s, facts.lease_s, worker.told_windows
-            ),
+            wire.Welcome(wire.VERSION, facts.id, worker.name, facts.heartbeat_s, facts.lease_s, worker.told_windows),
         )
         self._open_or_close(worker, join, now)
 
@@ -298,10 +296,10 @@ class Workers:
                 break
             del self._heard[name]
             self.by_peer.pop(worker.peer, None)
-            self._desk.note("worker-lost", name=name, silent_s=round(now - worker.heard, 1))
             if worker.state == "up":
+                self._desk.note("worker-lost", name=name, silent_s=round(now - worker.heard, 1))
                 self._carry_out(ev.WorkerLeft(name, planned=False), now)
-            worker.state = "lost"
+                worker.state = "lost"
             self._lost[name] = worker
             self._faded_at = min(self._faded_at, worker.known_until)
         if now >= self._faded_at:
@@ -340,5 +338,5 @@ def _attempts(refs: Sequence[wire.Ref]) -> list[Attempt]:
 
 
 def _last_closing(windows: Sequence[wire.Window], uptime: float | None, now: float) -> float:
-    """When the last window that was announced closes; of an open-ended worker, now: nothing is known once it is gone."""
+    """When the last window that was announced closes; of an open-ended worker, now: it may be gone for good."""
     return now + max([uptime or 0.0, *(window.starts_in + window.lasts for window in windows)])

@@ -110,6 +110,7 @@ class Placing:
         return list(self._assigns.values())
 
     def _give_back_unfit(self) -> None:
+        """What no longer fitted when its turn came joins the priority queue."""
         tasks, self._unfit = self._unfit, []
         self.counters.unfit += len(tasks)
         self.to_priority(tasks)
@@ -136,6 +137,7 @@ class Placing:
             self.slots.index(slot, self.now)
 
     def has_room(self, slot: Slot) -> bool:
+        """Whether the queue of ``slot`` may take one more task, however long."""
         if not slot.sent and not slot.queue:
             return True
         if len(slot.queue) < self.policy.queue_length:
@@ -156,6 +158,7 @@ class Placing:
             self._sent_new(slot, attempt, runtime)
 
     def may_send(self, slot: Slot) -> bool:
+        """Whether the first task in the queue of ``slot`` may go to its worker now."""
         if not slot.sent:
             return True
         return slot.in_flight_s() + slot.queue[0][1] <= AHEAD_S and len(slot.sent) < AHEAD_TASKS

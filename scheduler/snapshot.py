@@ -86,10 +86,13 @@ def bag_views(scheduler: Scheduler, now: float) -> tuple[BagView, ...]:
     capacity = Capacity(scheduler, now)
     views, work = [], 0.0
     for bag in scheduler.tasks.bags.values():
-        work += bag.left_s
         eta: float | None = 0.0
         if bag.settled < bag.total:
-            eta = capacity.time_to_do(work, bag.longest + scheduler.policy.margin)
+            # Its longest task may have ended long ago; none that is left is longer than all that is left.
+            longest = min(bag.longest, bag.left_s)
+            eta = capacity.time_to_do(work + bag.left_s, longest + scheduler.policy.margin)
+        # A bag that never ends as things are does not hold up those behind it: they are placed before it.
+        work += bag.left_s if eta is not None else 0.0
         views.append(
             BagView(
                 number=bag.number,

@@ -38,16 +38,17 @@ if TYPE_CHECKING:
 
 # Each worker's name, and its seconds up and down. Every window closes several times in a run, at moments that drift
 # apart.
-WINDOWS = {"pc1": (7.0, 2.0), "pc2": (9.0, 2.5), "pc3": (11.0, 3.0), "pc4": (13.0, 3.5)}
-# The work is chosen so that all cores together need no longer than this for it. It takes half as long again, as PCs are
-# away now and then and the end of a window is left empty.
-WORK_S = 36.0
-# What a task is predicted to take on a PC of its own, about: long enough that a departure could hit it, and short
-# enough for a few hundred of them.
-TASK_S = 0.25
-# A prediction is this much longer than what was measured: these files are not those of the sample, and the workers
-# are not alone on this machine. Too long a prediction leaves the end of a window empty; too short a one loses a task.
-CAUTION = 1.5
+WINDOWS = {"pc1": (9.0, 2.0), "pc2": (11.0, 2.5), "pc3": (13.0, 3.0), "pc4": (16.0, 3.5)}
+# The work is chosen so that all cores together need no longer than this for it. It takes longer, as PCs are away now
+# and then and the end of a window is left empty.
+WORK_S = 40.0
+# What a task is predicted to take on a PC of its own, about: short enough for some hundreds of them.
+TASK_S = 0.15
+# A prediction is this much longer than what was measured: these files are not those of the sample. And so many seconds
+# at the end of a window are left empty, because these PCs share one machine that may have other things to do as well:
+# with six busy processes on two cores, a factor of 1.5 and the broker's usual margin of 1 s lost a task now and then.
+CAUTION = 2.0
+MARGIN_S = 2.0
 # Between two pictures of the grid, and between two lines where there is no terminal.
 LOOK_S = 0.5
 LINE_S = 5.0
@@ -103,7 +104,7 @@ def _run(console: "Console", started: float) -> tuple[Summary, list[Squeezed]]:
     from sleepbench.processes import Processes
 
     tasks = _work(console)
-    with Processes() as processes, Grid(processes.client_line) as grid:
+    with Processes(options={"margin": MARGIN_S}) as processes, Grid(processes.client_line) as grid:
         _start_workers(processes, grid)
         share = len(WINDOWS) / min(len(WINDOWS), os.cpu_count() or 1)
         runtimes = [task.seconds * share * CAUTION for task in tasks]

@@ -102,7 +102,7 @@ def sources(root: Path) -> list[Source]:
         place = path.relative_to(root)
         kind = kinds.get(path.suffix)
         skipped = {"site-packages", "dist-packages"} & set(place.parts) or ".opt-" in path.name
-        if kind and not skipped and path.is_file() and not path.is_symlink() and path.stat().st_size:
+        if kind and not skipped and path.is_file() and path.stat().st_size:
             found.append(Source(place.as_posix(), kind, path.stat().st_size))
     return found
 

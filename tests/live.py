@@ -132,12 +132,12 @@ class LiveWorker(Live):
 class LiveGrid:
     """A broker, and whatever else a test starts with these methods; `live_grid` ends it all."""
 
-    def __init__(self, home: Path, stack: ExitStack, **options: Any) -> None:
+    def __init__(self, home: Path, stack: ExitStack, listen: str, **options: Any) -> None:
         self.home = home
         self._stack = stack
         self._options = options
         self.workers: list[LiveWorker] = []
-        self.broker = self._broker("127.0.0.1:0")
+        self.broker = self._broker(listen)
 
     def _broker(self, listen: str) -> LiveBroker:
         broker = LiveBroker(self.home, listen, **self._options)
@@ -151,12 +151,19 @@ class LiveGrid:
         meanwhile()
         self.broker = self._broker(self.broker.ready.address)
 
-    def worker(self, name: str = "pc1", slots: int = 1, plan: Plan | None = None) -> LiveWorker:
-        """A worker that has joined."""
-        worker = LiveWorker(self.broker.line("worker"), name, slots, plan)
+    def start_worker(
+        self, name: str = "pc1", slots: int = 1, plan: Plan | None = None, line: JoinLine | None = None
+    ) -> LiveWorker:
+        """A worker that has just been started, by the broker's join line or another."""
+        worker = LiveWorker(line or self.broker.line("worker"), name, slots, plan)
         self._stack.callback(worker.stop)
         self.workers.append(worker)
         worker.start()
+        return worker
+
+    def worker(self, name: str = "pc1", slots: int = 1, plan: Plan | None = None) -> LiveWorker:
+        """A worker that has joined."""
+        worker = self.start_worker(name, slots, plan)
         assert eventually(lambda: worker.ended or worker.has_said("joined"), PATIENCE_S)
         return worker
 
@@ -181,10 +188,10 @@ _Peer = TypeVar("_Peer", bound=Peer)
 
 
 @contextmanager
-def live_grid(home: Path, workers: int = 0, **options: Any) -> Iterator[LiveGrid]:
+def live_grid(home: Path, workers: int = 0, listen: str = "127.0.0.1:0", **options: Any) -> Iterator[LiveGrid]:
     """A broker on ``home`` with ``workers`` open-ended workers of one slot; options are those of `BrokerOptions`."""
     with ExitStack() as stack:
-        grid = LiveGrid(home, stack, **options)
+        grid = LiveGrid(home, stack, listen, **options)
         for number in range(workers):
             grid.worker(f"pc{number + 1}")
         yield grid

@@ -52,6 +52,8 @@ class SocketLine:
         self._context = zmq.Context()
         self.socket = self._context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
+        # To a broker that turned the connection down a send would wait for ever.
+        self.socket.setsockopt(zmq.SNDTIMEO, int(PATIENCE_S * 1000))
         self.socket.setsockopt(zmq.IPV6, int(line.host.startswith("[")))
         if line.keys is not None:
             self.socket.setsockopt(zmq.CURVE_SERVERKEY, z85.encode(line.keys.server))

@@ -2,7 +2,7 @@
 
 Rule 1: it dials out; nothing listens on a lab PC.
 Rule 2: never block: what the broker does not take now is said again after the next introduction.
-Rule 3: the planned windows are looked at by the wall clock at every turn, so a PC that slept through a boundary notices.
+Rule 3: the planned windows are looked at by the clocks at every turn, so a PC that slept through a boundary notices.
 """
 
 import logging
@@ -11,6 +11,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import zmq
@@ -30,6 +31,9 @@ log = logging.getLogger("deskgrid.worker")
 TICK_S = 0.2
 # A broker that does not answer is dialled again this often, at first and at most.
 RECONNECT_MS = (100, 3_000)
+# ZeroMQ gives an address up for good when what answers there makes no sense to it (another program that had the broker's
+# port, say). So without a connection it is dialled anew this often: far longer than a handshake takes. Seconds.
+REDIAL_S = 5.0
 # A dead connection is noticed after this long.
 DEAD_LINK_S = 15.0
 # How often somebody who watches the log is told that there still is no broker.
@@ -64,15 +68,13 @@ def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callab
     wake_out.setblocking(False)
 
     def wake() -> None:
-        try:
+        with suppress(BlockingIOError):  # it has been woken often enough
             wake_in.send(b"\0")
-        except BlockingIOError:
-            pass  # It has been woken often enough.
 
     executor = Executor(options.slots, options.name, wake)
     try:
         with _Link(options.join) as link:
-            _Agent(options, link, executor, wake, wake_out, say).run(stopping)
+            _Agent(options, link, executor, wake=wake, woken=wake_out, say=say).run(stopping)
     except Refusal as refusal:
         raise WorkerError(f"the broker refuses this worker: {refusal}") from refusal
     finally:
@@ -106,9 +108,7 @@ class _Link:
             self.socket.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(join.keys.secret))
         events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
         failures = (
-            zmq.EVENT_HANDSHAKE_FAILED_AUTH
-            | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-            | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+            zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
         )
         self.monitor = self.socket.get_monitor_socket(events | failures)
 
@@ -121,6 +121,12 @@ class _Link:
         self.monitor.close()
         self.socket.close()
         self.context.term()
+
+    def redial(self) -> None:
+        """Begin again, whatever became of earlier attempts."""
+        with suppress(zmq.ZMQError):  # if it was given up, there is nothing to disconnect
+            self.socket.disconnect(self._join.endpoint)
+        self.socket.connect(self._join.endpoint)
 
     def send(self, message: wire.Message) -> bool:
         """Whether there was a connection to take it."""
@@ -153,6 +159,7 @@ class _Agent:
         options: WorkerOptions,
         link: _Link,
         executor: Executor,
+        *,
         wake: Callable[[], None],
         woken: socket.socket,
         say: Callable[[str], None],
@@ -176,6 +183,8 @@ class _Agent:
         self._table: str | None = None
         self._was_joined = False
         self._silent_at = time.monotonic() + SILENCE_S
+        self._connected = False
+        self._redial_at = time.monotonic() + REDIAL_S
         self._poller = zmq.Poller()
         self._poller.register(link.socket, zmq.POLLIN)
         self._poller.register(link.monitor, zmq.POLLIN)
@@ -211,6 +220,9 @@ class _Agent:
         self._send(self._session.tick(read_clocks()))
         self._follow_broker_windows()
         self._report()
+        if not self._connected and time.monotonic() > self._redial_at:
+            self._redial_at = time.monotonic() + REDIAL_S
+            self._link.redial()
 
     def _receive(self) -> None:
         while True:
@@ -232,10 +244,12 @@ class _Agent:
         for event in self._link.events():
             if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
                 raise WorkerError("the broker does not know this join line's key: paste the line it prints now")
-            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            if self._connected:
                 self._session.reconnected()
             else:
                 self._session.disconnected()
+                self._redial_at = time.monotonic() + REDIAL_S
 
     def _follow_broker_windows(self) -> None:
         """Windows from the broker replace open-ended uptime; a plan given on this PC stays."""

@@ -220,7 +220,7 @@ class Session:
         self._introduced = True
 
     def _held(self, now: Instant) -> tuple[wire.Running, ...]:
-        """Every attempt that is here, on each slot in the order of its work; of those that ended, the result follows."""
+        """Every attempt that is here, on each slot in the order of its work; then those whose results follow."""
         elapsed = {(task, number): seconds for _, task, number, seconds in self._runs.running(now.mono)}
         held = [
             wire.Running(*attempt, slot, elapsed.get(attempt))

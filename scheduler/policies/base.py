@@ -66,4 +66,4 @@ class Policy(Protocol):
     margin: float
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
-        """Placements for this pass."""
+        """Placements for this pass. Asked only when a task waits and a slot has room."""

@@ -261,7 +261,11 @@ def test_logs_of_a_task_that_is_done(office: Office, client: Client) -> None:
 @pytest.mark.parametrize(
     ("payload", "error"),
     [
-        (msgpack.packb(["ValueError", "no", "Traceback ...", b""]), "Traceback ..."),
+        (msgpack.packb(["ValueError", "no", "Traceback ...\nValueError: no", b""]), "Traceback ...\nValueError: no"),
+        (
+            msgpack.packb(["CommandFailed", "exit code 3", "what it wrote", b""]),
+            "what it wrote\nCommandFailed: exit code 3",
+        ),
         (msgpack.packb(["ValueError", "no", "", b""]), "ValueError: no"),
         (b"", None),
         (b"junk", None),
@@ -278,7 +282,7 @@ def test_logs_of_a_task_that_failed(
     worker.finish(*worker.work(), outcome=outcome, payload=payload)
     logs = client.ask("logs", bag=bag, item=0)
     assert logs["state"] == outcome.name.lower()
-    assert logs["error"] == error if error is not None else logs["error"]
+    assert logs["error"] == (error or "the worker's account of it cannot be read")
 
 
 def test_logs_of_tasks_that_have_not_ended(office: Office, client: Client) -> None:

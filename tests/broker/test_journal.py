@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -201,6 +202,7 @@ def test_task_numbers_of_a_forgotten_bag_may_be_used_again_only_if_nothing_came_
 WRITER = """
 import sys
 from pathlib import Path
+from typing import Any
 from broker.journal import *
 journal = Journal(Path(sys.argv[1]))
 journal.add_bag(BagRow(1, "a1", "", "python", "", "d", None, 0, True, False, 0.0))
@@ -290,7 +292,7 @@ def test_a_journal_of_a_newer_format_is_refused_and_left_as_it_was(journal: Jour
     with closing(sqlite3.connect(tmp_path / NAME)) as db:
         db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT + 1,))
         db.commit()
-    assert f"format {FORMAT + 1}; this deskgrid reads and writes format {FORMAT}" in refusal(tmp_path)
+    assert f"format {FORMAT + 1}; this deskgrid reads and writes {FORMAT}" in refusal(tmp_path)
     with closing(sqlite3.connect(tmp_path / NAME)) as db:
         assert db.execute("SELECT * FROM meta ORDER BY key").fetchall() == [("epoch", 1), ("format", FORMAT + 1)]
 
@@ -346,3 +348,31 @@ def test_a_full_disk_is_said_and_undoes_what_was_not_committed(journal: Journal)
     with pytest.raises(JournalFull, match="full"):
         write()
     assert [row.item for page in pages(journal) for row in page] == [1, 0]
+
+
+class FullAtCommit:
+    """A connection to a disk that has room for everything but the commit."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        if statement == "COMMIT":
+            raise sqlite3.OperationalError("database or disk is full")
+        return self._db.execute(statement, *values)
+
+
+def test_a_commit_that_fails_undoes_what_was_to_be_committed(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(journal)
+    journal.commit()
+    journal.add_results([result(2)])
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "_db", FullAtCommit(journal._db))
+        with pytest.raises(JournalFull, match="full"):
+            journal.commit()
+    journal.add_results([result(3)])
+    journal.commit()
+    assert [row.item for page in pages(journal) for row in page] == [1, 0, 3]

@@ -22,6 +22,7 @@ class FakeBag:
 
     ended: Sequence[tuple[int, object]] = ()
     id: str = BAG
+    note: str = ""
     in_time: bool = True
     logged: dict[int, TaskLog] = field(default_factory=dict)
     forgotten: bool = False

@@ -61,6 +61,12 @@ def test_submit_prints_the_bags_id_alone_on_stdout(grid: FakeGrid) -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (0, f"{BAG}\n", "")
 
 
+def test_what_the_broker_has_to_say_about_a_bag_goes_to_stderr(grid: FakeGrid) -> None:
+    grid.bag.note = "1 of 1 tasks are longer than any window known"
+    result = deskgrid("submit", "--runtime", "5000", "--", "true")
+    assert (result.stdout, result.stderr) == (f"{BAG}\n", f"deskgrid: {grid.bag.note}\n")
+
+
 def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
     words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --each - -- convert -x {} {}.jpg"
     deskgrid("submit", *words.split(), stdin="a.png\n\nb b.png\r\n \nc.png")

@@ -89,7 +89,7 @@ def test_a_callback_that_exits_leaves_the_other_futures_alone(grid: Grid, caplog
 
     grid.submit(double, 1).add_done_callback(leave)
     assert grid.submit(negated, 1).result(10) == -1
-    assert "a callback of a future failed" in caplog.text
+    assert eventually(lambda: "a callback of a future failed" in caplog.text)
 
 
 def test_a_grid_that_only_its_future_holds_stays_open(fake: FakeGrid) -> None:
@@ -124,6 +124,14 @@ def test_calls_of_a_function_are_in_one_open_bag_that_closes_with_the_grid(fake:
         (bag,) = fake.memory.bags.values()
         assert (len(bag.payloads), bag.name, bag.closed) == (3, "double", False)
     assert eventually(lambda: bag.closed)
+
+
+def test_results_are_asked_for_once_and_no_more_after_the_last(fake: FakeGrid) -> None:
+    with Grid(fake.line) as grid:
+        for n in range(3):
+            grid.submit(double, n).result(10)
+        assert eventually(lambda: len(fake.memory.of(wire.Watch)) == 4)
+    assert [watch.after for watch in fake.memory.of(wire.Watch)] == [0, 1, 2, 3]
 
 
 def test_a_prediction_goes_with_its_call(fake: FakeGrid, grid: Grid) -> None:

@@ -1,13 +1,14 @@
 """Random grids and random faults: everything of a run follows from its seed.
 
-Three kinds of weather. *Storm*: every fault there is. *Drizzle*: connections break and the broker is killed, but every PC
-stays and is heard from before its lease is out; then nothing may be executed twice. *Sunshine*: no fault at all, but PCs
-come and go as planned; then no task may be killed.
+Three kinds of weather. *Storm*: every fault there is. *Drizzle*: connections break and the broker is killed, but every
+PC stays and is heard from before its lease is out; then nothing may be executed twice. *Sunshine*: no fault at all, but
+PCs come and go as planned; then no task may be killed.
 """
 
 import json
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from broker.template import command_template
@@ -15,7 +16,8 @@ from scheduler.policies import Policy, make_policy
 from tests.grid.clients import BagPlan, ClientNode
 from tests.grid.fakes import Task
 from tests.grid.grid import MakePlan, VirtualGrid, cycle, for_seconds, open_ended
-from tests.grid.nodes import WorkerNode
+from tests.grid.witness import expect
+from tests.grid.worker_node import WorkerNode
 
 # How long faults go on.
 STORM_S = 120.0
@@ -60,9 +62,10 @@ class Weather:
         """The tasks of a bag, of one shape."""
         draw = self.random
         least, most = draw.choice(LENGTHS)
-        count = draw.randint(1, 30 if most < 1.0 else 14)
+        count = draw.randint(1, 60 if most < 1.0 else 14)
+        times = (1, 2, 5)
         return [
-            Task(bag, item, draw.uniform(least, most), draw.choice(fates), draw.choice([1, 2, 5])) for item in range(count)
+            Task(bag, item, draw.uniform(least, most), draw.choice(fates), draw.choice(times)) for item in range(count)
         ]
 
     def bag(self, fates: tuple[str, ...] = ("ok",), least: float = 0.0) -> BagPlan:
@@ -76,10 +79,24 @@ class Weather:
         runtimes = [task.seconds for task in tasks]
         return BagPlan(bag, self.random.choice(TEMPLATES), batches, runtimes, forget=self.random.random() < 0.4)
 
+    def join(self, name: str, plan: MakePlan | None, slots: int, delay_s: float, key: str = "") -> None:
+        """A PC's agent starts."""
+        self.grid.worker(name, plan, slots=slots, delay_s=delay_s, key=key)
+
+    def run(self) -> None:
+        """The whole run; raises `Broken` or whatever the code under test raises."""
+        raise NotImplementedError
+
     def end(self) -> None:
         """Faults are over; everything has to come right."""
         self.grid.calm()
         self.grid.finish()
+
+    def end_without_waste(self) -> None:
+        """The same, and no task was executed twice."""
+        self.end()
+        twice = [place for place, times in self.grid.witness.executions.started.items() if times > 1]
+        expect(not twice, "executed more than once: {}", twice)
 
 
 class Sunshine(Weather):
@@ -92,10 +109,11 @@ class Sunshine(Weather):
         self.grid.broker.start()
         client = self.grid.client(draw.uniform(0.001, 0.05))
         for _ in range(draw.randint(1, 3)):
-            plan = self.bag()
-            self.at(draw.uniform(0.0, 60.0), lambda plan=plan: client.submit(plan))
+            self.at(draw.uniform(0.0, 60.0), partial(client.submit, self.bag()))
         self.grid.run(draw.uniform(60.0, 200.0))
-        self.end()
+        self.end_without_waste()
+        killed = self.grid.counters["kills"]
+        expect(not killed, "{} tasks were killed", killed)
 
     def _worker(self, name: str) -> None:
         draw = self.random
@@ -104,7 +122,7 @@ class Sunshine(Weather):
             self.grid.broker.windows.tables[name] = self.weekly()
             plan = None
         slots, delay = draw.randint(1, 3), draw.uniform(0.001, 0.05)
-        self.at(draw.uniform(0.0, 30.0), lambda: void(self.grid.worker(name, plan, slots, delay)))
+        self.at(draw.uniform(0.0, 30.0), partial(self.join, name, plan, slots, delay))
 
 
 class Drizzle(Weather):
@@ -113,24 +131,27 @@ class Drizzle(Weather):
     def run(self) -> None:
         draw, grid = self.random, self.grid
         grid.broker.downtime_s = draw.uniform(0.1, 4.0)
+        grid.broker.lease_s = 30.0
         grid.broker.start()
-        nodes: list[WorkerNode | ClientNode] = [
-            grid.worker(f"pc{number}", slots=draw.randint(1, 3), delay_s=draw.uniform(0.001, 0.2)) for number in range(3)
-        ]
+        for number in range(3):
+            delay_s = draw.choice(
+                [0.001, 0.1, 1.2]
+            )  # with the last, introductions are repeated before they are answered
+            grid.worker(f"pc{number}", slots=draw.randint(1, 3), delay_s=delay_s)
         client = grid.client(draw.uniform(0.001, 0.1))
         for _ in range(draw.randint(1, 3)):
             plan = self.bag(least=1.0)
             plan.runtimes = draw.choice([plan.runtimes, 3.0, 1.0])
-            self.at(draw.uniform(0.0, 30.0), lambda plan=plan: client.submit(plan))
+            self.at(draw.uniform(0.0, 30.0), partial(client.submit, plan))
         time = 0.0
         # A PC that is cut off is back within a few seconds: one fault must be over before the next begins.
         while (time := time + draw.uniform(8.0, 20.0)) < STORM_S:
-            self.at(time, draw.choice([lambda: self._break(nodes), lambda: self._break(nodes), self._kill]))
+            self.at(time, draw.choice([self._break, self._break, self._kill]))
         grid.run(STORM_S + 10.0)
-        self.end()
+        self.end_without_waste()
 
-    def _break(self, nodes: list[WorkerNode | ClientNode]) -> None:
-        draw = self.random
+    def _break(self) -> None:
+        draw, nodes = self.random, list(self.grid.workers.values())
         for node in draw.sample(nodes, draw.randint(1, len(nodes))):
             if draw.random() < 0.3:
                 self.grid.partition(node, draw.uniform(0.5, 5.0))
@@ -164,14 +185,15 @@ class Storm(Weather):
 
     def _worker(self, name: str) -> None:
         draw = self.random
-        plan: MakePlan | None = draw.choice([open_ended, self.cycle(), self.cycle(1.0), for_seconds(draw.uniform(5, 90)), None])
+        plans = [open_ended, self.cycle(), self.cycle(1.0), for_seconds(draw.uniform(5, 90)), None]
+        plan = draw.choice(plans)
         if plan is None and draw.random() < 0.7:
             self.grid.broker.windows.tables[name] = self.weekly()
         key = name
         if draw.random() < 0.15:
             name = "pc0"  # somebody cloned a disk
         slots, delay = draw.randint(1, 3), draw.choice([0.001, 0.02, 0.3])
-        self.at(draw.uniform(0.0, 20.0), lambda: void(self.grid.worker(name, plan, slots, delay, key)))
+        self.at(draw.uniform(0.0, 20.0), partial(self.join, name, plan, slots, delay, key))
 
     def _submit(self) -> None:
         draw = self.random
@@ -187,7 +209,7 @@ class Storm(Weather):
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def _fault(self) -> Callable[[], None]:
-        network = [self._break, self._partition, self._slow]
+        network = [self._break, self._break, self._partition, self._slow, self._clog]
         machines = [self._crash, self._stop, self._freeze, self._set_clock]
         broker = [self._kill, self._kill_at_step, self._kill_at_step, self._stop_broker, self._freeze_broker]
         people = [self._crash_client, self._cancel, self._ask, self._predict, self._change_policy, self._change_windows]
@@ -198,7 +220,7 @@ class Storm(Weather):
         return self.random.choice(nodes) if nodes else None
 
     def _some_peer(self) -> WorkerNode | ClientNode:
-        return self.random.choice([*self.grid.workers.values(), *self.grid.clients])
+        return self.random.choice(self.grid.peers())
 
     def _break(self) -> None:
         self._some_peer().break_link(half_open=self.random.random() < 0.5)
@@ -214,6 +236,10 @@ class Storm(Weather):
             cable.delay_s = usual
 
         self.at(self.random.uniform(2.0, 20.0), mend)
+
+    def _clog(self) -> None:
+        if (worker := self._some_worker()) is not None:
+            worker.clog(self.random.uniform(0.1, 10.0))
 
     def _crash(self) -> None:
         if (worker := self._some_worker()) is not None:
@@ -254,7 +280,7 @@ class Storm(Weather):
         successor = self.grid.client(0.01)
         for bag in client.unfinished:
             successor.cancel(bag, None)
-        for bag in {*client.watched, *client.unfinished}:
+        for bag in dict.fromkeys([*client.watched, *client.unfinished]):
             successor.attach(bag)
 
     def _cancel(self) -> None:
@@ -281,7 +307,9 @@ class Storm(Weather):
         client = self.random.choice([client for client in self.grid.clients if client.alive])
         for bag, seen in client.watched.items():
             if not seen.complete:
-                client.ask("runtimes", {"bag": bag, "items": [0], "runtimes": [self.random.choice([0.1, 4.0, 40.0])]})
+                items = list(range(self.grid.witness.told[bag]))
+                runtimes = self.random.choices([0.1, 4.0, 40.0], k=len(items))
+                client.ask("runtimes", {"bag": bag, "items": items, "runtimes": runtimes})
 
     def _change_policy(self) -> None:
         client = self.random.choice([client for client in self.grid.clients if client.alive])
@@ -293,7 +321,3 @@ class Storm(Weather):
         name = f"pc{self.random.randint(0, 4)}"
         if tables.pop(name, None) is None:
             tables[name] = self.weekly()
-
-
-def void(_: object) -> None:
-    """Nothing, of whatever."""

@@ -13,9 +13,9 @@ from broker import protocol as wire
 from broker.conversation import Conversation, Reply, Request
 from broker.errors import DeskgridError
 from broker.template import Template
-from tests.grid.fakes import Task
-from tests.grid.network import Cable, Connection, Dialler, Port, Wakeup, World
-from tests.grid.nodes import PYTHON, TURN_S, Brief
+from tests.grid.brief import Brief
+from tests.grid.fakes import PYTHON, Task
+from tests.grid.network import TURN_S, Cable, Connection, Dialler, Port, Wakeup, World
 from tests.grid.witness import Broken, Witness, expect
 
 # As in the client's link: how often it looks at the silence.
@@ -23,6 +23,7 @@ LOOK_S = 0.5
 # Batches of one bag on their way at once.
 WINDOW = 3
 
+Question = wire.Submit | wire.Watch | wire.Ask
 Answered = Callable[[Reply], None]
 
 
@@ -113,7 +114,7 @@ class ClientNode:
         self._witness.forgotten.add(bag)
         self.ask("forget", {"bag": bag})
 
-    def ask(self, what: str, args: dict[str, object], answered: Answered = lambda reply: None) -> None:
+    def ask(self, what: str, args: object, answered: Answered = lambda reply: None) -> None:
         """Ask anything."""
         self._say(wire.Ask(self._conversation.number(), what, json.dumps(args)), answered)
 
@@ -206,7 +207,7 @@ class ClientNode:
 
     # --- the link ----------------------------------------------------------------------------------------------------
 
-    def _say(self, message: wire.Submit | wire.Watch | wire.Ask, answered: Answered, template: Template | None = None) -> None:
+    def _say(self, message: Question, answered: Answered, template: Template | None = None) -> None:
         def checked(reply: Reply | DeskgridError) -> None:
             if isinstance(reply, DeskgridError):
                 raise Broken(f"{self.name} is refused: {reply}")

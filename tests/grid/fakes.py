@@ -16,6 +16,12 @@ from broker.protocol import Outcome
 from worker.child import error_payload
 from worker.executor import Ended, Job
 
+# What everybody runs.
+PYTHON = "3.11"
+# When virtual time is 0, clocks on walls show this: a Monday, 10:00 UTC.
+WALL_S = 1_767_607_200.0
+# And monotonic clocks of PCs, this.
+BOOT_S = 12_345.0
 # What a task's process takes to start, and what each task costs beside its runtime. Measured ones are shorter.
 SPAWN_S = 0.15
 TASK_OVERHEAD_S = 0.002

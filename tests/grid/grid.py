@@ -6,11 +6,12 @@ from pathlib import Path
 
 from broker import protocol as wire
 from scheduler.policies import Policy, make_policy
+from tests.grid.broker_node import BrokerNode
 from tests.grid.clients import ClientNode
 from tests.grid.fakes import Task
 from tests.grid.network import BROKER_PATIENCE_S, PEER_PATIENCE_S, Port, World
-from tests.grid.nodes import BrokerNode, WorkerNode
 from tests.grid.witness import Witness, expect
+from tests.grid.worker_node import WorkerNode
 from worker.uptime import Cycle, Instant, OpenEnded, Plan, Until
 
 # How long a grid without faults, with a PC that stays, may take to end everything it can, beyond the work itself.
@@ -51,10 +52,10 @@ class VirtualGrid:
     # --- who is there ------------------------------------------------------------------------------------------------
 
     def worker(
-        self, name: str, plan: MakePlan | None = open_ended, slots: int = 1, delay_s: float = 0.002, key: str = ""
+        self, name: str, plan: MakePlan | None = open_ended, *, slots: int = 1, delay_s: float = 0.002, key: str = ""
     ) -> WorkerNode:
         """A PC whose agent starts now; ``key`` tells it from another of the same name."""
-        node = WorkerNode(self.world, self.port, self.witness, name, slots, plan, delay_s)
+        node = WorkerNode(self.world, self.port, self.witness, name, plan, slots=slots, delay_s=delay_s)
         self.workers[key or name] = node
         node.start()
         return node
@@ -64,6 +65,10 @@ class VirtualGrid:
         node = ClientNode(self.world, self.port, self.witness, f"client{len(self.clients)}", delay_s)
         self.clients.append(node)
         return node
+
+    def peers(self) -> list[WorkerNode | ClientNode]:
+        """Everyone who dials."""
+        return [*self.workers.values(), *self.clients]
 
     def run(self, seconds: float) -> None:
         """Let time pass."""
@@ -99,7 +104,7 @@ class VirtualGrid:
 
     def _all_time_out(self, life: int) -> None:
         if self.broker.lives == life:
-            for node in [*self.workers.values(), *self.clients]:
+            for node in self.peers():
                 node.time_out(at_peer=True)
 
     def restart_broker(self, after: float) -> None:
@@ -119,7 +124,7 @@ class VirtualGrid:
             node.thaw()
             node.wall_offset_s = 0.0
             node.start()
-        for peer in [*self.workers.values(), *self.clients]:
+        for peer in self.peers():
             peer.cable.mend()
         self.worker("anchor", slots=2)
 
@@ -136,11 +141,16 @@ class VirtualGrid:
         self.run(1.0)
         self.witness.nothing_left(self.broker.sessions)
 
+    def close(self) -> None:
+        """Let go of the home."""
+        self.broker.kill()
+
     def _alive(self) -> list[ClientNode]:
         return [client for client in self.clients if client.alive]
 
     def _all_quiet(self) -> bool:
-        return not self.broker.sessions.desk.book.by_id and all(node.idle for node in self.workers.values())
+        forgotten = self.broker.up and not self.broker.sessions.desk.book.by_id
+        return forgotten and all(node.idle for node in self.workers.values())
 
     @property
     def counters(self) -> dict[str, float]:

@@ -18,6 +18,8 @@ BACKOFF_S = (0.1, 3.0)
 # After so much silence of the line a peer gives its connection up, and the broker later.
 PEER_PATIENCE_S = 15.0
 BROKER_PATIENCE_S = 30.0
+# How long a process takes to see what arrived, at most; what comes meanwhile is seen with it.
+TURN_S = 0.004
 # How many of the last lines are kept to tell what led to a failure.
 REMEMBERED = 400
 
@@ -178,6 +180,7 @@ class Connection:
         self.peer = peer
         self.open_here = True
         self.open_there = True
+        self.clogged = False  # the peer takes nothing, and the broker does not wait for it
         self._port = port
         self._epoch = port.epoch
         self._world = world
@@ -195,10 +198,15 @@ class Connection:
         return self.open_here
 
     def to_peer(self, data: bytes) -> bool:
-        """Send; whether there is a connection, as far as the broker knows."""
-        if self.open_there:
-            self._down.put(data)
-        return self.open_there
+        """Send; whether there is a connection that takes it, as far as the broker knows."""
+        if self.clogged or not self.open_there:
+            return False
+        self._down.put(data)
+        return True
+
+    def unclog(self) -> None:
+        """The peer takes messages again."""
+        self.clogged = False
 
     def cut(self, *, half_open: bool = False) -> None:
         """It breaks. ``half_open``: the broker does not notice before its patience ends."""

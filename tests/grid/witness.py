@@ -4,6 +4,8 @@ The witness keeps books of its own, from the messages and the journal's rows alo
 broker believes.
 """
 
+from collections import Counter
+
 from broker import protocol as wire
 from broker.journal import Journal
 from broker.sessions import Sessions
@@ -39,6 +41,10 @@ class Witness:
         # Rows of the journal as they were when first committed: (task, outcome, number, payload) by (bag, item).
         self.recorded: dict[tuple[str, int], tuple[int, int, int, bytes]] = {}
         self.newest: dict[int, int] = {}
+        # How many results came in each message.
+        self.deliveries: list[int] = []
+        # How many messages of each kind the broker has sent.
+        self.said: Counter[type[wire.Message]] = Counter()
         self._where: dict[int, tuple[str, int]] = {}
         self._submits: dict[tuple[bytes, int], tuple[str, int]] = {}
         self._seen = 0
@@ -49,10 +55,13 @@ class Witness:
         """A message reached the broker."""
         if isinstance(message, wire.Submit):
             self._submits[peer, message.request] = (message.bag, message.first + len(message.payloads))
+        elif isinstance(message, wire.Finished):
+            self.deliveries.append(len(message.results))
 
     def sent(self, peer: bytes, message: wire.Message, uncommitted: bool) -> None:
         """The broker sends a message."""
         expect(not uncommitted, "{} is sent before the journal is committed", type(message).__name__)
+        self.said[type(message)] += 1
         if isinstance(message, wire.Assign):
             for work in message.work:
                 self._assigned(work)

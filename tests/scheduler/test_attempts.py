@@ -199,6 +199,17 @@ def test_what_was_sent_ahead_starts_when_the_one_before_it_ends() -> None:
     assert (slot.started, slot.due, slot.ahead_s, slot.busy_s) == (7, 7.3, 0, 6)
 
 
+def test_what_is_ahead_is_counted_down_as_it_starts() -> None:
+    grid = Grid()
+    grid.pc("a")
+    tasks = grid.tasks(0.1, 0.1, 0.2, 0.05)
+    grid.expect(a=tasks)
+    (slot,) = grid.scheduler.slots.slots.values()
+    for task, ahead in zip(tasks, (0.25, 0.05, 0.0, 0.0), strict=True):
+        grid.end(task)
+        assert slot.ahead_s == pytest.approx(ahead)
+
+
 def test_answers_may_come_in_another_order_than_the_work_was_sent() -> None:
     grid = Grid()
     grid.pc("a")
@@ -224,6 +235,18 @@ def test_work_that_was_handed_back_waits_in_the_priority_queue() -> None:
     grid.give_back(second)
     assert grid.answer([grid.attempts[second]]) == []
     grid.expect(a=[second])
+
+
+def test_handing_back_an_old_attempt_does_not_take_the_new_one_away() -> None:
+    grid = Grid()
+    grid.pc("a")
+    (task,) = grid.tasks(5)
+    grid.expect(a=[task])
+    old = grid.attempts[task]
+    grid.give_back(task)
+    grid.expect(a=[task])
+    assert grid.tell(ev.AttemptsReturned("a", [old])) == []
+    assert grid.running("a") == task
 
 
 def test_work_ahead_is_called_back_when_its_window_shortens() -> None:

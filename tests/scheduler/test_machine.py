@@ -338,7 +338,6 @@ class GridMachine(RuleBasedStateMachine):
         assert not self.watched.scheduler.orphans
 
 
-TestGrid = GridMachine.TestCase
 # Ten seconds, and several times that where coverage is measured on a busy machine.
-TestGrid.pytestmark = [pytest.mark.timeout(300)]
+TestGrid = pytest.mark.timeout(300)(GridMachine.TestCase)
 TestGrid.settings = settings(max_examples=settings().max_examples * 3 // 2, stateful_step_count=40)

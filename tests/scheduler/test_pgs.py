@@ -166,6 +166,23 @@ def test_nothing_joins_the_priority_queue_while_no_slot_has_room() -> None:
     assert (grid.priority(), grid.regular()) == ([], [thirty])
 
 
+def test_the_priority_queue_is_walked_before_the_regular_one() -> None:
+    grid = Grid(pgs(queue_length=2))
+    grid.pc("gone", 1000)
+    (lost,) = grid.tasks(500)
+    grid.expect(gone=[lost])
+    grid.leave("gone")
+    running, queued = grid.tasks(3, 2)
+    grid.pc("a", 400)
+    grid.expect(a=[running])
+    assert grid.queues() == {"a": [queued]}
+    (regular,) = grid.tasks(1)
+    grid.refresh("a", 600)
+    grid.expect()
+    assert grid.queues() == {"a": [queued, lost]}
+    assert grid.regular() == [regular]
+
+
 @pytest.mark.parametrize("planned", [True, False])
 def test_running_and_queued_work_of_a_slot_that_goes_joins_the_priority_queue(planned: bool) -> None:
     grid = Grid(pgs(order="fifo"))
@@ -292,6 +309,17 @@ def test_what_no_longer_fits_when_its_turn_comes_joins_the_priority_queue() -> N
     grid.expect()
     assert grid.priority() == [queued]
     assert grid.scheduler.counters.unfit == 1
+
+
+def test_the_margin_counts_when_the_turn_of_a_queued_task_comes() -> None:
+    grid = Grid(pgs(margin=2))
+    grid.pc("a", 20)
+    running, queued = grid.tasks(5, 10)
+    grid.expect(a=[running])
+    grid.wait(8)
+    grid.end(running)
+    grid.expect()
+    assert grid.priority() == [queued]
 
 
 def test_what_no_longer_fits_on_one_slot_is_placed_on_another_in_the_same_pass() -> None:

@@ -128,8 +128,8 @@ def test_the_smallest_result_wins_its_kind_and_a_tie_goes_to_the_quicker() -> No
         [
             Squeezed("zlib 1", "text", 1, 100, 50, 1.0),
             Squeezed("zlib 1", "text", 2, 100, 60, 1.0),
-            Squeezed("lzma 6", "text", 3, 200, 50, 8.0),
             Squeezed("lzma 6e", "text", 3, 200, 50, 9.0),
+            Squeezed("lzma 6", "text", 3, 200, 50, 8.0),
             Squeezed("bz2 9", "source", 1, 100, 10, 1.0),
         ]
     )

@@ -1,0 +1,258 @@
+"""The broker's machine on the virtual network: the real loop, journal and sessions; only sockets and clock are virtual.
+
+The process can be killed at every step of the loop, and be frozen; its home outlives it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from broker import protocol as wire
+from broker import server
+from broker.desk import Desk, GridFacts
+from broker.journal import Journal
+from broker.sessions import Sessions
+from scheduler.policies import Policy
+from tests.grid.brief import Brief
+from tests.grid.fakes import PYTHON, WALL_S, FakeWindows
+from tests.grid.network import TURN_S, Port, Wakeup, World
+from tests.grid.witness import Witness
+
+# How often the broker has a turn although nothing arrived; the real one looks up more often.
+TICK_S = 1.0
+# Of the turns in which nothing happened but the passing of time, one in so many is checked.
+SELDOM = 8
+# The tag of the one message that changes nothing most of the time.
+HEARTBEAT = wire.MESSAGES.index(wire.Heartbeat)
+
+
+class BrokerKilled(BaseException):
+    """SIGKILL; no handler of errors may catch it."""
+
+
+class Steps:
+    """Where the broker can be killed: at the n-th step of a kind from now, or of any kind."""
+
+    def __init__(self) -> None:
+        self.counted = 0
+        self._kind = ""
+        self._left: int | None = None
+
+    def arm(self, kind: str, left: int) -> None:
+        """Kill the broker after ``left`` more steps whose name begins with ``kind``."""
+        self._kind, self._left = kind, left
+
+    def disarm(self) -> None:
+        """Let it live."""
+        self._left = None
+
+    def step(self, name: str) -> None:
+        """The broker is about to go on."""
+        if self._left is None or not name.startswith(self._kind):
+            return
+        self._left -= 1
+        if self._left < 0:
+            self._left = None
+            self.counted += 1
+            raise BrokerKilled(name)
+
+
+class WatchedJournal(Journal):
+    """The real journal, in which the broker can be killed around each commit."""
+
+    def __init__(self, home: Path, steps: Steps, witness: Witness) -> None:
+        super().__init__(home)
+        self._steps = steps
+        self._witness = witness
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether there is something that a crash would undo."""
+        return self._db.in_transaction
+
+    def commit(self) -> None:
+        wrote = self.uncommitted
+        if wrote:
+            self._steps.step("commit: before")
+        super().commit()
+        if wrote:
+            self._witness.committed(self)
+            self._steps.step("commit: after")
+
+    def lose(self) -> None:
+        """The process ends: what was not committed never was."""
+        self._db.close()
+
+
+class Loop(server._Loop):
+    """The broker's loop on virtual time; stands in for its sockets, too."""
+
+    def __init__(self, broker: "BrokerNode", sessions: Sessions, journal: WatchedJournal) -> None:
+        super().__init__(sessions, cast(Any, self), journal)
+        self._broker = broker
+        self._began = broker.world.now
+        self._watched = journal
+        self._quiet = 0
+        sessions.restore(self._now())
+        self._look_at_windows()
+
+    def _now(self) -> float:
+        return self._broker.world.now - self._began
+
+    def turn(self) -> None:
+        """What ``run`` does when the poller returns."""
+        self._drain()
+        if self._now() >= self._windows_at:
+            self._look_at_windows()
+        outbox = self._sessions.settle(self._now())
+        self._broker.steps.step("settle")
+        self._quiet = 0 if outbox else self._quiet + 1
+        if self._quiet % SELDOM == 0:
+            self._broker.witness.settled(self._sessions, self._now())
+        self._finish(outbox)
+
+    def farewell(self) -> None:
+        """What ``run`` does at its end."""
+        self._finish(self._sessions.farewell("the broker stops"))
+
+    # --- in place of the sockets -------------------------------------------------------------------------------------
+
+    def receive(self) -> tuple[bytes, str, bytes] | None:
+        if not self._broker.inbox:
+            return None
+        self._broker.steps.step("receive")
+        peer, role, data = self._broker.inbox.popleft()
+        if data[1] != HEARTBEAT:
+            self._broker.witness.received(peer, wire.decode(data))
+            self._quiet = -1
+        return peer, role, data
+
+    def send(self, peer: bytes, data: bytes) -> bool:
+        self._broker.steps.step("send: before")
+        message = wire.decode(data)
+        self._broker.witness.sent(peer, message, self._watched.uncommitted)
+        sent = self._broker.port.send(peer, data)
+        if not isinstance(message, wire.Taken):
+            self._broker.world.note("broker -> {}: {} {}", peer, Brief(message), "" if sent else "(nobody)")
+        self._broker.steps.step("send: after")
+        return sent
+
+
+class BrokerNode:
+    """The broker's machine; its home outlives the process."""
+
+    def __init__(self, world: World, port: Port, home: Path, witness: Witness, policy: Callable[[], Policy]) -> None:
+        self.world = world
+        self.port = port
+        self.witness = witness
+        self.steps = Steps()
+        self.windows = FakeWindows()
+        self.inbox: deque[tuple[bytes, str, bytes]] = deque()
+        self.lives = 0
+        self.heartbeat_s = 3.0
+        self.lease_s = 15.0
+        # How long it stays dead after it was killed at a step.
+        self.downtime_s = 1.0
+        self._home = home
+        self._policy = policy
+        self._frozen = False
+        self._wakeup = Wakeup(world, self._turn)
+        self._loop: Loop | None = None
+        self._journal: WatchedJournal | None = None
+        self._sessions: Sessions | None = None
+        port.arrived = self._arrived
+
+    @property
+    def up(self) -> bool:
+        """Whether the process runs."""
+        return self._loop is not None
+
+    @property
+    def sessions(self) -> Sessions:
+        """The state of the process that runs."""
+        assert self._sessions is not None
+        return self._sessions
+
+    def start(self) -> None:
+        """Start the process, on what its home remembers."""
+        if self.up:
+            return
+        self.lives += 1
+        self.world.note("broker starts, life {}", self.lives)
+        journal = self._journal = WatchedJournal(self._home, self.steps, self.witness)
+        self.witness.restarted(journal)
+        facts = GridFacts(
+            id=f"broker{self.lives}",
+            python=PYTHON,
+            address="virtual:7077",
+            encrypted=True,
+            heartbeat_s=self.heartbeat_s,
+            lease_s=self.lease_s,
+            wall_at_zero=WALL_S + self.world.now,
+        )
+        self._sessions = Sessions(Desk(facts, journal, self.windows, self._policy()))
+        self._loop = Loop(self, self._sessions, journal)
+        self.port.listening = True
+        self._wakeup.set(self.world.now)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._journal is not None and self.up:
+            self.world.note("broker is killed")
+            self._journal.lose()
+            self._end()
+
+    def stop(self) -> None:
+        """Stop the process in good order."""
+        if self._loop is not None and self._journal is not None:
+            self.world.note("broker stops")
+            try:
+                self._loop.farewell()
+            except BrokerKilled as killed:
+                self._killed(killed)
+                return
+            self._journal.close()
+            self._end()
+
+    def _killed(self, killed: BrokerKilled) -> None:
+        self.world.note("broker is killed at {!r}", str(killed))
+        self.kill()
+        self.world.after(self.downtime_s, self.start)
+
+    def _end(self) -> None:
+        self._loop = None
+        self._frozen = False
+        self.inbox.clear()
+        self._wakeup.clear()
+        self.port.abort_all()
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after ``seconds``."""
+        self.world.note("broker freezes for {:.1f} s", seconds)
+        self._frozen = True
+        self.port.listening = False
+        life = self.lives
+        self.world.after(seconds, lambda: self.thaw(life))
+
+    def thaw(self, life: int | None = None) -> None:
+        """SIGCONT."""
+        if self._frozen and life in (None, self.lives):
+            self._frozen = False
+            self.port.listening = True
+            self._wakeup.set(self.world.now)
+
+    def _arrived(self, peer: bytes, role: str, data: bytes) -> None:
+        self.inbox.append((peer, role, data))
+        if not self._frozen:
+            self._wakeup.set(self.world.now + self.world.random.uniform(0.0, TURN_S))
+
+    def _turn(self) -> None:
+        if self._frozen or self._loop is None:
+            return
+        try:
+            self._loop.turn()
+        except BrokerKilled as killed:
+            self._killed(killed)
+        else:
+            self._wakeup.set(self.world.now + TICK_S)

@@ -1,0 +1,3 @@
+"""What the sweeps tried, for the end of the output."""
+
+COUNTS: list[str] = []
