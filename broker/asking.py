@@ -227,12 +227,9 @@ class Asking:
     def _runtimes(self, args: Json, now: float) -> Json:
         bag, runtimes = self._bag(args), args.get("runtimes")
         tasks = self._tasks(bag, args.get("items"))
-        if not isinstance(runtimes, list) or not all(isinstance(s, (int, float)) for s in runtimes):
-            raise AskError("runtimes is a list of seconds")
-        try:
-            event = ev.RuntimesUpdated(tasks, [float(seconds) for seconds in runtimes])
-        except OverflowError as error:
-            raise AskError(f"runtimes is a list of seconds: {error}") from error
+        if not isinstance(runtimes, list) or not all(map(_is_seconds, runtimes)):
+            raise AskError(f"runtimes is a list of seconds, each from 0 to {wire.SECONDS_LIMIT:g}")
+        event = ev.RuntimesUpdated(tasks, [float(seconds) for seconds in runtimes])
         self._desk.pending += self._desk.handle(event, now)
         for first in {self._desk.book.find(task)[1].first for task in tasks}:
             self._desk.journal.predict(first, self._desk.scheduler.tasks.known(first).runtimes)
@@ -288,6 +285,10 @@ class Asking:
         row = self._bag_row(bag, now)
         text = [f"no task of this bag waits: {row['done']} done, {row['failed']} failed, {row['running']} running"]
         return {"text": text, "waiting": 0, "longest_s": 0.0, "slots": [], "coming": []}
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= wire.SECONDS_LIMIT
 
 
 def _text(args: Json, name: str) -> str:

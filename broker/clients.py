@@ -118,6 +118,8 @@ class Clients:
     def _open(self, peer: bytes, submit: wire.Submit) -> OpenBag | str:
         if not submit.payloads:
             return "an empty bag: there is nothing to run"
+        if len(submit.payloads) > wire.BAG_LIMIT:
+            return f"a bag has at most {wire.BAG_LIMIT} items"
         template = self._desk.journal.template(submit.template)
         if template is None:
             return "template: send it first"  # said before all else, so that batches on their way come again in order

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from broker.bags import BagBook
 from broker.journal import Journal
-from broker.protocol import Message
+from broker.protocol import SECONDS_LIMIT, Message
 from scheduler import events as ev
 from scheduler.core import Scheduler
 from scheduler.policies import Policy
@@ -83,10 +83,11 @@ class Desk:
             if self.scheduler.tasks.batch(task) is None or seconds <= self.scheduler.tasks.runtime(task):
                 continue
             bag, _, _ = self.book.find(task)
+            runtime = min(OUTLIVED * seconds, SECONDS_LIMIT)
             if bag.row.predicted:
-                longer[task] = OUTLIVED * seconds
+                longer[task] = runtime
             else:
-                self.estimate(bag.row.number, OUTLIVED * seconds, now)
+                self.estimate(bag.row.number, runtime, now)
         if longer:
             self.pending += self.handle(ev.RuntimesUpdated(list(longer), list(longer.values())), now)
 

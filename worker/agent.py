@@ -31,8 +31,8 @@ log = logging.getLogger("deskgrid.worker")
 TICK_S = 0.2
 # A broker that does not answer is dialled again this often, at first and at most.
 RECONNECT_MS = (100, 3_000)
-# ZeroMQ gives an address up for good when what answers there makes no sense to it (another program that had the broker's
-# port, say). So without a connection it is dialled anew this often: far longer than a handshake takes. Seconds.
+# ZeroMQ gives an address up for good when what answers there makes no sense to it (another program that had the
+# broker's port, say). So without a connection it is dialled anew this often: far longer than a handshake. Seconds.
 REDIAL_S = 5.0
 # A dead connection is noticed after this long.
 DEAD_LINK_S = 15.0

@@ -133,7 +133,9 @@ class Session:
         """Follow ``plan`` (None: our own) from now on."""
         self.plan = self._own_plan if plan is None else plan
         self._closes_at = float("inf")  # the last look was at another plan
-        self._speak_at = 0.0  # the broker places work by what it knows of ours
+        # The broker places work by what it knows of ours: introduce ourselves anew, at once.
+        self.disconnected()
+        self.reconnected()
 
     @property
     def wants_broker_windows(self) -> bool:

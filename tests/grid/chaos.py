@@ -36,9 +36,12 @@ class Weather:
         self._bags = 0
         self._policy_name = "pgs"
         self._order = self.random.choice(["newest-first", "longest-first", "fifo"])
+        self._queue_length = self.random.choice([0, 1, 3])
 
     def _policy(self) -> Policy:
-        return make_policy("fcfs") if self._policy_name == "fcfs" else make_policy("pgs", order=self._order)
+        if self._policy_name == "fcfs":
+            return make_policy("fcfs", queue_length=self._queue_length)
+        return make_policy("pgs", order=self._order, queue_length=self._queue_length)
 
     def at(self, seconds: float, action: Callable[[], None]) -> None:
         """Have ``action`` happen in ``seconds``."""

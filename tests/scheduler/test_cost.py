@@ -167,17 +167,18 @@ def test_the_one_task_that_fits_is_found_among_very_many_that_do_not() -> None:
     assert costs[1] <= 2 * costs[0]
 
 
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.99])
-def test_many_cancelled_tasks_do_not_hold_up_the_passes_after_that(share: float) -> None:
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.99])
+def test_many_cancelled_tasks_do_not_hold_up_the_first_free_slot(share: float) -> None:
+    """A thousand discarded tasks may be dropped one by one, as they are met; of more, most are before, all at once."""
     costs = []
     for waiting in (FEW, MANY):
         scheduler = grid(pgs(0), waiting, runtime=10.0)
         scheduler.handle(ev.TasksCancelled(range(PCS, PCS + int(share * waiting))), 1.0)
         scheduler.handle(ev.PassDue(), 1.0)
-        end_one(scheduler, 8.0)
         costs.append(cost(scheduler, ending(scheduler, 9.0)))
     tell("the next task after many were cancelled", costs)
-    assert costs[1] <= 2 * costs[0]
+    assert costs[0] < 30 * FEW
+    assert costs[1] < 1000
 
 
 def test_a_window_refreshed_with_every_heartbeat_leaves_nothing_behind() -> None:
