@@ -482,6 +482,12 @@ _NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in MESSAGES
 _CHECKS = {kind: tuple(_check_of(hint) for hint in typing.get_type_hints(kind).values()) for kind in MESSAGES}
 
 
+def pack_failure(kind: str, message: str, trace: str = "", pickled: bytes = b"") -> bytes:
+    """The payload of an attempt that did not succeed: the exception's type, message, traceback and pickle."""
+    packed: bytes = msgpack.packb([kind, message, trace, pickled])
+    return packed
+
+
 def encode(message: Message) -> bytes:
     """The bytes of ``message``. Values of the declared types are the caller's duty (mypy's); `decode` checks them.
 

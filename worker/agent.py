@@ -280,6 +280,6 @@ class _Agent:
         self._send(self._session.stop(reason, read_clocks()))
         deadline = time.monotonic() + LAST_RESULTS_S
         while self._session.unwritten and self._session.joined and time.monotonic() < deadline:
-            if self._poller.poll(int(TICK_S * 1000)):
+            if self._link.socket.poll(int(TICK_S * 1000)):
                 self._receive()
         self._say(f"ended: {reason}")

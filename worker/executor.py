@@ -11,25 +11,20 @@ Rule 4: a process has loaded the modules of one bundle only; for another one it 
 `now` after it was sent to a ready process, or from the poll that saw its predecessor end.
 """
 
-import hashlib
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 from broker.protocol import BATCH_BYTES, PAYLOAD_LIMIT, Outcome
-from worker.child import CHUNK, TAIL, error_payload, exit_text, frame, read_ends, take_frames, unpack, write_all
+from worker.child import TAIL, error_payload, frame
+from worker.jobs import Ended, Job
+from worker.process import Process, Said
+from worker.templates import Template, read_template
 
-PROGRAM = Path(__file__).with_name("child.py")
 RESULT_LIMIT = PAYLOAD_LIMIT
 # Of each task's stdout, and of its stderr: enough to see what went wrong, and a million tasks still fit on a disk.
 CAPTURE_LIMIT = 64 * 1024
@@ -37,152 +32,6 @@ CAPTURE_LIMIT = 64 * 1024
 START_LIMIT = 120.0
 # Failed starts in a row before a job is given up: two may be bad luck.
 START_ATTEMPTS = 3
-# Seconds for the killed processes to vanish at closing; only one that hangs in a system call takes any.
-CLOSE_LIMIT = 5.0
-# A write of this size to an idle process never waits: the smallest pipe is 4 KiB (Windows) or 16 KiB (macOS).
-PIPE_ROOM = 4096 if sys.platform == "win32" else 16384
-
-
-class TemplateError(ValueError):
-    """A template is malformed, or cannot be unpacked here; the bag is at fault, or this PC's disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One attempt to make; ``timeout`` in seconds."""
-
-    task: int
-    number: int
-    template: str
-    payload: bytes
-    timeout: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """One attempt that ended; ``elapsed`` in seconds.
-
-    ``payload`` is the pickled value if ``outcome`` is DONE, else msgpack of [type, message, traceback, pickled
-    exception or b""].
-    """
-
-    slot: int
-    task: int
-    number: int
-    outcome: Outcome
-    elapsed: float
-    payload: bytes
-    stdout: bytes
-    stderr: bytes
-
-
-# What a process tells the executor, through its thread. "gone" is the last word.
-_Said = Ended | Literal["ready", "gone"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Template:
-    """``bundle`` is the digest of the modules it brings, "" without any; None: it needs no modules at all."""
-
-    bundle: str | None
-    body: dict[str, Any]
-
-
-class _Process:
-    """One process that runs tasks, and the thread that listens to it. Dies once."""
-
-    def __init__(self, slot: int, stem: Path, arguments: list[str], tell: "_Tell") -> None:
-        self.slot = slot
-        self.ready = False
-        self.bundle: str | None = None
-        self.told: set[str] = set()
-        self.delivered = True  # whether all that was written to it arrived
-        self.reason = "killed"
-        self._tell = tell
-        self._captures = (stem.with_suffix(".out"), stem.with_suffix(".err"))
-        self._dying = threading.Lock()
-        self._dead = False
-        self._writer: threading.Thread | None = None
-        self._popen, self._lifeline = _spawn(self._captures, arguments)
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-    def write(self, data: bytes) -> None:
-        """Send ``data`` without waiting."""
-        with self._dying:
-            if self._dead:
-                self.delivered = False
-            elif len(data) <= PIPE_ROOM:
-                self._write(data)
-            else:
-                self._writer = threading.Thread(target=self._write, args=(data,), daemon=True)
-                self._writer.start()
-
-    def _write(self, data: bytes) -> None:
-        assert self._popen.stdin is not None
-        try:
-            write_all(self._popen.stdin.fileno(), data)
-        except OSError:
-            self.delivered = False
-
-    def captured(self, limit: int) -> tuple[bytes, bytes]:
-        """What the running task has printed so far."""
-        stdout, stderr = (_ends_of(path, limit) for path in self._captures)
-        return stdout, stderr
-
-    def kill(self) -> None:
-        """Kill it, and what it started, at once."""
-        with self._dying:
-            if not self._dead:
-                _kill_tree(self._popen.pid)
-
-    def close(self) -> None:
-        """Free what it used; it must have been killed, or have said that it is gone."""
-        self._listener.join(CLOSE_LIMIT)
-        if self._listener.is_alive():
-            return
-        for pipe in (self._popen.stdin, self._popen.stdout):
-            if pipe is not None:
-                pipe.close()
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
-        for path in self._captures:
-            path.unlink(missing_ok=True)
-
-    def _listen(self) -> None:
-        garbled = ""
-        try:
-            self._read()
-        except Exception as error:  # of whatever kind: a task wrote into our pipe
-            garbled = f"killed, because what it reported makes no sense ({error})"
-        # Not yet reaped, so its id is still its own: the last moment at which killing by id is safe.
-        with self._dying:
-            self._dead = True
-            _kill_tree(self._popen.pid)
-        code = self._popen.wait()
-        self.reason = garbled or _reason(code)
-        if self._writer is not None:
-            self._writer.join()
-        self._tell(self, ["gone"])
-
-    def _read(self) -> None:
-        assert self._popen.stdout is not None
-        descriptor = self._popen.stdout.fileno()
-        buffer = bytearray()
-        while chunk := os.read(descriptor, CHUNK):
-            buffer += chunk
-            if messages := take_frames(buffer):
-                self._tell(self, [self._understood(message) for message in messages])
-
-    def _understood(self, message: list[Any]) -> _Said:
-        if message[0] == "ready":
-            return "ready"
-        task, number, outcome, elapsed, payload, stdout, stderr = message[1:]
-        return Ended(self.slot, task, number, Outcome(outcome), elapsed, payload, stdout, stderr)
-
-
-_Tell = Callable[[_Process, list[_Said]], None]
 
 
 @dataclass(slots=True)
@@ -194,7 +43,7 @@ class _Slot:
     """
 
     index: int
-    process: _Process | None = None
+    process: Process | None = None
     jobs: deque[Job] = field(default_factory=deque)
     sent: int = 0
     since: float | None = None
@@ -236,15 +85,15 @@ class Executor:
         self._arguments = [name, str(result_limit), str(capture_limit)]
         self._folder = Path(tempfile.mkdtemp(prefix="deskgrid-"))
         self._cache = cache or self._folder / "bundles"
-        self._templates: dict[str, _Template] = {}
+        self._templates: dict[str, Template] = {}
         self._slots = [_Slot(index) for index in range(slots)]
-        self._processes: set[_Process] = set()
+        self._processes: set[Process] = set()
         self._spawned = 0
-        self._said: deque[tuple[_Process, _Said]] = deque()
+        self._said: deque[tuple[Process, Said]] = deque()
 
     def know(self, digest: str, blob: bytes) -> None:
         """Learn a template. Raises `TemplateError`."""
-        self._templates[digest] = _read_template(blob, self._cache)
+        self._templates[digest] = read_template(blob, self._cache)
 
     def knows(self, digest: str) -> bool:
         """Whether `know` was called with it."""
@@ -338,7 +187,7 @@ class Executor:
     def _busy(self) -> list[_Slot]:
         return [slot for slot in self._slots if slot.jobs]
 
-    def _tell(self, process: _Process, said: list[_Said]) -> None:
+    def _tell(self, process: Process, said: list[Said]) -> None:
         """Called by the threads. First the queue, then the flag: `poll` does it the other way round."""
         self._said.extend([(process, one) for one in said])
         if not self._woken:
@@ -349,7 +198,7 @@ class Executor:
         self._spawned += 1
         stem = self._folder / f"{slot.index}-{self._spawned}"
         try:
-            slot.process = _Process(slot.index, stem, self._arguments, self._tell)
+            slot.process = Process(slot.index, stem, self._arguments, self._tell)
         except OSError as error:
             slot.trouble = str(error)
             self._wake()  # the next poll takes it from there
@@ -362,7 +211,7 @@ class Executor:
             slot.process.kill()
         slot.process, slot.sent, slot.since = None, 0, None
 
-    def _send(self, slot: _Slot, process: _Process) -> None:
+    def _send(self, slot: _Slot, process: Process) -> None:
         """Give the process the next jobs: as many as make a message of bearable size, or one that is larger."""
         digest, data = slot.jobs[0].template, b""
         if digest not in process.told:
@@ -380,7 +229,7 @@ class Executor:
         slot.sent, slot.since = len(rows), None
         process.write(data + frame(["run", digest, rows]))
 
-    def _hear(self, slot: _Slot, process: _Process, said: _Said, now: float, ended: list[Ended]) -> None:
+    def _hear(self, slot: _Slot, process: Process, said: Said, now: float, ended: list[Ended]) -> None:
         if isinstance(said, Ended):
             self._settle(slot, process, said, now, ended)
         elif said == "ready":
@@ -393,7 +242,7 @@ class Executor:
         else:
             self._release(slot)  # nothing is lost: the next `run` starts another
 
-    def _settle(self, slot: _Slot, process: _Process, said: Ended, now: float, ended: list[Ended]) -> None:
+    def _settle(self, slot: _Slot, process: Process, said: Ended, now: float, ended: list[Ended]) -> None:
         first = slot.jobs[0] if slot.sent else None
         if first is None or (first.task, first.number) != (said.task, said.number):
             self._distrust(slot, now, ended)
@@ -436,105 +285,3 @@ class Executor:
         if slot.jobs:
             self._start(slot)
             slot.since = now
-
-
-def _spawn(captures: tuple[Path, Path], arguments: list[str]) -> tuple[subprocess.Popen[bytes], int | None]:
-    """A new process, and our end of its lifeline: what closes when this worker ends, however it ends."""
-    argv = [sys.executable, "-P", str(PROGRAM), *map(str, captures), *arguments]
-    how: dict[str, Any] = {"bufsize": 0, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with captures[1].open("ab") as stderr:
-        if sys.platform == "win32":
-            flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
-            return subprocess.Popen(argv, stderr=stderr, creationflags=flags, **how), None
-        else:
-            theirs, ours = os.pipe()
-            argv.append(str(theirs))
-            try:
-                popen = subprocess.Popen(argv, stderr=stderr, start_new_session=True, pass_fds=(theirs,), **how)
-            except OSError:
-                os.close(ours)
-                raise
-            finally:
-                os.close(theirs)
-            return popen, ours
-
-
-def _kill_tree(pid: int) -> None:
-    """Kill a process that was started by `_spawn` and not yet reaped, with all that it started.
-
-    On POSIX that is its session's group; what left the group on purpose (a daemon) is not followed.
-    """
-    if sys.platform == "win32":
-        subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True, check=False)
-    else:
-        with suppress(ProcessLookupError, PermissionError):  # the latter is macOS for "only a zombie is left"
-            os.killpg(pid, signal.SIGKILL)
-
-
-def _reason(code: int) -> str:
-    """How a process ended that nobody here had killed."""
-    if sys.platform != "win32" and code == -signal.SIGKILL:
-        return "killed, perhaps out of memory (SIGKILL)"
-    return exit_text(code)
-
-
-def _ends_of(path: Path, limit: int) -> bytes:
-    with suppress(OSError), path.open("rb", buffering=0) as file:
-        return read_ends(file.fileno(), limit)
-    return b""
-
-
-def _read_template(blob: bytes, cache: Path) -> _Template:
-    try:
-        template = unpack(blob)
-    except ValueError as error:
-        raise TemplateError(f"the template is not msgpack: {error!s:.80}") from error
-    match template:
-        case {"kind": "command", "argv": [str(), *_] as argv} if all(isinstance(part, str) for part in argv):
-            return _Template(None, {"kind": "command", "argv": argv})
-        case {"kind": "python", "python": str(python), "function": bytes(function), "bundle": dict(bundle)}:
-            digest = hashlib.sha256(frame(sorted(bundle.items()))).hexdigest() if bundle else ""
-            folder = str(_unpacked(bundle, cache / digest)) if bundle else ""
-            return _Template(digest, {"kind": "python", "python": python, "function": function, "folder": folder})
-    raise TemplateError("neither a Python nor a command template")
-
-
-def _unpacked(bundle: dict[str, Any], folder: Path) -> Path:
-    """``folder``, with the files of ``bundle`` in it. It is there as a whole or not at all."""
-    files = {_place(path): source for path, source in bundle.items()}
-    if not all(isinstance(source, bytes) for source in files.values()):
-        raise TemplateError("a file in the bundle is not bytes")
-    if folder.is_dir():
-        return folder
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="new-", dir=folder.parent) as staging:
-            _fill(Path(staging) / "all", files)
-            _rename(Path(staging) / "all", folder)
-    except OSError as error:
-        raise TemplateError(f"the bundle cannot be unpacked: {error}") from error
-    return folder
-
-
-def _fill(root: Path, files: dict[PurePosixPath, bytes]) -> None:
-    for place, source in files.items():
-        path = root / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(source)
-
-
-def _rename(made: Path, folder: Path) -> None:
-    try:
-        made.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # else another worker on this PC was faster, with the same content
-            raise
-
-
-def _place(path: object) -> PurePosixPath:
-    """A relative path that stays in its folder, in its plainest spelling, on any system."""
-    if isinstance(path, str) and not set(path) & set("\\:\0"):
-        place = PurePosixPath(path)
-        if str(place) == path and place.parts and ".." not in place.parts and not place.is_absolute():
-            return place
-    raise TemplateError(f"not a place for a bundle's file: {path!r:.80}")

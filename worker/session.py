@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker import protocol as wire
-from worker.child import error_payload
-from worker.executor import Ended, Job, TemplateError
+from worker.jobs import Ended, Job, TemplateError
 from worker.uptime import Instant, Plan
 
 # Until the broker says otherwise, and how often an introduction is repeated that nobody answered.
@@ -302,7 +301,7 @@ class Session:
 
     def _fail(self, slot: int, work: wire.Work) -> None:
         """End an attempt whose template cannot be used."""
-        payload = error_payload("TemplateError", self._broken[work.template])
+        payload = wire.pack_failure("TemplateError", self._broken[work.template])
         result = wire.Result(work.task, work.number, int(wire.Outcome.ERROR), 0.0, payload, b"", b"")
         self._unwritten[result.task, result.number] = (slot, result)
         self._deliver([result])

@@ -20,7 +20,8 @@ import msgpack
 
 from broker.protocol import Outcome
 from tests.waiting import eventually
-from worker.executor import Ended, Executor, Job
+from worker.executor import Executor
+from worker.jobs import Ended, Job
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 NAME = "lab3-07"

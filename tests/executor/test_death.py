@@ -15,7 +15,7 @@ from broker.protocol import Outcome
 from tests.executor.rig import Rig, alive, call, command_template, error, python_template, value, written
 from tests.waiting import eventually
 from worker.child import frame
-from worker.executor import PROGRAM
+from worker.process import PROGRAM
 
 ROOT = Path(__file__).parents[2]
 LONG = 1e9  # seconds: later than any timeout

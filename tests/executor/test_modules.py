@@ -11,7 +11,8 @@ import msgpack
 import pytest
 
 from tests.executor.rig import NAME, Rig, call, command_template, python_template, value
-from worker.executor import Executor, TemplateError
+from worker.executor import Executor
+from worker.jobs import TemplateError
 
 ROOT = Path(__file__).parents[2]
 

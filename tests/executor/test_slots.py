@@ -17,7 +17,10 @@ from broker.protocol import Outcome
 from tests.executor.rig import Rig, alive, buried, call, error, python_template, value
 from tests.waiting import eventually
 from worker import executor as executor_module
-from worker.executor import PIPE_ROOM, START_ATTEMPTS, START_LIMIT, Job
+from worker import process as process_module
+from worker.executor import START_ATTEMPTS, START_LIMIT
+from worker.jobs import Job
+from worker.process import PIPE_ROOM
 
 
 def forever() -> Callable[[], None]:
@@ -142,7 +145,7 @@ def test_the_wait_for_a_process_is_counted_anew_for_each_batch(
 ) -> None:
     hangs = tmp_path / "hangs.py"
     hangs.write_text("import threading; threading.Event().wait(300)")
-    monkeypatch.setattr(executor_module, "PROGRAM", hangs)
+    monkeypatch.setattr(process_module, "PROGRAM", hangs)
     digest = rig.know(python_template(forever()))
     now = time.monotonic()
     rig.executor.run(0, rig.jobs(digest, call()))
@@ -207,7 +210,7 @@ def test_an_idle_process_that_dies_while_it_is_written_to_costs_no_attempt(
         raise BrokenPipeError
 
     jobs = rig.jobs(rig.know(python_template(lambda: 1)), call())
-    monkeypatch.setattr(executor_module, "write_all", broken)
+    monkeypatch.setattr(process_module, "write_all", broken)
     rig.executor.run(0, jobs)
     monkeypatch.undo()
     assert value(rig.until(1)[0]) == 1
@@ -309,7 +312,7 @@ def test_a_process_that_does_not_start_costs_a_job_after_some_attempts(
 ) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text(f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\nraise SystemExit('no library')\n")
-    monkeypatch.setattr(executor_module, "PROGRAM", broken)
+    monkeypatch.setattr(process_module, "PROGRAM", broken)
     (ended,) = rig.run(rig.know(python_template(lambda: 1)), call())
     kind, message, trace, _ = error(ended)
     assert (ended.outcome, kind) == (Outcome.CRASH, "Crash")
@@ -334,7 +337,7 @@ def test_a_process_that_hangs_while_it_starts_is_given_up(
 ) -> None:
     hangs = tmp_path / "hangs.py"
     hangs.write_text("import threading; threading.Event().wait(300)")
-    monkeypatch.setattr(executor_module, "PROGRAM", hangs)
+    monkeypatch.setattr(process_module, "PROGRAM", hangs)
     rig.executor.run(0, rig.jobs(rig.know(python_template(lambda: 1)), call()))
     now = time.monotonic()
     ended = [rig.executor.poll(now + turn * START_LIMIT) for turn in range(START_ATTEMPTS + 1)]

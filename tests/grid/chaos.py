@@ -142,14 +142,16 @@ class Drizzle(Weather):
             )  # with the last, introductions are repeated before they are answered
             grid.worker(f"pc{number}", slots=draw.randint(1, 3), delay_s=delay_s)
         client = grid.client(draw.uniform(0.001, 0.1))
+        # Attempts shorter than a second are not remembered over a restart of the broker, and rightly made again.
+        faults, least = draw.choice([([self._break, self._break, self._kill], 1.0), ([self._break], 0.0)])
         for _ in range(draw.randint(1, 3)):
-            plan = self.bag(least=1.0)
+            plan = self.bag(least=least)
             plan.runtimes = draw.choice([plan.runtimes, 3.0, 1.0])
             self.at(draw.uniform(0.0, 30.0), partial(client.submit, plan))
         time = 0.0
         # A PC that is cut off is back within a few seconds: one fault must be over before the next begins.
         while (time := time + draw.uniform(8.0, 20.0)) < STORM_S:
-            self.at(time, draw.choice([self._break, self._break, self._kill]))
+            self.at(time, draw.choice(faults))
         grid.run(STORM_S + 10.0)
         self.end_without_waste()
 

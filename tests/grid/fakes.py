@@ -14,7 +14,7 @@ import msgpack
 
 from broker.protocol import Outcome
 from worker.child import error_payload
-from worker.executor import Ended, Job
+from worker.jobs import Ended, Job
 
 # What everybody runs.
 PYTHON = "3.11"

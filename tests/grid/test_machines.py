@@ -132,6 +132,8 @@ def test_a_worker_without_a_plan_gets_work_by_the_brokers_windows_from_the_first
     grid.run(2.0)
     submitted(grid, [100.0, 20.0])
     grid.worker("pc", None)
+    grid.run(40.0)
+    assert set(grid.witness.recorded) == {("bag", 1)}, "in the first window, what fits it"
     grid.finish()
     assert executions(grid) == [1, 1]
     assert grid.counters["kills"] == 0

@@ -1,0 +1,38 @@
+"""What a worker runs and what comes of it: the values that its session and its executor exchange."""
+
+from dataclasses import dataclass
+
+from broker.protocol import Outcome
+
+
+class TemplateError(ValueError):
+    """A template is malformed, or cannot be unpacked here; the bag is at fault, or this PC's disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One attempt to make; ``timeout`` in seconds."""
+
+    task: int
+    number: int
+    template: str
+    payload: bytes
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One attempt that ended; ``elapsed`` in seconds.
+
+    ``payload`` is the pickled value if ``outcome`` is DONE, else msgpack of [type, message, traceback, pickled
+    exception or b""].
+    """
+
+    slot: int
+    task: int
+    number: int
+    outcome: Outcome
+    elapsed: float
+    payload: bytes
+    stdout: bytes
+    stderr: bytes

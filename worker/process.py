@@ -1,0 +1,170 @@
+"""One process that runs tasks, and the thread that listens to it; what differs between platforms is here.
+
+Rule: a process is killed with all that it started, and dies when the worker does, however that happens.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from broker.protocol import Outcome
+from worker.child import CHUNK, exit_text, read_ends, take_frames, write_all
+from worker.jobs import Ended
+
+PROGRAM = Path(__file__).with_name("child.py")
+# Seconds for the killed processes to vanish at closing; only one that hangs in a system call takes any.
+CLOSE_LIMIT = 5.0
+# A write of this size to an idle process never waits: the smallest pipe is 4 KiB (Windows) or 16 KiB (macOS).
+PIPE_ROOM = 4096 if sys.platform == "win32" else 16384
+
+# What a process tells the executor, through its thread. "gone" is the last word.
+Said = Ended | Literal["ready", "gone"]
+
+
+class Process:
+    """One process that runs tasks, and the thread that listens to it. Dies once."""
+
+    def __init__(self, slot: int, stem: Path, arguments: list[str], tell: "Tell") -> None:
+        self.slot = slot
+        self.ready = False
+        self.bundle: str | None = None
+        self.told: set[str] = set()
+        self.delivered = True  # whether all that was written to it arrived
+        self.reason = "killed"
+        self._tell = tell
+        self._captures = (stem.with_suffix(".out"), stem.with_suffix(".err"))
+        self._dying = threading.Lock()
+        self._dead = False
+        self._writer: threading.Thread | None = None
+        self._popen, self._lifeline = _spawn(self._captures, arguments)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def write(self, data: bytes) -> None:
+        """Send ``data`` without waiting."""
+        with self._dying:
+            if self._dead:
+                self.delivered = False
+            elif len(data) <= PIPE_ROOM:
+                self._write(data)
+            else:
+                self._writer = threading.Thread(target=self._write, args=(data,), daemon=True)
+                self._writer.start()
+
+    def _write(self, data: bytes) -> None:
+        assert self._popen.stdin is not None
+        try:
+            write_all(self._popen.stdin.fileno(), data)
+        except OSError:
+            self.delivered = False
+
+    def captured(self, limit: int) -> tuple[bytes, bytes]:
+        """What the running task has printed so far."""
+        stdout, stderr = (_ends_of(path, limit) for path in self._captures)
+        return stdout, stderr
+
+    def kill(self) -> None:
+        """Kill it, and what it started, at once."""
+        with self._dying:
+            if not self._dead:
+                _kill_tree(self._popen.pid)
+
+    def close(self) -> None:
+        """Free what it used; it must have been killed, or have said that it is gone."""
+        self._listener.join(CLOSE_LIMIT)
+        if self._listener.is_alive():
+            return
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe is not None:
+                pipe.close()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+        for path in self._captures:
+            path.unlink(missing_ok=True)
+
+    def _listen(self) -> None:
+        garbled = ""
+        try:
+            self._read()
+        except Exception as error:  # of whatever kind: a task wrote into our pipe
+            garbled = f"killed, because what it reported makes no sense ({error})"
+        # Not yet reaped, so its id is still its own: the last moment at which killing by id is safe.
+        with self._dying:
+            self._dead = True
+            _kill_tree(self._popen.pid)
+        code = self._popen.wait()
+        self.reason = garbled or _reason(code)
+        if self._writer is not None:
+            self._writer.join()
+        self._tell(self, ["gone"])
+
+    def _read(self) -> None:
+        assert self._popen.stdout is not None
+        descriptor = self._popen.stdout.fileno()
+        buffer = bytearray()
+        while chunk := os.read(descriptor, CHUNK):
+            buffer += chunk
+            if messages := take_frames(buffer):
+                self._tell(self, [self._understood(message) for message in messages])
+
+    def _understood(self, message: list[Any]) -> Said:
+        if message[0] == "ready":
+            return "ready"
+        task, number, outcome, elapsed, payload, stdout, stderr = message[1:]
+        return Ended(self.slot, task, number, Outcome(outcome), elapsed, payload, stdout, stderr)
+
+
+Tell = Callable[[Process, list[Said]], None]
+
+
+def _spawn(captures: tuple[Path, Path], arguments: list[str]) -> tuple[subprocess.Popen[bytes], int | None]:
+    """A new process, and our end of its lifeline: what closes when this worker ends, however it ends."""
+    argv = [sys.executable, "-P", str(PROGRAM), *map(str, captures), *arguments]
+    how: dict[str, Any] = {"bufsize": 0, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with captures[1].open("ab") as stderr:
+        if sys.platform == "win32":
+            flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+            return subprocess.Popen(argv, stderr=stderr, creationflags=flags, **how), None
+        else:
+            theirs, ours = os.pipe()
+            argv.append(str(theirs))
+            try:
+                popen = subprocess.Popen(argv, stderr=stderr, start_new_session=True, pass_fds=(theirs,), **how)
+            except OSError:
+                os.close(ours)
+                raise
+            finally:
+                os.close(theirs)
+            return popen, ours
+
+
+def _kill_tree(pid: int) -> None:
+    """Kill a process that was started by `_spawn` and not yet reaped, with all that it started.
+
+    On POSIX that is its session's group; what left the group on purpose (a daemon) is not followed.
+    """
+    if sys.platform == "win32":
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True, check=False)
+    else:
+        with suppress(ProcessLookupError, PermissionError):  # the latter is macOS for "only a zombie is left"
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _reason(code: int) -> str:
+    """How a process ended that nobody here had killed."""
+    if sys.platform != "win32" and code == -signal.SIGKILL:
+        return "killed, perhaps out of memory (SIGKILL)"
+    return exit_text(code)
+
+
+def _ends_of(path: Path, limit: int) -> bytes:
+    with suppress(OSError), path.open("rb", buffering=0) as file:
+        return read_ends(file.fileno(), limit)
+    return b""
