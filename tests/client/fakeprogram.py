@@ -15,8 +15,8 @@ def main(folder: Path, role: str, *options: str) -> None:
     (folder / f"started-{name}").write_text(" ".join(options), encoding="utf-8")
     if role == "broker":
         home = Path(options[options.index("--home") + 1])
-        (home / "worker.join").write_text("worker@127.0.0.1:1\n", encoding="utf-8")
-        (home / "client.join").write_text("client@127.0.0.1:1\n", encoding="utf-8")
+        (home / "worker.join").write_text("worker@127.0.0.1:1/insecure\n", encoding="utf-8")
+        (home / "client.join").write_text("client@127.0.0.1:1/insecure\n", encoding="utf-8")
         print("ready", flush=True)
     sys.stdin.buffer.read()
     (folder / f"ended-{name}").touch()

@@ -48,7 +48,7 @@ def homes(folder: Path) -> list[Path]:
 def test_a_grid_starts_with_its_workers_and_ends_without_a_trace(tmp_path: Path) -> None:
     keeper = local.start(2, program(tmp_path))
     try:
-        assert keeper.join == "client@127.0.0.1:1"
+        assert keeper.join == "client@127.0.0.1:1/insecure"
         assert homes(tmp_path) == [keeper.home]
         assert eventually(lambda: told(tmp_path, "started") == EVERYONE)
         assert told(tmp_path, "ended") == []
@@ -62,7 +62,7 @@ def test_each_worker_joins_by_the_brokers_line_with_one_slot(tmp_path: Path) -> 
     keeper = local.start(1, program(tmp_path))
     keeper.stop()
     options = (tmp_path / "started-local-1").read_text()
-    assert options == "--join worker@127.0.0.1:1 --slots 1 --name local-1 --until-stdin-closes"
+    assert options == "--join worker@127.0.0.1:1/insecure --slots 1 --name local-1 --until-stdin-closes"
     assert "--listen 127.0.0.1:0" in (tmp_path / "started-broker").read_text()
 
 

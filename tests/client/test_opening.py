@@ -35,13 +35,13 @@ def threads() -> list[str]:
 
 
 def test_the_line_given_comes_first(fake: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DESKGRID_JOIN", "client@127.0.0.1:1")
+    monkeypatch.setenv("DESKGRID_JOIN", "client@127.0.0.1:1/insecure")
     with Grid(fake.line) as grid:
         assert grid.address == f"127.0.0.1:{fake.broker.port}"
 
 
 def test_the_environment_comes_second(fake: FakeGrid, monkeypatch: pytest.MonkeyPatch, nothing_known: Path) -> None:
-    (nothing_known / "client.join").write_text("client@127.0.0.1:1\n")
+    (nothing_known / "client.join").write_text("client@127.0.0.1:1/insecure\n")
     monkeypatch.setenv("DESKGRID_JOIN", fake.line)
     with Grid() as grid:
         assert grid.address.endswith(str(fake.broker.port))
@@ -68,7 +68,7 @@ def test_a_line_that_cannot_be_read_is_told(nothing_known: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("worker@127.0.0.1:7077", "the join line of a worker; this needs the one of a client"),
+        ("worker@127.0.0.1:7077/insecure", "the join line of a worker; this needs the one of a client"),
         ("client@127.0.0.1:7077/AAAA", "cut"),
         ("hello", "not a join line"),
         ("", "not a join line"),
@@ -86,7 +86,7 @@ def test_a_broker_that_is_not_there_is_named_within_the_timeout() -> None:
     port = free_port()
     start = time.monotonic()
     with pytest.raises(GridUnreachable, match=rf"no broker answers at 127\.0\.0\.1:{port}: .*refused"):
-        Grid(f"client@127.0.0.1:{port}", timeout=0.2)
+        Grid(f"client@127.0.0.1:{port}/insecure", timeout=0.2)
     assert time.monotonic() - start < 5.0
     assert threads() == []
 
@@ -100,7 +100,7 @@ def deaf() -> Iterator[int]:
 
 def test_something_that_is_no_broker_is_told_from_nothing(deaf: int) -> None:
     with pytest.raises(GridUnreachable, match="something listens there, but gives no answer to this join line"):
-        Grid(f"client@127.0.0.1:{deaf}", timeout=0.2)
+        Grid(f"client@127.0.0.1:{deaf}/insecure", timeout=0.2)
 
 
 def test_a_broker_that_comes_late_is_waited_for(fake: FakeGrid, impatient: None) -> None:
