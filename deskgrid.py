@@ -1,8 +1,7 @@
 """deskgrid: bags of tasks on lab PCs that come and go on schedule. These are its public names, and nothing else."""
 
-from broker.bag import Bag, TaskLog
-from broker.client import Grid, Task, task
-from broker.errors import (
+from broker.client.bag import Bag, TaskLog
+from broker.client.errors import (
     BagRejected,
     DeskgridError,
     GridClosed,
@@ -19,7 +18,8 @@ from broker.errors import (
     TaskError,
     TaskTimeout,
 )
-from broker.meter import Progress
+from broker.client.grid import Grid, Task, task
+from broker.client.meter import Progress
 from broker.protocol import VERSION as __version__
 
 __all__ = [

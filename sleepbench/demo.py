@@ -173,8 +173,8 @@ def _status(console: "Console") -> "Iterator[Callable[[Snapshot], None]]":
     """What shows a snapshot: as a picture that is gone at the end, or as a line now and then without a terminal."""
     from rich.live import Live
 
-    from broker.screen import render
-    from broker.tui import takes_ascii_only
+    from broker.tui.screen import render
+    from broker.tui.watch import takes_ascii_only
 
     if not console.is_terminal:
         yield _lines(console)

@@ -67,7 +67,7 @@ def _base(node: ast.ImportFrom, file: str) -> str:
 
 
 def our_file(name: str) -> str | None:
-    """The file of ours that an imported name comes from: "broker.client.Grid" is in "broker/client.py"."""
+    """The file of ours that an imported name comes from: "broker.client.grid.Grid" is in "broker/client/grid.py"."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         stem = "/".join(parts[:end])

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.bag import TaskLog
-from broker.cli import main
-from broker.errors import DeskgridError, RequestFailed
-from broker.meter import Progress
+from broker.cli.front import main
+from broker.client.bag import TaskLog
+from broker.client.errors import DeskgridError, RequestFailed
+from broker.client.meter import Progress
 from tests.tui.builders import BAG
 
 LOG = TaskLog("done", "lab3-01", 4.2, "out\n", "err\n", None)
@@ -108,5 +108,5 @@ def deskgrid(*arguments: str, stdin: str | bytes | None = None) -> Result:
 def use(monkeypatch: pytest.MonkeyPatch, grid: FakeGrid) -> FakeGrid:
     """Have the command line find ``grid``, and nothing of this machine."""
     monkeypatch.delenv("DESKGRID_JOIN", raising=False)
-    monkeypatch.setattr("broker.client.Grid", grid)
+    monkeypatch.setattr("broker.client.grid.Grid", grid)
     return grid

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.bag import TaskLog
-from broker.errors import BagRejected, GridUnreachable, RemoteError, TaskCancelled
+from broker.client.bag import TaskLog
+from broker.client.errors import BagRejected, GridUnreachable, RemoteError, TaskCancelled
 from tests.cli.fakes import LOG, FakeBag, FakeGrid, deskgrid, use
 from tests.tui.builders import BAG
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.cli_serving import LogFormat, Stopping, cores, is_loopback
+from broker.cli.serving import LogFormat, Stopping, cores, is_loopback
 from broker.joinline import JoinLine, Keys
 from broker.server import BrokerError, BrokerOptions, Ready
 from tests.cli.fakes import deskgrid
@@ -300,7 +300,7 @@ def test_the_end_of_stdin_asks_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
         assert held.wait(10)
         return next(chunks)
 
-    monkeypatch.setattr("broker.cli_serving.os.read", read)
+    monkeypatch.setattr("broker.cli.serving.os.read", read)
     with Stopping(with_stdin=True) as stopping:
         assert not stopping()
         held.set()

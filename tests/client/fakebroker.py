@@ -16,8 +16,8 @@ import msgpack
 import zmq
 
 from broker import protocol as wire
+from broker.client.template import PYTHON
 from broker.joinline import JoinLine
-from broker.template import PYTHON
 from tests.waiting import eventually
 
 PATIENCE_S = 10.0

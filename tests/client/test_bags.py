@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from broker import protocol as wire
-from broker import submission
-from broker.bag import TaskLog
-from broker.client import Grid, task
-from broker.errors import BagRejected, PicklingFailed, RemoteTraceback, RequestFailed, TaskCancelled
-from broker.meter import Progress
+from broker.client import submission
+from broker.client.bag import TaskLog
+from broker.client.errors import BagRejected, PicklingFailed, RemoteTraceback, RequestFailed, TaskCancelled
+from broker.client.grid import Grid, task
+from broker.client.meter import Progress
+from broker.client.replies import Waiter
 from broker.protocol import Outcome
-from broker.replies import Waiter
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import eventually
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from broker import bundle
-from broker.bundle import is_local, make_bundle
-from broker.errors import PicklingFailed
+from broker.client import bundle
+from broker.client.bundle import is_local, make_bundle
+from broker.client.errors import PicklingFailed
 from tests.architecture.reading import ROOT
 
 # The end of each program: what would travel.
-TELL = "\nfrom broker.bundle import make_bundle\nimport json\nprint(json.dumps(list(make_bundle())))\n"
+TELL = "\nfrom broker.client.bundle import make_bundle\nimport json\nprint(json.dumps(list(make_bundle())))\n"
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:

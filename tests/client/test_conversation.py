@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import protocol as wire
-from broker.conversation import (
+from broker.client.conversation import (
     GREETING_S,
     PING_S,
     REPEAT_S,
@@ -19,8 +19,8 @@ from broker.conversation import (
     Reply,
     Request,
 )
-from broker.errors import DeskgridError, GridClosed, GridRefused
-from broker.template import Template
+from broker.client.errors import DeskgridError, GridClosed, GridRefused
+from broker.client.template import Template
 
 HELLO = wire.Hello(wire.VERSION, "3.11", "session", "ada")
 GREETING = wire.Greeting(wire.VERSION, "broker", "3.11")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.client import Grid, task
-from broker.errors import GridUnreachable, RemoteError, RemoteTraceback, TaskCancelled, TaskCrashed, TaskTimeout
+from broker.client.errors import GridUnreachable, RemoteError, RemoteTraceback, TaskCancelled, TaskCrashed, TaskTimeout
+from broker.client.grid import Grid, task
 from broker.protocol import PAYLOAD_LIMIT
 from tests.architecture.reading import ROOT
 from tests.live import LiveGrid, live_grid

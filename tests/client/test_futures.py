@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from broker import protocol as wire
-from broker import stream
-from broker.client import Grid, task
-from broker.errors import BagRejected, GridClosed, PicklingFailed, RemoteTraceback, RequestFailed, TaskCrashed
-from broker.futures import OWN_BAGS
+from broker.client import stream
+from broker.client.errors import BagRejected, GridClosed, PicklingFailed, RemoteTraceback, RequestFailed, TaskCrashed
+from broker.client.futures import OWN_BAGS
+from broker.client.grid import Grid, task
 from broker.protocol import Outcome
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import eventually
@@ -399,7 +399,7 @@ def test_an_interrupt_while_leaving_waits_does_the_same(fake: FakeGrid, monkeypa
         raise KeyboardInterrupt
 
     fake.memory.hold = True
-    monkeypatch.setattr("broker.futures.wait_for", interrupted)
+    monkeypatch.setattr("broker.client.futures.wait_for", interrupted)
     grid = Grid(fake.line)
     future = grid.submit(double, 2)
     _bag_ids(fake, 1)

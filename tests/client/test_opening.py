@@ -13,8 +13,8 @@ import pytest
 
 import deskgrid
 from broker import protocol as wire
-from broker.client import Grid
-from broker.errors import GridClosed, GridRefused, GridUnreachable, PythonMismatch
+from broker.client.errors import GridClosed, GridRefused, GridUnreachable, PythonMismatch
+from broker.client.grid import Grid
 from tests.client.fakebroker import FakeGrid, free_port
 from tests.waiting import eventually
 

@@ -12,7 +12,7 @@ import msgpack
 import pytest
 
 from broker import protocol as wire
-from broker.errors import (
+from broker.client.errors import (
     BagRejected,
     PicklingFailed,
     RemoteError,
@@ -22,7 +22,7 @@ from broker.errors import (
     TaskCrashed,
     TaskTimeout,
 )
-from broker.payload import Failure, pack_call, pack_text, value_of
+from broker.client.payload import Failure, pack_call, pack_text, value_of
 from broker.protocol import PAYLOAD_LIMIT, Outcome
 
 

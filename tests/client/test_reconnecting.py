@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from broker import protocol as wire
-from broker.client import Grid
+from broker.client.grid import Grid
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import eventually
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import protocol as wire
-from broker.errors import BagRejected
-from broker.submission import Row, Runtimes, Terms, batches, kept
+from broker.client.errors import BagRejected
+from broker.client.submission import Row, Runtimes, Terms, batches, kept
 
 NAN, INF = math.nan, math.inf
 

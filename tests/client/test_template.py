@@ -9,10 +9,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker import template as module
-from broker.errors import BagRejected, PicklingFailed
+from broker.client import template as module
+from broker.client.errors import BagRejected, PicklingFailed
+from broker.client.template import PYTHON, command_template, name_of, pickle_function, python_template
 from broker.protocol import PAYLOAD_LIMIT
-from broker.template import PYTHON, command_template, name_of, pickle_function, python_template
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from broker.template import command_template
+from broker.client.template import command_template
 from scheduler.policies import Policy, make_policy
 from tests.grid.clients import BagPlan, ClientNode
 from tests.grid.fakes import Task

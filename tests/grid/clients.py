@@ -1,4 +1,4 @@
-"""A client's program on the virtual network: the real `broker.conversation`, and a driver that does what its link does.
+"""A client program on the virtual network: the real `broker.client.conversation`, driven as its link does.
 
 The program submits bags batch by batch, several on their way at once, watches for results until a bag is complete, and
 may cancel and forget. It can crash; its successor attaches to what it left.
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker import protocol as wire
-from broker.conversation import Conversation, Reply, Request
-from broker.errors import DeskgridError
-from broker.template import Template
+from broker.client.conversation import Conversation, Reply, Request
+from broker.client.errors import DeskgridError
+from broker.client.template import Template
 from tests.grid.brief import Brief
 from tests.grid.fakes import PYTHON, Task
 from tests.grid.network import TURN_S, Cable, Connection, Dialler, Port, Wakeup, World

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from broker import protocol as wire
-from broker.conversation import Reply
+from broker.client.conversation import Reply
 from tests.grid.builders import bag, executions, submitted
 from tests.grid.grid import VirtualGrid
 

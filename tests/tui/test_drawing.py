@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from broker.drawing import Column, Part, bar, clean, counted, duration, fitted, flow, row, shares
+from broker.tui.drawing import Column, Part, bar, clean, counted, duration, fitted, flow, row, shares
 
 A, B = Part("a", "", "first"), Part("b", "", "second")
 

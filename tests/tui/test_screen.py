@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from broker.drawing import Part
-from broker.screen import AWAY_S, render
-from broker.screen_rows import BAG_PARTS, WINDOW_PARTS
 from broker.snapshot import CounterValues, Snapshot
+from broker.tui.drawing import Part
+from broker.tui.rows import BAG_PARTS, WINDOW_PARTS
+from broker.tui.screen import AWAY_S, render
 from tests.tui.builders import NO_COUNTS, bag, lab, slot, snapshot, worker
 
 WIDTHS = (60, 80, 120, 200)

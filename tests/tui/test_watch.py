@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from broker.snapshot import Snapshot
-from broker.tui import Poller, watch
+from broker.tui.watch import Poller, watch
 from tests.tui.builders import lab, snapshot, worker
 from tests.waiting import eventually
 
@@ -158,7 +158,7 @@ def test_a_question_that_nobody_answers_holds_up_neither_the_screen_nor_its_end(
 # --- on a real terminal ----------------------------------------------------------------------------------------------
 
 PROGRAM = """
-from broker.tui import watch
+from broker.tui.watch import watch
 from tests.tui.builders import lab
 watch(lambda: lab(3), RuntimeError)
 print("over")

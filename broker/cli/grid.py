@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from broker.cli_base import join_option, key_values, open_grid
+from broker.cli.base import join_option, key_values, open_grid
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from broker.client import Grid
+    from broker.client.grid import Grid
     from broker.snapshot import BagState, Snapshot
 
 
@@ -44,15 +44,15 @@ def _snapshot(grid: "Grid") -> "Snapshot":
 
 
 def _print_once(snapshot: "Snapshot", console: "Console") -> None:
-    from broker.screen import render
-    from broker.tui import takes_ascii_only
+    from broker.tui.screen import render
+    from broker.tui.watch import takes_ascii_only
 
     console.print(render(snapshot, console.width, None, 0.0, ascii_only=takes_ascii_only(console)))
 
 
 def _watch(grid: "Grid", console: "Console") -> None:
-    from broker.errors import DeskgridError
-    from broker.tui import watch
+    from broker.client.errors import DeskgridError
+    from broker.tui.watch import watch
 
     with _silent("deskgrid.client"):  # the screen says by itself that the broker is away
         watch(lambda: _snapshot(grid), DeskgridError, console)
@@ -82,8 +82,8 @@ _TITLES = ("BAG", "AGE", "TASKS", "DONE", "FAILED", "RUNNING", "WAITING", "TO GO
 
 
 def _cells(bag: "BagState") -> tuple[str, ...]:
-    from broker.drawing import clean, duration
-    from broker.screen_rows import complete
+    from broker.tui.drawing import clean, duration
+    from broker.tui.rows import complete
 
     numbers = (bag["total"], bag["done"], bag["failed"] + bag["cancelled"], bag["running"], bag["waiting"])
     unknown = "ended" if complete(bag) else "unknown"

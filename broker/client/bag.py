@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from broker import protocol as wire
-from broker.errors import RequestFailed
-from broker.link import Link
-from broker.meter import Meter, Progress
-from broker.payload import Failure, value_of
-from broker.replies import ANSWER_S, SLICE_S, Waiter, ask
-from broker.submission import checked_seconds
+from broker.client.errors import RequestFailed
+from broker.client.link import Link
+from broker.client.meter import Meter, Progress
+from broker.client.payload import Failure, value_of
+from broker.client.replies import ANSWER_S, SLICE_S, Waiter, ask
+from broker.client.submission import checked_seconds
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from broker.errors import GridUnreachable
+from broker.client.errors import GridUnreachable
 
 # How our command line is started: "-P", so that a worker.py beside the user's program is not taken for ours.
 PROGRAM = (sys.executable, "-P", "-m", "broker.cli")
@@ -51,7 +51,7 @@ def start(workers: int, program: Sequence[str] = PROGRAM) -> Keeper:
     if type(workers) is not int or workers < 1:
         raise ValueError(f"a local grid has 1 worker or more, not {workers!r}")
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "broker.local", str(workers), *program],
+        [sys.executable, "-P", "-m", "broker.client.local", str(workers), *program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         encoding="utf-8",

@@ -18,11 +18,11 @@ import zmq
 from zmq.utils import z85
 
 from broker import protocol as wire
-from broker.conversation import Conversation, Handler, Request
-from broker.errors import DeskgridError, GridClosed, GridUnreachable
+from broker.client.conversation import Conversation, Handler, Request
+from broker.client.errors import DeskgridError, GridClosed, GridUnreachable
+from broker.client.replies import wait_for
+from broker.client.template import PYTHON, Template
 from broker.joinline import JoinLine, Keys
-from broker.replies import wait_for
-from broker.template import PYTHON, Template
 
 log = logging.getLogger("deskgrid.client")
 

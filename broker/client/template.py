@@ -13,8 +13,8 @@ from typing import Any
 
 import msgpack
 
-from broker.bundle import make_bundle
-from broker.errors import BagRejected, PicklingFailed
+from broker.client.bundle import make_bundle
+from broker.client.errors import BagRejected, PicklingFailed
 from broker.protocol import PAYLOAD_LIMIT
 
 # What a pickled function depends on: byte code differs from one minor version to the next.

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from broker import protocol as wire
-from broker.conversation import Reply
-from broker.errors import BagRejected, DeskgridError, PythonMismatch
-from broker.link import Link
-from broker.replies import SLICE_S, ask
-from broker.template import Template
+from broker.client.conversation import Reply
+from broker.client.errors import BagRejected, DeskgridError, PythonMismatch
+from broker.client.link import Link
+from broker.client.replies import SLICE_S, ask
+from broker.client.template import Template
 
 # Batches of one bag that may be on their way at once: enough to keep the broker busy, and a bound on memory.
 WINDOW = 8
@@ -267,6 +267,8 @@ def checked_seconds(value: object, what: str) -> float:
     seconds = float(value)
     if not 0.0 <= seconds < math.inf:
         raise BagRejected(f"{what} is {seconds} s; it has to be a finite number, and not negative")
+    if seconds > wire.SECONDS_LIMIT:
+        raise BagRejected(f"{what} is {seconds} s; it has to be {wire.SECONDS_LIMIT:g} s at most")
     return seconds
 
 

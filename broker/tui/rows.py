@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
-from broker.drawing import Column, Part, bar, clean, counted, duration, row
 from broker.snapshot import BagState, RunningTask, SlotState, WorkerState
+from broker.tui.drawing import Column, Part, bar, clean, counted, duration, row
 
 USED = Part("·", "bright_black", "used")
 RUNNING = Part("█", "green", "running")

@@ -1,7 +1,7 @@
 """The client: `Grid`, by which a program submits bags and calls, and `task`.
 
-What crosses the wire and when is in `broker.conversation`; the socket and its thread are in `broker.link`; a bag's way
-to the broker is in `broker.submission`, its results are in `broker.bag`; futures are in `broker.futures`.
+What crosses the wire and when is in `conversation`; the socket and its thread are in `link`; a bag's way to the broker
+is in `submission`, its results are in `bag`; futures are in `futures`.
 """
 
 import logging
@@ -17,18 +17,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
-from broker.bag import Bag, ItemT, ResultT
-from broker.errors import GridRefused, GridUnreachable
-from broker.futures import Futures, closed
+from broker.client.bag import Bag, ItemT, ResultT
+from broker.client.errors import GridRefused, GridUnreachable
+from broker.client.futures import Futures, closed
+from broker.client.link import Link
+from broker.client.payload import pack_call, pack_text
+from broker.client.replies import ANSWER_S, ask
+from broker.client.submission import Runtime, Terms, checked_seconds, kept, submit_bag
+from broker.client.template import Template, command_template, name_of, pickle_function, python_template
 from broker.joinline import JoinLine, JoinLineError, parse_join_line
-from broker.link import Link
-from broker.payload import pack_call, pack_text
-from broker.replies import ANSWER_S, ask
-from broker.submission import Runtime, Terms, checked_seconds, kept, submit_bag
-from broker.template import Template, command_template, name_of, pickle_function, python_template
 
 if TYPE_CHECKING:
-    from broker.local import Keeper
+    from broker.client.local import Keeper
 
 log = logging.getLogger("deskgrid.client")
 
@@ -96,7 +96,7 @@ class Grid(Executor):
 
         All of it ends with this Grid, or with this program, however that ends. Bags do not outlive it.
         """
-        from broker import local
+        from broker.client import local
 
         keeper = local.start(workers)
         try:
@@ -188,7 +188,7 @@ class Grid(Executor):
         """Submit one run of a command line for each of ``items``, a text that takes the place of "{}" in ``argv``.
 
         Where "{}" is nowhere, the text goes to the end. The result is what the command prints; one that ends with
-        another code than 0 has failed. The rest is as for `bag`, but that what the broker has to say about it is only in
+        another code than 0 has failed. The rest is as for `bag`, but what the broker has to say about it is only in
         `Bag.note`.
         """
         self._check_open()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.errors import DeskgridError
+from broker.client.errors import DeskgridError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

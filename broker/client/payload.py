@@ -10,7 +10,7 @@ from typing import Any
 
 import msgpack
 
-from broker.errors import (
+from broker.client.errors import (
     BagRejected,
     PicklingFailed,
     RemoteError,

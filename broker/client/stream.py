@@ -16,11 +16,11 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from broker import protocol as wire
-from broker.conversation import Handler, Reply
-from broker.errors import BagRejected, DeskgridError, RequestFailed
-from broker.link import Link
-from broker.submission import Terms
-from broker.template import Template
+from broker.client.conversation import Handler, Reply
+from broker.client.errors import BagRejected, DeskgridError, RequestFailed
+from broker.client.link import Link
+from broker.client.submission import Terms
+from broker.client.template import Template
 
 log = logging.getLogger("deskgrid.client")
 

@@ -6,8 +6,8 @@ import time
 from typing import Any, Protocol
 
 from broker import protocol as wire
-from broker.conversation import Handler, Reply
-from broker.errors import DeskgridError, GridUnreachable, RequestFailed
+from broker.client.conversation import Handler, Reply
+from broker.client.errors import DeskgridError, GridUnreachable, RequestFailed
 
 # How long a question may stay unanswered. A busy broker answers within milliseconds, one that is restarted within
 # seconds; whoever waits for results or for a bag to be accepted waits as long as it takes.

@@ -2,7 +2,7 @@
 
 Rules:
 
-1. What is drawn is decided in ``broker.screen``; here is only when.
+1. What is drawn is decided in ``broker.tui.screen``; here is only when.
 2. The terminal is left as it was found, however this ends.
 3. An answer may take as long as the broker is away. So a thread waits for it, and the screen goes on telling.
 """
@@ -18,9 +18,9 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
-from broker.keyboard import Keyboard
-from broker.screen import render
 from broker.snapshot import Snapshot
+from broker.tui.keyboard import Keyboard
+from broker.tui.screen import render
 
 # Between two drawings, and between two questions: often enough to be called live, seldom enough to be read.
 TICK_S = 0.5

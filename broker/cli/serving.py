@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli_base import Refusal, default_home, key_values
+from broker.cli.base import Refusal, default_home, key_values
 from broker.joinline import JoinLine, JoinLineError, parse_address, parse_join_line
 
 if TYPE_CHECKING:

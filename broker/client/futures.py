@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from broker import protocol as wire
-from broker.errors import GridClosed
-from broker.link import Link
-from broker.payload import Failure, pack_call, value_of
-from broker.replies import wait_for
-from broker.stream import Ended, GridFuture, Stream, settle_cancelled
-from broker.submission import Terms, check_python
-from broker.template import pickle_function, python_template
+from broker.client.errors import GridClosed
+from broker.client.link import Link
+from broker.client.payload import Failure, pack_call, value_of
+from broker.client.replies import wait_for
+from broker.client.stream import Ended, GridFuture, Stream, settle_cancelled
+from broker.client.submission import Terms, check_python
+from broker.client.template import pickle_function, python_template
 
 log = logging.getLogger("deskgrid.client")
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import NamedTuple
 
-from broker.errors import PicklingFailed
+from broker.client.errors import PicklingFailed
 
 # Source is small; what is larger than this is data, which belongs on a shared drive or into the arguments.
 BUNDLE_LIMIT = 16 * 2**20
 
-_OURS = Path(__file__).resolve().parents[1]
+_OURS = Path(__file__).resolve().parents[2]
 _OUR_NAMES = ("broker", "scheduler", "sleepbench", "worker", "deskgrid.py")
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Folders inside a package that hold no source of it.

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from broker.protocol import SECONDS_LIMIT
+
 if TYPE_CHECKING:
-    from broker.client import Grid
+    from broker.client.grid import Grid
 
 
 class Refusal(click.ClickException):
@@ -40,7 +42,7 @@ class Seconds(click.ParamType[float]):
             seconds = float(value)
         except ValueError:
             seconds = math.nan
-        if not 0 <= seconds < math.inf or (self._positive and not seconds):
+        if not 0 <= seconds <= SECONDS_LIMIT or (self._positive and not seconds):
             least = "more than 0" if self._positive else "0 or more"
             self.fail(f"{value!r} is not a number of seconds, {least}", param, ctx)
         return seconds
@@ -76,8 +78,8 @@ join_option = click.option(
 @contextmanager
 def open_grid(join: str | None) -> Iterator["Grid"]:
     """The grid of ``join``, else the one that `Grid` finds by itself; its errors become refusals."""
-    from broker.client import Grid
-    from broker.errors import DeskgridError
+    from broker.client.errors import DeskgridError
+    from broker.client.grid import Grid
 
     try:
         with _told("deskgrid.client"), Grid(join) as grid:

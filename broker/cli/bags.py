@@ -11,11 +11,11 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from broker.cli_base import Refusal, Seconds, join_option, open_grid
+from broker.cli.base import Refusal, Seconds, join_option, open_grid
 
 if TYPE_CHECKING:
-    from broker.bag import Bag, TaskLog
-    from broker.meter import Progress
+    from broker.client.bag import Bag, TaskLog
+    from broker.client.meter import Progress
 
 Value = TypeVar("Value")
 
@@ -155,7 +155,7 @@ def _print_value(value: object) -> None:
 
 def _failure(item: int, error: Exception) -> str:
     """One line for a task that failed."""
-    from broker.errors import RemoteError, TaskError
+    from broker.client.errors import RemoteError, TaskError
 
     if isinstance(error, RemoteError):
         text = f"task {item}: {error}"
@@ -209,7 +209,7 @@ def explain(*, bag_id: str, item: int | None, join: str | None) -> None:
 @join_option
 def cancel(*, bag_id: str, join: str | None) -> None:
     """Cancel every task of BAG that has not ended; those that run are stopped."""
-    from broker.drawing import counted
+    from broker.tui.drawing import counted
 
     with open_grid(join) as grid:
         click.echo(f"cancelled {counted(grid.attach(bag_id).cancel(), 'task')}")

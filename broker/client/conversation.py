@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker import protocol as wire
-from broker.errors import DeskgridError, GridRefused
-from broker.template import Template
+from broker.client.errors import DeskgridError, GridRefused
+from broker.client.template import Template
 
 # After this much silence the broker is asked whether it is there. Seconds.
 PING_S = 2.0

@@ -19,22 +19,22 @@ REFUSED = 2
 # What --help lists: name, where it is, what it does; under these headings.
 COMMANDS = {
     "Run a grid": (
-        ("broker", "broker.cli_serving:broker", "Start the broker: on one machine, before all else."),
-        ("worker", "broker.cli_serving:worker", "Make this PC work for a grid."),
+        ("broker", "broker.cli.serving:broker", "Start the broker: on one machine, before all else."),
+        ("worker", "broker.cli.serving:worker", "Make this PC work for a grid."),
     ),
     "Have work done": (
-        ("submit", "broker.cli_bags:submit", "Submit a bag of commands; print its id."),
-        ("wait", "broker.cli_bags:wait", "Wait until a bag has ended."),
-        ("results", "broker.cli_bags:results", "Print the results of a bag, in order."),
-        ("logs", "broker.cli_bags:logs", "Print what tasks wrote to stdout and stderr."),
-        ("explain", "broker.cli_bags:explain", "Say why a task waits."),
-        ("cancel", "broker.cli_bags:cancel", "Cancel what has not ended of a bag."),
-        ("forget", "broker.cli_bags:forget", "Drop a bag that has ended, with its results."),
+        ("submit", "broker.cli.bags:submit", "Submit a bag of commands; print its id."),
+        ("wait", "broker.cli.bags:wait", "Wait until a bag has ended."),
+        ("results", "broker.cli.bags:results", "Print the results of a bag, in order."),
+        ("logs", "broker.cli.bags:logs", "Print what tasks wrote to stdout and stderr."),
+        ("explain", "broker.cli.bags:explain", "Say why a task waits."),
+        ("cancel", "broker.cli.bags:cancel", "Cancel what has not ended of a bag."),
+        ("forget", "broker.cli.bags:forget", "Drop a bag that has ended, with its results."),
     ),
     "Watch": (
-        ("status", "broker.cli_grid:status", "Watch the grid live, or print its state."),
-        ("bags", "broker.cli_grid:bags", "List the bags."),
-        ("policy", "broker.cli_grid:policy", "Change how the running grid places tasks."),
+        ("status", "broker.cli.grid:status", "Watch the grid live, or print its state."),
+        ("bags", "broker.cli.grid:bags", "List the bags."),
+        ("policy", "broker.cli.grid:policy", "Change how the running grid places tasks."),
     ),
     "Try it": (
         ("demo", "sleepbench.demo:demo_command", "A whole grid on this machine, on real work, in two minutes."),
