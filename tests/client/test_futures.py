@@ -83,11 +83,17 @@ def test_a_callback_may_ask_the_grid(fake: FakeGrid, grid: Grid) -> None:
     assert told == [(2, {"schema": 1})]
 
 
-def test_a_callback_that_exits_leaves_the_other_futures_alone(grid: Grid, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_exits_leaves_the_other_futures_alone(
+    fake: FakeGrid, grid: Grid, caplog: pytest.LogCaptureFixture
+) -> None:
     def leave(future: Future[Any]) -> None:
         raise SystemExit
 
+    # A future that has ended would call back at once, in this thread.
+    added = threading.Event()
+    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not added.wait(10)
     grid.submit(double, 1).add_done_callback(leave)
+    added.set()
     assert grid.submit(negated, 1).result(10) == -1
     assert eventually(lambda: "a callback of a future failed" in caplog.text)
 

@@ -22,8 +22,10 @@ from tests.grid.worker_node import WorkerNode
 # How long faults go on.
 STORM_S = 120.0
 TEMPLATES = (command_template(["first", "{}"]), command_template(["second", "{}"]))
-# Shapes of bags: the least and the most seconds of their tasks.
-LENGTHS = ((0.01, 0.4), (1.0, 6.0), (2.0, 25.0), (0.05, 12.0))
+# Shapes of bags: the least and the most seconds of their tasks, and the most tasks.
+SHAPES: tuple[tuple[float, float, int], ...] = ((0.01, 0.4, 60), (0.05, 12.0, 14), (1.0, 6.0, 14), (2.0, 25.0, 14))
+SHORT: tuple[tuple[float, float, int], ...] = ((0.05, 0.2, 120),)
+LONG = SHAPES[2:]
 STEPS = ("receive", "settle", "commit: before", "commit: after", "send: before", "send: after", "")
 
 
@@ -33,6 +35,8 @@ class Weather:
     def __init__(self, seed: int, home: Path) -> None:
         self.random = random.Random(seed)
         self.grid = VirtualGrid(seed, home, self._policy)
+        # Tasks that may be executed more than once.
+        self.excused: set[tuple[str, int]] = set()
         self._bags = 0
         self._policy_name = "pgs"
         self._order = self.random.choice(["newest-first", "longest-first", "fifo"])
@@ -61,22 +65,21 @@ class Weather:
         spans = [f"daily 10:{a:02}-10:{b:02}" for a, b in zip(minutes[::2], minutes[1::2], strict=True)]
         return json.dumps({"zone": "UTC", "windows": spans})
 
-    def tasks(self, bag: str, fates: tuple[str, ...]) -> list[Task]:
+    def tasks(self, bag: str, shape: tuple[float, float, int], fates: tuple[str, ...]) -> list[Task]:
         """The tasks of a bag, of one shape."""
         draw = self.random
-        least, most = draw.choice(LENGTHS)
-        count = draw.randint(1, 60 if most < 1.0 else 14)
+        least, most, count = shape[0], shape[1], draw.randint(1, shape[2])
         times = (1, 2, 5)
         return [
             Task(bag, item, draw.uniform(least, most), draw.choice(fates), draw.choice(times)) for item in range(count)
         ]
 
-    def bag(self, fates: tuple[str, ...] = ("ok",), least: float = 0.0) -> BagPlan:
-        """A bag whose predictions are exact; tasks take ``least`` seconds or more."""
+    def bag(self, fates: tuple[str, ...] = ("ok",), shapes: tuple[tuple[float, float, int], ...] = SHAPES) -> BagPlan:
+        """A bag whose predictions are exact."""
         self._bags += 1
         bag = f"bag{self._bags}"
-        tasks = [task._replace(seconds=max(least, task.seconds)) for task in self.tasks(bag, fates)]
-        size = self.random.randint(1, 8)
+        tasks = self.tasks(bag, self.random.choice(shapes), fates)
+        size = self.random.choice([1, 3, 8, 50])
         batches = [tasks[start : start + size] for start in range(0, len(tasks), size)]
         self.grid.work_s += 3 * sum(task.seconds for task in tasks)
         runtimes = [task.seconds for task in tasks]
@@ -98,12 +101,13 @@ class Weather:
     def end_without_waste(self) -> None:
         """The same, and no task was executed twice."""
         self.end()
-        twice = [place for place, times in self.grid.witness.executions.started.items() if times > 1]
+        started = self.grid.witness.executions.started
+        twice = [place for place, times in started.items() if times > 1 and place not in self.excused]
         expect(not twice, "executed more than once: {}", twice)
 
 
 class Sunshine(Weather):
-    """No faults. Predictions hold, PCs keep their plans."""
+    """No faults; PCs keep their plans. Where some predictions do not hold, the tasks that keep to theirs do not suffer."""
 
     def run(self) -> None:
         draw = self.random
@@ -111,12 +115,22 @@ class Sunshine(Weather):
             self._worker(f"pc{number}")
         self.grid.broker.start()
         client = self.grid.client(draw.uniform(0.001, 0.05))
+        honest = draw.random() < 0.7
         for _ in range(draw.randint(1, 3)):
-            self.at(draw.uniform(0.0, 60.0), partial(client.submit, self.bag()))
+            plan = self.bag() if honest else self._with_lies(self.bag(shapes=LONG))
+            self.at(draw.uniform(0.0, 60.0), partial(client.submit, plan))
         self.grid.run(draw.uniform(60.0, 200.0))
         self.end_without_waste()
         killed = self.grid.counters["kills"]
-        expect(not killed, "{} tasks were killed", killed)
+        expect(not (honest and killed), "{} tasks were killed", killed)
+
+    def _with_lies(self, plan: BagPlan) -> BagPlan:
+        """Some tasks take longer than predicted; one that is killed for it is predicted anew."""
+        assert isinstance(plan.runtimes, list)
+        for item in range(0, plan.total, 3):
+            plan.runtimes[item] *= 0.6
+            self.excused.add((plan.bag, item))
+        return plan
 
     def _worker(self, name: str) -> None:
         draw = self.random
@@ -137,17 +151,18 @@ class Drizzle(Weather):
         grid.broker.lease_s = 30.0
         grid.broker.start()
         for number in range(3):
-            delay_s = draw.choice(
-                [0.001, 0.1, 1.2]
-            )  # with the last, introductions are repeated before they are answered
+            # With the last delay, introductions are said again before they are answered.
+            delay_s = draw.choice([0.001, 0.1, 1.2])
             grid.worker(f"pc{number}", slots=draw.randint(1, 3), delay_s=delay_s)
         client = grid.client(draw.uniform(0.001, 0.1))
         # Attempts shorter than a second are not remembered over a restart of the broker, and rightly made again.
-        faults, least = draw.choice([([self._break, self._break, self._kill], 1.0), ([self._break], 0.0)])
+        faults, shapes = [self._break, self._break, self._kill], LONG
+        if draw.random() < 0.3:
+            faults, shapes = [self._break], SHORT
         for _ in range(draw.randint(1, 3)):
-            plan = self.bag(least=least)
-            plan.runtimes = draw.choice([plan.runtimes, 3.0, 1.0])
-            self.at(draw.uniform(0.0, 30.0), partial(client.submit, plan))
+            plan = self.bag(shapes=shapes)
+            plan.runtimes = draw.choice([plan.runtimes, plan.runtimes, 3.0, 1.0])
+            self.at(draw.uniform(0.0, STORM_S / 2), partial(client.submit, plan))
         time = 0.0
         # A PC that is cut off is back within a few seconds: one fault must be over before the next begins.
         while (time := time + draw.uniform(8.0, 20.0)) < STORM_S:
@@ -312,7 +327,7 @@ class Storm(Weather):
         client = self.random.choice([client for client in self.grid.clients if client.alive])
         for bag, seen in client.watched.items():
             if not seen.complete:
-                items = list(range(self.grid.witness.told[bag]))
+                items = list(range(self.grid.witness.told.get(bag, 0)))
                 runtimes = self.random.choices([0.1, 4.0, 40.0], k=len(items))
                 client.ask("runtimes", {"bag": bag, "items": items, "runtimes": runtimes})
 
