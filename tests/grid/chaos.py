@@ -107,7 +107,7 @@ class Weather:
 
 
 class Sunshine(Weather):
-    """No faults; PCs keep their plans. Where some predictions do not hold, the tasks that keep to theirs do not suffer."""
+    """No faults; PCs keep their plans. Where some predictions fail, the tasks that keep to theirs do not suffer."""
 
     def run(self) -> None:
         draw = self.random
