@@ -210,21 +210,27 @@ def test_a_task_brings_its_prediction(fake: FakeGrid, grid: Grid) -> None:
     assert (second.runtime, second.timeout, second.retries) == (7.0, 8.0, 0)
 
 
-def test_a_generator_is_taken_as_batches_leave(fake: FakeGrid, grid: Grid) -> None:
+def test_a_generator_is_taken_no_faster_than_the_broker_accepts(fake: FakeGrid, grid: Grid) -> None:
     taken = 0
-    ahead = 0
+    accepting = threading.Event()
+    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not accepting.wait(10)
 
     def items() -> Iterator[int]:
-        nonlocal taken, ahead
+        nonlocal taken
         for n in range(20 * wire.BATCH_ROWS):
-            taken += 1
-            arrived = sum(len(submit.payloads) for submit in fake.memory.of(wire.Submit)) if n % 1000 == 0 else taken
-            ahead = max(ahead, taken - arrived)
+            taken = n
             yield n
 
     fake.memory.hold = True
-    grid.bag(double, items())
-    assert ahead <= (submission.WINDOW + 2) * wire.BATCH_ROWS
+    submitting = threading.Thread(target=grid.bag, args=(double, items()))
+    submitting.start()
+    assert eventually(lambda: taken >= submission.WINDOW * wire.BATCH_ROWS)
+    submitting.join(0.3)  # time enough to take them all, if it would
+    ahead = taken
+    accepting.set()
+    submitting.join(10)
+    assert ahead <= (submission.WINDOW + 1) * wire.BATCH_ROWS
+    assert taken == 20 * wire.BATCH_ROWS - 1
 
 
 def test_a_command_goes_with_the_text_of_each_item(fake: FakeGrid, grid: Grid) -> None:

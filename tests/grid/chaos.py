@@ -9,6 +9,7 @@ import json
 import random
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 from broker.client.template import command_template
@@ -24,7 +25,7 @@ STORM_S = 120.0
 TEMPLATES = (command_template(["first", "{}"]), command_template(["second", "{}"]))
 # Shapes of bags: the least and the most seconds of their tasks, and the most tasks.
 SHAPES: tuple[tuple[float, float, int], ...] = ((0.01, 0.4, 60), (0.05, 12.0, 14), (1.0, 6.0, 14), (2.0, 25.0, 14))
-SHORT: tuple[tuple[float, float, int], ...] = ((0.05, 0.2, 120),)
+SHORT: tuple[tuple[float, float, int], ...] = ((0.05, 0.2, 60),)
 LONG = SHAPES[2:]
 STEPS = ("receive", "settle", "commit: before", "commit: after", "send: before", "send: after", "")
 
@@ -155,20 +156,29 @@ class Drizzle(Weather):
             delay_s = draw.choice([0.001, 0.1, 1.2])
             grid.worker(f"pc{number}", slots=draw.randint(1, 3), delay_s=delay_s)
         client = grid.client(draw.uniform(0.001, 0.1))
-        # Attempts shorter than a second are not remembered over a restart of the broker, and rightly made again.
-        faults, shapes = [self._break, self._break, self._kill], LONG
-        if draw.random() < 0.3:
-            faults, shapes = [self._break], SHORT
-        for _ in range(draw.randint(1, 3)):
-            plan = self.bag(shapes=shapes)
-            plan.runtimes = draw.choice([plan.runtimes, plan.runtimes, 3.0, 1.0])
-            self.at(draw.uniform(0.0, STORM_S / 2), partial(client.submit, plan))
-        time = 0.0
-        # A PC that is cut off is back within a few seconds: one fault must be over before the next begins.
-        while (time := time + draw.uniform(8.0, 20.0)) < STORM_S:
-            self.at(time, draw.choice(faults))
+        self._disturb_short_tasks(client) if draw.random() < 0.3 else self._disturb_long_tasks(client)
         grid.run(STORM_S + 10.0)
         self.end_without_waste()
+
+    def _fault_times(self) -> list[float]:
+        """A PC that is cut off is back within seconds: one fault is over before the next begins."""
+        gaps = [self.random.uniform(8.0, 20.0) for _ in range(int(STORM_S / 8.0))]
+        return [time for time in accumulate(gaps) if time < STORM_S]
+
+    def _disturb_long_tasks(self, client: ClientNode) -> None:
+        draw = self.random
+        for _ in range(draw.randint(1, 3)):
+            plan = self.bag(shapes=LONG)
+            plan.runtimes = draw.choice([plan.runtimes, 3.0, 1.0])
+            self.at(draw.uniform(0.0, 30.0), partial(client.submit, plan))
+        for time in self._fault_times():
+            self.at(time, draw.choice([self._break, self._break, self._kill]))
+
+    def _disturb_short_tasks(self, client: ClientNode) -> None:
+        """The broker is not killed: attempts shorter than a second are not remembered then, and rightly made again."""
+        for time in self._fault_times():
+            self.at(time - self.random.uniform(0.1, 1.5), partial(client.submit, self.bag(shapes=SHORT)))
+            self.at(time, self._break)
 
     def _break(self) -> None:
         draw, nodes = self.random, list(self.grid.workers.values())

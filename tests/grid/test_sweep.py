@@ -15,7 +15,7 @@ from tests.grid.chaos import Drizzle, Storm, Sunshine, Weather
 from tests.grid.counting import COUNTS
 
 # As many as take twenty seconds together on one core of a small machine.
-SEEDS = {Storm: 150, Drizzle: 120, Sunshine: 80}
+SEEDS = {Storm: 140, Drizzle: 80, Sunshine: 60}
 # The last things that happened before a seed failed, for whoever reads it.
 STORY_LINES = 60
 
