@@ -1,7 +1,7 @@
 """What the broker's parts share: the scheduler, the journal, the book of bags, and the messages to be sent."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from broker.bags import BagBook
@@ -38,7 +38,6 @@ class GridFacts:
     heartbeat_s: float
     lease_s: float
     wall_at_zero: float
-    policy_options: Mapping[str, object] = field(default_factory=dict)
 
 
 class Desk:

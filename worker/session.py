@@ -91,6 +91,7 @@ class Session:
         self._closes_at = 0.0
         self._opening = 0
         self._introduced = False
+        self._owes_results = False
         self._out: list[wire.Message] = []
 
     # --- what the driver calls ---------------------------------------------------------------------------------------
@@ -214,9 +215,10 @@ class Session:
                 running=self._held(now) if self._open else self._stopped,
             )
         )
-        if not self._introduced:
-            # What was on its way when the last connection broke may not have arrived. Right behind the introduction, so
-            # that the broker has it before it gives the same work to somebody else.
+        # What was said before may not have arrived, nor its answer. Right behind the introduction, so that the broker has
+        # it before it gives the same work to somebody else; but not again while that is not answered: it may be much.
+        self._owes_results = self._introduced and not self.joined
+        if not self._owes_results:
             self._deliver([result for _, result in self._unwritten.values()])
         self._introduced = True
 
@@ -237,6 +239,9 @@ class Session:
         self._heartbeat_s = welcome.heartbeat
         self.windows_from_broker = welcome.windows
         self._fetching.clear()  # what was on its way when the last connection broke may not have arrived
+        if self._owes_results:
+            self._owes_results = False
+            self._deliver([result for _, result in self._unwritten.values()])
 
     # --- windows -----------------------------------------------------------------------------------------------------
 
