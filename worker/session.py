@@ -215,8 +215,8 @@ class Session:
                 running=self._held(now) if self._open else self._stopped,
             )
         )
-        # What was said before may not have arrived, nor its answer. Right behind the introduction, so that the broker has
-        # it before it gives the same work to somebody else; but not again while that is not answered: it may be much.
+        # What was said before may not have arrived, nor its answer. Right behind the introduction, so that the broker
+        # has it before it gives the same work to somebody else; but not again until that is answered: it may be much.
         self._owes_results = self._introduced and not self.joined
         if not self._owes_results:
             self._deliver([result for _, result in self._unwritten.values()])
