@@ -1,6 +1,7 @@
 """In the place of our command line, for tests of the keeper: says when it starts and ends, and does nothing else.
 
-``fakeprogram.py FOLDER broker|worker OPTIONS``: the files ``started-NAME`` and ``ended-NAME`` are made in FOLDER.
+``fakeprogram.py FOLDER broker|worker OPTIONS``: makes the files ``started-NAME``, with its options, and ``ended-NAME``,
+with the files of those that had ended before, in FOLDER.
 """
 
 import sys
@@ -19,7 +20,8 @@ def main(folder: Path, role: str, *options: str) -> None:
         (home / "client.join").write_text("client@127.0.0.1:1/insecure\n", encoding="utf-8")
         print("ready", flush=True)
     sys.stdin.buffer.read()
-    (folder / f"ended-{name}").touch()
+    before = sorted(path.name for path in folder.glob("ended-*"))
+    (folder / f"ended-{name}").write_text(" ".join(before), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -398,3 +398,8 @@ def test_a_question_without_an_answer_ends_with_the_address(fake: FakeGrid, grid
     with pytest.raises(Exception, match=rf"the broker at 127\.0\.0\.1:{fake.broker.port} has not answered for 0\.05 s"):
         grid.status(timeout=0.05)
     assert time.monotonic() - start < 5.0
+    fake.broker.lose = lambda message: False
+    fake.restart()
+    fake.broker.answers["bags"] = {"bags": []}
+    assert grid.bags() == []
+    assert fake.memory.asked("status") == [], "asked again, for nobody"

@@ -164,3 +164,12 @@ def test_installed_files_are_told_by_where_they_are(tmp_path: Path) -> None:
     assert not is_local(tmp_path / "site-packages" / "helper.py")
     assert not is_local(Path(json.__file__))
     assert not is_local(tmp_path / "helper.so")
+
+
+def test_a_link_to_an_installed_file_is_installed_too(tmp_path: Path) -> None:
+    write(tmp_path, {"site-packages/helper.py": ""})
+    try:
+        (tmp_path / "helper.py").symlink_to(tmp_path / "site-packages" / "helper.py")
+    except OSError:
+        pytest.skip("this system has no symbolic links for everyone")
+    assert not is_local(tmp_path / "helper.py")

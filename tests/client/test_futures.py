@@ -368,6 +368,8 @@ def test_shutdown_without_waiting_returns_and_closes_when_all_is_settled(fake: F
     grid.shutdown(wait=False)
     assert not future.done()
     assert fake.memory.of(wire.Goodbye) == []
+    with pytest.raises(GridClosed):
+        grid.bag(double, [1])
     fake.broker.run(bag_id, 0)
     assert future.result(10) == 4
     assert eventually(lambda: len(fake.memory.of(wire.Goodbye)) == 1)

@@ -58,6 +58,11 @@ def test_a_grid_starts_with_its_workers_and_ends_without_a_trace(tmp_path: Path)
     assert homes(tmp_path) == []
 
 
+def test_the_broker_ends_after_its_workers(tmp_path: Path) -> None:
+    local.start(2, program(tmp_path)).stop()
+    assert (tmp_path / "ended-broker").read_text() == "ended-local-1 ended-local-2"
+
+
 def test_each_worker_joins_by_the_brokers_line_with_one_slot(tmp_path: Path) -> None:
     keeper = local.start(1, program(tmp_path))
     keeper.stop()

@@ -1,5 +1,6 @@
 """A broker that is restarted, goes silent, loses messages or talks nonsense: the client goes on where it was."""
 
+import gc
 import threading
 
 import pytest
@@ -35,6 +36,20 @@ def test_a_future_survives_a_restart(fake: FakeGrid, grid: Grid, impatient: None
     assert future.result(10) == 8
     fake.memory.hold = False
     assert grid.submit(double, 5).result(10) == 10
+
+
+def test_a_loop_that_was_left_is_not_asked_for_again(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    bag = grid.bag(double, [1, 2])
+    fake.broker.run(bag.id, 0)
+    pairs = bag.as_completed()
+    next(pairs)
+    del pairs
+    gc.collect()
+    fake.restart()
+    before = len(fake.memory.of(wire.Watch))
+    assert bag.progress().done == 1
+    assert len(fake.memory.of(wire.Watch)) == before
 
 
 def test_an_idle_client_finds_the_new_broker_when_it_asks(fake: FakeGrid, grid: Grid, impatient: None) -> None:

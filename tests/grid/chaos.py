@@ -268,8 +268,7 @@ class Storm(Weather):
         self.at(self.random.uniform(2.0, 20.0), mend)
 
     def _clog(self) -> None:
-        if (worker := self._some_worker()) is not None:
-            worker.clog(self.random.uniform(0.1, 10.0))
+        self._some_peer().clog(self.random.uniform(0.1, 10.0))
 
     def _crash(self) -> None:
         if (worker := self._some_worker()) is not None:

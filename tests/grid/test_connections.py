@@ -42,6 +42,20 @@ def test_a_result_that_waited_for_a_connection_counts_although_the_window_has_cl
     assert grid.counters["planned_kills"] == 0
 
 
+def test_a_result_is_said_again_when_its_confirmation_was_lost_and_only_a_window_that_opens_makes_itself_heard(
+    grid: VirtualGrid,
+) -> None:
+    pc = grid.worker("pc", cycle((12.0, 0.5), (100.0, 1.0)))
+    grid.run(0.5)
+    submitted(grid, [9.0])
+    grid.run(8.2)
+    pc.clog(3.2)  # from before the end of the task until between the windows
+    grid.run(6.0)
+    assert len(grid.witness.recorded) == 1
+    assert pc.idle, "the worker has been told so"
+    grid.finish()
+
+
 def test_work_that_is_lost_on_its_way_is_given_again_before_any_lease_is_out(grid: VirtualGrid) -> None:
     pc = grid.worker("pc", delay_s=0.3)
     grid.run(3.0)
