@@ -9,6 +9,7 @@ Placements are decided only at `PassDue`, once for everything that had arrived.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from scheduler import events as ev
@@ -16,7 +17,7 @@ from scheduler.invariants import check
 from scheduler.model import ENDED, Attempt, IllegalEvent, Outcome, State, Window, checked_runtime
 from scheduler.placing import Placing
 from scheduler.policies.base import Policy
-from scheduler.slots import Sent, Slot, Worker, announced, uptime_end
+from scheduler.slots import Away, Sent, Slot, Worker, announced, uptime_end
 from scheduler.waiting import ORDERS
 
 # A task that has killed its process so often is given up: it would go on killing. Departures never count.
@@ -32,8 +33,6 @@ class Scheduler(Placing):
     def __init__(self, policy: Policy, first_attempt: int = 1, crash_limit: int = CRASH_LIMIT) -> None:
         super().__init__(policy, first_attempt)
         self.crash_limit = crash_limit
-        # Announced windows of workers that are away.
-        self.away: dict[str, tuple[Window, ...]] = {}
         self._commands: list[ev.Command] = []
         self._table: dict[type, Callable[[Any, float], None]] = {
             ev.TasksSubmitted: self._submitted,
@@ -82,6 +81,7 @@ class Scheduler(Placing):
         if any(batch.states):
             waiting = [task for task in waiting if not batch.states[task - event.first]]
         self.regular.add(waiting, [batch.runtime(task) for task in waiting])
+        self.changes += 1
 
     def _check_restored(self, event: ev.TasksSubmitted) -> None:
         """What is already known of a batch is said of its own tasks, once each, and of attempts made before."""
@@ -138,10 +138,12 @@ class Scheduler(Placing):
             self.orphans.pop(task, None)
             self.tasks.move(task, State.CANCELLED)
             self.counters.cancelled += 1
+            self.changes += 1
         self._commands += [ev.Stop(worker, attempts) for worker, attempts in stops.items()]
 
     def _forgotten(self, event: ev.BagForgotten, now: float) -> None:
         self.tasks.forget(event.bag)
+        self.resting.forget_bag(event.bag)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -151,9 +153,12 @@ class Scheduler(Placing):
         if event.worker in self.slots.workers:
             # The same worker over a new connection: what was on its way may be lost. Its own list says what it has.
             self._detach(event.worker, now)
-        self.away.pop(event.worker, None)
+        before = self.away.pop(event.worker, None)
+        self.changes += 1
         windows = announced(event.windows, now)
         worker = Worker(event.worker, event.site, now, uptime_end(event.uptime, now), windows)
+        if before is not None and before.last is not None:
+            worker.gap = now - before.last.closes
         self.slots.join(worker, event.slots)
         for slot in worker.slots:
             self.change(slot)
@@ -183,13 +188,15 @@ class Scheduler(Placing):
             raise IllegalEvent(f"worker {event.worker}: an uptime of {event.uptime} s")
         worker = self.slots.workers.get(event.worker)
         if worker is None:
-            self.away[event.worker] = announced(event.windows, now)
+            self._note_away(event.worker, announced(event.windows, now))
             return
-        worker.windows = announced(event.windows, now)
+        self.changes += _differ(worker.windows, windows := announced(event.windows, now))
+        worker.windows = windows
         ends_at = uptime_end(event.uptime, now)
         if ends_at == worker.ends_at or worker.ends_at < ends_at < worker.ends_at + UPTIME_JITTER_S:
             return
         worker.ends_at = ends_at
+        self.changes += 1
         for slot in worker.slots:
             self.change(slot)
             self._shed(slot, now)
@@ -210,10 +217,12 @@ class Scheduler(Placing):
     def _left(self, event: ev.WorkerLeft, now: float) -> None:
         if event.worker not in self.slots.workers:
             if event.planned:
-                self.away[event.worker] = announced(event.windows, now)
+                self._note_away(event.worker, announced(event.windows, now))
             return  # It had no window open; a loss of a worker that is away loses nothing.
         worker = self.slots.workers[event.worker]
-        self.away[event.worker] = announced(event.windows, now) if event.planned else worker.windows
+        windows = announced(event.windows, now) if event.planned else worker.windows
+        last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
+        self.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap)
         self.counters.departures += event.planned
         self.counters.losses += not event.planned
         unstarted = set(event.unstarted)
@@ -221,10 +230,14 @@ class Scheduler(Placing):
         self.counters.kills += len(killed)
         self.counters.planned_kills += len(killed) if event.planned and not event.early else 0
         self.counters.wasted_s += sum(now - slot.started for slot in killed)
+        for slot in killed:
+            if now > slot.due:
+                self.accuracy.add(slot.sent[0].runtime, now - slot.started)
         self._detach(event.worker, now)
 
     def _detach(self, name: str, now: float) -> None:
         """Take a worker's slots away; its work joins the priority queue."""
+        self.changes += 1
         worker = self.slots.leave(name)
         for slot in worker.slots:
             self.dirty.pop(slot.number, None)
@@ -237,41 +250,73 @@ class Scheduler(Placing):
             self.counters.busy_s += slot.busy_s + (now - slot.started if tasks else 0.0)
 
     def _worker_forgotten(self, event: ev.WorkerForgotten, now: float) -> None:
-        self.away.pop(event.worker, None)
+        self.changes += self.away.pop(event.worker, None) is not None
+        self.resting.forget_worker(event.worker)
+
+    def _note_away(self, name: str, windows: tuple[Window, ...]) -> None:
+        """What a worker announces whose window is closed."""
+        known = self.away.get(name, Away(()))
+        self.changes += _differ(known.windows, windows)
+        self.away[name] = replace(known, windows=windows)
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
     def _attempts_ended(self, event: ev.AttemptsEnded, now: float) -> None:
         settled: list[Attempt] = []
         for ended in event.ended:
-            if not self._take_answer(ended, now):
+            where = self._take_answer(ended, event.worker, now)
+            if where is None:
                 self.counters.stale += 1
-            elif self._judge(ended.attempt.task, ended.outcome):
+                continue
+            self._watch(*where, ended, now)
+            if self._judge(ended.attempt.task, ended.outcome, ended.elapsed):
                 settled.append(ended.attempt)
         if settled:
             self._commands.append(ev.Settle(settled))
 
-    def _take_answer(self, ended: ev.Ended, now: float) -> bool:
-        """Free the slot the attempt was on; False when it is not the newest attempt of an unended task."""
+    def _take_answer(self, ended: ev.Ended, reporter: str, now: float) -> tuple[str, int] | None:
+        """Free the slot the attempt was on; its worker and lane. None: it is not the newest of an unended task."""
         task, number = ended.attempt.task, ended.attempt.number
         slot = self.bound.get(task)
         if slot is not None and slot.sent and any(sent.attempt == ended.attempt for sent in slot.sent):
             self._withdraw(slot, task, now, ended.elapsed)
-            return True
+            return slot.worker.name, slot.lane
         if self.orphans.get(task) == number:
             # The worker was given up for lost, but finished the work: nothing newer exists, so this is the answer.
             self._unqueue(task, self.tasks.state(task))
             del self.orphans[task]
             self.counters.adopted += 1
-            return True
-        return False
+            return reporter, 0
+        return None
 
-    def _judge(self, task: int, outcome: Outcome) -> bool:
+    def _watch(self, name: str, lane: int, ended: ev.Ended, now: float) -> None:
+        """Notice workers that are broken, and those that are not."""
+        task, worker = ended.attempt.task, self.slots.workers.get(name)
+        if ended.outcome == Outcome.CRASH:
+            self.tasks.crashed(task, name)
+            changed = self.resting.crashed(name, lane, self.tasks.known(task).bag, self.slots.workers, now)
+            if changed and worker is not None:
+                self._relieve(worker)
+        elif self.resting.works(name) and worker is not None:
+            self.change_all(worker)
+
+    def _relieve(self, worker: Worker) -> None:
+        """Take back what has not begun on a worker that is to rest, or need not any more."""
+        self.change_all(worker)
+        for slot in worker.slots:
+            self.to_priority(self.release_queue(slot))
+            if len(slot.sent) > 1:
+                self._commands.append(ev.Recall(worker.name, [sent.attempt for sent in list(slot.sent)[1:]]))
+
+    def _judge(self, task: int, outcome: Outcome, elapsed: float) -> bool:
         """Count the outcome; True when the task has ended by it, False when it will be tried again."""
         self.counters.count(outcome)
+        if outcome == Outcome.DONE:
+            self.accuracy.add(self.tasks.runtime(task), elapsed)
         again = False
         if outcome == Outcome.CRASH:
-            again = self.tasks.crashed(task) < self.crash_limit
+            places = self.tasks.crashes(task)
+            again = len(places) < self.crash_limit or self.resting.excuses(places)
         elif outcome != Outcome.DONE:
             again = self.tasks.erred(task) <= self.tasks.known(task).bag.retries
         if again:
@@ -333,3 +378,11 @@ class Scheduler(Placing):
 
     def _pass_due(self, event: ev.PassDue, now: float) -> None:
         self._commands += self.place_all(now)
+
+
+def _differ(before: Sequence[Window], after: Sequence[Window]) -> bool:
+    """Whether windows announced again are others, beyond the jitter of heartbeats."""
+    if len(before) != len(after):
+        return True
+    pairs = zip(before, after, strict=True)
+    return any(max(abs(a.opens - b.opens), abs(a.closes - b.closes)) > UPTIME_JITTER_S for a, b in pairs)

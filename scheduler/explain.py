@@ -48,8 +48,8 @@ class Explanation:
 
 def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     """Why ``task`` is where it is; the slots that are nearest to taking it first."""
-    runtime, margin = scheduler.tasks.runtime(task), scheduler.policy.margin
-    needs = runtime + margin
+    runtime = scheduler.tasks.runtime(task)
+    needs = scheduler.needs(runtime)
     more_than = needs + ROUNDING_S
     slots = [
         SlotReason(worker.name, slot.lane, slot.remaining(now), max(0.0, more_than - slot.remaining(now)))
@@ -59,7 +59,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     announced = [(worker.name, worker.windows) for worker in scheduler.slots.workers.values()]
     coming = [
         ComingWindow(name, window.opens - now, window.lasts, window.lasts > needs)
-        for name, windows in [*announced, *scheduler.away.items()]
+        for name, windows in [*announced, *((name, away.windows) for name, away in scheduler.away.items())]
         for window in windows
         if window.opens > now
     ]
@@ -69,7 +69,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     return Explanation(
         state=state,
         runtime_s=runtime,
-        margin_s=margin,
+        margin_s=needs - runtime,
         on=holder.worker.name if holder is not None else "",
         slots=tuple(sorted(slots, key=lambda reason: (reason.short_s, reason.left_s))[:ROWS]),
         coming=tuple(sorted(coming, key=lambda window: (not window.fits, window.starts_in_s))[:ROWS]),
@@ -81,5 +81,5 @@ def longest_window(scheduler: Scheduler, now: float) -> float:
     """The longest window that is open or announced, 0.0 when there is none: a task must be shorter, by the margin."""
     open_now = [worker.uptime(now) for worker in scheduler.slots.workers.values()]
     announced = [w.lasts for worker in scheduler.slots.workers.values() for w in worker.windows]
-    away = [w.lasts for windows in scheduler.away.values() for w in windows]
+    away = [w.lasts for away in scheduler.away.values() for w in away.windows]
     return max([*open_now, *announced, *away], default=0.0)

@@ -18,9 +18,8 @@ class Capacity:
             slots = len(worker.slots)
             spans.append((0.0, worker.uptime(now), slots))
             spans += [(w.opens - now, w.closes - now, slots) for w in worker.windows if w.opens > now]
-        for windows in scheduler.away.values():
-            # How many slots a worker that is away has is known again when it is back; one is the least.
-            spans += [(max(0.0, w.opens - now), w.closes - now, 1) for w in windows if w.closes > now]
+        for away in scheduler.away.values():
+            spans += [(max(0.0, w.opens - now), w.closes - now, away.slots) for w in away.windows if w.closes > now]
         self._spans = spans
         self._steps: list[tuple[float, int]] | None = None
 

@@ -21,6 +21,7 @@ def check(scheduler: Placing, now: float) -> None:
     _check_predictions(scheduler)
     _check_attempts(scheduler)
     slots = scheduler.slots.slots
+    scheduler.resting.check(slots.values(), scheduler.tasks.bags)
     agree("changed slots", {n: s for n, s in slots.items() if n in scheduler.dirty}, scheduler.dirty)
     settled = [slot for number, slot in slots.items() if number not in scheduler.dirty]
     scheduler.slots.check([slot for slot in settled if scheduler.has_room(slot)], now)

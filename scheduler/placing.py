@@ -6,13 +6,15 @@ Rule 3: what a worker holds ahead is bounded in seconds of predicted work, so th
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from scheduler.accuracy import Accuracy
 from scheduler.events import Assign, Assignment
 from scheduler.metrics import Counters
 from scheduler.model import Attempt, State
-from scheduler.policies.base import Place, Policy, Postpone
-from scheduler.slots import Sent, Slot, SlotTable
+from scheduler.policies.base import Coming, Lane, Place, Policy, Postpone
+from scheduler.resting import Resting
+from scheduler.slots import Away, Sent, Slot, SlotTable, Worker
 from scheduler.tasks import TaskTable
 from scheduler.waiting import ORDERS, OldestFirst, WaitingQueue
 
@@ -36,6 +38,11 @@ class Placing:
         self.tasks = TaskTable()
         self.slots = SlotTable()
         self.counters = Counters()
+        self.accuracy = Accuracy()
+        # Workers that are away, by name.
+        self.away: dict[str, Away] = {}
+        self.changes = 0
+        self.resting = Resting()
         self.regular = OldestFirst()
         self.priority: WaitingQueue = ORDERS[policy.order]()
         # Newest attempts of tasks whose worker is gone, or has not been seen since a restore: still welcome.
@@ -54,25 +61,23 @@ class Placing:
 
     def tightest(self, runtime: float) -> int | None:
         """Paper, phase 2: the slot with the smallest tl strictly greater than the runtime (and the margin)."""
-        needs = runtime + self.policy.margin + ROUNDING_S
+        needs = self.needs(runtime) + ROUNDING_S
         found = [index.tightest(needs, self.now) for index in self.slots.indexes()]
         fits = [row for row in found if row is not None]
         return min(fits)[2] if fits else None
 
     def tightest_empty(self, runtime: float) -> tuple[int, float] | None:
         """Paper, phase 1: a slot with an empty queue on which ``runtime`` fits, and the limit on runtimes there."""
-        reserve = self.policy.margin + 2 * ROUNDING_S
         for index in (self.slots.idle, self.slots.spare):
-            row = index.tightest(runtime + reserve, self.now)
+            row = index.tightest(self.needs(runtime) + 2 * ROUNDING_S, self.now)
             if row is not None:
                 # Of numbers so large that rounding eats the difference, ``runtime`` still is below the limit.
-                return row[2], max(row[0] - reserve, math.nextafter(runtime, math.inf))
+                return row[2], max(self._limit(row[0]), math.nextafter(runtime, math.inf))
         return None
 
     def longest_fit(self) -> float:
         """The limit on runtimes that fit anywhere."""
-        widest = max(index.widest(self.now) for index in self.slots.indexes())
-        return widest - self.policy.margin - 2 * ROUNDING_S
+        return self._limit(max(index.widest(self.now) for index in self.slots.indexes()))
 
     def rooms(self) -> int:
         """How many slots have room."""
@@ -86,6 +91,43 @@ class Placing:
             place -= len(index)
         raise IndexError(place)
 
+    def waiting(self, limit: int) -> list[float] | None:
+        """The runtimes of all waiting tasks, ascending; None when there are more than ``limit``."""
+        if len(self.priority) + len(self.regular) > limit:
+            return None
+        return sorted([*self.priority.ascending(limit), *self.regular.ascending(limit)])
+
+    def lane(self, slot: int) -> Lane:
+        """The lane that a slot is."""
+        return self._lane(self.slots.slots[slot])
+
+    def _lane(self, slot: Slot) -> Lane:
+        free = max(self.now, slot.due) + slot.ahead_s + slot.queued_s
+        return Lane(slot.worker.name, slot.lane, free, slot.worker.ends_at)
+
+    def lanes(self) -> Iterator[Lane]:
+        """Every slot of every worker that is up and does not rest."""
+        slots, rests = self.slots.slots.values(), self.resting.rests
+        return (self._lane(slot) for slot in slots if slot.worker.name not in rests)
+
+    def coming(self) -> Iterator[Coming]:
+        """Every worker's windows to come, announced or by habit."""
+        for worker in self.slots.workers.values():
+            yield Coming(worker.name, len(worker.slots), worker.expected(self.now))
+        for name, away in self.away.items():
+            yield Coming(name, away.slots, away.expected(self.now))
+
+    def needs(self, runtime: float) -> float:
+        """Seconds of which a slot must have more left for a task to fit."""
+        policy = self.policy
+        stretched = runtime * policy.stretch
+        return (stretched if stretched <= policy.ample else max(runtime, policy.ample)) + policy.margin
+
+    def _limit(self, left: float) -> float:
+        """The limit on runtimes that fit where ``left`` is left: the inverse of `needs`, less what rounding may do."""
+        left -= self.policy.margin + 2 * ROUNDING_S
+        return left if left > self.policy.ample else left / self.policy.stretch
+
     # --- the pass ----------------------------------------------------------------------------------------------------
 
     def place_all(self, now: float) -> list[Assign]:
@@ -96,6 +138,9 @@ class Placing:
         self.priority.tidy()
         for slot in self.slots.overdue(now):
             self.change(slot)
+        if self.resting.rests:
+            for name in self.resting.due(self.slots.workers, now):
+                self.change_all(self.slots.workers[name])
         for slot in list(self.dirty.values()):
             self._settle_slot(slot)
         self.dirty.clear()
@@ -138,6 +183,8 @@ class Placing:
 
     def has_room(self, slot: Slot) -> bool:
         """Whether the queue of ``slot`` may take one more task, however long."""
+        if self.resting.rests and self.resting.shuts(slot):
+            return False
         if not slot.sent and not slot.queue:
             return True
         if len(slot.queue) < self.policy.queue_length:
@@ -148,7 +195,7 @@ class Placing:
         while slot.queue and self.may_send(slot):
             task, runtime = slot.queue[0]
             start = max(self.now, slot.due) + slot.ahead_s
-            if self.policy.timed and runtime + self.policy.margin >= slot.worker.ends_at - start:
+            if self.policy.timed and self.needs(runtime) >= slot.worker.ends_at - start:
                 self._unfit.append(self.unbind(slot, task))
                 continue
             slot.queue.popleft()
@@ -173,6 +220,11 @@ class Placing:
         self.orphans.pop(attempt.task, None)
         self.sent(slot, attempt, self.now)
 
+    @property
+    def next_attempt(self) -> int:
+        """The number that the next attempt will have."""
+        return self._next_attempt
+
     def is_new(self, number: int) -> bool:
         """Whether no attempt of that number, or a later one, has been made."""
         return number >= self._next_attempt
@@ -186,6 +238,7 @@ class Placing:
 
     def index_anew(self) -> None:
         """Build both queues again, after predictions or the order have changed."""
+        self.changes += 1
         regular, priority = [task for task, _ in self.regular.tasks()], [task for task, _ in self.priority.tasks()]
         self.regular, self.priority = OldestFirst(), ORDERS[self.policy.order]()
         self.regular.add(regular, [self.tasks.runtime(task) for task in regular])
@@ -196,6 +249,12 @@ class Placing:
         if slot.number not in self.dirty:
             self.slots.unindex(slot)
             self.dirty[slot.number] = slot
+
+    def change_all(self, worker: Worker) -> None:
+        """All slots of ``worker`` are about to change, and with them what a plan could reckon with."""
+        self.changes += 1
+        for slot in worker.slots:
+            self.change(slot)
 
     def sent(self, slot: Slot, attempt: Attempt, started: float) -> None:
         """``attempt`` is at the worker, behind what the slot already holds."""
@@ -229,6 +288,7 @@ class Placing:
 
     def to_priority(self, tasks: Sequence[int]) -> None:
         """These still need a slot, and had their turn."""
+        self.changes += bool(tasks)
         for task in tasks:
             self.tasks.move(task, State.WAITING)
         self.priority.add(tasks, [self.tasks.runtime(task) for task in tasks])

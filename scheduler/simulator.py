@@ -2,26 +2,50 @@
 
 Rule 1: everything due at one instant is handed over before the one pass of that instant, closings before openings.
 Rule 2: ties are broken by the order of scheduling, so a run is a function of its arguments.
+Rule 3: the scheduler sees what is predicted and announced; what happens is in `Arrival.actual` and `Span.closes`.
 """
 
 import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import partial
+from random import Random
 from typing import Any
 
 from scheduler import events as ev
+from scheduler.accuracy import outlived
 from scheduler.core import Scheduler
+from scheduler.explain import longest_window
 from scheduler.metrics import Counters
 from scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerError
 from scheduler.policies.base import Policy
+from scheduler.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
 
-# Windows a simulated PC announces beside the current one, as a real worker does.
-ANNOUNCED = 64
+__all__ = [
+    "ANNOUNCED",
+    "PATIENCE",
+    "PATIENCE_TIMED",
+    "Arrival",
+    "Conditions",
+    "Execution",
+    "Run",
+    "SimulatedPC",
+    "Simulator",
+    "Span",
+    "Stalled",
+    "Timetable",
+    "always",
+    "cycle",
+]
+
 # When no task ends for so many of the longest cycles, none will. FCFS, which is blind, needed 85 on average and 301 at
 # most (of 40 runs) for one task of 98 % of the longest of the paper's eight windows.
 PATIENCE = 1000
+# The same for policies that know windows: each loss doubles a prediction, so that soon a task fits, or fits nowhere.
+PATIENCE_TIMED = 100
 
 
 class Stalled(SchedulerError):
@@ -30,74 +54,154 @@ class Stalled(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPC:
-    """``up`` seconds available, ``down`` seconds not, repeated; ``up`` infinite for a PC that stays."""
+    """A PC, when it is there, and how many tasks it runs at once."""
 
     name: str
-    up: float = OPEN_ENDED
-    down: float = 0.0
+    timetable: Timetable = always
     slots: int = 1
 
-    def announced(self) -> tuple[tuple[float, float], ...]:
-        """The windows to come, at an opening: (starts in, lasts)."""
-        if self.up == OPEN_ENDED:
-            return ()
-        cycle = self.up + self.down
-        return tuple((cycle * number, self.up) for number in range(1, ANNOUNCED + 1))
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A bag submitted at ``at``. ``runtimes``: predicted, a number for each task. ``actual``: real; None: the same."""
+
+    runtimes: Sequence[float]
+    actual: Sequence[float] | None = None
+    at: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.runtimes or not 0.0 <= self.at < math.inf:
+            raise SchedulerError(f"a bag of {len(self.runtimes)} tasks, submitted at {self.at}")
+        if self.actual is not None and len(self.actual) != len(self.runtimes):
+            raise SchedulerError(f"{len(self.actual)} actual runtimes of {len(self.runtimes)} tasks")
+
+    def really(self) -> Sequence[float]:
+        """How long its tasks take."""
+        return self.runtimes if self.actual is None else self.actual
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a grid costs beside the work itself. Seconds.
+
+    ``overhead_s``: what each attempt costs its slot beside its runtime. ``opening_s``: how long after a window has
+    opened its first attempt can start, because a worker has to start first; the window's clock runs meanwhile.
+    ``gap_s``: how long after a slot was free the attempt starts that the scheduler then gives it; what it was handed
+    ahead of need starts at once. Neither is part of what an attempt is said to have taken, as nobody measures it there.
+    ``announces``: whether the windows to come are announced, or the current one only. ``jitter``: each attempt takes
+    1 + ``jitter`` * E times as long, E exponential with mean and deviation 1, drawn by ``seed``: a sleep, or a busy PC,
+    is late now and then, and never early.
+    """
+
+    overhead_s: float = 0.0
+    opening_s: float = 0.0
+    announces: bool = True
+    jitter: float = 0.0
+    seed: int = 0
+    gap_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not all(0.0 <= value < math.inf for value in (self.overhead_s, self.opening_s, self.jitter, self.gap_s)):
+            raise SchedulerError(f"conditions are finite numbers from 0 up: {self}")
+
+
+IDEAL = Conditions()
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One attempt as it happened. Tasks are numbered from 0, in the order of arrival. Not ``done``: it was killed."""
+
+    pc: str
+    lane: int
+    task: int
+    start: float
+    end: float
+    done: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a simulated run came to. ``idle_s``: window time in which no task ran."""
+    """What a simulated run came to. ``idle_s``: window time in which no task ran; overhead is such.
+
+    Of a traced run: ``executions`` in the order they ended, and each PC's spans in the order they opened.
+    """
 
     makespan_s: float
     idle_s: float
     counters: Counters
+    executions: tuple[Execution, ...] = ()
+    spans: tuple[tuple[str, Span], ...] = ()
 
 
 @dataclass(slots=True)
 class _Lane:
-    """What one slot holds; ``generation`` makes the ends of cancelled work stale."""
+    """What one slot holds, the first of it since ``started``; ``generation`` makes the ends of killed work stale."""
 
-    work: deque[ev.Assignment]
+    number: int
+    work: deque[ev.Assignment] = field(default_factory=deque)
+    started: float = 0.0
     generation: int = 0
 
 
-class Simulator:
-    """One bag on some PCs under one policy.
+@dataclass(slots=True)
+class _PC:
+    """A PC in a run. ``opened``: when its window did."""
 
-    ``runtimes``: predicted, in order of submission. ``actual``: real ones (default: the same). ``overhead_s``: what
-    each attempt costs its slot beside its runtime.
-    """
+    name: str
+    calendar: Calendar
+    lanes: list[_Lane]
+    opened: float = 0.0
+
+
+class _Order(IntEnum):
+    """What comes first of all that happens at one instant."""
+
+    ENDS = 0
+    CLOSES = 1
+    ARRIVES = 2
+    OPENS = 3
+
+
+class Simulator:
+    """Bags on some PCs under one policy, which must be new: policies keep state."""
 
     def __init__(
         self,
         policy: Policy,
         pcs: Sequence[SimulatedPC],
-        runtimes: Sequence[float],
-        actual: Sequence[float] | None = None,
-        overhead_s: float = 0.0,
+        arrivals: Sequence[Arrival],
+        conditions: Conditions = IDEAL,
+        trace: bool = False,
     ) -> None:
         self.scheduler = Scheduler(policy)
         self.now = 0.0
-        self._pcs = {pc.name: pc for pc in pcs}
-        self._predicted = runtimes
-        self._actual = runtimes if actual is None else actual
-        self._overhead_s = overhead_s
-        cycles = [pc.up + pc.down for pc in pcs if pc.up < OPEN_ENDED]
-        self._patience_s = PATIENCE * max(cycles, default=0.0) + max(self._actual) + overhead_s
-        self._stalls_at = self._patience_s
-        self._lanes: dict[tuple[str, int], _Lane] = {}
-        self._heap: list[tuple[float, int, int, tuple[str, str, int, int]]] = []
+        self._simulated = pcs
+        self._arrivals = deque(sorted(arrivals, key=lambda arrival: arrival.at))
+        self._predicted = [seconds for arrival in self._arrivals for seconds in arrival.runtimes]
+        self._actual = [seconds for arrival in self._arrivals for seconds in arrival.really()]
+        self._longest_task_s = max(self._actual, default=0.0)
+        self._pcs = {pc.name: _PC(pc.name, Calendar(pc.timetable), [*map(_Lane, range(pc.slots))]) for pc in pcs}
+        self._conditions = conditions
+        self._random = Random(conditions.seed)
+        self._trace = trace
+        self._executions: list[Execution] = []
+        self._spans: list[tuple[str, Span]] = []
+        self._heap: list[tuple[float, _Order, int, Callable[[], None]]] = []
         self._sequence = 0
+        self._submitted = 0
         self._settled = 0
+        self._moved_at = 0.0  # when a bag arrived or a task ended, the last time
+        self._longest_cycle_s = 0.0
         self._table: dict[type, Callable[[Any], None]] = {
             ev.Assign: self._assign,
             ev.Settle: self._settle,
             ev.Recall: self._recall,
         }
-        self._feed(ev.TasksSubmitted(bag=0, first=0, count=len(runtimes), runtimes=runtimes))
-        for pc in pcs:
-            self._at(0.0, "opens", pc.name)
+        for arrival in self._arrivals:
+            self._at(arrival.at, _Order.ARRIVES, self._arrives)
+        for pc in self._pcs.values():
+            self._appears(pc)
 
     def run(self) -> Run:
         """Until every task has ended; raises `Stalled` when some never can."""
@@ -105,76 +209,127 @@ class Simulator:
         if too_long := self._too_long():
             raise Stalled(f"{too_long} of {count} tasks fit into no window")
         while self._settled < count:
-            if not self._heap or self.now > self._stalls_at:
+            if not self._heap or self._hopeless():
                 raise Stalled(f"{count - self._settled} of {count} tasks are placed nowhere, or lost each time")
             self.now = self._heap[0][0]
             while self._heap and self._heap[0][0] <= self.now:
-                kind, name, lane, generation = heapq.heappop(self._heap)[3]
-                if kind == "ends":
-                    self._ends(name, lane, generation)
-                elif kind == "closes":
-                    self._closes(self._pcs[name])
-                else:
-                    self._opens(self._pcs[name])
+                heapq.heappop(self._heap)[3]()
             self._feed(ev.PassDue())
-        counters = self.scheduler.counters
-        return Run(self.now, self._idle_s(), counters)
+        return Run(self.now, self._idle_s(), self.scheduler.counters, tuple(self._executions), tuple(self._spans))
+
+    # --- whether it will end ----------------------------------------------------------------------------------------
 
     def _too_long(self) -> int:
-        """How many tasks no window can hold, or would be given."""
-        longest = max((pc.up for pc in self._pcs.values()), default=0.0)
-        policy = self.scheduler.policy
-        limit = longest - policy.margin if policy.timed else math.inf
+        """How many tasks no window can hold, or would be given; 0 when there are too many windows to look at."""
+        spans: list[Span] = []
+        for pc in self._simulated:
+            if (kinds := kinds_of_spans(pc.timetable)) is None:
+                return 0
+            spans += kinds
+        timed = self.scheduler.policy.timed
+        holds = max((span.closes - span.opens for span in spans), default=0.0) - self._conditions.overhead_s
+        known = max((span.announced - span.opens for span in spans), default=0.0)
         pairs = zip(self._predicted, self._actual, strict=True)
-        return sum(predicted >= limit or actual + self._overhead_s > longest for predicted, actual in pairs)
+        return sum(
+            actual > holds or (timed and self.scheduler.needs(predicted) >= known) for predicted, actual in pairs
+        )
 
-    def _idle_s(self) -> float:
-        window, busy = self.scheduler.counters.window_s, self.scheduler.counters.busy_s
-        for worker in self.scheduler.slots.workers.values():
-            window += (self.now - worker.joined_at) * len(worker.slots)
-            for slot in worker.slots:
-                busy += slot.busy_s + (self.now - slot.started if slot.sent else 0.0)
-        return window - busy
+    def _hopeless(self) -> bool:
+        """Whether nothing has ended for so long that nothing will."""
+        cycles = PATIENCE_TIMED if self.scheduler.policy.timed else PATIENCE
+        patience_s = cycles * self._longest_cycle_s + self._longest_task_s + self._conditions.overhead_s
+        return not self._arrivals and self.now > self._moved_at + patience_s
 
-    def _at(self, time: float, kind: str, name: str, lane: int = 0, generation: int = 0) -> None:
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    def _at(self, time: float, order: _Order, happens: Callable[[], None]) -> None:
         self._sequence += 1
-        order = ("ends", "closes", "opens").index(kind)
-        heapq.heappush(self._heap, (time, order, self._sequence, (kind, name, lane, generation)))
+        heapq.heappush(self._heap, (time, order, self._sequence, happens))
 
-    def _opens(self, pc: SimulatedPC) -> None:
-        self._feed(ev.WorkerJoined(pc.name, pc.slots, pc.up, pc.announced()))
-        if pc.up != OPEN_ENDED:
-            self._at(self.now + pc.up, "closes", pc.name)
+    def _arrives(self) -> None:
+        runtimes = self._arrivals.popleft().runtimes
+        self._moved_at = self.now
+        first, count = self._submitted, len(runtimes)
+        self._submitted += count
+        self._feed(ev.TasksSubmitted(bag=first, first=first, count=count, runtimes=runtimes))
 
-    def _closes(self, pc: SimulatedPC) -> None:
+    def _appears(self, pc: _PC) -> None:
+        """A PC that is away at first says when it will come, as a worker does that is started between windows."""
+        if self._conditions.announces and (coming := pc.calendar.coming(0.0)) and coming[0][0] > 0.0:
+            self._at(0.0, _Order.OPENS, partial(self._feed, ev.UptimeRefreshed(pc.name, 0.0, coming)))
+        self._next_window(pc)
+
+    def _next_window(self, pc: _PC) -> None:
+        """Wait for the next window of a PC. One that has no more stays away."""
+        span = pc.calendar.take()
+        if span is not None:
+            self._at(span.opens, _Order.OPENS, partial(self._opens, pc, span))
+            self._longest_cycle_s = max(self._longest_cycle_s, span.opens - pc.opened)
+
+    def _opens(self, pc: _PC, span: Span) -> None:
+        pc.opened = span.opens
+        if self._trace:
+            self._spans.append((pc.name, span))
+        uptime = span.announced - span.opens
+        self._feed(ev.WorkerJoined(pc.name, len(pc.lanes), uptime, self._coming(pc)))
+        if span.closes != OPEN_ENDED:
+            self._at(span.closes, _Order.CLOSES, partial(self._closes, pc, span))
+
+    def _closes(self, pc: _PC, span: Span) -> None:
         unstarted: list[Attempt] = []
-        for number in range(pc.slots):
-            lane = self._lane(pc.name, number)
-            unstarted += [assignment.attempt for assignment in list(lane.work)[1:]]
+        longer: dict[int, float] = {}
+        for lane in pc.lanes:
+            begun = bool(lane.work) and lane.started <= self.now
+            unstarted += [assignment.attempt for assignment in list(lane.work)[begun:]]
+            if begun:
+                task, elapsed = lane.work[0].attempt.task, self.now - lane.started
+                self._traced(pc, lane, task, done=False)
+                if elapsed > self.scheduler.tasks.runtime(task):
+                    longer[task] = outlived(elapsed, longest_window(self.scheduler, self.now))
             lane.work.clear()
             lane.generation += 1
-        coming = tuple((starts_in - pc.up, lasts) for starts_in, lasts in pc.announced())
-        self._feed(ev.WorkerLeft(pc.name, planned=True, unstarted=unstarted, windows=coming))
-        self._at(self.now + pc.down, "opens", pc.name)
+        self._feed(ev.WorkerLeft(pc.name, True, span.announced > span.closes, unstarted, self._coming(pc)))
+        if longer:
+            self._feed(ev.RuntimesUpdated(list(longer), list(longer.values())))
+        self._next_window(pc)
 
-    def _ends(self, name: str, number: int, generation: int) -> None:
-        lane = self._lane(name, number)
+    def _coming(self, pc: _PC) -> tuple[tuple[float, float], ...]:
+        return pc.calendar.coming(self.now) if self._conditions.announces else ()
+
+    def _ends(self, pc: _PC, lane: _Lane, generation: int) -> None:
         if lane.generation != generation:
             return
-        attempt = lane.work.popleft().attempt
-        self._start(name, number)
-        ended = ev.Ended(attempt, Outcome.DONE, self._actual[attempt.task] + self._overhead_s)
-        self._feed(ev.AttemptsEnded(name, [ended]))
+        attempt, elapsed = lane.work.popleft().attempt, self.now - lane.started
+        self._traced(pc, lane, attempt.task, done=True)
+        self._start(pc, lane)
+        self._feed(ev.AttemptsEnded(pc.name, [ev.Ended(attempt, Outcome.DONE, elapsed)]))
 
-    def _start(self, name: str, number: int) -> None:
-        lane = self._lane(name, number)
+    def _start(self, pc: _PC, lane: _Lane, gap_s: float = 0.0) -> None:
         lane.generation += 1
         if lane.work:
-            takes = self._actual[lane.work[0].attempt.task] + self._overhead_s
-            self._at(self.now + takes, "ends", name, number, lane.generation)
+            lane.started = max(self.now + gap_s, pc.opened + self._conditions.opening_s)
+            ends = lane.started + self._takes(lane.work[0].attempt.task)
+            self._at(ends, _Order.ENDS, partial(self._ends, pc, lane, lane.generation))
 
-    def _lane(self, name: str, number: int) -> _Lane:
-        return self._lanes.setdefault((name, number), _Lane(deque()))
+    def _takes(self, task: int) -> float:
+        """What an attempt takes: the task, and what it costs beside."""
+        conditions = self._conditions
+        takes = self._actual[task] + conditions.overhead_s
+        if conditions.jitter:
+            takes *= 1.0 + conditions.jitter * self._random.expovariate(1.0)
+        return takes
+
+    def _traced(self, pc: _PC, lane: _Lane, task: int, done: bool) -> None:
+        if self._trace:
+            self._executions.append(Execution(pc.name, lane.number, task, lane.started, self.now, done))
+
+    def _idle_s(self) -> float:
+        """Window time less that of tasks, of those done and those killed."""
+        counters, workers = self.scheduler.counters, self.scheduler.slots.workers.values()
+        open_s = sum((self.now - worker.joined_at) * len(worker.slots) for worker in workers)
+        return counters.window_s + open_s - math.fsum(self._actual) - counters.wasted_s
+
+    # --- what the scheduler wants -----------------------------------------------------------------------------------
 
     def _feed(self, event: ev.Event) -> None:
         """Tell the scheduler, and carry out what follows. Nothing is ever stopped in a simulated grid."""
@@ -182,21 +337,22 @@ class Simulator:
             self._table[type(command)](command)
 
     def _assign(self, assign: ev.Assign) -> None:
+        pc = self._pcs[assign.worker]
         for assignment in assign.work:
-            lane = self._lane(assign.worker, assignment.lane)
+            lane = pc.lanes[assignment.lane]
             lane.work.append(assignment)
             if len(lane.work) == 1:
-                self._start(assign.worker, assignment.lane)
+                self._start(pc, lane, self._conditions.gap_s)
 
     def _settle(self, settle: ev.Settle) -> None:
         self._settled += len(settle.attempts)
-        self._stalls_at = self.now + self._patience_s
+        self._moved_at = self.now
 
     def _recall(self, recall: ev.Recall) -> None:
         """Hand back what has not started."""
         wanted, back = set(recall.attempts), []
-        for number in range(self._pcs[recall.worker].slots):
-            work = self._lane(recall.worker, number).work
+        for lane in self._pcs[recall.worker].lanes:
+            work = lane.work
             back += [assignment.attempt for assignment in list(work)[1:] if assignment.attempt in wanted]
             kept = [a for place, a in enumerate(work) if place == 0 or a.attempt not in wanted]
             work.clear()

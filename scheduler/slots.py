@@ -71,10 +71,42 @@ class Worker:
     ends_at: float
     windows: tuple[Window, ...]
     slots: list[Slot] = field(default_factory=list)
+    # How long it had been away, if it had left as planned.
+    gap: float | None = None
 
     def uptime(self, now: float) -> float:
         """ru, seconds left of the current window."""
         return max(0.0, self.ends_at - now)
+
+    def expected(self, now: float) -> Sequence[Window]:
+        """The windows to come: as announced, or by habit."""
+        open_now = Window(self.joined_at, self.ends_at) if self.ends_at < OPEN_ENDED else None
+        return self.windows or habitual(open_now, self.gap, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A worker whose window is closed: what it has announced, and the slots it had (one, if it was never seen up).
+
+    ``last``: its last window, if it left as planned; ``gap``: how long it had been away before that one.
+    """
+
+    windows: tuple[Window, ...]
+    slots: int = 1
+    last: Window | None = None
+    gap: float | None = None
+
+    def expected(self, now: float) -> Sequence[Window]:
+        """The windows to come: as announced, or by habit."""
+        return self.windows or habitual(self.last, self.gap, now)
+
+
+def habitual(last: Window | None, gap: float | None, now: float) -> Sequence[Window]:
+    """The next two windows of one that announces none but has come back once: as long as ``last``, as far apart."""
+    if last is None or gap is None:
+        return ()
+    opens = max(now, last.closes + gap)
+    return tuple(Window(start, start + last.lasts) for start in (opens, opens + last.lasts + gap))
 
 
 def announced(windows: Sequence[tuple[float, float]], now: float) -> tuple[Window, ...]:

@@ -69,8 +69,8 @@ def take(scheduler: Scheduler, now: float) -> Snapshot:
     return Snapshot(
         workers=tuple(_worker(worker, now) for worker in scheduler.slots.workers.values()),
         away={
-            name: tuple((w.opens - now, w.lasts) for w in windows if w.closes > now)
-            for name, windows in scheduler.away.items()
+            name: tuple((w.opens - now, w.lasts) for w in away.windows if w.closes > now)
+            for name, away in scheduler.away.items()
         },
         bags=bag_views(scheduler, now),
         regular=len(scheduler.regular),

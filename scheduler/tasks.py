@@ -63,7 +63,8 @@ class TaskTable:
         self._batches: list[Batch] = []
         self._next = 0
         self._errors: dict[int, int] = {}
-        self._crashes: dict[int, int] = {}
+        # On which workers, in order.
+        self._crashes: dict[int, list[str]] = {}
 
     def add(self, bag: int, first: int, count: int, runtimes: Sequence[float], retries: int) -> Batch:
         """A new batch, all waiting; raises `IllegalEvent` and changes nothing when it cannot be."""
@@ -153,10 +154,14 @@ class TaskTable:
         for batch in owner.batches:
             batch.runtimes = array("d", [runtime])
 
-    def crashed(self, task: int) -> int:
-        """Count a crash of ``task``; how many it has now."""
-        self._crashes[task] = self._crashes.get(task, 0) + 1
+    def crashed(self, task: int, worker: str) -> list[str]:
+        """Note a crash of ``task``; on which workers it has had them."""
+        self._crashes.setdefault(task, []).append(worker)
         return self._crashes[task]
+
+    def crashes(self, task: int) -> Sequence[str]:
+        """On which workers ``task``, which has not ended, has crashed."""
+        return tuple(self._crashes.get(task, ()))
 
     def erred(self, task: int) -> int:
         """Count an error or timeout of ``task``; how many it has now."""

@@ -7,13 +7,12 @@ O(log n). So tasks that are too long for every slot are never looked at one by o
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import NamedTuple, Protocol
 
-from sortedcontainers import SortedList
-
 from scheduler.model import agree
+from scheduler.runs import Run, Runs
 
 # Sixteen children a node: four or five levels for a million tasks, built at C speed by min() over slices.
 _SHIFT = 4
@@ -22,6 +21,8 @@ _MASK = _FAN - 1
 _GONE = math.inf
 # Below this many entries a compaction would not pay.
 _COMPACT_FROM = 1024
+# Going through so many runs costs as much as meeting one discarded task.
+_RUNS_A_GHOST = 16
 
 
 class Entry(NamedTuple):
@@ -45,6 +46,9 @@ class WaitingQueue(Protocol):
 
     def tasks(self) -> Iterator[tuple[int, float]]:
         """Every (task, runtime), in the order they were added."""
+
+    def ascending(self, limit: int) -> list[float]:
+        """The shortest runtimes, ascending, ``limit`` of them: those of all tasks, where no more wait."""
 
     def add(self, tasks: Sequence[int], runtimes: Sequence[float]) -> None: ...
 
@@ -179,6 +183,9 @@ class _Arrivals:
             if runtimes[position] != _GONE and task not in self._discarded:
                 yield task, runtimes[position]
 
+    def ascending(self, limit: int) -> list[float]:
+        return sorted(runtime for _, runtime in self.tasks())[:limit]
+
     def add(self, tasks: Sequence[int], runtimes: Sequence[float]) -> None:
         # A task that was discarded and is back must not be taken for its own ghost.
         if not self._discarded.isdisjoint(tasks):
@@ -279,62 +286,97 @@ class NewestFirst(_Arrivals):
 
 
 class LongestFirst:
-    """The longest runtime first, the older of equals first (``longest-first``)."""
+    """The longest runtime first, the older of equals first (``longest-first``).
+
+    Each task that is added gets the next arrival number. An entry is a ghost if its number is smaller than the one that
+    ``_gone`` has for its task: so a task that is back is not taken for its own ghost.
+    """
 
     def __init__(self) -> None:
-        self._rows: SortedList[tuple[float, int, int]] = SortedList()
-        self._discarded: set[int] = set()
+        self._runs = Runs()
         self._arrived = 0
+        # Tasks in runs, and how many of those are ghosts.
+        self._held = 0
+        self._ghosts = 0
+        self._gone: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._rows) - len(self._discarded)
+        return self._held - self._ghosts
 
     def shortest(self) -> float:
-        return self._rows[0][0] if self._rows else _GONE
+        return self._runs.shortest()
 
     def tasks(self) -> Iterator[tuple[int, float]]:
-        for runtime, _, task in sorted(self._rows, key=lambda row: -row[1]):
-            if task not in self._discarded:
-                yield task, runtime
+        return self._living(self._runs.by_arrival())
+
+    def ascending(self, limit: int) -> list[float]:
+        if not self._ghosts:
+            return list(islice(self._runs.ascending(), limit))
+        return [runtime for _, runtime in islice(self._living(self._runs.backwards()), limit)]
+
+    def _living(self, runs: Iterable[Run]) -> Iterator[tuple[int, float]]:
+        """Number and runtime of each task in these runs that was not discarded."""
+        gone = self._gone
+        for key, arrival, first, held in runs:
+            for task in range(first, first + held) if held > 1 else (first,):
+                if not gone or arrival + task - first >= gone.get(task, 0):
+                    yield task, -key
 
     def add(self, tasks: Sequence[int], runtimes: Sequence[float]) -> None:
-        if not self._discarded.isdisjoint(tasks):
-            self._compact()
-        # Counted downwards, so that among equals the search from the long end meets the oldest first.
-        numbers = range(self._arrived, self._arrived - len(tasks), -1)
-        self._arrived -= len(tasks)
-        self._rows.update(zip(runtimes, numbers, tasks, strict=True))
+        if len(tasks):
+            self._runs.add(tasks, runtimes, self._arrived)
+            self._arrived += len(tasks)
+            self._held += len(tasks)
 
     def next_fit(self, limit: float, after: Entry | None = None) -> Entry | None:
-        bound: tuple[float, ...] = (limit,)
-        if after is not None and after.cursor < bound:
-            bound = after.cursor
-        while (place := self._rows.bisect_left(bound)) > 0:
-            runtime, number, task = self._rows[place - 1]
-            if task not in self._discarded:
+        if after is None or after.runtime >= limit:
+            found = self._runs.first_below(limit)
+        else:
+            found = self._runs.first_after(*after.cursor)
+        while found is not None:
+            runtime, number, task = found
+            if number >= self._gone.get(task, 0):
                 return Entry((runtime, number), task, runtime)
-            self._discarded.remove(task)
-            del self._rows[place - 1]
+            self._lay(runtime, number)
+            found = self._runs.first_after(runtime, number)
         return None
 
+    def _lay(self, runtime: float, number: int) -> None:
+        """Drop a ghost."""
+        self._runs.take(runtime, number)
+        self._held -= 1
+        self._ghosts -= 1
+        if not self._ghosts:
+            self._gone.clear()
+
     def take(self, entry: Entry) -> None:
-        self._rows.remove((*entry.cursor, entry.task))
+        self._runs.take(*entry.cursor)
+        self._held -= 1
 
     def discard(self, task: int) -> None:
-        self._discarded.add(task)
+        self._gone[task] = self._arrived
+        self._ghosts += 1
 
     def tidy(self) -> None:
-        if _too_many(self._discarded, len(self._rows)):
+        gone = max(self._ghosts, len(self._gone))
+        if gone > _COMPACT_FROM and gone * _RUNS_A_GHOST > len(self._runs):
             self._compact()
 
     def _compact(self) -> None:
-        self._rows = SortedList(row for row in self._rows if row[2] not in self._discarded)
-        self._discarded.clear()
+        self._runs.sift(self._gone)
+        self._held -= self._ghosts
+        self._ghosts = 0
+        self._gone.clear()
 
     def check(self) -> None:
         """Raise `InvariantBroken` where what is kept contradicts itself."""
-        agree("arrival numbers in use", all(number > self._arrived for _, number, _ in self._rows), True)
-        _check_ghosts(self._discarded, [task for _, _, task in self._rows])
+        self._runs.check()
+        runs = list(self._runs.forwards())
+        agree("tasks in runs", self._held, sum(held for *_, held in runs))
+        agree("arrival numbers in use", all(arrival + held <= self._arrived for _, arrival, _, held in runs), True)
+        living = [task for task, _ in self._living(runs)]
+        agree("ghosts", self._ghosts, self._held - len(living))
+        agree("entries of one task", len(set(living)), len(living))
 
 
 # The orders of the priority queue, by the name a policy's option has.

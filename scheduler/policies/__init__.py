@@ -3,19 +3,35 @@
 import math
 from collections.abc import Callable
 from importlib.metadata import entry_points
+from inspect import signature
 from typing import Any
 
 from scheduler.model import UnknownPolicy
 from scheduler.policies.base import Place, Policy, Postpone, View
 from scheduler.policies.fcfs import FCFS
+from scheduler.policies.longest import Longest
+from scheduler.policies.packing import Packing
 from scheduler.policies.pgs import PGS
 from scheduler.waiting import ORDERS
 
-__all__ = ["GROUP", "POLICIES", "Place", "Policy", "Postpone", "View", "make_policy", "policy_names"]
+__all__ = [
+    "DEFAULT",
+    "GROUP",
+    "POLICIES",
+    "Place",
+    "Policy",
+    "Postpone",
+    "View",
+    "make_policy",
+    "policy_names",
+    "policy_options",
+]
 
 GROUP = "deskgrid.policies"
+# What a grid is started with.
+DEFAULT = "packing"
 
-POLICIES: dict[str, Callable[..., Policy]] = {"pgs": PGS, "fcfs": FCFS}
+POLICIES: dict[str, Callable[..., Policy]] = {"packing": Packing, "pgs": PGS, "longest": Longest, "fcfs": FCFS}
 
 
 def policy_names() -> list[str]:
@@ -35,6 +51,11 @@ def make_policy(name: str, **options: Any) -> Policy:
     return policy
 
 
+def policy_options(policy: Policy) -> dict[str, Any]:
+    """The options a policy was made with, those that it keeps under their names."""
+    return {name: getattr(policy, name) for name in signature(type(policy)).parameters if hasattr(policy, name)}
+
+
 def _maker(name: str) -> Callable[..., Policy]:
     if name in POLICIES:
         return POLICIES[name]
@@ -50,6 +71,8 @@ def _maker(name: str) -> Callable[..., Policy]:
 def _check_options(policy: Policy) -> None:
     if policy.order not in ORDERS:
         raise ValueError(f"order is one of {', '.join(ORDERS)}, not {policy.order!r}")
+    if not 1 <= policy.stretch < math.inf:
+        raise ValueError("stretch is a finite number from 1 up")
     for option in ("queue_length", "queue_s", "margin"):
         if not 0 <= getattr(policy, option) < math.inf:
             raise ValueError(f"{option} is a finite number from 0 up")

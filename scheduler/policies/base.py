@@ -4,10 +4,12 @@ Each placement is carried out before the policy is resumed, so the view it goes 
 changes anything itself; a new one is one file and one row in the table of `scheduler.policies`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
+from scheduler.accuracy import Accuracy
+from scheduler.model import Window
 from scheduler.waiting import Entry, OldestFirst, WaitingQueue
 
 
@@ -27,8 +29,36 @@ class Postpone:
     entry: Entry | None
 
 
+class Lane(NamedTuple):
+    """One slot of a worker that is up: when what it has should be done, and when its window closes."""
+
+    worker: str
+    lane: int
+    free: float
+    closes: float
+
+
+class Coming(NamedTuple):
+    """A worker, up or away, its number of slots, and its windows after the open one: announced, or by habit."""
+
+    worker: str
+    slots: int
+    windows: Sequence[Window]
+
+
 class View(Protocol):
-    """What a policy may read. Slots are numbers, times seconds; only slots with room are to be seen."""
+    """What a policy may read. Slots are numbers, times seconds; only slots with room are seen by their numbers."""
+
+    @property
+    def now(self) -> float: ...
+
+    @property
+    def changes(self) -> int:
+        """Grows with each change that no plan could foresee: of workers, windows, tasks, predictions."""
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """How well runtimes have been predicted so far."""
 
     @property
     def priority(self) -> WaitingQueue: ...
@@ -51,6 +81,18 @@ class View(Protocol):
     def room(self, place: int) -> int:
         """The slot at ``place`` of ``rooms()``, whatever its tl."""
 
+    def waiting(self, limit: int) -> list[float] | None:
+        """The runtimes of all waiting tasks, ascending; None when there are more than ``limit``."""
+
+    def lane(self, slot: int) -> Lane:
+        """The lane that a slot is."""
+
+    def lanes(self) -> Iterator[Lane]:
+        """Every slot, with room or without: for plans, not for each pass."""
+
+    def coming(self) -> Iterator[Coming]:
+        """Every worker's windows to come: for plans, not for each pass."""
+
 
 class Policy(Protocol):
     """Options are keyword arguments of the constructor; ``name`` is the policy's row in the table."""
@@ -61,9 +103,13 @@ class Policy(Protocol):
     # How many tasks a slot's queue holds beside the running one, and the seconds of work up to which it may hold more.
     queue_length: int
     queue_s: float
-    # Whether remaining time matters: then fit is tested again at dispatch, with ``margin`` seconds for starting up.
+    # Whether remaining time matters: then a task fits where more is left than ``stretch`` times its runtime and
+    # ``margin`` seconds for starting up. That is tested when it is placed, and again at dispatch. Where more than
+    # ``ample`` seconds are left no stretch is asked for: better chances will not come.
     timed: bool
     margin: float
+    stretch: float
+    ample: float
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         """Placements for this pass. Asked only when a task waits and a slot has room."""

@@ -24,6 +24,11 @@ def fcfs(queue_length: int = 0, queue_s: float = 0.0, seed: int = 0) -> Policy:
     return make_policy("fcfs", queue_length=queue_length, queue_s=queue_s, seed=seed)
 
 
+def packing(margin: float = 0.0, queue_s: float = 0.0, confidence: float = 0.0) -> Policy:
+    """Packing that trusts the predictions, likewise."""
+    return make_policy("packing", margin=margin, queue_s=queue_s, confidence=confidence)
+
+
 class Grid:
     """A scheduler, its clock, and the newest attempt of each task."""
 

@@ -284,3 +284,13 @@ def test_fcfs_calls_nothing_back() -> None:
     grid.expect(a=[first, second])
     assert grid.predict({first: 50}) == {}
     assert grid.refresh("a", 0.1) == {}
+
+
+def test_the_next_attempt_has_the_number_that_was_told() -> None:
+    grid = Grid()
+    grid.pc("a", 10)
+    number = grid.scheduler.next_attempt
+    (task,) = grid.tasks(1)
+    grid.expect(a=[task])
+    assert grid.scheduler.slots.workers["a"].slots[0].sent[0].attempt.number == number
+    assert grid.scheduler.next_attempt == number + 1

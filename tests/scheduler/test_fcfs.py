@@ -1,6 +1,9 @@
 """FCFS, the paper's baseline (Section 3.1): the next task to any slot with room, lost tasks to the front."""
 
-from scheduler.model import Outcome
+import pytest
+
+from scheduler.model import Outcome, UnknownPolicy
+from scheduler.policies import make_policy
 from tests.scheduler.builders import Grid, fcfs
 
 
@@ -99,3 +102,34 @@ def test_any_slot_with_room_is_chosen_be_it_idle_busy_or_overdue() -> None:
     grid.tasks(*[50] * 30)
     grid.tell_pass()
     assert set(grid.queues()) == {"overdue", "b", "c"}
+
+
+# --- which of the slots ----------------------------------------------------------------------------------------------
+
+
+def test_in_turn_each_task_goes_to_the_next_pc_with_room_and_after_the_last_to_the_first() -> None:
+    grid = Grid(make_policy("fcfs", choice="in-turn", queue_s=0, queue_length=1))
+    for name in ("c", "a", "b"):
+        grid.pc(name, slots=2 if name == "b" else 1)
+    tasks = grid.tasks(*[5] * 8)
+    grid.expect(a=tasks[0:1], b=tasks[1:2], b_1=tasks[2:3], c=tasks[3:4])
+    assert grid.queues() == {"a": [4], "b": [5], "b_1": [6], "c": [7]}
+    more = grid.tasks(5, 5, 5)
+    grid.end(tasks[1])
+    grid.end(tasks[3])
+    grid.expect(b=tasks[5:6], c=tasks[7:8])
+    assert grid.queues() == {"a": [4], "b": more[:1], "b_1": [6], "c": more[1:2]}
+
+
+def test_first_is_always_the_first_by_name_with_room() -> None:
+    grid = Grid(make_policy("fcfs", choice="first", queue_s=0, queue_length=1))
+    grid.pc("b")
+    grid.pc("a")
+    tasks = grid.tasks(5, 5, 5)
+    grid.expect(a=tasks[:1], b=tasks[2:])
+    assert grid.queues() == {"a": tasks[1:2]}
+
+
+def test_another_choice_is_refused() -> None:
+    with pytest.raises(UnknownPolicy, match="choice is one of random, in-turn, first, not 'best'"):
+        make_policy("fcfs", choice="best")

@@ -6,6 +6,7 @@ import pytest
 
 from scheduler.core import Scheduler
 from scheduler.model import Attempt, InvariantBroken, State, near
+from scheduler.resting import Rest
 from scheduler.slots import Slot
 from scheduler.waiting import LongestFirst, MinTree, NewestFirst
 from tests.scheduler.builders import Grid, pgs
@@ -83,7 +84,10 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("a batch under a wrong number", "first tasks", lambda s: s.tasks._firsts.__setitem__(1, 0)),
     ("a number to be given twice", "batches follow each other", lambda s: setattr(s.tasks, "_next", 7)),
     ("an error of what is done", "tries of ended tasks", lambda s: s.tasks.erred(DONE)),
-    ("a crash of what is done", "tries of ended tasks", lambda s: s.tasks.crashed(DONE)),
+    ("a crash of what is done", "tries of ended tasks", lambda s: s.tasks.crashed(DONE, "pc")),
+    ("a rest without crashes", "streaks of those that rest", lambda s: s.resting.rests.update(gone=Rest(9, 9, 0, 3))),
+    ("crashes of a bag that is gone", "bags that crashed", lambda s: s.resting._bags.update({99: {"pc"}})),
+    ("work for one who rests", "work queued for a, which rests", lambda s: s.resting.rests.update(a=Rest(9, 9, 0, 3))),
     # Where tasks are.
     ("a task nowhere", f"places of task {REGULAR}", lambda s: s.regular.discard(REGULAR)),
     ("a task in both queues", f"places of task {REGULAR}", lambda s: s.priority.add([REGULAR], [3.0])),
@@ -167,7 +171,7 @@ def test_the_check_of_the_longest_first_finds_a_number_that_will_be_given_again(
     queue = LongestFirst()
     queue.add([1, 2], [1.0, 2.0])
     queue.check()
-    queue._arrived = -1
+    queue._arrived = 1
     with pytest.raises(InvariantBroken, match="arrival numbers"):
         queue.check()
 

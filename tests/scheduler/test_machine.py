@@ -3,7 +3,7 @@
 A task is done if and only if its newest attempt was answered so; in the end every task that nobody cancelled ends.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from scheduler import events as ev
+from scheduler.accuracy import ENOUGH
 from scheduler.core import CRASH_LIMIT
 from scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from scheduler.policies import POLICIES, Policy, make_policy
 from scheduler.waiting import ORDERS
+from tests.scheduler.health import Health
 from tests.scheduler.watched import Watched
 
 # Around the bounds of what is sent ahead (0.5 s), of what fits (the same values are uptimes), and equal to each other.
@@ -29,8 +31,11 @@ QUEUES: dict[str, st.SearchStrategy[Any]] = {
     "queue_length": st.sampled_from([0, 1, 2, 10]),
     "queue_s": st.sampled_from([0.0, 1.0, 6.0]),
 }
+MARGINS = st.sampled_from([0.0, 1.0])
 OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-    "pgs": QUEUES | {"order": st.sampled_from(sorted(ORDERS)), "margin": st.sampled_from([0.0, 1.0])},
+    "packing": {"queue_s": QUEUES["queue_s"], "margin": MARGINS, "confidence": st.sampled_from([0.0, 0.9])},
+    "pgs": QUEUES | {"order": st.sampled_from(sorted(ORDERS)), "margin": MARGINS},
+    "longest": {"margin": MARGINS},
     "fcfs": QUEUES | {"seed": st.integers(0, 3)},
 }
 
@@ -51,22 +56,30 @@ class Known:
     newest: int | None = None
     at: str | None = None
     errors: int = 0
-    crashes: int = 0
+    crashes: list[str] = field(default_factory=list)
     ended: State | None = None
 
 
 class GridMachine(RuleBasedStateMachine):
     """The rules are what can happen. ``eager``: a pass follows every event; otherwise passes come now and then."""
 
-    @initialize(policy=policies(), eager=st.booleans(), runtimes=st.lists(RUNTIMES, min_size=4, max_size=12))
-    def start(self, policy: Policy, eager: bool, runtimes: list[float]) -> None:
+    @initialize(
+        policy=policies(),
+        eager=st.booleans(),
+        runtimes=st.lists(RUNTIMES, min_size=4, max_size=12),
+        ratio=st.sampled_from([1.0, 3.0]),
+    )
+    def start(self, policy: Policy, eager: bool, runtimes: list[float], ratio: float) -> None:
         self.watched = Watched(policy, FIRST_ATTEMPT)
+        for _ in range(ENOUGH):
+            self.watched.scheduler.accuracy.add(1.0, ratio)
         self.now = 0.0
         self.eager = eager
         self.known: dict[int, Known] = {}
         self.next_task = 0
         self.next_held = 1
         self.up: dict[str, int] = {}
+        self.health = Health()
         # Every attempt that was ever handed out: to whom, on which lane.
         self.sent: dict[Attempt, tuple[str, int]] = {}
         # Something to do, and somewhere to do it, so that things get complicated sooner.
@@ -100,8 +113,11 @@ class GridMachine(RuleBasedStateMachine):
 
     @rule()
     def pass_due(self) -> None:
+        self.health.look(set(self.up), self.now)
         for command in self.watched.handle(ev.PassDue(), self.now):
             assert isinstance(command, ev.Assign)
+            rest = self.health.rests.get(command.worker)
+            assert rest is None or (rest.tried and len(command.work) == 1), "work for one that rests"
             for work in command.work:
                 known = self.known[work.attempt.task]
                 assert known.ended is None
@@ -195,6 +211,7 @@ class GridMachine(RuleBasedStateMachine):
                 self.watched.handle(ev.BagForgotten(bag), self.now)
             return
         self.known = {task: known for task, known in self.known.items() if known.bag != bag}
+        self.health.forget_bag(bag)
         assert self.tell(ev.BagForgotten(bag)) == []
 
     @rule(policy=policies())
@@ -245,6 +262,7 @@ class GridMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def forget_worker(self, name: str) -> None:
+        self.health.works(name)
         assert self.tell(ev.WorkerForgotten(name)) == []
 
     def _recalls(self, commands: list[ev.Command]) -> None:
@@ -275,26 +293,37 @@ class GridMachine(RuleBasedStateMachine):
         self._end([(slot.sent[0].attempt, outcome)], slot.worker.name)
 
     def _end(self, answers: list[tuple[Attempt, Outcome]], name: str) -> None:
-        settled = [attempt for attempt, outcome in answers if self._counts(attempt, outcome)]
+        settled = [attempt for attempt, outcome in answers if self._counts(attempt, outcome, name)]
         event = ev.AttemptsEnded(name, [ev.Ended(attempt, outcome, 1.0) for attempt, outcome in answers])
         commands = self.tell(event)
-        assert commands == ([ev.Settle(settled)] if settled else [])
+        recalls = [command for command in commands if isinstance(command, ev.Recall)]
+        assert [command for command in commands if command not in recalls] == ([ev.Settle(settled)] if settled else [])
+        self._recalls(list(recalls))
 
-    def _counts(self, attempt: Attempt, outcome: Outcome) -> bool:
+    def _counts(self, attempt: Attempt, outcome: Outcome, reporter: str) -> bool:
         """Whether the model's task ends by this answer."""
         known = self.known.get(attempt.task)
         if known is None or known.ended is not None or known.newest != attempt.number:
             return False
+        worker = known.at or reporter
         known.newest = known.at = None
-        known.errors += outcome in (Outcome.ERROR, Outcome.TIMEOUT)
-        known.crashes += outcome == Outcome.CRASH
+        if outcome == Outcome.CRASH:
+            known.crashes.append(worker)
+            self.health.crashes(worker, known.bag, self._has_done(known.bag), set(self.up), self.now)
+            excused = set(known.crashes) == {worker} and worker in self.health.rests
+            failed = len(known.crashes) >= CRASH_LIMIT and not excused
+        else:
+            self.health.works(worker)
+            known.errors += outcome != Outcome.DONE
+            failed = known.errors > known.retries
         if outcome == Outcome.DONE:
             known.ended = State.DONE
-        elif (outcome == Outcome.CRASH and known.crashes >= CRASH_LIMIT) or (
-            outcome in (Outcome.ERROR, Outcome.TIMEOUT) and known.errors > known.retries
-        ):
+        elif failed:
             known.ended = State.FAILED
         return known.ended is not None
+
+    def _has_done(self, bag: int) -> bool:
+        return any(known.bag == bag and known.ended == State.DONE for known in self.known.values())
 
     @precondition(lambda self: self.sent)
     @rule(data=st.data())

@@ -9,10 +9,11 @@ import pytest
 import scheduler.policies
 from scheduler import events as ev
 from scheduler.model import UnknownPolicy
-from scheduler.policies import Place, Policy, Postpone, View, make_policy, policy_names
+from scheduler.policies import Place, Policy, Postpone, View, make_policy, policy_names, policy_options
 from scheduler.policies.fcfs import FCFS
+from scheduler.policies.packing import Packing
 from scheduler.policies.pgs import PGS
-from tests.scheduler.builders import Grid, fcfs, pgs
+from tests.scheduler.builders import Grid, fcfs, packing, pgs
 
 
 class LastComeFirstServed:
@@ -23,6 +24,8 @@ class LastComeFirstServed:
     queue_s = 0.0
     timed = False
     margin = 0.0
+    stretch = 1.0
+    ample = 0.0
 
     def __init__(self, queue_length: int = 0) -> None:
         self.queue_length = queue_length
@@ -50,12 +53,28 @@ def test_a_policy_is_made_by_name_with_options() -> None:
     assert isinstance(policy, PGS)
     assert (policy.order, policy.queue_length) == ("fifo", 7)
     assert isinstance(make_policy("fcfs", seed=3), FCFS)
+    packing = make_policy("packing", margin=2, queue_s=3, confidence=1)
+    assert isinstance(packing, Packing)
+    assert (packing.margin, packing.queue_s, packing.confidence) == (2, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("packing", {"margin": 2, "queue_s": 3, "confidence": 0.5}),
+        ("pgs", {"order": "fifo", "queue_length": 1, "queue_s": 2, "margin": 3, "stretch": 4}),
+        ("longest", {"margin": 2}),
+        ("fcfs", {"queue_length": 1, "queue_s": 2, "choice": "first"}),
+    ],
+)
+def test_a_policy_tells_the_options_it_was_made_with(name: str, options: dict[str, Any]) -> None:
+    assert policy_options(make_policy(name, **options)) == options
 
 
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
-        ("sjf", {}, "; there are: pgs, fcfs"),
+        ("sjf", {}, "; there are: packing, pgs, longest, fcfs"),
         ("fcfs", {"order": "fifo"}, "unexpected keyword argument 'order'"),
         ("pgs", {"order": "random"}, "order is one of newest-first, longest-first, fifo, not 'random'"),
         ("pgs", {"order": ["fifo"]}, "unhashable"),
@@ -63,6 +82,17 @@ def test_a_policy_is_made_by_name_with_options() -> None:
         ("pgs", {"queue_length": "3"}, "not supported between"),
         ("pgs", {"queue_s": float("inf")}, "queue_s is a finite number from 0 up"),
         ("pgs", {"margin": float("nan")}, "margin is a finite number from 0 up"),
+        ("pgs", {"stretch": 0.99}, "stretch is a finite number from 1 up"),
+        ("pgs", {"stretch": float("inf")}, "stretch is a finite number from 1 up"),
+        ("pgs", {"stretch": float("nan")}, "stretch is a finite number from 1 up"),
+        ("packing", {"order": "fifo"}, "unexpected keyword argument 'order'"),
+        ("longest", {"queue_length": 1}, "unexpected keyword argument 'queue_length'"),
+        ("packing", {"margin": -1}, "margin is a finite number from 0 up"),
+        ("packing", {"queue_s": float("inf")}, "queue_s is a finite number from 0 up"),
+        ("packing", {"confidence": 1.01}, "confidence is a fraction from 0 to 1"),
+        ("packing", {"confidence": -0.01}, "confidence is a fraction from 0 to 1"),
+        ("packing", {"confidence": float("nan")}, "confidence is a fraction from 0 to 1"),
+        ("packing", {"confidence": "much"}, "not supported between"),
         ("fcfs", {"queue_s": None}, "not supported between"),
         ("fcfs", {"seed": {}}, "The only supported"),
     ],
@@ -87,7 +117,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_an_installed_package_adds_a_policy() -> None:
-    assert policy_names() == ["pgs", "fcfs", "bare", "gone", "last", "odd"]
+    assert policy_names() == ["packing", "pgs", "longest", "fcfs", "bare", "gone", "last", "odd"]
     policy = make_policy("last", queue_length=2)
     assert isinstance(policy, LastComeFirstServed)
     grid = Grid(policy)
@@ -164,7 +194,7 @@ def test_the_priority_queue_takes_the_order_of_the_new_policy(old: str, new: str
     assert grid.priority() == expected
 
 
-@pytest.mark.parametrize("policy", [pgs(), fcfs(), LastComeFirstServed()])
+@pytest.mark.parametrize("policy", [packing(), pgs(), make_policy("longest"), fcfs(), LastComeFirstServed()])
 def test_every_policy_can_take_over(policy: Policy) -> None:
     grid = Grid(fcfs(queue_length=3))
     grid.pc("a")

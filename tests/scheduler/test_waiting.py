@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from scheduler.runs import Runs
 from scheduler.waiting import ORDERS, Entry, LongestFirst, MinTree, NewestFirst, OldestFirst, WaitingQueue
 
 # Few distinct values, so that many are equal and many equal the limit.
@@ -70,6 +71,10 @@ class Slow:
             return sorted(self.rows, key=lambda row: -row[1])
         return self.rows[::-1] if self.order == "newest-first" else self.rows
 
+    def in_front(self, runtime: float, entry: Entry) -> bool:
+        """Whether a task that comes now is in front of ``entry``."""
+        return self.order == "newest-first" or (self.order == "longest-first" and runtime > entry.runtime)
+
     def fits(self, limit: float) -> list[int]:
         return [task for task, runtime in self.in_order() if runtime < limit]
 
@@ -82,9 +87,11 @@ class QueueMachine(RuleBasedStateMachine):
 
     gone = Bundle("gone")
 
-    @initialize(order=st.sampled_from(sorted(ORDERS)))
-    def start(self, order: str) -> None:
+    @initialize(order=st.sampled_from(sorted(ORDERS)), leaf=st.sampled_from([4, 8, 1024]))
+    def start(self, order: str, leaf: int) -> None:
         self.queue: WaitingQueue = ORDERS[order]()
+        if isinstance(self.queue, LongestFirst):
+            self.queue._runs = Runs(leaf)
         self.slow = Slow(order)
         self.next = 0
 
@@ -95,19 +102,29 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.add(tasks, runtimes)
         self.slow.rows += zip(tasks, runtimes, strict=True)
 
+    @rule(count=st.integers(1, 40), runtime=VALUES)
+    def add_a_bag(self, count: int, runtime: float) -> None:
+        self.add([runtime] * count)
+
     @rule(limit=LIMITS, data=st.data())
     def walk_and_take(self, limit: float, data: st.DataObject) -> None:
-        """Walk from the front, as policies do, and take some of what is met."""
+        """Walk from the front, as policies do, take some of what is met, and let others come meanwhile."""
         taken = data.draw(st.sets(st.sampled_from(self.slow.fits(limit)))) if self.slow.fits(limit) else set()
-        met, expected = [], self.slow.fits(limit)
+        comes = data.draw(st.integers(0, 20))
+        passed: set[int] = set()
         entry: Entry | None = None
         while (entry := self.queue.next_fit(limit, entry)) is not None:
-            met.append(entry.task)
+            assert entry.task == next(task for task in self.slow.fits(limit) if task not in passed)
             assert (entry.task, entry.runtime) in self.slow.rows
+            passed.add(entry.task)
             if entry.task in taken:
                 self.queue.take(entry)
                 self.slow.remove(entry.task)
-        assert met == expected
+            if len(passed) == comes:
+                first, runtimes = self.next, data.draw(st.lists(VALUES, max_size=10))
+                self.add(runtimes)
+                passed |= {task for task, new in enumerate(runtimes, first) if self.slow.in_front(new, entry)}
+        assert passed.issuperset(self.slow.fits(limit))
 
     @rule(target=gone, data=st.data())
     def discard(self, data: st.DataObject) -> tuple[int, float]:
@@ -129,6 +146,12 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def tidy(self) -> None:
         self.queue.tidy()
+
+    @rule()
+    def compact(self) -> None:
+        """As `tidy` does where it pays."""
+        assert isinstance(self.queue, OldestFirst | NewestFirst | LongestFirst)
+        self.queue._compact()
 
     @rule(limit=LIMITS)
     def pop_before(self, limit: float) -> None:
@@ -154,6 +177,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.check()
         assert len(self.queue) == len(self.slow.rows)
         assert list(self.queue.tasks()) == self.slow.rows
+        ascending = sorted(runtime for _, runtime in self.slow.rows)
+        assert self.queue.ascending(len(ascending)) == ascending
+        assert self.queue.ascending(3) == ascending[:3]
         assert self.queue.shortest() <= min((runtime for _, runtime in self.slow.rows), default=math.inf)
 
 
@@ -174,19 +200,71 @@ def test_the_regular_queue_knows_which_tasks_it_holds(held: set[int], gone: set[
     assert [task for task in range(62) if queue.holds(task)] == sorted(held - gone)
 
 
-@pytest.mark.parametrize("kind", [OldestFirst, NewestFirst, LongestFirst])
-def test_room_is_made_when_too_many_tasks_were_discarded(kind: type[OldestFirst | NewestFirst | LongestFirst]) -> None:
+def ghosts(queue: OldestFirst | NewestFirst | LongestFirst) -> int:
+    """How many entries of discarded tasks there are."""
+    return queue._ghosts if isinstance(queue, LongestFirst) else len(queue._discarded)
+
+
+@pytest.mark.parametrize("kind", [OldestFirst, NewestFirst])
+def test_room_is_made_when_too_many_tasks_were_discarded(kind: type[OldestFirst | NewestFirst]) -> None:
     queue = kind()
     queue.add(range(40_000), [float(task % 7) for task in range(40_000)])
     for task in range(5000):
         queue.discard(task)
     queue.tidy()
-    assert len(queue._discarded) == 5000
+    assert ghosts(queue) == 5000
     queue.discard(5000)
     queue.tidy()
-    assert len(queue._discarded) == 0
+    assert ghosts(queue) == 0
     queue.check()
     assert [task for task, _ in queue.tasks()] == list(range(5001, 40_000))
+
+
+def test_room_is_made_among_the_longest_first_when_meeting_the_discarded_would_cost_more() -> None:
+    queue = LongestFirst()
+    queue.add(range(40_000), [float(task % 7) for task in range(40_000)])
+    for task in range(2500):
+        queue.discard(task)
+    queue.tidy()
+    assert ghosts(queue) == 2500
+    queue.discard(2500)
+    queue.tidy()
+    assert ghosts(queue) == 0
+    queue.check()
+    assert [task for task, _ in queue.tasks()] == list(range(2501, 40_000))
+
+
+def test_tasks_that_come_and_are_discarded_over_and_over_leave_little_behind() -> None:
+    queue = LongestFirst()
+    queue.add(range(10), [9.0] * 10)
+    for _ in range(1000):
+        for task in range(5):
+            queue.discard(task)
+            queue.add([task], [1.0])
+        queue.tidy()
+        assert ghosts(queue) <= 1024
+    queue.check()
+    assert sorted(queue.tasks()) == [(task, 1.0 if task < 5 else 9.0) for task in range(10)]
+
+
+def test_tasks_in_a_row_between_which_another_came_keep_their_places() -> None:
+    queue = LongestFirst()
+    for task, runtime in ((1, 60.0), (7, 5.0), (2, 60.0)):
+        queue.add([task], [runtime])
+    assert list(queue.tasks()) == [(1, 60.0), (7, 5.0), (2, 60.0)]
+
+
+def test_what_is_known_of_the_discarded_is_forgotten_with_the_last_ghost() -> None:
+    queue = LongestFirst()
+    queue.add(range(4), [4.0, 3.0, 2.0, 1.0])
+    queue.discard(0)
+    queue.discard(2)
+    first = queue.next_fit(math.inf)
+    assert first is not None
+    assert (first.task, ghosts(queue), len(queue._gone)) == (1, 1, 2)
+    second = queue.next_fit(math.inf, first)
+    assert second is not None
+    assert (second.task, ghosts(queue), len(queue._gone)) == (3, 0, 0)
 
 
 def test_room_is_made_when_most_of_a_queue_was_taken() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from scheduler import events as ev
 from scheduler.model import Window
+from scheduler.slots import Away
 from tests.scheduler.builders import Grid, pgs
 
 
@@ -81,9 +82,9 @@ def test_announced_windows_are_kept_while_a_worker_is_up_and_while_it_is_away() 
     assert worker.windows[0].lasts == 6
     assert grid.scheduler.away == {}
     grid.tell(ev.WorkerLeft("a", planned=True, windows=[(40, 7)]))
-    assert grid.scheduler.away == {"a": (Window(140, 147),)}
+    assert grid.scheduler.away == {"a": Away((Window(140, 147),))}
     grid.refresh("a", 0, windows=[(50, 8)])
-    assert grid.scheduler.away == {"a": (Window(150, 158),)}
+    assert grid.scheduler.away == {"a": Away((Window(150, 158),))}
     grid.pc("a", 10)
     assert grid.scheduler.away == {}
 
@@ -92,7 +93,7 @@ def test_a_worker_that_vanished_is_expected_back_as_it_had_announced() -> None:
     grid = Grid()
     grid.pc("a", 10, windows=[(20, 5)])
     grid.leave("a", planned=False)
-    assert grid.scheduler.away == {"a": (Window(20, 25),)}
+    assert grid.scheduler.away == {"a": Away((Window(20, 25),))}
     grid.tell(ev.WorkerForgotten("a"))
     assert grid.scheduler.away == {}
     grid.tell(ev.WorkerForgotten("a"))
@@ -103,7 +104,7 @@ def test_a_worker_without_an_open_window_may_leave_and_be_lost() -> None:
     grid.leave("a", planned=False)
     assert grid.scheduler.away == {}
     grid.tell(ev.WorkerLeft("a", planned=True, windows=[(20, 5)]))
-    assert grid.scheduler.away == {"a": (Window(20, 25),)}
+    assert grid.scheduler.away == {"a": Away((Window(20, 25),))}
     counters = grid.scheduler.counters
     assert (counters.departures, counters.losses) == (0, 0)
 
@@ -164,3 +165,57 @@ def test_work_that_a_worker_comes_back_with_is_not_counted_twice() -> None:
     grid.leave("a")
     counters = grid.scheduler.counters
     assert (counters.window_s, counters.busy_s) == (60, 50)
+
+
+def expected(grid: Grid) -> list[tuple[str, int, list[Window]]]:
+    """What policies are told of windows to come."""
+    return [(coming.worker, coming.slots, list(coming.windows)) for coming in grid.scheduler.coming()]
+
+
+def test_a_worker_that_announces_nothing_is_expected_to_go_on_as_it_did_once_it_has_come_back() -> None:
+    grid = Grid()
+    grid.pc("a", 10, slots=2)
+    assert expected(grid) == [("a", 2, [])], "nobody knows its habits"
+    grid.wait(10)
+    grid.tell(ev.WorkerLeft("a", planned=True))
+    assert expected(grid) == [("a", 2, [])], "nor whether it will be back"
+    grid.wait(5)
+    grid.pc("a", 20, slots=2)
+    assert expected(grid) == [("a", 2, [Window(40, 60), Window(65, 85)])]
+    grid.wait(20)
+    grid.tell(ev.WorkerLeft("a", planned=True))
+    assert expected(grid) == [("a", 2, [Window(40, 60), Window(65, 85)])]
+    grid.wait(10)
+    grid.tell(ev.PassDue())
+    assert expected(grid) == [("a", 2, [Window(45, 65), Window(70, 90)])], "it is late"
+
+
+@pytest.mark.parametrize("left", [ev.WorkerLeft("a", planned=False), ev.WorkerLeft("a", planned=True, early=True)])
+def test_one_that_did_not_leave_as_planned_has_no_habits(left: ev.WorkerLeft) -> None:
+    grid = Grid()
+    grid.pc("a", 10)
+    grid.wait(4)
+    grid.tell(left)
+    grid.wait(5)
+    grid.pc("a", 20)
+    assert expected(grid) == [("a", 1, [])]
+
+
+def test_what_a_worker_announces_counts_more_than_its_habits() -> None:
+    grid = Grid()
+    grid.pc("a", 10)
+    grid.wait(10)
+    grid.tell(ev.WorkerLeft("a", planned=True))
+    grid.wait(5)
+    grid.pc("a", 20, windows=[(100, 7)])
+    assert expected(grid) == [("a", 1, [Window(115, 122)])]
+
+
+def test_an_open_ended_worker_is_not_expected_to_come_again() -> None:
+    grid = Grid()
+    grid.pc("a", 10)
+    grid.wait(10)
+    grid.tell(ev.WorkerLeft("a", planned=True))
+    grid.wait(5)
+    grid.pc("a", math.inf)
+    assert expected(grid) == [("a", 1, [])]

@@ -1,0 +1,31 @@
+"""Longest first: each free slot gets the longest waiting task that fits. What planning has to be better than."""
+
+from collections.abc import Iterator
+from math import inf
+from typing import ClassVar
+
+from scheduler.policies.base import Place, Postpone, View
+
+
+class Longest:
+    """No queues, so that every choice is made as late as it can be. ``margin``: seconds kept free for starting up."""
+
+    name: ClassVar[str] = "longest"
+    order = "longest-first"
+    queue_length = 0
+    queue_s = 0.0
+    timed = True
+    stretch = 1.0
+    ample = inf
+
+    def __init__(self, margin: float = 1.0) -> None:
+        self.margin = margin
+
+    def plan(self, view: View) -> Iterator[Place | Postpone]:
+        if len(view.regular):
+            yield Postpone(None)
+        while (found := view.tightest_empty(view.priority.shortest())) is not None:
+            slot, limit = found
+            entry = view.priority.next_fit(limit)
+            if entry is not None:
+                yield Place(entry, slot, priority=True)

@@ -1,0 +1,100 @@
+"""When a simulated PC is there: its windows as they are, and as they are announced. Seconds from the start of a run.
+
+Rule 1: a timetable is a function, so that every run gets a fresh iterator; it may be endless.
+Rule 2: spans come in order and do not overlap. What is announced of them may be wrong; what happens is not.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+from scheduler.model import OPEN_ENDED, SchedulerError
+
+# Windows a simulated PC announces beside the current one, as a real worker does.
+ANNOUNCED = 64
+# How many windows of a PC are looked through, before a run begins, for one that is long enough.
+LOOKED_THROUGH = 1000
+
+
+class IllegalSpan(SchedulerError):
+    """A window that cannot be, or that comes before the one it follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One window of a PC as it really is. ``announced``: the closing that the scheduler is told."""
+
+    opens: float
+    closes: float
+    announced: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.opens < min(self.closes, self.announced):
+            raise IllegalSpan(f"a window opens at 0 or later, and closes after that: {self}")
+
+
+Timetable = Callable[[], Iterator[Span]]
+
+
+def always() -> Iterator[Span]:
+    """One window that never closes."""
+    yield Span(0.0, OPEN_ENDED, OPEN_ENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """``up`` seconds available, ``down`` seconds not, from 0 on for ever."""
+
+    up: float
+    down: float
+
+    def __call__(self) -> Iterator[Span]:
+        opens = 0.0
+        while True:
+            closes = opens + self.up
+            yield Span(opens, closes, closes)
+            opens = closes + self.down
+
+
+def cycle(up: float, down: float) -> Timetable:
+    """A PC that comes and goes with never a change; for an infinite ``up`` that is `always`."""
+    return always if up == OPEN_ENDED else Cycle(up, down)
+
+
+def kinds_of_spans(timetable: Timetable) -> list[Span] | None:
+    """Spans that stand for all of ``timetable``; None when it has so many that they are not looked through."""
+    if isinstance(timetable, Cycle):
+        return [next(timetable())]
+    spans = list(islice(timetable(), LOOKED_THROUGH + 1))
+    return spans if len(spans) <= LOOKED_THROUGH else None
+
+
+class Calendar:
+    """The spans of one PC as a run comes to them, with a look ahead."""
+
+    def __init__(self, timetable: Timetable) -> None:
+        self._rest = timetable()
+        self._ahead: deque[Span] = deque()
+        self._last = 0.0  # the closing of the last span that was looked at
+
+    def take(self) -> Span | None:
+        """The next span, which is no longer to come; None when the PC stays away for ever."""
+        self._look(1)
+        return self._ahead.popleft() if self._ahead else None
+
+    def coming(self, now: float) -> tuple[tuple[float, float], ...]:
+        """The windows to come as a worker announces them, (starts in, lasts): none reaches into the one after it."""
+        self._look(ANNOUNCED + 1)
+        spans = list(self._ahead)
+        ends = [min(span.announced, after.opens) for span, after in pairwise(spans)]
+        ends += [span.announced for span in spans[-1:]]
+        windows = [(span.opens - now, end - span.opens) for span, end in zip(spans, ends, strict=True)]
+        return tuple(windows[:ANNOUNCED])
+
+    def _look(self, count: int) -> None:
+        while len(self._ahead) < count and (span := next(self._rest, None)) is not None:
+            if span.opens < self._last:
+                raise IllegalSpan(f"a window opens before the last one closes: {span}")
+            self._last = span.closes
+            self._ahead.append(span)

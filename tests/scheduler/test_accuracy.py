@@ -1,0 +1,129 @@
+"""How well runtimes have been predicted: the ratios, and what the scheduler tells of."""
+
+import math
+import random
+
+import pytest
+
+from scheduler.accuracy import ENOUGH, REMEMBERED, Accuracy, outlived
+from scheduler.model import Outcome
+from tests.scheduler.builders import Grid
+
+
+def of(*ratios: float) -> Accuracy:
+    accuracy = Accuracy()
+    for ratio in ratios:
+        accuracy.add(10.0, 10.0 * ratio)
+    return accuracy
+
+
+def test_nothing_is_concluded_from_a_few_attempts() -> None:
+    accuracy = of(*[3.0] * (ENOUGH - 1))
+    assert accuracy.quantile(0.5) == 1.0
+    accuracy.add(10.0, 30.0)
+    assert accuracy.quantile(0.5) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("fraction", "ratio"), [(0.0, 1), (0.01, 2), (0.05, 6), (0.5, 51), (0.9, 91), (0.99, 100), (1.0, 100)]
+)
+def test_a_quantile_is_the_ratio_that_this_fraction_stays_within(fraction: float, ratio: int) -> None:
+    ratios = list(range(1, 101))
+    random.Random(1).shuffle(ratios)
+    assert of(*ratios).quantile(fraction) == ratio
+
+
+def test_only_the_last_attempts_count() -> None:
+    accuracy = of(*[5.0] * REMEMBERED, *[1.0] * (REMEMBERED - 1))
+    assert accuracy.quantile(1.0) == 5.0
+    assert accuracy.quantile(0.0) == 1.0
+    accuracy.add(1.0, 2.0)
+    assert accuracy.quantile(1.0) == 2.0
+    assert accuracy.quantile(0.99) == 1.0
+
+
+def test_of_equal_ratios_one_is_forgotten_at_a_time() -> None:
+    accuracy = of(*[2.0] * (REMEMBERED // 2), *[1.0] * (REMEMBERED // 2), *[1.0] * (REMEMBERED // 4))
+    assert accuracy.quantile(0.74) == 1.0
+    assert accuracy.quantile(0.75) == 2.0
+
+
+@pytest.mark.parametrize(("predicted", "actual"), [(0.0, 5.0), (5.0, 0.0), (1e-320, 1.0), (1e300, 1e-300)])
+def test_what_makes_no_ratio_says_nothing(predicted: float, actual: float) -> None:
+    accuracy = Accuracy()
+    for _ in range(ENOUGH):
+        accuracy.add(predicted, actual)
+    accuracy.add(1.0, 3.0)
+    assert (accuracy.quantile(0.0), accuracy.quantile(1.0)) == (1.0, 1.0)
+
+
+# --- what the scheduler tells ----------------------------------------------------------------------------------------
+
+
+class Heard(Accuracy):
+    """It writes down what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.added: list[tuple[float, float]] = []
+
+    def add(self, predicted: float, actual: float) -> None:
+        self.added.append((predicted, actual))
+        super().add(predicted, actual)
+
+
+@pytest.fixture
+def grid() -> Grid:
+    """One PC that stays for 100 s, and runs a task of 30."""
+    grid = Grid()
+    grid.scheduler.accuracy = Heard()
+    grid.pc("a", 100)
+    grid.expect(a=grid.tasks(30))
+    return grid
+
+
+def heard(grid: Grid) -> list[tuple[float, float]]:
+    accuracy = grid.scheduler.accuracy
+    assert isinstance(accuracy, Heard)
+    return accuracy.added
+
+
+def test_an_attempt_that_is_done_counts_with_what_it_took(grid: Grid) -> None:
+    grid.end(0, elapsed=42.0)
+    assert heard(grid) == [(30.0, 42.0)]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.TIMEOUT, Outcome.CRASH])
+def test_an_attempt_that_failed_says_nothing_of_its_runtime(grid: Grid, outcome: Outcome) -> None:
+    grid.end(0, elapsed=42.0, outcome=outcome)
+    assert heard(grid) == []
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_one_that_was_killed_counts_if_it_had_outlived_its_prediction(grid: Grid, planned: bool) -> None:
+    grid.wait(40.0)
+    grid.leave("a", planned)
+    assert heard(grid) == [(30.0, 40.0)]
+
+
+@pytest.mark.parametrize("after", [0.0, 29.0, 30.0])
+def test_one_that_was_killed_before_that_does_not(grid: Grid, after: float) -> None:
+    grid.wait(after)
+    grid.leave("a")
+    assert heard(grid) == []
+
+
+def test_one_that_had_not_begun_does_not(grid: Grid) -> None:
+    grid.wait(40.0)
+    grid.leave("a", unstarted=[0])
+    assert heard(grid) == []
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "longest", "then"),
+    [(10.0, 100.0, 20.0), (60.0, 100.0, 90.0), (90.0, 100.0, 180.0), (95.0, 100.0, 190.0), (10.0, math.inf, 20.0)],
+)
+def test_what_outlived_its_prediction_gets_twice_as_long_while_that_may_still_fit(
+    elapsed: float, longest: float, then: float
+) -> None:
+    assert outlived(elapsed, longest) == pytest.approx(then)
