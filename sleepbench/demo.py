@@ -83,7 +83,7 @@ def demo_command(file: Path | None) -> None:
     from rich.console import Console
 
     from deskgrid import DeskgridError
-    from sleepbench.cli import check_writable
+    from sleepbench.cli.common import check_writable
     from sleepbench.processes import ProcessError, ended_by_signals
 
     check_writable(file)

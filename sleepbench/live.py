@@ -9,14 +9,19 @@ Rule 3: sleeping takes no CPU, so that two cores are enough for eight PCs.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from broker.snapshot import Snapshot
 from deskgrid import Bag, Grid
+from sleepbench.costs import Costs, Nap, Opened, measure
+from sleepbench.history import PastWindow, read_history
 from sleepbench.naps import nap
 from sleepbench.processes import Processes, snapshot_of, write_cycle
 from sleepbench.scenarios import Measured, Scenario
+from sleepbench.simulated import with_seed
 
 # What starting a task costs does not shrink with the scale, so neither does the margin. Measured with eight PCs on two
 # cores, between the end of a task and the start of the next: 2 ms, and 9 ms at worst. But a virtual machine that others
@@ -26,10 +31,11 @@ MARGIN_S = 0.15
 
 # Options of each policy, by name; the rest are its defaults. Seconds of the broker, so not the paper's.
 # queue_s 0: the paper knows no queues measured in seconds, and one of the broker's is 50 of the paper's at scale 0.02.
-# pgs keeps one task queued beside the running one: a slot that ends a short task has the next before it asks.
 # fcfs queues nothing: a queue that knows no uptimes only loses its tasks with the PC.
 OPTIONS: Mapping[str, Mapping[str, object]] = {
+    "packing": {"queue_s": 0, "margin": MARGIN_S},
     "pgs": {"queue_s": 0, "margin": MARGIN_S},
+    "longest": {"margin": MARGIN_S},
     "fcfs": {"queue_s": 0, "queue_length": 0},
 }
 
@@ -47,23 +53,35 @@ LOOK_S = 0.25
 Progress = Callable[[int], None]
 
 
-def policy_options(policy: str, seed: int) -> dict[str, object]:
-    """The options a run of ``policy`` is made with; ``seed`` for a policy that draws lots."""
-    return {**OPTIONS[policy], **({"seed": seed} if policy == "fcfs" else {})}
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """What a run came to, and what it cost beside the work."""
+
+    measured: Measured
+    costs: Costs
 
 
-def run_live(scenario: Scenario, scale: float, policy: str, seed: int, progress: Progress) -> Measured:
+def policy_options(policy: str) -> Mapping[str, object]:
+    """The options that ``policy`` runs with; an installed one has its defaults."""
+    return OPTIONS.get(policy, {})
+
+
+def run_live(scenario: Scenario, scale: float, policy: str, seed: int, progress: Progress) -> LiveRun:
     """One run of ``scenario`` (in the paper's seconds) with every time multiplied by ``scale``.
 
-    ``progress`` is told the number of tasks that are done, now and then. Raises `ProcessError`, or the client's errors.
+    ``seed``: for a policy that draws lots. ``progress`` is told the number of tasks that are done, now and then. Raises
+    `ProcessError`, or the client's errors.
     """
     scaled = scenario.scaled(scale)
     before = time.monotonic()
-    with Processes(policy, policy_options(policy, seed)) as processes:
+    with Processes(policy, with_seed(policy, policy_options(policy), seed)) as processes:
         start_took = time.monotonic() - before
         with Grid(processes.client_line) as grid:
             _start_pcs(processes, grid, scaled, scale, start_took)
-            return _run_bag(processes, grid, scaled, progress)
+            bag = _run_bag(processes, grid, scaled, progress)
+        processes.stop()
+        windows = [*_opened(read_history(processes.home).windows, scaled, bag.submitted_at)]
+    return LiveRun(bag.measured, measure(bag.naps, windows))
 
 
 def _start_pcs(processes: Processes, grid: Grid, scenario: Scenario, scale: float, start_took: float) -> None:
@@ -97,24 +115,48 @@ def cycle_pairs(uptime: float, restart: float, opens_in: float, length: float) -
         yield uptime, restart
 
 
-def _run_bag(processes: Processes, grid: Grid, scenario: Scenario, progress: Progress) -> Measured:
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A bag that was run. ``submitted_at``: POSIX seconds."""
+
+    measured: Measured
+    naps: Sequence[Nap]
+    submitted_at: float
+
+
+def _run_bag(processes: Processes, grid: Grid, scenario: Scenario, progress: Progress) -> _Watched:
     start = snapshot_of(grid)
-    started = time.monotonic()
+    started, submitted_at = time.monotonic(), time.time()
     bag = grid.bag(nap, scenario.tasks, runtime=scenario.tasks, name=f"scenario {scenario.number}")
     _wait(processes, bag, progress)
     makespan = time.monotonic() - started
     end = snapshot_of(grid)
-    return Measured(
+    done = zip(scenario.tasks, bag.results(), strict=True)
+    naps = [Nap(pc, asked, began - started, ended - started) for asked, (pc, began, ended) in done]
+    measured = Measured(
         makespan_s=makespan,
         window_s=window_s(end) - window_s(start),
-        slept_s=math.fsum(bag.results()),
+        slept_s=math.fsum(one.ended - one.started for one in naps),
         wasted_s=end["counters"]["wasted_s"],
         kills=end["counters"]["kills"],
         planned_kills=end["counters"]["planned_kills"],
     )
+    return _Watched(measured, naps, submitted_at)
 
 
-def _wait(processes: Processes, bag: Bag[float, float], progress: Progress) -> None:
+def _opened(windows: Iterable[PastWindow], scenario: Scenario, submitted_at: float) -> Iterator[Opened]:
+    """The windows in the journal, counted from submitting: each was planned to last as long as its PC stays."""
+    uptimes = {f"pc{number}": uptime for number, uptime in enumerate(scenario.uptimes, start=1)}
+    for window in windows:
+        known = window.opened - submitted_at
+        if window.planned is None:
+            yield Opened(window.worker, known, known, math.inf)
+        else:
+            closes = window.planned - submitted_at
+            yield Opened(window.worker, closes - uptimes[window.worker], known, closes)
+
+
+def _wait(processes: Processes, bag: Bag[Any, Any], progress: Progress) -> None:
     while not bag.wait(LOOK_S):
         processes.check()
         progress(bag.progress().done)

@@ -21,6 +21,7 @@ from typing import Self, cast
 
 from broker.snapshot import Snapshot
 from deskgrid import Grid
+from sleepbench.naps import PC
 
 # How long a broker may take to listen: a cold start of Python on a busy machine takes some seconds.
 START_S = 60.0
@@ -64,14 +65,14 @@ class Processes:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._place = tempfile.TemporaryDirectory(prefix="deskgrid-", ignore_cleanup_errors=True)
         self.folder = Path(self._place.name)
+        self.home = self.folder / "home"
 
     def __enter__(self) -> Self:
         try:
             (self.folder / "tmp").mkdir()
-            home = str(self.folder / "home")
-            self._start("broker", ["broker", "--listen", "127.0.0.1:0", "--home", home, *self._policy])
+            self._start("broker", ["broker", "--listen", "127.0.0.1:0", "--home", str(self.home), *self._policy])
             self.client_line = self._line("client")
-            self._worker_line = self._line("worker")
+            self._worker_line = f"@{self.home / 'worker.join'}"  # all can read what a process is started with
         except BaseException:
             self.close()
             raise
@@ -102,17 +103,22 @@ class Processes:
                 raise ProcessError(f"waited {START_S:g} s in vain for {what}")
             time.sleep(LOOK_S)
 
-    def close(self) -> None:
-        """Stop everything, the workers first, and remove the folder. Does nothing the second time."""
+    def stop(self) -> None:
+        """Stop everything, the workers first; what the broker wrote down can then be read in ``home``."""
         with _undisturbed():
             workers = [process for name, process in self._running.items() if name != "broker"]
             _stop(workers)
             _stop(self._running.values())
             self._running.clear()
+
+    def close(self) -> None:
+        """Stop everything, and remove the folder. Does nothing the second time."""
+        with _undisturbed():
+            self.stop()
             self._place.cleanup()
 
     def _line(self, role: str) -> str:
-        file = self.folder / "home" / f"{role}.join"
+        file = self.home / f"{role}.join"
         self.wait_for(file.exists, "the broker to listen")
         return file.read_text(encoding="utf-8").strip()
 
@@ -123,14 +129,14 @@ class Processes:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environment(),
+                env=self._environment(name),
                 start_new_session=True,  # does nothing on Windows, and the flag nothing elsewhere
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, name: str) -> dict[str, str]:
         place = str(self.folder / "tmp")
-        return os.environ | {"TMPDIR": place, "TEMP": place, "TMP": place}
+        return os.environ | {"TMPDIR": place, "TEMP": place, "TMP": place, PC: name}
 
     def _log_end(self, name: str) -> str:
         text = (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")

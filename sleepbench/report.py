@@ -1,12 +1,14 @@
-"""Rows of the benchmark as tables: each run on both clocks, the mean of several, the bound, the paper's figure."""
+"""Rows of the benchmark as tables: each run on both clocks, or a line for many; the bound, the paper's figure."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, stdev
 
 from rich import box
 from rich.table import Table
 
+from sleepbench.compare import KINDS, TOLERANCE, Comparison, middle
 from sleepbench.scenarios import MINUTE_S, Row
 
 # Makespan and waste are given as they passed, and beside it in the paper's minutes and seconds.
@@ -22,18 +24,8 @@ Line = tuple[str, ...]
 def tables(rows: Iterable[Row], scale: float) -> Iterator[Table]:
     """A table for each scenario and policy, whose runs have to stand together; all were made at ``scale``."""
     for (scenario, policy), runs in groupby(rows, key=lambda row: (row.scenario, row.policy)):
-        drawn = Table(
-            title=f"Scenario {scenario} under {policy}, every time multiplied by {scale:g}",
-            caption=CAPTION,
-            box=box.SIMPLE_HEAD,
-            padding=(0, 0, 0, 1),
-            pad_edge=False,
-        )
-        for number, name in enumerate(COLUMNS):
-            drawn.add_column(name, justify="right" if number else "left", no_wrap=True)
-        for line in lines(list(runs), scale):
-            drawn.add_row(*line)
-        yield drawn
+        title = f"Scenario {scenario} under {policy}, every time multiplied by {scale:g}"
+        yield _table(title, COLUMNS, CAPTION, lines(list(runs), scale))
 
 
 def lines(rows: Sequence[Row], scale: float) -> Iterator[Line]:
@@ -69,3 +61,108 @@ def clock(minutes: float) -> str:
     """Minutes and seconds, ``1:18.3``."""
     tenths = round(minutes * MINUTE_S * 10)
     return f"{tenths // 600}:{tenths % 600 / 10:04.1f}"
+
+
+# --- simulated -------------------------------------------------------------------------------------------------------
+
+SUMMARY = ("", "makespan", "±", "the paper", "off by", "kills", "wasted s", "idle s")
+SUMMARY_CAPTION = (
+    "minutes, mean and standard deviation of the runs; off by: from the paper's figure; kills: attempts that ran when "
+    "their PC went; idle: open windows in which no task ran"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The runs that one line stands for. ``title``: of the table it is in; ``name``: of the line."""
+
+    title: str
+    name: str
+    rows: Sequence[Row]
+
+
+def summaries(groups: Iterable[Group]) -> Iterator[Table]:
+    """A table for each title, whose groups have to stand together, with a line for each group and the lower bound."""
+    parts = [(title, list(members)) for title, members in groupby(groups, key=lambda group: group.title)]
+    for place, (title, members) in enumerate(parts, start=1):
+        caption = SUMMARY_CAPTION if place == len(parts) else None
+        yield _table(title, SUMMARY, caption, [*map(summary, members), *_bounds(members)])
+
+
+def summary(group: Group) -> Line:
+    """The cells for a group."""
+    makespans = [row.makespan_min for row in group.rows]
+    mean, paper = fmean(makespans), group.rows[0].paper_min
+    return (
+        group.name,
+        f"{mean:.2f}",
+        f"{stdev(makespans):.2f}" if len(makespans) > 1 else "",
+        f"{paper:.2f}" if paper is not None else "",
+        f"{100 * (mean / paper - 1):+.1f} %" if paper is not None else "",
+        f"{fmean(row.kills for row in group.rows):,.1f}",
+        f"{fmean(row.wasted_s for row in group.rows):,.0f}",
+        f"{fmean(row.idle_s for row in group.rows):,.0f}",
+    )
+
+
+def _bounds(groups: Sequence[Group]) -> list[Line]:
+    """The lower bound, or the mean of several."""
+    return [("lower bound", f"{fmean(row.lower_bound_min for group in groups for row in group.rows):.2f}")]
+
+
+# --- live beside simulated -------------------------------------------------------------------------------------------
+
+COMPARED = ("", "live", "ideal", "simul.", "off", "agree", "kills", "expected", "agree")
+COMPARED_CAPTION = (
+    "medians, in the scenario's minutes; ideal: simulated without costs; simul.: with those measured live; off: live "
+    f"from that; agree: within {TOLERANCE:.0%}, or (lots) as it might have come with other lots; kills: of any live "
+    "run; expected: of any simulated one"
+)
+COSTS = ("mean / most, ms", "oversleep", "gap", "opening", "late", "submission")
+COSTS_CAPTION = (
+    "measured live, while tasks waited. oversleep: by how much tasks took longer; gap: from the end of a task to the "
+    "start of the next; opening: from when a window should open to the start of its first task; late: the part of that "
+    "until the broker knew; submission: until the first task of all started"
+)
+
+
+def compared(comparisons: Sequence[Comparison]) -> Iterator[Table]:
+    """What agrees, and what was measured: a line in each of two tables for each comparison, all of one scale."""
+    title = f"Live and simulated, every time multiplied by {comparisons[0].scale:g}"
+    yield _table(title, COMPARED, COMPARED_CAPTION, map(_compared, comparisons))
+    yield _table("What the grid cost beside the work", COSTS, COSTS_CAPTION, map(_costs, comparisons))
+
+
+def _compared(one: Comparison) -> Line:
+    return (
+        f"{one.scenario} {one.policy}",
+        f"{middle(one.live):.2f}",
+        f"{middle(one.ideal):.2f}",
+        f"{middle(one.simulated):.2f}",
+        f"{100 * one.off:+.1f}%",
+        "yes" if one.close else "lots" if one.makespans_agree else "no",
+        _range([row.kills for row in one.live]),
+        _range([row.kills for row in one.simulated]),
+        "yes" if one.kills_agree else "no",
+    )
+
+
+def _range(counts: Sequence[int]) -> str:
+    least, most = min(counts), max(counts)
+    return f"{least}" if least == most else f"{least}-{most}"
+
+
+def _costs(one: Comparison) -> Line:
+    submissions = [costs.submission_s for costs in one.costs]
+    found = [one.overall(kind) for kind in KINDS.values()]
+    pairs = [*((cost.mean, cost.most) for cost in found), (fmean(submissions), max(submissions))]
+    return f"{one.scenario} {one.policy}", *(f"{1000 * mean:.1f} / {1000 * most:.0f}" for mean, most in pairs)
+
+
+def _table(title: str, columns: Sequence[str], caption: str | None, lines: Iterable[Line]) -> Table:
+    drawn = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    for number, name in enumerate(columns):
+        drawn.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for line in lines:
+        drawn.add_row(*line)
+    return drawn

@@ -9,6 +9,7 @@ Scenario 0 is scenario 1 on PCs that stay for the whole run.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from random import Random
 
 MINUTE_S = 60.0
 
@@ -21,6 +22,11 @@ PAPER_MIN: Mapping[str, tuple[float, ...]] = {
     "pgs": (63.54, 65.54, 68.46, 87.88),
     "fcfs": (63.21, 74.26, 87.30, 121.83),
 }
+# Its standard deviations, over the same ten runs.
+PAPER_STDEV_MIN: Mapping[str, tuple[float, ...]] = {
+    "pgs": (0.19, 0.39, 0.73, 2.03),
+    "fcfs": (0.12, 0.63, 1.68, 2.25),
+}
 
 
 class ScenarioError(ValueError):
@@ -31,14 +37,16 @@ class ScenarioError(ValueError):
 class Scenario:
     """Some sleep tasks, on some PCs of one slot each. Seconds.
 
-    ``uptimes``: how long each PC stays; infinite for one that is always there. ``restart``: how long it is away
-    after that.
+    ``number``: the paper's; the name of one that is not the paper's. ``uptimes``: how long each PC stays; infinite for
+    one that is always there. ``restart``: how long it is away after that. ``shuffled``: each run has its tasks in an
+    order of its own.
     """
 
-    number: int
+    number: int | str
     tasks: tuple[float, ...]
     uptimes: tuple[float, ...]
     restart: float
+    shuffled: bool = False
 
     def __post_init__(self) -> None:
         if not self.tasks or not self.uptimes:
@@ -72,7 +80,12 @@ class Scenario:
             tuple(seconds * scale for seconds in self.tasks),
             tuple(seconds * scale for seconds in self.uptimes),
             self.restart * scale,
+            self.shuffled,
         )
+
+    def in_order(self, seed: int) -> tuple[float, ...]:
+        """The tasks as the run with that seed submits them."""
+        return tuple(Random(f"order {seed}").sample(self.tasks, len(self.tasks))) if self.shuffled else self.tasks
 
 
 def paper_scenario(number: int) -> Scenario:
@@ -98,7 +111,7 @@ class Row:
     ``wasted_s``: what the killed attempts had used. ``idle_s``: window time in which no task ran.
     """
 
-    scenario: int
+    scenario: int | str
     policy: str
     run: int
     seed: int
@@ -130,7 +143,6 @@ class Measured:
 def paper_row(scenario: Scenario, policy: str, measured: Measured, *, scale: float, run: int, seed: int) -> Row:
     """The row for a run of ``scenario`` (unscaled) that was made at ``scale``."""
     idle_s = measured.window_s - measured.slept_s - measured.wasted_s
-    figures = PAPER_MIN.get(policy)
     return Row(
         scenario=scenario.number,
         policy=policy,
@@ -138,13 +150,19 @@ def paper_row(scenario: Scenario, policy: str, measured: Measured, *, scale: flo
         seed=seed,
         makespan_min=measured.makespan_s / scale / MINUTE_S,
         lower_bound_min=scenario.lower_bound_s / MINUTE_S,
-        paper_min=figures[scenario.number] if figures is not None else None,
+        paper_min=paper_min(scenario.number, policy),
         tasks=len(scenario.tasks),
         kills=measured.kills,
         planned_kills=measured.planned_kills,
         wasted_s=measured.wasted_s / scale,
         idle_s=idle_s / scale,
     )
+
+
+def paper_min(scenario: int | str, policy: str) -> float | None:
+    """The paper's figure for a scenario of its own and a policy of its own."""
+    known = policy in PAPER_MIN and scenario in range(len(PAPER_MIN[policy]))
+    return PAPER_MIN[policy][int(scenario)] if known else None
 
 
 def rows_as_json(rows: Iterable[Row]) -> list[dict[str, object]]:

@@ -9,6 +9,8 @@ from click.testing import CliRunner, Result
 
 from sleepbench import live
 from sleepbench.cli import sleepbench_group
+from sleepbench.costs import measure
+from sleepbench.live import LiveRun
 from sleepbench.processes import ProcessError
 from sleepbench.scenarios import Measured, Scenario
 
@@ -21,20 +23,21 @@ def invoke(*arguments: object) -> Result:
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float, str, int]]:
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int | str, float, str, int]]:
     """The runs that the command made: (scenario, scale, policy, seed). Each takes a paper hour more than the last."""
-    made: list[tuple[int, float, str, int]] = []
+    made: list[tuple[int | str, float, str, int]] = []
 
-    def run(scenario: Scenario, scale: float, policy: str, seed: int, progress: Callable[[int], None]) -> Measured:
+    def run(scenario: Scenario, scale: float, policy: str, seed: int, progress: Callable[[int], None]) -> LiveRun:
         made.append((scenario.number, scale, policy, seed))
         progress(len(scenario.tasks))
-        return Measured(3600.0 * scale * len(made), 8 * 3600.0 * scale, 28920.0 * scale, 0.0, 0, 0)
+        measured = Measured(3600.0 * scale * len(made), 8 * 3600.0 * scale, 28920.0 * scale, 0.0, 0, 0)
+        return LiveRun(measured, measure([], []))
 
     monkeypatch.setattr(live, "run_live", run)
     return made
 
 
-def test_a_run_is_made_as_asked_and_shown_with_bound_and_figure(runs: list[tuple[int, float, str, int]]) -> None:
+def test_a_run_is_made_as_asked_and_shown_with_bound_and_figure(runs: list[tuple[int | str, float, str, int]]) -> None:
     result = invoke("--scenario", 2, "--policy", "fcfs", "--scale", 0.1, "--seed", 7)
     assert result.exit_code == 0, result.output
     assert runs == [(2, 0.1, "fcfs", 7)]
@@ -43,7 +46,7 @@ def test_a_run_is_made_as_asked_and_shown_with_bound_and_figure(runs: list[tuple
 
 
 def test_the_json_has_a_row_for_each_run_and_seeds_that_differ(
-    runs: list[tuple[int, float, str, int]], tmp_path: Path
+    runs: list[tuple[int | str, float, str, int]], tmp_path: Path
 ) -> None:
     file = tmp_path / "rows.json"
     assert invoke("--scenario", 3, "--runs", 2, "--seed", 4, "--json", file).exit_code == 0
@@ -55,11 +58,11 @@ def test_the_json_has_a_row_for_each_run_and_seeds_that_differ(
 
 
 def test_runs_that_were_finished_are_kept_when_a_later_one_fails(
-    runs: list[tuple[int, float, str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: list[tuple[int | str, float, str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = live.run_live
 
-    def fail_second(*arguments: object) -> Measured:
+    def fail_second(*arguments: object) -> LiveRun:
         if runs:
             raise ProcessError("broker ended with code 1: it said nothing")
         return good(*arguments)  # type: ignore[arg-type] # passed on as they came
@@ -85,7 +88,7 @@ def test_runs_that_were_finished_are_kept_when_a_later_one_fails(
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_started(
-    runs: list[tuple[int, float, str, int]], arguments: tuple[object, ...]
+    runs: list[tuple[int | str, float, str, int]], arguments: tuple[object, ...]
 ) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 2
@@ -94,7 +97,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is_started(
 
 
 def test_a_file_in_a_folder_that_is_not_there_is_refused_before_the_run(
-    runs: list[tuple[int, float, str, int]], tmp_path: Path
+    runs: list[tuple[int | str, float, str, int]], tmp_path: Path
 ) -> None:
     result = invoke("--json", tmp_path / "nowhere" / "rows.json")
     assert result.exit_code == 2

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from broker.joinline import parse_join_line
 from deskgrid import Grid
 from sleepbench import demo, squeeze
+from sleepbench.costs import Costs
 from sleepbench.live import run_live
 from sleepbench.processes import ProcessError, Processes, snapshot_of
 from sleepbench.scenarios import Scenario
@@ -47,7 +48,8 @@ def test_under_pgs_pcs_that_come_and_go_lose_no_task() -> None:
     tasks = tuple(float(seconds) for seconds in range(2, 50, 2))
     scenario = Scenario(9, tasks, uptimes=(60.0, 90.0, 150.0), restart=2.0)
     told: list[int] = []
-    measured = run_live(scenario, SCALE, "pgs", seed=0, progress=told.append)
+    run = run_live(scenario, SCALE, "pgs", seed=0, progress=told.append)
+    measured = run.measured
     assert (measured.kills, measured.planned_kills, measured.wasted_s) == (0, 0, 0.0)
     assert measured.makespan_s >= scenario.lower_bound_s * SCALE
     assert measured.slept_s >= scenario.work_s * SCALE
@@ -56,12 +58,26 @@ def test_under_pgs_pcs_that_come_and_go_lose_no_task() -> None:
     assert measured.window_s >= 0.8 * len(scenario.uptimes) * measured.makespan_s
     assert told == sorted(told)
     assert told[-1] == len(tasks)
+    check_costs(run.costs, scenario)
+
+
+def check_costs(costs: Costs, scenario: Scenario) -> None:
+    """What such a run cost is what was to be expected: some of each kind was seen, and all of it was short."""
+    assert costs.oversleep.count == len(scenario.tasks)
+    for cost in (costs.oversleep, costs.gap, costs.opening, costs.late):
+        assert cost.count > 0
+        assert 0.0 <= cost.mean <= cost.most < PATIENCE_S
+    # A task starts in a window that the broker knows of.
+    assert costs.late.mean <= costs.opening.mean
+    assert set(costs.first_closings) == {"pc1", "pc2", "pc3"}
+    for closes, uptime in zip(sorted(costs.first_closings.values()), scenario.uptimes, strict=True):
+        assert 0.0 < closes <= uptime * SCALE + PATIENCE_S
 
 
 def test_under_fcfs_a_pc_that_leaves_too_soon_loses_its_tasks() -> None:
     # The first PC never stays as long as a task takes; the second does them all in the end.
     scenario = Scenario(9, tasks=(40.0,) * 6, uptimes=(20.0, 400.0), restart=2.0)
-    measured = run_live(scenario, SCALE, "fcfs", seed=0, progress=lambda done: None)
+    measured = run_live(scenario, SCALE, "fcfs", seed=0, progress=lambda done: None).measured
     assert measured.kills == measured.planned_kills > 0
     assert measured.wasted_s >= 0.1
     assert measured.makespan_s >= 240.0 * SCALE
@@ -69,7 +85,7 @@ def test_under_fcfs_a_pc_that_leaves_too_soon_loses_its_tasks() -> None:
 
 def test_pcs_that_stay_are_up_for_the_whole_run() -> None:
     scenario = Scenario(0, tasks=(20.0,) * 8, uptimes=(float("inf"),) * 2, restart=0.0)
-    measured = run_live(scenario, SCALE, "pgs", seed=0, progress=lambda done: None)
+    measured = run_live(scenario, SCALE, "pgs", seed=0, progress=lambda done: None).measured
     # Windows are counted from just before the bag is submitted to just after its end.
     assert 0.0 <= measured.window_s - 2 * measured.makespan_s < 1.0
     assert measured.kills == 0
@@ -132,6 +148,18 @@ def test_workers_join_and_everything_ends_with_the_block(places: Path) -> None:
     assert not listens(port)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of processes")
+def test_no_secret_is_in_the_list_of_processes() -> None:
+    with Processes() as processes:
+        processes.start_worker("pc1")
+        line = (processes.folder / "home" / "worker.join").read_text().strip()
+        secret = line.rpartition("/")[2]
+        running = list(processes._running.values())
+        assert len(running) == 2
+        for process in running:
+            assert secret not in Path(f"/proc/{process.pid}/cmdline").read_text()
+
+
 def listens(port: int) -> bool:
     """Whether anything accepts connections at ``port``."""
     try:
@@ -177,8 +205,10 @@ def test_a_grid_ends_also_when_the_process_that_holds_it_is_killed(places: Path)
     process.kill()
     process.communicate()
     assert eventually(lambda: not listens(int(port)), PATIENCE_S)
-    # A process that is killed cannot remove its folder; but nothing may still be using it.
+    # A process that is killed cannot remove its folder; but nothing may still be using it. A broker that has ended well
+    # leaves no log beside its journal.
     assert eventually(lambda: not list((Path(folder.strip()) / "tmp").iterdir()), PATIENCE_S)
+    assert eventually(lambda: not list((Path(folder.strip()) / "home").glob("*-wal")), PATIENCE_S)
     remove(Path(folder.strip()))
 
 

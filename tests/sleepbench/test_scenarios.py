@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from sleepbench.scenarios import (
     Row,
     Scenario,
     ScenarioError,
+    paper_min,
     paper_row,
     paper_scenario,
     rows_as_json,
@@ -124,3 +126,16 @@ def test_the_json_has_exactly_the_documented_fields() -> None:
     (written,) = json.loads(json.dumps(rows_as_json([row])))
     assert list(written) == fields.split()
     assert written["makespan_min"] == 71.5
+
+
+def test_only_the_papers_own_scenarios_under_its_own_policies_have_a_figure() -> None:
+    figures = [paper_min(*which) for which in ((3, "pgs"), (0, "fcfs"), (4, "pgs"), ("mine", "pgs"), (3, "packing"))]
+    assert figures == [87.88, 63.21, None, None, None]
+
+
+def test_a_scenario_that_is_shuffled_has_an_order_for_each_seed() -> None:
+    shuffled = replace(paper_scenario(3), shuffled=True)
+    assert paper_scenario(3).in_order(1) == paper_scenario(3).tasks
+    assert shuffled.in_order(1) == shuffled.in_order(1) != shuffled.in_order(2)
+    assert sorted(shuffled.in_order(1)) == list(shuffled.tasks)
+    assert shuffled.scaled(0.5).shuffled

@@ -1,24 +1,18 @@
-"""``deskgrid sleepbench``: the paper's benchmark on the command line."""
+"""``deskgrid sleepbench live``: the paper's benchmark on real processes."""
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from sleepbench.scenarios import PAPER_MIN, Row, ScenarioError, paper_row, paper_scenario, rows_as_json
+from scheduler.policies import policy_names
+from sleepbench.cli.common import check_writable, progress_bar, write_rows
+from sleepbench.scenarios import Row, ScenarioError, paper_row, paper_scenario
 
 # Below this a PC's window is shorter than starting a task takes, and nothing is measured but that.
 SCALE_LEAST = 0.002
 
 
-@click.group("sleepbench")
-def sleepbench_group() -> None:
-    """The paper's sleep benchmark (Section 4.2): PGS against first come, first served."""
-
-
-@sleepbench_group.command("live")
+@click.command("live")
 @click.option(
     "--scenario",
     type=click.IntRange(0, 3),
@@ -28,7 +22,7 @@ def sleepbench_group() -> None:
 )
 @click.option(
     "--policy",
-    type=click.Choice(sorted(PAPER_MIN, reverse=True)),
+    type=click.Choice(policy_names()),
     default="pgs",
     show_default=True,
     help="The scheduler.",
@@ -70,8 +64,8 @@ def live(*, scenario: int, policy: str, scale: float, runs: int, seed: int, file
     try:
         for run in range(1, runs + 1):
             title = f"scenario {scenario}, {policy}, run {run} of {runs}"
-            with ended_by_signals(), progress_bar(title, len(paper.tasks)) as progress:
-                measured = run_live(paper, scale, policy, seed + run - 1, progress)
+            with ended_by_signals(), progress_bar(title, len(paper.tasks), "tasks") as progress:
+                measured = run_live(paper, scale, policy, seed + run - 1, progress).measured
             rows.append(paper_row(paper, policy, measured, scale=scale, run=run, seed=seed + run - 1))
             write_rows(file, rows)
     except (ProcessError, DeskgridError) as error:
@@ -79,34 +73,3 @@ def live(*, scenario: int, policy: str, scale: float, runs: int, seed: int, file
     console = Console()
     for table in tables(rows, scale):
         console.print(table)
-
-
-def check_writable(file: Path | None) -> None:
-    """Refuse now rather than after the run a file that cannot be written."""
-    if file is not None and not file.absolute().parent.is_dir():
-        raise click.BadParameter(f"there is no folder {file.absolute().parent}", param_hint="--json")
-
-
-def write_rows(file: Path | None, rows: list[Row]) -> None:
-    """Write all rows so far, after each run: a long series that is cut short leaves what it has."""
-    if file is not None:
-        file.write_text(json.dumps(rows_as_json(rows), indent=2) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, if that is a terminal; call what it gives with the number of tasks done."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("tasks"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,34 @@
+"""``deskgrid sleepbench``: the table of its commands, each imported when it is called."""
+
+import click
+
+from broker.cli.front import Later
+
+# Name, where it is, what it does.
+COMMANDS = (
+    ("simulate", "sleepbench.cli.simulate:simulate", "Compute what any policy would do, in virtual time."),
+    ("grids", "sleepbench.cli.grids:grids", "Compare policies on random grids, in virtual time."),
+    ("live", "sleepbench.cli.live:live", "Run it on real processes of this machine."),
+    ("compare", "sleepbench.cli.compare:compare", "Run it live and simulate the same: whether both agree."),
+    ("replay", "sleepbench.cli.replay:replay", "Play a stopped broker's own past under every policy."),
+)
+
+
+class Commands(click.Group):
+    """The table."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Import the command that is called."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, Later) else command, rest
+
+
+@click.group("sleepbench", cls=Commands)
+def sleepbench_group() -> None:
+    """The paper's sleep benchmark (Section 4.2): PGS against first come, first served."""
+
+
+for _entry in COMMANDS:
+    sleepbench_group.add_command(Later(*_entry))

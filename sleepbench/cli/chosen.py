@@ -1,0 +1,96 @@
+"""What the options of ``deskgrid sleepbench simulate`` change: of the parameters, and of the predictions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import click
+
+from scheduler.model import UnknownPolicy
+from scheduler.policies import Policy
+from sleepbench.parameters import Options, Parameters, paper_parameters
+from sleepbench.simulated import Trial, policy_of, takes_option
+
+
+class Chosen(NamedTuple):
+    """What changes the parameters; None where nothing was said."""
+
+    paper: bool
+    restart: float | None
+    overhead: float | None
+    overhead_known: bool | None
+    opening: float | None
+    jitter: float | None
+    queue: int | None
+    announce: str
+    policy_option: Mapping[str, object]
+
+    def parameters(self, policies: Sequence[str]) -> Parameters:
+        """Those of an ideal grid, or of the paper's, with what was said on top."""
+        base = paper_parameters() if self.paper else Parameters()
+        said = {
+            "restart_s": self.restart,
+            "overhead_s": self.overhead,
+            "overhead_known": self.overhead_known,
+            "opening_s": self.opening,
+            "jitter": self.jitter,
+        }
+        changed: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+        options = {name: self._options(name, base.options.get(name, {})) for name in policies}
+        unused = {key for key in self.policy_option if "." not in key}.difference(*options.values())
+        if unused:
+            raise click.BadParameter(f"no policy takes {min(unused)!r}", param_hint="--policy-option")
+        return replace(base, announces=self.announce == "all", options=options, **changed)
+
+    def _options(self, policy: str, base: Options) -> Options:
+        """An option without a policy's name is for all policies that have it."""
+        options = dict(base)
+        if self.queue is not None and takes_option(policy, queue_length=self.queue):
+            options["queue_length"] = self.queue
+        for key, value in self.policy_option.items():
+            owner, dot, name = key.rpartition(".")
+            if owner == policy or (not dot and _has_option(policy, name, value)):
+                options[name] = value
+        return options
+
+
+def _has_option(policy: str, name: str, value: object) -> bool:
+    """Whether the policy has that option; a wrong value is an error of its own, told when the policy is made."""
+    try:
+        policy_of(policy, {name: value}, 0)
+    except UnknownPolicy as error:
+        return "unexpected keyword" not in str(error)
+    return True
+
+
+def new_policies(policies: Sequence[str], parameters: Parameters) -> list[Policy]:
+    try:
+        return [policy_of(name, parameters.options[name], 0) for name in policies]
+    except UnknownPolicy as error:
+        raise click.BadParameter(str(error), param_hint="--policy-option") from error
+
+
+class Sweep(NamedTuple):
+    """The errors that are tried for each problem and policy: every factor of the one with every factor of the other."""
+
+    runtime: Sequence[float]
+    uptime: Sequence[float]
+
+    @property
+    def asked(self) -> bool:
+        return bool(self.runtime or self.uptime)
+
+    def pairs(self) -> list[tuple[float, float]]:
+        """(F of runtimes, F of uptimes)."""
+        return [(runtime, uptime) for runtime in self.runtime or (1.0,) for uptime in self.uptime or (1.0,)]
+
+    def name(self, trial: Trial) -> str:
+        """Of a line of the table."""
+        runtime = f" F={trial.runtime_error:g}" if self.runtime else ""
+        uptime = f" F={trial.uptime_error:g}" if self.uptime else ""
+        return f"{trial.policy}{runtime}{uptime}"
+
+    def title(self) -> str:
+        """What F is, for the title of the table; what comes first, stands first in the names."""
+        what = [*["runtimes"] * bool(self.runtime), *["uptimes"] * bool(self.uptime)]
+        return f", F: of predicted {' and '.join(what)}" if what else ""

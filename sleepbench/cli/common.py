@@ -1,0 +1,59 @@
+"""What the subcommands share: where rows are written, and a bar while they are made."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sleepbench.scenarios import Row, rows_as_json
+
+
+class Factor(click.FloatRange):
+    """A number in a range; click lets NaN pass as within any."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number in ``value``; a usage error if it is none."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
+
+
+def check_writable(file: Path | None) -> None:
+    """Refuse now rather than after the run a file that cannot be written."""
+    if file is not None and not file.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no folder {file.absolute().parent}", param_hint="--json")
+
+
+def write_rows(file: Path | None, rows: list[Row]) -> None:
+    """Write all rows so far, after each run: a long series that is cut short leaves what it has."""
+    write_json(file, rows_as_json(rows))
+
+
+def write_json(file: Path | None, values: Sequence[Mapping[str, object]]) -> None:
+    """Write plain values, if there is a file to write them to."""
+    if file is not None:
+        file.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def progress_bar(title: str, total: int, what: str) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, if that is a terminal; call what it gives with how many of ``what`` are done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(what),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,133 @@
+"""``deskgrid sleepbench compare``: the same scenarios live and simulated, and whether they agree."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.cli.base import Refusal
+from sleepbench.cli.common import check_writable, progress_bar, write_json
+from sleepbench.cli.live import SCALE_LEAST
+from sleepbench.cli.values import chosen_policies, scenario_numbers
+from sleepbench.scenarios import Row, Scenario, ScenarioError, paper_row, paper_scenario
+
+if TYPE_CHECKING:
+    from sleepbench.compare import Comparison, Setting
+    from sleepbench.live import LiveRun
+    from sleepbench.simulated import Trial
+
+
+@click.command("compare")
+@click.option(
+    "--scenario", callback=scenario_numbers, default="1,2,3", show_default=True, metavar="0..3|all", help="Which."
+)
+@click.option(
+    "--policy",
+    callback=chosen_policies,
+    default="packing,pgs,fcfs",
+    show_default=True,
+    metavar="NAME,...|all",
+    help="Which policies.",
+)
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=SCALE_LEAST, max=1.0),
+    default=0.02,
+    show_default=True,
+    help="What every time is multiplied by: at 0.02 the paper's hour takes 72 seconds.",
+)
+@click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Live runs of each.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first run; then one more."
+)
+@click.option("--check", is_flag=True, help="Exit with code 1 when one does not agree.")
+@click.option(
+    "--json",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write there what each comparison came to, with all rows and what was measured.",
+)
+def compare(
+    *,
+    scenario: tuple[int, ...],
+    policy: tuple[str, ...],
+    scale: float,
+    runs: int,
+    seed: int,
+    check: bool,
+    file: Path | None,
+) -> None:
+    """Run scenarios on real processes, measure what the grid costs, and simulate the same with and without that.
+
+    They agree when the median makespans differ by 3 % at most, and as many tasks are killed. A policy that draws lots
+    agrees also when its medians are among those that were simulated with other lots, and its kills within 3 %.
+    """
+    from rich.console import Console
+
+    from deskgrid import DeskgridError
+    from sleepbench.processes import ProcessError
+    from sleepbench.report import compared
+
+    check_writable(file)
+    scenarios = [paper_scenario(number) for number in scenario]
+    try:
+        scenarios[0].scaled(scale)
+    except ScenarioError as error:  # click lets NaN pass as within any range
+        raise click.BadParameter(str(error), param_hint="--scale") from error
+    found: list[Comparison] = []
+    try:
+        for one in scenarios:
+            for name in policy:
+                found.append(_comparison(one, name, scale, range(seed, seed + runs)))
+                write_json(file, [comparison.as_json() for comparison in found])
+    except (ProcessError, DeskgridError) as error:
+        raise click.ClickException(str(error)) from error
+    console = Console()
+    for table in compared(found):
+        console.print(table)
+    if check and not all(comparison.agrees for comparison in found):
+        raise click.ClickException("live and simulated do not agree")
+
+
+def _comparison(scenario: Scenario, policy: str, scale: float, seeds: range) -> "Comparison":
+    from sleepbench.compare import Comparison, Setting, trials
+    from sleepbench.live import policy_options
+
+    setting = Setting(scenario, scale, policy, policy_options(policy))
+    live = list(_live(setting, seeds))
+    rows = [
+        paper_row(scenario, policy, one.measured, scale=scale, run=run, seed=seed)
+        for run, (seed, one) in enumerate(zip(seeds, live, strict=True), start=1)
+    ]
+    return Comparison(
+        scale=scale,
+        by_lot=setting.by_lot,
+        live=rows,
+        ideal=_simulated(trials(setting, None)),
+        simulated=_simulated([trial for one in live for trial in trials(setting, one.costs)]),
+        costs=[one.costs for one in live],
+    )
+
+
+def _live(setting: "Setting", seeds: range) -> "Iterator[LiveRun]":
+    from sleepbench import live
+    from sleepbench.processes import ended_by_signals
+
+    scenario, policy = setting.scenario, setting.policy
+    for run, seed in enumerate(seeds, start=1):
+        title = f"scenario {scenario.number}, {policy}, run {run} of {len(seeds)}"
+        with ended_by_signals(), progress_bar(title, len(scenario.tasks), "tasks") as progress:
+            yield live.run_live(scenario, setting.scale, policy, seed, progress)
+
+
+def _simulated(trials: "Sequence[Trial]") -> list[Row]:
+    from sleepbench.simulated import Unfinished, rows_of
+
+    rows: list[Row] = []
+    for row in rows_of(trials):
+        if isinstance(row, Unfinished):
+            raise Refusal(f"a simulated run would never end: {row.reason}")
+        rows.append(row)
+    return rows

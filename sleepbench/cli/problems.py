@@ -1,0 +1,109 @@
+"""Where a simulation's jobs and PCs come from: the paper's scenarios, a file, or logs and models of real ones.
+
+Rule: any jobs go with any PCs. What gives them is asked once for each run, with the seed of the run.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+
+import click
+
+from scheduler.policies import Policy
+from scheduler.simulator import Conditions
+from sleepbench.scenario_file import read_scenario
+from sleepbench.scenarios import Scenario, ScenarioError, paper_scenario
+from sleepbench.simulated import Problem, scenario_problem
+from sleepbench.workloads.combine import leave_out_too_long, lower_bound_s
+from sleepbench.workloads.options import Sources
+from sleepbench.workloads.source import Jobs, Lab, WorkloadError
+
+# The seed of the run -> its problem: the same object wherever the seed has no part in it.
+Problems = Callable[[int], Problem]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says of jobs and PCs; None where it says nothing. ``scenarios``: the paper's."""
+
+    scenarios: Sequence[int] | None
+    file: Path | None
+    restart_s: float | None
+    scale: float
+    sources: Sources
+
+    @property
+    def others(self) -> bool:
+        """Whether jobs or PCs are not a scenario's."""
+        return self.sources.other_jobs or self.sources.other_pcs
+
+    def __post_init__(self) -> None:
+        if self.file is not None and self.scenarios is not None:
+            raise click.UsageError("--scenario and --scenario-file are two sources of jobs; there can be one")
+        if self.others and self.scale != 1.0:
+            raise click.UsageError("--scale goes with scenarios only")
+
+
+@dataclass(frozen=True, slots=True)
+class Grids:
+    """What has to be known of the grids that are compared: a task that fits not all is left out; ``note`` tells it."""
+
+    restart_s: float
+    policies: Sequence[Policy]
+    conditions: Conditions
+    note: Callable[[str], None]
+
+
+def problems(asked: Asked, grids: Grids) -> list[Problems]:
+    """One for each table; raises `click.BadParameter`."""
+    given = _scenarios(asked, grids.restart_s)
+    if not asked.others:
+        return [
+            _drawing(partial(scenario_problem, scenario, scale=asked.scale), scenario.shuffled) for scenario in given
+        ]
+    jobs = asked.sources.read_jobs()
+    if jobs is not None and asked.scenarios is None:
+        given = given[-1:]  # of the paper's scenarios, for their PCs: scenarios 1 to 3 have the same
+    by_chance = asked.sources.fit is not None
+    grids = replace(grids, note=_once(grids.note))
+    return [
+        _drawing(partial(_combined, scenario, jobs, asked.sources, grids), by_chance or scenario.shuffled)
+        for scenario in given
+    ]
+
+
+def _scenarios(asked: Asked, restart_s: float) -> list[Scenario]:
+    if asked.file is None:
+        chosen = range(4) if asked.scenarios is None else asked.scenarios
+        return [replace(paper_scenario(number), restart=restart_s) for number in chosen]
+    try:
+        found = read_scenario(asked.file)
+    except ScenarioError as error:
+        raise click.BadParameter(str(error), param_hint="--scenario-file") from error
+    return [found if asked.restart_s is None else replace(found, restart=asked.restart_s)]
+
+
+def _drawing(draw: Problems, by_chance: bool) -> Problems:
+    """``draw``, called once for each seed; or once only, if there is no chance in it."""
+    drawn = cache(draw)
+    return drawn if by_chance else lambda seed: drawn(0)
+
+
+def _combined(scenario: Scenario, jobs: Jobs | None, sources: Sources, grids: Grids, seed: int) -> Problem:
+    own = scenario_problem(scenario, seed)
+    work = jobs or Jobs(f"jobs of scenario {scenario.number}", own.arrivals)
+    lab = sources.read_lab(seed) or Lab(f"PCs of scenario {scenario.number}", own.pcs)
+    try:
+        work = leave_out_too_long(work, lab, grids.policies, grids.conditions)
+        bound_s = lower_bound_s(work, lab)
+    except WorkloadError as error:
+        raise click.UsageError(str(error)) from error
+    for note in (*work.notes, *lab.notes):
+        grids.note(note)
+    return Problem(f"{work.title} on {lab.title}", work.arrivals, lab.pcs, bound_s)
+
+
+def _once(note: Callable[[str], None]) -> Callable[[str], None]:
+    """``note``, but nothing is told twice."""
+    return cache(note)

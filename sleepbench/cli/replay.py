@@ -1,0 +1,91 @@
+"""``deskgrid sleepbench replay``: what each policy would have done with a stopped broker's own journal."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.cli.base import Refusal
+from sleepbench.cli.common import check_writable
+
+if TYPE_CHECKING:
+    from sleepbench.replay import Played, Replay
+
+
+class Moment(click.ParamType[float]):
+    """A date, or a date and time, of this machine's zone unless it names another; POSIX seconds."""
+
+    name = "moment"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read one."""
+        try:
+            return datetime.fromisoformat(str(value)).astimezone().timestamp()
+        except (ValueError, OverflowError, OSError):
+            self.fail(f"{value!r} is no date like 2026-11-20, nor a time like 2026-11-20T18:00", param, ctx)
+
+
+@click.command("replay")
+@click.argument("home", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--policy", "policies", metavar="NAME,...", help="These policies; without it, all there are.")
+@click.option("--since", type=Moment(), metavar="DATE", help="Only what was submitted from then on.")
+@click.option("--bag", "bags", multiple=True, metavar="ID", help="Only this bag; may be given several times.")
+@click.option(
+    "--json",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help='Also write there: "rows" as of the other benchmarks, "bags" with turnarounds, and what was "assumed".',
+)
+def replay(*, home: Path, policies: str | None, since: float | None, bags: tuple[str, ...], file: Path | None) -> None:
+    """Play a broker's past again, under every policy: HOME is the folder of a broker that is stopped.
+
+    Its journal knows what was submitted when, how long each task was said to take and took, and when each PC was
+    there. Beside what really happened stands what other policies would have made of the same.
+    """
+    from rich.console import Console
+
+    from scheduler.model import UnknownPolicy
+    from scheduler.policies import make_policy, policy_names
+    from sleepbench.history import HistoryError, read_history
+    from sleepbench.replay import Replay
+    from sleepbench.replayed import tables
+
+    check_writable(file)
+    names = policy_names() if policies is None else [name.strip() for name in policies.split(",")]
+    try:
+        for name in names:
+            make_policy(name)
+        past = Replay(read_history(home), bags, float("-inf") if since is None else since)
+    except (HistoryError, UnknownPolicy) as error:
+        raise Refusal(str(error)) from error
+    played = [past.recorded(), *map(past.play, names)]
+    console = Console()
+    for table in tables(past, played):
+        console.print(table)
+    stalled = [f"{one.policy} {one.stalled}" for one in played if one.stalled]
+    for sentence in [*stalled, *past.assumed()]:
+        console.print(f"- {sentence}", style="dim", highlight=False, soft_wrap=True)
+    if file is not None:
+        file.write_text(json.dumps(document(past, played), indent=2) + "\n", encoding="utf-8")
+
+
+def document(past: "Replay", played: Sequence["Played"]) -> dict[str, object]:
+    """What ``--json`` writes. Seconds; a policy that never ends has no row and no turnarounds, but a reason."""
+    return {
+        "rows": [asdict(one.row) for one in played if one.row is not None],
+        "bags": [
+            {
+                "bag": bag.id,
+                "name": bag.name,
+                "turnaround_s": {one.policy: one.turnarounds_s[number] for one in played if one.turnarounds_s},
+            }
+            for number, bag in past.bags.items()
+        ],
+        "stalled": {one.policy: one.stalled for one in played if one.stalled},
+        "assumed": list(past.assumed()),
+    }

@@ -1,0 +1,178 @@
+"""``deskgrid sleepbench simulate``: any jobs on any PCs under any policies, in virtual time."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import click
+
+from broker.cli.base import Refusal
+from sleepbench.cli.chosen import Chosen, Sweep, new_policies
+from sleepbench.cli.common import Factor, check_writable, progress_bar, write_json
+from sleepbench.cli.pictures import Pictures, picture_options
+from sleepbench.cli.problems import Asked, Grids, Problems, problems
+from sleepbench.cli.values import chosen_policies, error_factors, policy_options, scenario_numbers, seconds_option
+from sleepbench.parameters import Parameters
+from sleepbench.report import Group, summaries
+from sleepbench.scenarios import Row
+from sleepbench.simulated import Trial, Unfinished, rows_of
+from sleepbench.workloads.options import Sources, source_options
+
+
+@click.command("simulate")
+@click.option(
+    "--scenario",
+    callback=scenario_numbers,
+    metavar="0..3|all",
+    help="The paper's job lists; 0: PCs stay.  [default: all]",
+)
+@click.option(
+    "--scenario-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE.toml",
+    help="Another one: uptimes, restart, jobs, order.",
+)
+@source_options
+@click.option(
+    "--policy",
+    callback=chosen_policies,
+    default="all",
+    show_default=True,
+    metavar="NAME,...|all",
+    help="Which policies.",
+)
+@click.option(
+    "--policy-option",
+    callback=policy_options,
+    multiple=True,
+    metavar="[POLICY.]KEY=VALUE",
+    help="An option of one policy, or of all that have it; may be repeated.",
+)
+@click.option("--queue", type=click.IntRange(min=0), metavar="N", help="Tasks queued beside a running one, at most.")
+@click.option("--paper", is_flag=True, help="With the parameters that reproduce the paper's figures (paper.toml).")
+@seconds_option("--restart", "How long PCs of a scenario are away.  [default: 1.2, or the file's]")
+@seconds_option("--overhead", "What each attempt costs beside the task.  [default: 0]")
+@click.option(
+    "--overhead-known/--overhead-unknown", default=None, help="Whether predictions include that.  [default: they do]"
+)
+@seconds_option("--opening", "From the opening of a window until its first task can start.  [default: 0]")
+@click.option(
+    "--jitter",
+    type=Factor(0, 10),
+    metavar="X",
+    help="How late attempts end, on average: this part of the time that they take.  [default: 0]",
+)
+@click.option(
+    "--announce",
+    type=click.Choice(["all", "current"]),
+    default="all",
+    show_default=True,
+    help="Whether PCs announce their coming windows, or the current one only.",
+)
+@click.option(
+    "--runtime-error", callback=error_factors, metavar="F[,F...]", help="Predict runtimes wrongly, by up to F times."
+)
+@click.option(
+    "--uptime-error", callback=error_factors, metavar="F[,F...]", help="Announce windows wrongly, by up to F times."
+)
+@click.option(
+    "--scale",
+    type=Factor(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="What every time of a scenario is multiplied by, as by `live`; not what a grid costs.",
+)
+@click.option("--runs", type=click.IntRange(min=1), default=10, show_default=True, help="How often.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first run; then one more."
+)
+@click.option("--processes", "-j", type=click.IntRange(min=1), help="How many at once.  [default: one for each core]")
+@click.option(
+    "--json",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write the rows there, in the scenario's minutes and seconds.",
+)
+@picture_options
+def simulate(
+    *,
+    scenario: tuple[int, ...] | None,
+    scenario_file: Path | None,
+    sources: Sources,
+    policy: tuple[str, ...],
+    scale: float,
+    runs: int,
+    seed: int,
+    runtime_error: tuple[float, ...],
+    uptime_error: tuple[float, ...],
+    processes: int | None,
+    file: Path | None,
+    pictures: Pictures,
+    **chosen: Any,
+) -> None:
+    """Compute it in virtual time, by the scheduler that the broker runs: the paper's table takes seconds."""
+    from rich.console import Console
+
+    check_writable(file)
+    parameters = Chosen(**chosen).parameters(policy)
+    asked = Asked(scenario, scenario_file, chosen["restart"], scale, sources)
+    notes = Console(stderr=True, soft_wrap=True)
+    grids = Grids(parameters.restart_s, new_policies(policy, parameters), parameters.conditions(seed), notes.print)
+    sweep = Sweep(runtime_error, uptime_error)
+    trials = list(_trials(problems(asked, grids), policy, sweep, parameters, range(seed, seed + runs)))
+    pictures.check(trials)
+    results = list(_run(trials, processes or os.cpu_count() or 1))
+    made = [(trial, row) for trial, row in zip(trials, results, strict=True) if isinstance(row, Row)]
+    write_json(file, [_as_json(trial, row, sweep) for trial, row in made])
+    console = Console()
+    for table in summaries(_groups(made, sweep)):
+        console.print(table)
+    pictures.draw(made, console)
+    if unfinished := [row for row in results if isinstance(row, Unfinished)]:
+        raise Refusal(_complaint(unfinished))
+
+
+def _trials(
+    found: Sequence[Problems], policies: Sequence[str], sweep: Sweep, parameters: Parameters, seeds: range
+) -> Iterator[Trial]:
+    for problem in found:
+        for policy in policies:
+            for errors in sweep.pairs():
+                for run, seed in enumerate(seeds, start=1):
+                    yield Trial(problem(seed), policy, run, seed, parameters, *errors)
+
+
+def _run(trials: Sequence[Trial], processes: int) -> Iterator[Row | Unfinished]:
+    with progress_bar("simulating", len(trials), "runs") as progress:
+        for count, result in enumerate(rows_of(trials, processes), start=1):
+            progress(count)
+            yield result
+
+
+def _as_json(trial: Trial, row: Row, sweep: Sweep) -> dict[str, object]:
+    """A row as `live` writes it; with the factors, where more than one may have been tried."""
+    errors = {"runtime_error": trial.runtime_error, "uptime_error": trial.uptime_error}
+    return asdict(row) | (errors if sweep.asked else {})
+
+
+def _groups(made: Sequence[tuple[Trial, Row]], sweep: Sweep) -> Iterator[Group]:
+    for (_, name), pairs in groupby(made, key=lambda pair: (pair[0].problem.name, sweep.name(pair[0]))):
+        runs = list(pairs)
+        yield Group(_title(runs[0][0]) + sweep.title(), name, [row for _, row in runs])
+
+
+def _title(trial: Trial) -> str:
+    name = trial.problem.name
+    scale = f", every time multiplied by {trial.problem.scale:g}" if trial.problem.scale != 1.0 else ""
+    return f"{f'Scenario {name}' if isinstance(name, int) else name}, {trial.problem.tasks:,} tasks{scale}"
+
+
+def _complaint(unfinished: Sequence[Unfinished]) -> str:
+    first = unfinished[0]
+    where = f"{_title(first.trial)}, {first.trial.policy}, run {first.trial.run}"
+    more = f" (and {len(unfinished) - 1} more runs)" if len(unfinished) > 1 else ""
+    return f"a run would never end: {where}: {first.reason}{more}"

@@ -1,0 +1,63 @@
+"""What the words of ``deskgrid sleepbench simulate`` mean: callbacks of its options."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from broker.cli.base import Seconds, key_values
+from scheduler.policies import policy_names
+
+# Far beyond what anybody predicts.
+ERROR_MOST = 1000.0
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def scenario_numbers(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    """``all``, or numbers of the paper's scenarios, with commas between."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")] if text != "all" else ["0", "1", "2", "3"]
+    if not set(words) <= {"0", "1", "2", "3"}:
+        raise click.BadParameter(f"0, 1, 2, 3 (some, with commas between) or all, not {text!r}", ctx, option)
+    return tuple(map(int, dict.fromkeys(words)))
+
+
+def chosen_policies(ctx: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
+    """``all``, or names of policies, with commas between."""
+    known = policy_names()
+    words = [word.strip() for word in text.split(",")] if text != "all" else known
+    for word in words:
+        if word not in known:
+            raise click.BadParameter(f"there is no policy {word!r}; there are: {', '.join(known)}", ctx, option)
+    return tuple(dict.fromkeys(words))
+
+
+def error_factors(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[float, ...]:
+    """Factors F from 1 up, with commas between; none: no error."""
+    found: list[float] = []
+    for word in [] if text is None else text.split(","):
+        try:
+            factor = float(word)
+        except ValueError:
+            factor = 0.0
+        if not 1.0 <= factor <= ERROR_MOST:
+            raise click.BadParameter(f"{word.strip()!r} is no number from 1 to {ERROR_MOST:g}", ctx, option)
+        found.append(factor)
+    return tuple(dict.fromkeys(found))
+
+
+def policy_options(ctx: click.Context, option: click.Parameter, words: Sequence[str]) -> dict[str, object]:
+    """``[POLICY.]KEY=VALUE``, as `key_values` reads them."""
+    found = key_values(ctx, option, words)
+    for key in found:
+        policy, dot, name = key.rpartition(".")
+        if dot and policy not in policy_names():
+            raise click.BadParameter(f"there is no policy {policy!r} for its option {name!r}", ctx, option)
+    return found
+
+
+def seconds_option(name: str, text: str) -> Callable[[F], F]:
+    """An option for a number of seconds, which has no default of its own."""
+    return click.option(name, type=Seconds(), metavar="S", help=text)

@@ -1,0 +1,140 @@
+"""Random grids: how the default policy compares with others on grids that nobody made for it. In virtual time, seeded.
+
+A grid has 5 to 20 PCs of one slot, each up for a time drawn log-uniformly from 1 minute to 2 hours and away for 1.2, 30
+or 300 seconds, again and again. It has 10 to 40 tasks for each slot, of a mean runtime of a fifth of the mean uptime:
+uniform from 0, log-normal (sigma 1), or hyper-exponential (four of five with 0.4 of the mean, one of five with 3.4
+times the mean). What would not fit in 95 % of the longest window is drawn again.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import fmean
+
+from scheduler.simulator import Arrival, SimulatedPC, cycle
+from sleepbench.parameters import Parameters
+from sleepbench.scenarios import MINUTE_S, Row
+from sleepbench.simulated import Problem, Trial, Unfinished, rows_of
+from sleepbench.workloads.combine import lower_bound_s
+from sleepbench.workloads.source import Jobs, Lab
+
+SLOTS = (5, 20)
+UPTIME_S = (60.0, 7200.0)
+AWAY_S = (1.2, 30.0, 300.0)
+TASKS_PER_SLOT = (10, 40)
+# The mean runtime, in mean uptimes.
+MEAN = 0.2
+# No task is longer than this part of the longest window.
+LONGEST = 0.95
+SIGMA = 1.0
+SHORT, LONG, SHORT_SHARE = 0.4, 3.4, 0.8
+
+# Queue lengths that PGS is tried with; the best for each grid counts.
+QUEUES = (0, 1, 2, 4, 10)
+
+
+def _uniform(chance: Random, mean: float) -> float:
+    return chance.uniform(0.0, 2.0 * mean)
+
+
+def _lognormal(chance: Random, mean: float) -> float:
+    return chance.lognormvariate(math.log(mean) - SIGMA**2 / 2, SIGMA)
+
+
+def _hyperexponential(chance: Random, mean: float) -> float:
+    return chance.expovariate(1.0 / (mean * (SHORT if chance.random() < SHORT_SHARE else LONG)))
+
+
+KINDS: dict[str, Callable[[Random, float], float]] = {
+    "uniform": _uniform,
+    "log-normal": _lognormal,
+    "hyper-exponential": _hyperexponential,
+}
+
+
+def random_grid(seed: int) -> Problem:
+    """The grid with that number; the three kinds of runtimes take turns."""
+    chance = Random(f"grid {seed}")
+    least, most = UPTIME_S
+    uptimes = [least * (most / least) ** chance.random() for _ in range(chance.randint(*SLOTS))]
+    away = chance.choice(AWAY_S)
+    pcs = tuple(SimulatedPC(f"pc{place}", cycle(up, away)) for place, up in enumerate(uptimes, start=1))
+    kind = list(KINDS)[seed % len(KINDS)]
+    count = len(uptimes) * chance.randint(*TASKS_PER_SLOT)
+    runtimes = list(_runtimes(KINDS[kind], chance, MEAN * fmean(uptimes), LONGEST * max(uptimes), count))
+    jobs, lab = Jobs(kind, (Arrival(runtimes),)), Lab("random", pcs)
+    return Problem(kind, jobs.arrivals, lab.pcs, lower_bound_s(jobs, lab))
+
+
+def _runtimes(
+    kind: Callable[[Random, float], float], chance: Random, mean: float, most: float, count: int
+) -> Iterator[float]:
+    while count:
+        runtime = kind(chance, mean)
+        if 0.0 < runtime < most:
+            count -= 1
+            yield runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A policy with its options, and whether it is told the windows to come. ``name``: in the table."""
+
+    name: str
+    policy: str
+    options: Mapping[str, object]
+    announces: bool = True
+
+
+PACKING: Mapping[str, object] = {"queue_s": 0, "margin": 0}
+CONTENDERS = (
+    *(
+        Contender("pgs", "pgs", {"order": "newest-first", "queue_length": queue, "queue_s": 0, "margin": 0})
+        for queue in QUEUES
+    ),
+    Contender("longest", "longest", {"margin": 0}),
+    Contender("packing", "packing", PACKING),
+    Contender("packing, told the current windows only", "packing", PACKING, announces=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One grid: minutes by contender (of those of one name the best), a bound, and what packing killed as planned."""
+
+    seed: int
+    kind: str
+    tasks: int
+    lower_bound_min: float
+    makespan_min: Mapping[str, float]
+    planned_kills: int
+
+    def ratio(self, name: str, to: str) -> float:
+        """The makespan of one contender to that of another."""
+        return self.makespan_min[name] / self.makespan_min[to]
+
+
+def outcomes(seeds: Sequence[int], processes: int) -> Iterator[Outcome]:
+    """What comes of the grids with these seeds, in their order."""
+    problems = [random_grid(seed) for seed in seeds]
+    trials = [_trial(problem, contender) for problem in problems for contender in CONTENDERS]
+    rows = rows_of(trials, processes)
+    for seed, problem in zip(seeds, problems, strict=True):
+        yield _outcome(seed, problem, [next(rows) for _ in CONTENDERS])
+
+
+def _trial(problem: Problem, contender: Contender) -> Trial:
+    parameters = Parameters(announces=contender.announces, options={contender.policy: contender.options})
+    return Trial(problem, contender.policy, parameters=parameters)
+
+
+def _outcome(seed: int, problem: Problem, rows: Sequence[Row | Unfinished]) -> Outcome:
+    minutes: dict[str, float] = {}
+    kills = 0
+    for contender, row in zip(CONTENDERS, rows, strict=True):
+        took = row.makespan_min if isinstance(row, Row) else math.inf
+        minutes[contender.name] = min(took, minutes.get(contender.name, math.inf))
+        if isinstance(row, Row) and contender.policy == "packing":
+            kills += row.planned_kills
+    return Outcome(seed, str(problem.name), problem.tasks, problem.lower_bound_s / MINUTE_S, minutes, kills)

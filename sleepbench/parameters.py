@@ -1,0 +1,48 @@
+"""What the paper does not say of its grid, as numbers: an ideal grid's, or those that reproduce the paper's figures."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+from scheduler.simulator import Conditions
+
+# Seconds, in the simulation of the paper's scenarios: to go down and to come back, with what starting takes.
+RESTART_S = 1.2
+
+Options = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """``overhead_s``, ``opening_s``, ``gap_s``, ``jitter``: as in `Conditions`.
+
+    ``overhead_known``: predictions include the overhead. ``announces``: whether coming windows are announced.
+    ``options``: of each policy by its name; others have defaults.
+    """
+
+    restart_s: float = RESTART_S
+    overhead_s: float = 0.0
+    overhead_known: bool = True
+    opening_s: float = 0.0
+    gap_s: float = 0.0
+    jitter: float = 0.0
+    announces: bool = True
+    options: Mapping[str, Options] = field(default_factory=dict)
+
+    def conditions(self, seed: int) -> Conditions:
+        """Those of the run with this seed."""
+        return Conditions(self.overhead_s, self.opening_s, self.announces, self.jitter, seed, self.gap_s)
+
+
+def paper_parameters() -> Parameters:
+    """Those of ``paper.toml``, where each is explained."""
+    table = tomllib.loads((files("sleepbench") / "paper.toml").read_text(encoding="utf-8"))
+    return Parameters(
+        restart_s=table["restart"],
+        overhead_s=table["overhead"],
+        overhead_known=table["overhead_known"],
+        opening_s=table["opening"],
+        jitter=table["jitter"],
+        options=table["policies"],
+    )

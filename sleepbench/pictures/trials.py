@@ -1,0 +1,38 @@
+"""Which picture belongs to what was simulated: by scenario, against an error, or one run slot by slot."""
+
+from collections.abc import Sequence
+from textwrap import fill
+
+from matplotlib.figure import Figure
+
+from sleepbench.pictures.bars import figure2
+from sleepbench.pictures.errors import against_error
+from sleepbench.pictures.gantt import gantt
+from sleepbench.pictures.means import called
+from sleepbench.scenarios import MINUTE_S, Row
+from sleepbench.simulated import ERRORS, Trial, simulate
+
+# Characters: what fits into a line above the picture.
+TITLE_MOST = 105
+
+
+def plot_of(made: Sequence[tuple[Trial, Row]]) -> Figure:
+    """Makespans by scenario; against F where there are several, of runtimes if both have.
+
+    Several of both are no one picture: whoever asks has to refuse that.
+    """
+    for what, factor_of in ERRORS.items():
+        factors = {factor_of(trial) for trial, _ in made}
+        if len(factors) > 1:
+            return against_error({f: [row for trial, row in made if factor_of(trial) == f] for f in factors}, what)
+    return figure2(row for _, row in made)
+
+
+def gantt_of(trial: Trial) -> Figure:
+    """The run, made again with a trace, on the clock of the problem; raises `Stalled`."""
+    run = simulate(trial, trace=True)
+    known = [called(trial.problem.name), trial.policy, f"run {trial.run} (seed {trial.seed})"]
+    known += [f"every time multiplied by {trial.problem.scale:g}"] if trial.problem.scale != 1.0 else []
+    known += [f"F = {of(trial):g} of {what}" for what, of in ERRORS.items() if of(trial) != 1.0]
+    came_to = f"{run.makespan_s / MINUTE_S:.2f} minutes, {run.counters.kills} killed"
+    return gantt(run, trial.problem.pcs, fill(f"{', '.join(known)}: {came_to}", TITLE_MOST))

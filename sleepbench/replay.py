@@ -1,0 +1,255 @@
+"""A broker's own past under other policies: the tasks and windows of its journal, played again in virtual time.
+
+Rule 1: every policy gets the same: tasks as they were submitted, predicted and turned out, windows as they were
+announced and turned out. What had to be assumed beside that is said (`Replay.assumed`).
+Rule 2: what really happened stands beside it, from the record and not from a simulation.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import count
+from typing import NamedTuple
+
+from scheduler.model import OPEN_ENDED
+from scheduler.policies import make_policy
+from scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Span, Stalled
+from sleepbench.history import History, HistoryError, PastBatch, PastWindow, whole
+from sleepbench.scenarios import MINUTE_S, Row
+
+DAY_S = 86_400.0
+WEEK_S = 7 * DAY_S
+# The name of what really happened, among the names of policies.
+RECORDED = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The spans of one PC, then the same once more after each ``period``."""
+
+    spans: tuple[Span, ...]
+    period: float
+
+    def __call__(self) -> Iterator[Span]:
+        """From the beginning; endless, unless a span is."""
+        last = 0.0
+        for number in count():
+            for span in self.spans:
+                opens = max(span.opens + number * self.period, last)
+                closes = span.closes + number * self.period
+                if closes > opens:  # else it is within one that was still open
+                    announced = span.announced + number * self.period
+                    yield Span(opens, closes, announced if announced > opens else closes)
+                    last = closes
+                if last == OPEN_ENDED:
+                    return
+
+
+class _Figures(NamedTuple):
+    """Of a run, or of what was recorded; as in `Row`."""
+
+    makespan_s: float
+    kills: int
+    planned_kills: int
+    wasted_s: float
+    idle_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What one policy made of it: ``turnarounds_s`` by bag. ``stalled``: why there are none, and no row."""
+
+    policy: str
+    row: Row | None
+    turnarounds_s: dict[int, float]
+    stalled: str = ""
+
+
+class Replay:
+    """A journal made ready: arrivals, PCs, and what really happened. Seconds from the first submission."""
+
+    def __init__(self, history: History, bags: Collection[str] = (), since: float = -math.inf) -> None:
+        """Of the whole journal, or of these bags, or of what was submitted ``since``; raises `HistoryError`."""
+        if unknown := [bag for bag in bags if bag not in {known.id for known in history.bags}]:
+            raise HistoryError(f"no bag {unknown[0]} in this journal: it was forgotten, or belongs to another")
+        self._chosen = bool(bags)
+        self.batches = [
+            batch for batch in history.batches if (not bags or batch.bag.id in bags) and batch.arrived >= since
+        ]
+        if not self.batches:
+            raise HistoryError("no task of this ended with a known runtime: there is nothing to replay")
+        self.start = self.batches[0].arrived
+        self.bags = {batch.bag.number: batch.bag for batch in self.batches}
+        self.tasks = sum(len(batch.tasks) for batch in self.batches)
+        self.work_s = math.fsum(task.elapsed for batch in self.batches for task in batch.tasks)
+        self.period = _period(history.until - self.start)
+        idle_from = max(task.ended or self.start for batch in self.batches for task in batch.tasks)
+        self._windows = whole(history.windows, history.until, idle_from)
+        self._recorded = [window for window in history.windows if window.closed >= self.start]
+        self.pcs = [*self._pcs()]
+        if not self.pcs:
+            raise HistoryError("no worker's window is recorded from the first of these submissions on")
+        self._longest: dict[int, float] = {}
+        for batch in self.batches:
+            longest = max(task.elapsed for task in batch.tasks)
+            self._longest[batch.bag.number] = max(longest, self._longest.get(batch.bag.number, 0.0))
+        self.arrivals = [self._arrival(batch) for batch in self.batches]
+        self.lower_bound_s = max(
+            soonest(self.pcs, self.work_s),
+            max(arrival.at + max(arrival.really()) for arrival in self.arrivals),
+        )
+
+    def _pcs(self) -> Iterator[SimulatedPC]:
+        """A PC for each worker, and for each number of slots it has had."""
+        for worker, windows in self._windows.items():
+            for slots in sorted({window.slots for window in windows}):
+                spans = tuple(span for window in windows if window.slots == slots for span in self._spans(window))
+                if spans:
+                    yield SimulatedPC(f"{worker}/{slots}", Again(spans, self.period), slots)
+
+    def _spans(self, window: PastWindow) -> Iterator[Span]:
+        opens, closes = max(0.0, window.opened - self.start), window.closed - self.start
+        announced = OPEN_ENDED if window.planned is None else window.planned - self.start
+        if closes > opens:
+            # A window that was open beyond its announcement had been given another one.
+            yield Span(opens, closes, announced if announced > opens else closes)
+
+    def _arrival(self, batch: PastBatch) -> Arrival:
+        actual = [task.elapsed for task in batch.tasks]
+        predicted = [task.predicted for task in batch.tasks]
+        if not batch.bag.predicted:
+            predicted = [self._longest[batch.bag.number]] * len(actual)
+        return Arrival(predicted, actual, batch.arrived - self.start)
+
+    # --- what happened, and what would have -------------------------------------------------------------------------
+
+    def recorded(self) -> Played:
+        """What really happened, as far as it was written down."""
+        ends = [task.ended for batch in self.batches for task in batch.tasks]
+        known = [ended for ended in ends if ended is not None]
+        if len(known) < len(ends):
+            return Played(RECORDED, None, {}, "times are not known: an earlier deskgrid did not write them down")
+        kills = sum(window.kills for window in self._recorded)
+        planned = sum(window.kills for window in self._recorded if window.how == "departure")
+        wasted_s = math.fsum(window.wasted_s for window in self._recorded)
+        makespan_s = max(known) - self.start
+        open_s = sum(self._open_s(window, makespan_s) for windows in self._windows.values() for window in windows)
+        figures = _Figures(makespan_s, kills, planned, wasted_s, max(0.0, open_s - self.work_s - wasted_s))
+        return Played(
+            RECORDED,
+            self._row(RECORDED, figures),
+            self._turnarounds(zip(self._bag_of_task(), known, strict=True), self.start),
+        )
+
+    def _open_s(self, window: PastWindow, makespan_s: float) -> float:
+        opens, closes = max(window.opened, self.start), min(window.closed, self.start + makespan_s)
+        return window.slots * max(0.0, closes - opens)
+
+    def play(self, policy: str) -> Played:
+        """What ``policy`` would have done."""
+        try:
+            run = Simulator(make_policy(policy), self.pcs, self.arrivals, trace=True).run()
+        except Stalled as error:
+            return Played(policy, None, {}, f"never ends: {error}")
+        counters = run.counters
+        figures = _Figures(run.makespan_s, counters.kills, counters.planned_kills, counters.wasted_s, run.idle_s)
+        return Played(policy, self._row(policy, figures), self._turnarounds(self._ends(run), 0.0))
+
+    def _ends(self, run: Run) -> Iterator[tuple[int, float]]:
+        bags = self._bag_of_task()  # an attempt that was killed ended before the one that was not
+        return ((bags[execution.task], execution.end) for execution in run.executions)
+
+    def _bag_of_task(self) -> list[int]:
+        """The bag of each task, in the order of arrival, which is how the simulator numbers them."""
+        return [batch.bag.number for batch in self.batches for _ in batch.tasks]
+
+    def _turnarounds(self, ends: Iterator[tuple[int, float]], start: float) -> dict[int, float]:
+        """From the first submission of each bag to its last end; ``start``: what the ends are counted from."""
+        last: dict[int, float] = {}
+        for bag, end in ends:
+            last[bag] = max(last.get(bag, 0.0), end - start)
+        first: dict[int, float] = {}
+        for batch in self.batches:
+            first.setdefault(batch.bag.number, batch.arrived - self.start)
+        return {bag: last[bag] - first[bag] for bag in first}
+
+    def _row(self, policy: str, figures: "_Figures") -> Row:
+        return Row(
+            scenario="replay",
+            policy=policy,
+            run=1,
+            seed=0,
+            makespan_min=figures.makespan_s / MINUTE_S,
+            lower_bound_min=self.lower_bound_s / MINUTE_S,
+            paper_min=None,
+            tasks=self.tasks,
+            kills=figures.kills,
+            planned_kills=figures.planned_kills,
+            wasted_s=figures.wasted_s,
+            idle_s=figures.idle_s,
+        )
+
+    # --- what was assumed -------------------------------------------------------------------------------------------
+
+    def assumed(self) -> Iterator[str]:
+        """What the reader should know, a sentence each."""
+        bags = self.bags.values()
+        yield f"beyond the record's end, the windows of each PC come again every {_lasting(self.period)}"
+        yield "PCs that were there when the broker stopped, or were stopped when all was done, stay on as planned"
+        yield "a task takes what it took, on whatever PC; starting one takes nothing; windows to come are announced"
+        if some := sum(not bag.predicted for bag in bags):
+            yield f"{_bags(some)} without predictions: predicted as the broker does in the end, by the longest run"
+        failed = sum(task.failed for batch in self.batches for task in batch.tasks)
+        if failed:
+            yield f"{_tasks(failed)} failed: played as one attempt each, of the seconds the last took"
+        left = Counter(cancelled=sum(bag.cancelled for bag in bags), open=sum(bag.open for bag in bags))
+        if left["cancelled"]:
+            yield f"{_tasks(left['cancelled'])} cancelled: not played, whatever they had used"
+        if left["open"]:
+            yield f"{_tasks(left['open'])} not ended yet: not played"
+        if self._chosen:
+            yield "only the bags asked for are played, as if the grid had been theirs; kills recorded are of all bags"
+        yield "bags that were forgotten are not in the journal any more"
+
+
+def _period(recorded_s: float) -> float:
+    """After how long the windows come again: the record's length, in whole weeks or days when it is that long."""
+    for unit in (WEEK_S, DAY_S):
+        if recorded_s >= unit:
+            return math.ceil(recorded_s / unit) * unit
+    return max(recorded_s, 1.0)
+
+
+def _lasting(period: float) -> str:
+    for unit, name in ((WEEK_S, "weeks"), (DAY_S, "days")):
+        if period % unit == 0.0:
+            return f"{period / unit:.0f} {name}" if period > unit else name[:-1]
+    return f"{period:.1f} s, the record's length"
+
+
+def _bags(number: int) -> str:
+    return f"{number:,} bag{'' if number == 1 else 's'}"
+
+
+def _tasks(number: int) -> str:
+    return f"{number:,} task{'' if number == 1 else 's'}"
+
+
+def soonest(pcs: Sequence[SimulatedPC], work_s: float) -> float:
+    """When the windows have been open for ``work_s`` of all slots together: no schedule of that much ends before."""
+    done = last = 0.0
+    slots = 0
+    for at, change in merge(*map(_edges, pcs)):
+        if slots and done + slots * (at - last) >= work_s:
+            break
+        done += slots * (at - last)
+        last, slots = at, slots + change
+    return last + (work_s - done) / slots if slots else math.inf
+
+
+def _edges(pc: SimulatedPC) -> Iterator[tuple[float, int]]:
+    for span in pc.timetable():
+        yield span.opens, pc.slots
+        yield span.closes, -pc.slots

@@ -1,0 +1,72 @@
+"""A replay as tables: the whole journal, what happened beside what each policy would have done, then bag by bag."""
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from rich import box
+from rich.table import Table
+
+from broker.tui.drawing import clean, counted
+from sleepbench.replay import Played, Replay
+from sleepbench.scenarios import MINUTE_S
+
+HEADINGS = ("", "makespan", "mean turnaround", "kills", "planned", "wasted s", "idle s")
+# Bags listed one by one, the last ones of the journal; the JSON has all.
+BAGS_SHOWN = 40
+NOTHING = "–"
+
+
+def tables(past: Replay, played: Sequence[Played]) -> Iterator[Table]:
+    """The table of the whole, and the one of the bags."""
+    title = (
+        f"{counted(past.tasks, 'task')} of {counted(len(past.bags), 'bag')}, {clock(past.work_s)} of work, "
+        f"on {counted(len(past.pcs), 'PC')}"
+    )
+    caption = "kills: attempts that ran when their PC went; planned: those whose PC went as planned"
+    whole = _table(title, HEADINGS, caption)
+    for one in played:
+        whole.add_row(*_cells(one))
+    whole.add_row("lower bound", clock(past.lower_bound_s))
+    yield whole
+    shown = list(past.bags.items())[-BAGS_SHOWN:]
+    left = len(past.bags) - len(shown)
+    bags = _table("Turnaround of each bag", ("bag", "name", *(one.policy for one in played)), _left_out(left))
+    for number, bag in shown:
+        turnarounds = (one.turnarounds_s.get(number) for one in played)
+        bags.add_row(bag.id, clean(bag.name), *(NOTHING if s is None else clock(s) for s in turnarounds))
+    yield bags
+
+
+def _cells(one: Played) -> tuple[str, ...]:
+    if one.row is None:
+        return (one.policy, NOTHING)
+    row = one.row
+    return (
+        one.policy,
+        clock(row.makespan_min * MINUTE_S),
+        clock(fmean(one.turnarounds_s.values())),
+        f"{row.kills:,}",
+        f"{row.planned_kills:,}",
+        f"{row.wasted_s:,.1f}",
+        f"{row.idle_s:,.0f}",
+    )
+
+
+def _table(title: str, headings: Sequence[str], caption: str) -> Table:
+    drawn = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    for number, heading in enumerate(headings):
+        drawn.add_column(heading, justify="right" if number else "left")
+    return drawn
+
+
+def _left_out(number: int) -> str:
+    return f"and {counted(number, 'earlier bag')}" if number else ""
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds: ``0:41.3``, ``26:04:10``."""
+    if seconds < 3600 - 0.05:
+        tenths = round(seconds * 10)
+        return f"{tenths // 600}:{tenths % 600 / 10:04.1f}"
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}"

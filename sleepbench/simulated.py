@@ -1,0 +1,197 @@
+"""Runs in virtual time: what there is to do, under which policy, and the rows that come of it.
+
+Rule 1: a run is a function of its `Trial`; all chance in it comes from the trial's seed, a number of its own for each
+use. So any number of processes makes the same rows.
+Rule 2: a run whose result no chance has a part in is computed once, however often it is asked for.
+Rule 3: nobody predicts that a task takes longer than the longest window: as the grid says of such a task, it would wait
+for ever. So wrong predictions stay below `LONGEST_PREDICTED` of it.
+"""
+
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from multiprocessing import get_context
+from random import Random
+
+from scheduler.model import UnknownPolicy
+from scheduler.policies import Policy, make_policy
+from scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Stalled, cycle
+from sleepbench.errors import predictions, wrongly_announced
+from sleepbench.parameters import Options, Parameters
+from sleepbench.scenarios import MINUTE_S, Row, Scenario, paper_min
+
+# Leaves room for what policies keep free beside a prediction.
+LONGEST_PREDICTED = 0.9
+# Options that make up for what messages and starting cost a real grid.
+IDEAL: Options = {"margin": 0.0, "queue_s": 0.0}
+# Windows of a PC that are looked at for the longest.
+LOOKED_AT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Bags of tasks on some PCs, as they really are. ``scale``: what its times have been multiplied by."""
+
+    name: int | str
+    arrivals: tuple[Arrival, ...]
+    pcs: tuple[SimulatedPC, ...]
+    lower_bound_s: float
+    scale: float = 1.0
+
+    @property
+    def tasks(self) -> int:
+        return sum(len(arrival.runtimes) for arrival in self.arrivals)
+
+    def longest_window_s(self) -> float:
+        """The longest of all windows, or of the first thousand of each PC."""
+        spans = (span for pc in self.pcs for span in islice(pc.timetable(), LOOKED_AT))
+        return max(span.closes - span.opens for span in spans)
+
+
+def scenario_problem(scenario: Scenario, seed: int, scale: float = 1.0) -> Problem:
+    """``scenario`` (unscaled) as the run with ``seed`` meets it, with every time multiplied by ``scale``."""
+    scaled = scenario.scaled(scale)
+    pcs = [SimulatedPC(f"pc{place}", cycle(up, scaled.restart)) for place, up in enumerate(scaled.uptimes, start=1)]
+    return Problem(scenario.number, (Arrival(scaled.in_order(seed)),), tuple(pcs), scaled.lower_bound_s, scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run to be made. ``runtime_error``, ``uptime_error``: F of `sleepbench.errors`; 1: predicted as given."""
+
+    problem: Problem
+    policy: str
+    run: int = 1
+    seed: int = 0
+    parameters: Parameters = field(default_factory=Parameters)
+    runtime_error: float = 1.0
+    uptime_error: float = 1.0
+
+    def by_chance(self) -> bool:
+        """Whether the seed has a part in what comes out, beside that in the problem."""
+        errors = self.runtime_error != 1.0 or self.uptime_error != 1.0
+        return errors or self.parameters.jitter > 0.0 or takes_option(self.policy, seed=self.seed)
+
+    def twin_of(self, other: "Trial") -> bool:
+        """Whether both are the same but for number and seed, and these have no part in it."""
+        same = self.problem is other.problem and replace(other, run=self.run, seed=self.seed) == self
+        return same and not self.by_chance()
+
+
+# What can be predicted wrongly, and by which factor it was in a trial.
+ERRORS: Mapping[str, Callable[[Trial], float]] = {
+    "the runtimes": lambda trial: trial.runtime_error,
+    "the uptimes": lambda trial: trial.uptime_error,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A run that has no end, and why."""
+
+    trial: Trial
+    reason: str
+
+
+def takes_option(policy: str, **option: object) -> bool:
+    """Whether the policy of that name has such an option, and takes such a value."""
+    try:
+        make_policy(policy, **option)
+    except UnknownPolicy:
+        return False
+    return True
+
+
+def policy_of(name: str, options: Options, seed: int) -> Policy:
+    """A new policy, which draws its lots by ``seed`` unless its options say otherwise.
+
+    In virtual time nothing needs time to start up, and no slot waits for a message with its next task: so nothing is
+    kept free, and no queue is measured in seconds, unless the options ask for it.
+    """
+    ideal = {option: value for option, value in IDEAL.items() if takes_option(name, **{option: value})}
+    return make_policy(name, **{**ideal, **with_seed(name, options, seed)})
+
+
+def with_seed(policy: str, options: Options, seed: int) -> dict[str, object]:
+    """The options, with ``seed`` if the policy draws lots and they do not say which."""
+    lots = {"seed": seed} if takes_option(policy, seed=seed) else {}
+    return {**lots, **options}
+
+
+def simulate(trial: Trial, trace: bool = False) -> Run:
+    """Make the run, on the clock of the problem; raises `Stalled`."""
+    parameters = trial.parameters
+    policy = policy_of(trial.policy, parameters.options.get(trial.policy, {}), trial.seed)
+    pcs, arrivals = trial.problem.pcs, trial.problem.arrivals
+    if trial.uptime_error != 1.0:
+        pcs = tuple(wrongly_announced(pc, trial.uptime_error, trial.seed) for pc in pcs)
+    return Simulator(policy, pcs, _predicted(trial, arrivals), parameters.conditions(trial.seed), trace).run()
+
+
+def _predicted(trial: Trial, arrivals: Sequence[Arrival]) -> list[Arrival]:
+    """The bags with the predictions that the scheduler is given."""
+    known_s = trial.parameters.overhead_s if trial.parameters.overhead_known else 0.0
+    if trial.runtime_error != 1.0:
+        chance = Random(f"runtimes {trial.seed}")
+        most = LONGEST_PREDICTED * trial.problem.longest_window_s()
+        wrong = [predictions(arrival.really(), trial.runtime_error, chance, most) for arrival in arrivals]
+    else:
+        wrong = [list(arrival.runtimes) for arrival in arrivals]
+    return [
+        Arrival([seconds + known_s for seconds in told], arrival.really(), arrival.at)
+        for told, arrival in zip(wrong, arrivals, strict=True)
+    ]
+
+
+def row_of(trial: Trial, run: Run) -> Row:
+    """The row for a run that was made, in unscaled minutes and seconds."""
+    problem, counters = trial.problem, run.counters
+    return Row(
+        scenario=problem.name,
+        policy=trial.policy,
+        run=trial.run,
+        seed=trial.seed,
+        makespan_min=run.makespan_s / problem.scale / MINUTE_S,
+        lower_bound_min=problem.lower_bound_s / problem.scale / MINUTE_S,
+        paper_min=paper_min(problem.name, trial.policy),
+        tasks=problem.tasks,
+        kills=counters.kills,
+        planned_kills=counters.planned_kills,
+        wasted_s=counters.wasted_s / problem.scale,
+        idle_s=run.idle_s / problem.scale,
+    )
+
+
+def rows_of(trials: Sequence[Trial], processes: int = 1) -> Iterator[Row | Unfinished]:
+    """A row for each trial, in their order, computed by so many processes."""
+    first = [not place or not trial.twin_of(trials[place - 1]) for place, trial in enumerate(trials)]
+    computed = [trial for trial, new in zip(trials, first, strict=True) if new]
+    with _computing(computed, processes) as results:
+        result: Row | Unfinished | None = None
+        for trial, new in zip(trials, first, strict=True):
+            result = next(results) if new or result is None else result
+            yield replace(result, run=trial.run, seed=trial.seed) if isinstance(result, Row) else result
+
+
+@contextmanager
+def _computing(trials: Sequence[Trial], processes: int) -> Iterator[Iterator[Row | Unfinished]]:
+    count = min(processes, len(trials))
+    if count <= 1:
+        yield map(_row, trials)
+        return
+    # "spawn" is the only way that is there on every system, and that no thread of ours can be in the way of.
+    with get_context("spawn").Pool(count, _leave_interrupts_to_the_parent) as pool:
+        yield pool.imap(_row, trials)
+
+
+def _row(trial: Trial) -> Row | Unfinished:
+    try:
+        return row_of(trial, simulate(trial))
+    except Stalled as error:
+        return Unfinished(trial, str(error))
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
