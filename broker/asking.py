@@ -5,23 +5,27 @@ The status document's shape is given in the README; every other answer is a few 
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection
+from copy import deepcopy
 from dataclasses import asdict
 from typing import Any
 
 import msgpack
 
 from broker import protocol as wire
+from broker.admission import Admission
 from broker.bags import OpenBag
 from broker.desk import Desk
 from broker.journal import ResultRow
+from broker.roles import ACCESS, Credential, CredentialError, admin_refusal, owner_refusal
 from broker.snapshot import SCHEMA
 from broker.throughput import Throughput
 from broker.workers import Workers, WorkerSession
 from scheduler import events as ev
 from scheduler.explain import Explanation, explain
-from scheduler.model import SchedulerError, State
-from scheduler.policies import make_policy
+from scheduler.model import ENDED, SchedulerError, State
+from scheduler.policies import make_policy, policy_options
 from scheduler.snapshot import BagView, SlotView, bag_views, take
 
 # States a task can be explained in besides waiting.
@@ -44,11 +48,13 @@ class AskError(Exception):
 class Asking:
     """``answer(what, args, now)`` for every ``what`` in the table."""
 
-    def __init__(self, desk: Desk, workers: Workers, throughput: Throughput, clients: Callable[[], int]) -> None:
+    def __init__(self, desk: Desk, workers: Workers, throughput: Throughput, clients: Callable[[], list[str]]) -> None:
+        """``clients``: the credentials of the client connections, by name."""
         self._desk = desk
         self._workers = workers
         self._throughput = throughput
         self._clients = clients
+        admission = Admission(desk, self._connected)
         self._table: dict[str, Callable[[Json, float], Json]] = {
             "status": self._status,
             "bags": lambda args, now: {"bags": self._bag_rows(now)},
@@ -59,20 +65,41 @@ class Asking:
             "forget": self._forget,
             "policy": self._policy,
             "runtimes": self._runtimes,
+            "keys": admission.rows,
+            "keys add": admission.add,
+            "keys revoke": admission.revoke,
         }
 
-    def answer(self, what: str, args: str, now: float) -> Json:
-        """The answer to one question; raises `AskError`."""
+    @property
+    def operations(self) -> set[str]:
+        """Everything that can be asked."""
+        return set(self._table)
+
+    def answer(self, who: Credential, what: str, args: str, now: float) -> Json:
+        """The answer to one question of ``who``; raises `AskError`."""
         try:
             values = json.loads(args)
         except (ValueError, RecursionError) as error:
             raise AskError(f"arguments of {what!r} are not JSON") from error
         if what not in self._table or not isinstance(values, dict):
             raise AskError(f"{what!r} is not something this broker can be asked")
+        if refusal := self._refusal(who, what, values):
+            raise AskError(refusal)
         try:
             return self._table[what](values, now)
-        except SchedulerError as error:
+        except (SchedulerError, CredentialError) as error:
             raise AskError(str(error)) from error
+
+    def _refusal(self, who: Credential, what: str, args: Json) -> str:
+        """Why ``who`` is not answered; empty when they are."""
+        access = ACCESS[what]
+        if access == "owner":
+            bag = self._bag(args)
+            return owner_refusal(who, bag.row.id, bag.row.owner)
+        return "" if access == "everyone" else admin_refusal(who, f"{what!r}")
+
+    def _connected(self) -> Counter[str]:
+        return Counter([*self._clients(), *(worker.who.name for worker in self._workers.by_peer.values())])
 
     # --- the grid ----------------------------------------------------------------------------------------------------
 
@@ -101,10 +128,12 @@ class Asking:
                 "python": facts.python,
                 "address": facts.address,
                 "policy": snapshot.policy,
-                "options": _options(policy),
+                "options": policy_options(policy),
                 "age_s": now,
                 "encrypted": facts.encrypted,
-                "clients": self._clients(),
+                "clients": len(self._clients()),
+                "disk": self._desk.disk.state,
+                "disk_note": self._desk.disk.refusal,
             },
             "workers": workers,
             "bags": self._bag_rows(now),
@@ -117,9 +146,8 @@ class Asking:
             "throughput": {"per_s": self._throughput.per_second(now)},
         }
 
-    @staticmethod
-    def _worker_row(session: WorkerSession, now: float) -> Json:
-        join = session.join
+    def _worker_row(self, session: WorkerSession, now: float) -> Json:
+        join, rest = session.join, self._desk.scheduler.resting.rests.get(session.name)
         return {
             "name": session.name,
             "host": join.host,
@@ -130,6 +158,8 @@ class Asking:
             "opened_s": now - session.opened if session.state == "up" else 0.0,
             "silent_s": now - session.heard,
             "done": session.done,
+            "rests_s": None if rest is None else max(0.0, rest.until - now),
+            "note": "" if rest is None else f"rests: {rest.crashes} crashes in a row",
         }
 
     def _slot_row(self, slot: SlotView) -> Json:
@@ -146,8 +176,9 @@ class Asking:
             policy = make_policy(name, **options)
         except TypeError as error:
             raise AskError(f"policy {name!r} does not take these options: {error}") from error
+        self._desk.unused_policy = deepcopy(policy)
         self._desk.pending += self._desk.handle(ev.PolicyChanged(policy), now)
-        return {"policy": policy.name, "options": _options(policy)}
+        return {"policy": policy.name, "options": policy_options(policy)}
 
     # --- bags --------------------------------------------------------------------------------------------------------
 
@@ -171,6 +202,7 @@ class Asking:
         return {
             "bag": bag.row.id,
             "name": bag.row.name,
+            "owner": bag.row.owner,
             "kind": bag.row.kind,
             "total": view.total,
             "done": view.done,
@@ -179,7 +211,7 @@ class Asking:
             "running": view.running,
             "waiting": view.total - settled - view.running,
             "closed": bag.closed,
-            "age_s": max(0.0, self._desk.facts.wall_at_zero + now - bag.row.created),
+            "age_s": max(0.0, self._desk.posix(now) - bag.row.created),
             "left_s": view.left_s,
             "eta_s": view.eta_s,
             "longest_s": view.longest_s,
@@ -188,13 +220,15 @@ class Asking:
 
     def _cancel(self, args: Json, now: float) -> Json:
         bag, items = self._bag(args), args.get("items")
+        # "running": false lets what is at a worker end there.
+        spared = ENDED | ({State.SENT, State.HELD} if args.get("running") is False else set())
         wanted = dict.fromkeys(self._tasks(bag, range(bag.total) if items is None else items))
-        tasks = [task for task in wanted if self._desk.scheduler.tasks.state(task) < State.DONE]
+        tasks = [task for task in wanted if self._desk.scheduler.tasks.state(task) not in spared]
         self._desk.pending += self._desk.handle(ev.TasksCancelled(tasks), now)
-        rows = []
+        rows, ended = [], self._desk.posix(now)
         for task in tasks:
             _, item = self._desk.book.item(task)
-            rows.append(ResultRow(task, bag.row.number, item, wire.Outcome.CANCELLED, 0.0, "", 0, b"", b"", b""))
+            rows.append(ResultRow(task, bag.row.number, item, wire.Outcome.CANCELLED, 0.0, "", 0, b"", b"", b"", ended))
         self._desk.journal.add_results(rows)
         bag.settled += len(rows)
         if items is None and not bag.closed:
@@ -217,11 +251,7 @@ class Asking:
         bag = self._bag(args)
         if not bag.complete:
             raise AskError(f"bag {bag.row.id} is not finished; cancel it first")
-        self._desk.handle(ev.BagForgotten(bag.row.number), now)
-        self._desk.book.forget(bag)
-        self._desk.fresh.discard(bag.row.number)
-        for watcher in bag.watchers:
-            self._desk.send(watcher.peer, wire.Failed(watcher.request, f"bag {bag.row.id} was forgotten"))
+        self._desk.forget(bag, f"bag {bag.row.id} was forgotten", now)
         return {}
 
     def _runtimes(self, args: Json, now: float) -> Json:
@@ -263,9 +293,9 @@ class Asking:
         else:
             task = self._task(bag, args["item"])
             waiting = [task] if scheduler.tasks.state(task) == State.WAITING else []
-        why = explain(scheduler, task, now)
+        why, rests = explain(scheduler, task, now), scheduler.resting.rests
         return {
-            "text": _explanation(why, self._desk.book.item(task)[1], len(self._workers.by_name)),
+            "text": _explanation(why, self._desk.book.item(task)[1], len(self._workers.by_name), rests),
             "waiting": len(waiting),
             "longest_s": why.runtime_s,
             "slots": [
@@ -274,7 +304,7 @@ class Asking:
                     "lane": slot.lane,
                     "left_s": None if math.isinf(slot.left_s) else slot.left_s,
                     "short_s": slot.short_s,
-                    "reason": "too short" if slot.short_s else "busy",
+                    "reason": "rests" if slot.worker in rests else "too short" if slot.short_s else "busy",
                 }
                 for slot in why.slots
             ],
@@ -298,11 +328,6 @@ def _text(args: Json, name: str) -> str:
     return value
 
 
-def _options(policy: object) -> Mapping[str, object]:
-    names = ("order", "queue_length", "queue_s", "margin")
-    return {name: getattr(policy, name) for name in names}
-
-
 def _error_text(row: ResultRow) -> str | None:
     if row.outcome in (wire.Outcome.DONE, wire.Outcome.CANCELLED):
         return None
@@ -315,8 +340,8 @@ def _error_text(row: ResultRow) -> str | None:
     return trace if trace.rstrip().endswith(message or kind) else "\n".join(filter(None, [trace.rstrip(), reason]))
 
 
-def _explanation(why: Explanation, item: int, workers: int) -> list[str]:
-    """Why a task is where it is, in sentences."""
+def _explanation(why: Explanation, item: int, workers: int, rests: Collection[str]) -> list[str]:
+    """Why a task is where it is, in sentences. ``rests``: workers that get nothing for a while."""
     start = f"task {item} (predicted {why.runtime_s:g} s)"
     if why.state != State.WAITING:
         return [f"{start} {_STATE_TEXT[why.state].format(on=why.on)}"]
@@ -327,7 +352,9 @@ def _explanation(why: Explanation, item: int, workers: int) -> list[str]:
         lines.append(f"no window open or announced is that long: the longest is {why.longest_window_s:.0f} s")
     for slot in why.slots:
         where = f"{slot.worker} slot {slot.lane}"
-        if slot.short_s:
+        if slot.worker in rests:
+            lines.append(f"{where}: rests, because everything crashes there")
+        elif slot.short_s:
             lines.append(f"{where}: {slot.left_s:.1f} s left, {slot.short_s:.1f} s short")
         else:
             lines.append(f"{where}: fits, but is busy with other work")

@@ -34,6 +34,7 @@ class OpenBag:
 
     ``learned_at``: how many results it takes until its prediction is looked at again, if nobody gave one.
     ``remembered``: whether the journal knows which of its attempts are at workers.
+    ``deserted``: it counts as closed, for as long as the client that submitted it is not there.
     """
 
     row: BagRow
@@ -47,6 +48,7 @@ class OpenBag:
     note: str = ""
     learned_at: int = 1
     remembered: bool = False
+    deserted: bool = False
     watchers: list[Watcher] = field(default_factory=list)
 
     @property

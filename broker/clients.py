@@ -15,20 +15,34 @@ from broker.asking import AskError, Asking
 from broker.bags import OpenBag, Watcher, checked_runtimes
 from broker.desk import Desk
 from broker.journal import BagRow, BatchRow
+from broker.roles import Credential, owner_refusal
 from scheduler import events as ev
 from scheduler.explain import longest_window
 
 # Kinds of template a worker can run.
 KINDS = ("python", "command")
+# A client of which nothing has been heard for this long is not there any more: one that waits for anything asks every
+# few seconds whether the broker is. An open bag in which nothing is left to do counts as closed when its client has not
+# been there for as long again. Should it come back after all, from a laptop that slept, it notices nothing.
+CLIENT_GONE_S = 600.0
+# A client that has left so many bytes of answers unread is not answered any more until it has read some. One that
+# reads never gets here: its bags' results come when it has taken the ones before.
+UNREAD_LIMIT = 2 * wire.PAYLOAD_LIMIT
+# Requests for the results of one bag that wait, of one client. A program has one.
+WATCHES_LIMIT = 100
+# How often that is looked at: it takes a look at every client and every bag.
+SWEEP_S = 60.0
 
 
 @dataclass(slots=True)
 class ClientSession:
-    """One connection of a client."""
+    """One connection of a client. ``user`` is what it calls itself; what it may do is by ``who``."""
 
+    who: Credential
     session: str
     user: str
     python: str
+    heard: float
 
 
 class Clients:
@@ -38,15 +52,25 @@ class Clients:
         self._desk = desk
         self._asking = asking
         self.by_peer: dict[bytes, ClientSession] = {}
+        self._sweep_at = 0.0
+        # Bags that are open for nobody, by number, and since when.
+        self._alone: dict[int, float] = {}
 
-    def receive(self, peer: bytes, message: wire.Message, now: float) -> None:
+    def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """One message of a client's connection."""
         if isinstance(message, wire.Hello):
-            self._hello(peer, message)
-        elif peer not in self.by_peer:
+            self._hello(peer, who, message, now)
+        elif peer not in self.by_peer or self.by_peer[peer].who != who:
             self._desk.send(peer, wire.Rejoin())
-        elif isinstance(message, wire.Submit):
+        else:
+            self.by_peer[peer].heard = now
+            self._heard(peer, message, now)
+
+    def _heard(self, peer: bytes, message: wire.Message, now: float) -> None:
+        if isinstance(message, wire.Submit):
             self._answer(peer, message.request, self._submit(peer, message, now))
+        elif isinstance(message, wire.Watch | wire.Ask) and not self._desk.has_room(peer, UNREAD_LIMIT):
+            return  # it asks on and on, and reads no answers: what is asked for now, it may ask again
         elif isinstance(message, wire.Watch):
             self._watch(peer, message)
         elif isinstance(message, wire.Ask):
@@ -62,13 +86,45 @@ class Clients:
             for bag in self._desk.book.by_number.values():
                 bag.watchers = [watcher for watcher in bag.watchers if watcher.peer != peer]
 
-    def _hello(self, peer: bytes, hello: wire.Hello) -> None:
-        for other in [other for other, client in self.by_peer.items() if client.session == hello.session]:
+    def _hello(self, peer: bytes, who: Credential, hello: wire.Hello, now: float) -> None:
+        for other in [p for p, client in self.by_peer.items() if (client.who, client.session) == (who, hello.session)]:
             if other != peer:
                 self.gone(other)  # an earlier connection of the same client, which broke
-        self.by_peer[peer] = ClientSession(hello.session, hello.user, hello.python)
+        self.by_peer[peer] = ClientSession(who, hello.session, hello.user, hello.python, now)
+        for bag in self._desk.book.by_number.values():
+            if bag.deserted and (bag.row.owner, bag.row.session) == (who.name, hello.session):
+                bag.closed = bag.deserted = False
         facts = self._desk.facts
         self._desk.send(peer, wire.Greeting(wire.VERSION, facts.id, facts.python))
+
+    @property
+    def credentials(self) -> list[str]:
+        """The names of the credentials that clients are here by, one for each connection."""
+        return [client.who.name for client in self.by_peer.values()]
+
+    def let_go(self, credential: str) -> list[bytes]:
+        """Drop every client that is here by that credential; their connections."""
+        found = [peer for peer, client in self.by_peer.items() if client.who.name == credential]
+        for peer in found:
+            self.gone(peer)
+        return found
+
+    def sweep(self, now: float) -> None:
+        """Let go of clients that are not there any more, and in time of bags that only they would add to."""
+        if now < self._sweep_at:
+            return
+        self._sweep_at = now + SWEEP_S
+        for peer in [peer for peer, client in self.by_peer.items() if client.heard + CLIENT_GONE_S <= now]:
+            self.gone(peer)
+        here = {client.session for client in self.by_peer.values()}
+        waiting = [bag for bag in self._desk.book.by_number.values() if not bag.closed and bag.settled == bag.total]
+        alone = [bag for bag in waiting if bag.row.session not in here]
+        self._alone = {bag.row.number: self._alone.get(bag.row.number, now) for bag in alone}
+        for bag in alone:
+            if self._alone[bag.row.number] + CLIENT_GONE_S <= now:
+                bag.closed = bag.deserted = True
+                self._desk.fresh.add(bag.row.number)
+                self._desk.note("bag-deserted", bag=bag.row.id, name=bag.row.name, owner=bag.row.owner)
 
     def _answer(self, peer: bytes, request: int, answer: wire.Message | str) -> None:
         """Send ``answer``; a string is the reason why not."""
@@ -80,7 +136,7 @@ class Clients:
         kind = template_kind(blob.data)
         if kind is None or hashlib.sha256(blob.data).hexdigest() != blob.digest:
             self._desk.send(peer, wire.Refused("that is not a template, or it was damaged on the way"))
-        else:
+        elif not self._desk.disk.refusal:  # otherwise its bag is refused, too, and says why
             self._desk.journal.add_template(blob.digest, kind, blob.data)
 
     def _submit(self, peer: bytes, submit: wire.Submit, now: float) -> wire.Message | str:
@@ -90,6 +146,8 @@ class Clients:
             return f"{count} items came with {len(submit.runtimes)} runtimes"
         if max(map(len, submit.payloads), default=0) > wire.PAYLOAD_LIMIT:
             return f"an item is larger than {wire.PAYLOAD_LIMIT} bytes"
+        if refusal := self._refusal_by_owner(peer, submit.bag) or self._refusal_by_disk(submit):
+            return refusal
         bag = self._desk.book.by_id.get(submit.bag) or self._open(peer, submit)
         if isinstance(bag, str):
             return bag
@@ -103,6 +161,17 @@ class Clients:
             self._desk.journal.close_bag(bag.row.number)
             self._desk.fresh.add(bag.row.number)
         return wire.Accepted(submit.request, submit.bag, bag.note)
+
+    def _refusal_by_owner(self, peer: bytes, bag_id: str) -> str:
+        """Why this client may do nothing with a bag; empty when it may, or there is none."""
+        bag = self._desk.book.by_id.get(bag_id)
+        return "" if bag is None else owner_refusal(self.by_peer[peer].who, bag_id, bag.row.owner)
+
+    def _refusal_by_disk(self, submit: wire.Submit) -> str:
+        """Why the disk takes nothing of this; empty when it does, or when all of it was accepted before."""
+        why, bag = self._desk.disk.refusal, self._desk.book.by_id.get(submit.bag)
+        repeated = bag is not None and submit.first < bag.total and (bag.closed or not submit.last)
+        return f"bag {submit.bag} is not taken: {why}" if why and not repeated else ""
 
     @staticmethod
     def _refusal(bag: OpenBag, submit: wire.Submit) -> str:
@@ -121,10 +190,11 @@ class Clients:
         if len(submit.payloads) > wire.BAG_LIMIT:
             return f"a bag has at most {wire.BAG_LIMIT} items"
         template = self._desk.journal.template(submit.template)
+        # Both beginnings tell a client to send the batch again: of several on their way all come back, in order.
         if template is None:
-            return "template: send it first"  # said before all else, so that batches on their way come again in order
+            return "template: send it first"
         if submit.first:
-            return f"no bag {submit.bag}: it was forgotten, or this is another broker"
+            return f"template: no bag {submit.bag}: its beginning did not arrive, or it was forgotten"
         client = self.by_peer[peer]
         if template[0] == "python" and client.python != self._desk.facts.python:
             return f"this grid runs Python {self._desk.facts.python}, and this bag was made by Python {client.python}"
@@ -134,23 +204,24 @@ class Clients:
             id=submit.bag,
             name=submit.name,
             kind=template[0],
-            owner=client.user,
+            owner=client.who.name,
             template=submit.template,
             timeout=submit.timeout,
             retries=submit.retries,
             predicted=predicted,
             closed=False,
-            created=self._desk.facts.wall_at_zero + self._desk.scheduler.now,
+            created=self._desk.posix(self._desk.scheduler.now),
+            session=client.session,
         )
         self._desk.journal.add_bag(row)
-        self._desk.note("bag-opened", bag=row.id, name=row.name, owner=row.owner)
+        self._desk.note("bag-opened", bag=row.id, name=row.name, owner=row.owner, user=client.user)
         return self._desk.book.open(row)
 
     def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], now: float) -> None:
         if not bag.row.predicted:
             runtimes = (bag.estimate_s,)
         batch = BatchRow(self._desk.book.next_task, bag.row.number, bag.total, len(submit.payloads), runtimes)
-        self._desk.journal.add_batch(batch, submit.payloads)
+        self._desk.journal.add_batch(batch, submit.payloads, self._desk.posix(now))
         self._desk.book.extend(bag, batch)
         self._desk.handle(
             ev.TasksSubmitted(batch.bag, batch.first, batch.count, runtimes, retries=bag.row.retries), now
@@ -183,18 +254,27 @@ class Clients:
             return
         # A repeated request replaces itself.
         bag.watchers = [w for w in bag.watchers if (w.peer, w.request) != (peer, watch.request)]
+        refusal = self._refusal_by_owner(peer, watch.bag)
+        if not refusal and sum(w.peer == peer for w in bag.watchers) >= WATCHES_LIMIT:
+            refusal = f"{WATCHES_LIMIT} requests for the results of bag {watch.bag} wait already"
+        if refusal:
+            self._answer(peer, watch.request, refusal)
+            return
         bag.watchers.append(Watcher(peer, watch.request, watch.after))
         self._desk.fresh.add(bag.row.number)
 
     def tell_watchers(self) -> None:
         """Answer those who watch bags in which something is new."""
-        for number in self._desk.fresh:
+        fresh, self._desk.fresh = self._desk.fresh, set()
+        for number in fresh:
             bag = self._desk.book.by_number.get(number)
             if bag is not None and bag.watchers:
                 bag.watchers = [watcher for watcher in bag.watchers if not self._tell(bag, watcher)]
-        self._desk.fresh.clear()
 
     def _tell(self, bag: OpenBag, watcher: Watcher) -> bool:
+        if not self._desk.has_room(watcher.peer):
+            self._desk.fresh.add(bag.row.number)  # later, when it has taken what it was sent
+            return False
         results, after = self._desk.journal.results(bag.row.number, watcher.after)
         if not results and not bag.complete:
             return False
@@ -206,7 +286,7 @@ class Clients:
 
     def _ask(self, peer: bytes, ask: wire.Ask, now: float) -> None:
         try:
-            answer = self._asking.answer(ask.what, ask.args, now)
+            answer = self._asking.answer(self.by_peer[peer].who, ask.what, ask.args, now)
         except AskError as error:
             self._answer(peer, ask.request, str(error))
         else:

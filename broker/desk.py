@@ -1,20 +1,25 @@
 """What the broker's parts share: the scheduler, the journal, the book of bags, and the messages to be sent."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.bags import BagBook
+from broker.attendance import Attendance
+from broker.bags import BagBook, OpenBag
+from broker.disk import Disk
 from broker.journal import Journal
-from broker.protocol import SECONDS_LIMIT, Message
+from broker.protocol import BATCH_BYTES, SECONDS_LIMIT, Failed, Message, weight
+from broker.roles import Credentials
 from scheduler import events as ev
+from scheduler.accuracy import outlived
 from scheduler.core import Scheduler
+from scheduler.explain import longest_window
 from scheduler.policies import Policy
 
 # A prediction is changed when what was seen differs by more than this factor: each change indexes waiting work anew.
 CHANGED_BY = 1.25
-# What outlived its prediction and was stopped for that is next predicted to take this many times what it had used.
-OUTLIVED = 2.0
 
 
 class WindowsSource(Protocol):
@@ -43,23 +48,74 @@ class GridFacts:
 class Desk:
     """One broker's shared state. Commands of the scheduler are collected and carried out by `Sessions`."""
 
-    def __init__(self, facts: GridFacts, journal: Journal, windows: WindowsSource, policy: Policy) -> None:
+    def __init__(
+        self,
+        facts: GridFacts,
+        journal: Journal,
+        windows: WindowsSource,
+        policy: Policy,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """``credentials``: None without encryption."""
         self.facts = facts
         self.journal = journal
         self.windows = windows
+        self.credentials = credentials
+        # Names of credentials that were revoked in this batch; whoever is connected by them is let go.
+        self.revoked: list[str] = []
+        self.disk = Disk(journal, str(journal.home))
         self.book = BagBook(journal)
+        self.attendance = Attendance(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)
+        # A policy keeps a state of its own: this is the one in force, as it was before it was ever used.
+        self.unused_policy = deepcopy(policy)
         self.outbox: list[tuple[bytes, Message]] = []
+        # About how many bytes the outbox has for each peer; and how many of earlier ones a peer has not taken yet.
+        self.owed: Counter[bytes] = Counter()
+        self.waiting: Callable[[bytes], int] = lambda peer: 0
         # What the scheduler wants done besides what a pass decides; carried out when the batch is settled.
         self.pending: list[ev.Command] = []
         # Bags with something new for those who watch them.
         self.fresh: set[int] = set()
         self._notices: list[str] = []
 
+    def successor(self) -> "Desk":
+        """A desk that has yet to learn everything from the journal. No attempt's number is given a second time."""
+        desk = Desk(self.facts, self.journal, self.windows, self.unused_policy, self.credentials)
+        desk.revoked = self.revoked
+        desk.waiting = self.waiting
+        desk.disk = self.disk
+        desk.scheduler = Scheduler(self.unused_policy, first_attempt=self.scheduler.next_attempt)
+        desk._notices = self._notices
+        return desk
+
+    def posix(self, now: float) -> float:
+        """POSIX seconds at ``now`` of the broker's clock."""
+        return self.facts.wall_at_zero + now
+
     def send(self, peer: bytes, message: Message) -> None:
         """Queue a message; it leaves after the next commit."""
         self.outbox.append((peer, message))
+        self.owed[peer] += weight(message)
+
+    def has_room(self, peer: bytes, limit: int = BATCH_BYTES) -> bool:
+        """Whether a peer has taken what it was sent, but for ``limit`` bytes: if not, more is not made for it yet."""
+        return self.owed[peer] + self.waiting(peer) < limit
+
+    def take_outbox(self) -> list[tuple[bytes, Message]]:
+        """What has been queued since the last call."""
+        outbox, self.outbox = self.outbox, []
+        self.owed.clear()
+        return outbox
+
+    def forget(self, bag: OpenBag, why: str, now: float) -> None:
+        """Drop a bag that is complete, with its results; ``why`` is told to those who wait for more of it."""
+        self.handle(ev.BagForgotten(bag.row.number), now)
+        self.book.forget(bag)
+        self.fresh.discard(bag.row.number)
+        for watcher in bag.watchers:
+            self.send(watcher.peer, Failed(watcher.request, why))
 
     def note(self, event: str, **facts: object) -> None:
         """Something worth a line in the log: ``event key=value ...``."""
@@ -82,7 +138,7 @@ class Desk:
             if self.scheduler.tasks.batch(task) is None or seconds <= self.scheduler.tasks.runtime(task):
                 continue
             bag, _, _ = self.book.find(task)
-            runtime = min(OUTLIVED * seconds, SECONDS_LIMIT)
+            runtime = min(outlived(seconds, longest_window(self.scheduler, now)), SECONDS_LIMIT)
             if bag.row.predicted:
                 longer[task] = runtime
             else:

@@ -1,27 +1,33 @@
 """The join line: all that somebody has to paste on a lab PC or into a client's environment.
 
-``ROLE@HOST:PORT/KEYS``, where KEYS is URL-safe base64 of the broker's public CURVE key and the role's own key pair, 32
-bytes each, and of a checksum of them, for a key that was typed or pasted wrongly would only give silence: ZeroMQ cannot
-tell it from a broken link. ``ROLE@HOST:PORT/insecure`` for a broker without encryption. Nothing in it needs quoting in
-any shell. The host may be edited: it is not what is trusted.
+``SIDE@HOST:PORT/KEYS``, where KEYS is URL-safe base64 of the broker's public CURVE key and the credential's own pair,
+32 bytes each, and of a checksum of them, for a key that was typed or pasted wrongly would only give silence: ZeroMQ
+cannot tell it from a broken link. ``SIDE@HOST:PORT/insecure`` for a broker without encryption. Nothing in it needs
+quoting in any shell. The host may be edited: it is not what is trusted.
+
+The side says where the line belongs: at a worker, or at a client. What its holder may do is not in it: that the broker
+knows, by the key. Wherever a line is given, ``@FILE`` may stand for it, so that it is in nobody's list of processes.
 """
 
 import base64
 import binascii
 import hashlib
+import os
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
-Role = Literal["worker", "client"]
+Side = Literal["worker", "client"]
 
 _ADDRESS = re.compile(r"(?P<host>[^/@\s]+):(?P<port>[0-9]{1,5})")
-_FORM = re.compile(rf"(?P<role>worker|client)@{_ADDRESS.pattern}(?:/(?P<keys>[\w-]+=*))?")
+_FORM = re.compile(rf"(?P<side>worker|client)@{_ADDRESS.pattern}(?:/(?P<keys>[\w-]+=*))?")
 _KEY_BYTES = 32
 # Makes 99 bytes in all, which base64 needs no padding for; one typing error in 16 million goes unnoticed.
 _CHECK_BYTES = 3
 _INSECURE = "insecure"
 _LAST_PORT = 65_535
+_ANY_OTHER = 0o077
 
 
 class JoinLineError(ValueError):
@@ -30,7 +36,7 @@ class JoinLineError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """A broker's public key and one role's key pair, raw bytes."""
+    """A broker's public key and one credential's key pair, raw bytes."""
 
     server: bytes
     public: bytes
@@ -41,13 +47,13 @@ class Keys:
 class JoinLine:
     """Where a broker is and how to be let in; ``keys`` is None without encryption."""
 
-    role: Role
+    side: Side
     host: str
     port: int
     keys: Keys | None
 
     def __str__(self) -> str:
-        place = f"{self.role}@{self.host}:{self.port}"
+        place = f"{self.side}@{self.host}:{self.port}"
         if self.keys is None:
             return f"{place}/{_INSECURE}"
         raw = self.keys.server + self.keys.public + self.keys.secret
@@ -67,16 +73,34 @@ def parse_address(text: str) -> tuple[str, int]:
     return found["host"], int(found["port"])
 
 
-def parse_join_line(text: str, role: Role) -> JoinLine:
-    """The join line in ``text``, which must be one for ``role``; raises `JoinLineError`."""
+def read_join_line(text: str, side: Side) -> JoinLine:
+    """The join line that ``text`` is, or that is in the file it names as ``@FILE``; raises `JoinLineError`."""
+    if not text.startswith("@"):
+        return parse_join_line(text, side)
+    path = Path(text[1:]).expanduser()
+    try:
+        if is_open_to_others(path):
+            raise JoinLineError(f"{path} can be read by others: chmod 600 {path}")
+        return parse_join_line(path.read_text(encoding="utf-8"), side)
+    except (OSError, UnicodeDecodeError) as error:
+        raise JoinLineError(f"{path}, which should hold a join line, cannot be read: {error}") from error
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Whether anybody but its owner may do anything with a file; raises OSError when it is not there."""
+    return bool(path.stat().st_mode & _ANY_OTHER) and os.name == "posix"
+
+
+def parse_join_line(text: str, side: Side) -> JoinLine:
+    """The join line in ``text``, which must be one for ``side``; raises `JoinLineError`."""
     found = _FORM.fullmatch(text.strip())
     if found is None or int(found["port"]) > _LAST_PORT:
         raise JoinLineError(
             "that is not a join line; a broker prints one for workers and one for clients when it starts"
         )
-    if found["role"] != role:
-        raise JoinLineError(f"that is the join line of a {found['role']}; this needs the one of a {role}")
-    return JoinLine(role, found["host"], int(found["port"]), _keys(found["keys"]))
+    if found["side"] != side:
+        raise JoinLineError(f"that is the join line of a {found['side']}; this needs the one of a {side}")
+    return JoinLine(side, found["host"], int(found["port"]), _keys(found["keys"]))
 
 
 def _keys(text: str | None) -> Keys | None:

@@ -1,32 +1,32 @@
-"""The broker's loop: the one file of the broker that knows ZeroMQ.
+"""The broker's loop. Its sockets are in `broker.sockets`.
 
 Rule 1: drain what has arrived (a bounded number), settle, commit, send: in this order, always.
-Rule 2: never block on a peer. One that takes nothing any more counts as gone, and is asked to introduce itself again.
-Rule 3: an unknown key is turned away in the handshake (ZAP), before any message of it is read.
+Rule 2: never block on a peer. What a slow one does not take waits for it, within bounds; others do not wait for it.
 """
 
 import logging
 import platform
 import secrets
 import socket
+import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import zmq
-from zmq.utils import z85
 
 from broker import protocol as wire
 from broker.desk import Desk, GridFacts, WindowsSource
-from broker.joinline import JoinLine, JoinLineError, Role, parse_address
-from broker.journal import Journal, JournalError
-from broker.keys import KeyRing, KeysError, load_keys, write_private
+from broker.joinline import JoinLine, JoinLineError, Side, parse_address
+from broker.journal import NAME, Durability, Journal, JournalError, JournalFull
+from broker.keys import KeyRing, KeysError
+from broker.private import write_private
 from broker.sessions import Sessions
+from broker.sockets import Sockets
 from scheduler.model import UnknownPolicy
-from scheduler.policies import make_policy
+from scheduler.policies import DEFAULT, make_policy
 
 log = logging.getLogger("deskgrid.broker")
 
@@ -34,18 +34,12 @@ log = logging.getLogger("deskgrid.broker")
 DRAIN = 1_000
 # How long the loop waits for a message before it looks at leases, at the windows file and at whether to stop.
 TICK_S = 0.2
+# Frames that are no messages make at most one line in the log in so long, lest a peer fill the disk with them. Seconds.
+GARBAGE_S = 1.0
 # How often the windows file is looked at.
 WINDOWS_S = 1.0
-# Messages that may wait for one peer. The answers to a few drains fit, should one peer have asked for all of them; a
-# busy worker has a handful, so that as many as this mean that it is stuck.
-HIGH_WATER = 5 * DRAIN
-# TCP connections of PCs that were switched off are noticed by ZeroMQ after this long; leases decide about work.
-DEAD_LINK_S = 30.0
-# How long a stopping broker tries to get its goodbyes out.
-LINGER_MS = 500
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _EVERYWHERE = ("0.0.0.0", "*", "[::]")
-_ZAP_FRAMES = 7
 
 
 class BrokerError(Exception):
@@ -54,16 +48,22 @@ class BrokerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """``listen``: HOST:PORT, port 0 for any free one. ``advertise``: the host in the join lines; None: found out."""
+    """``listen``: HOST:PORT, port 0 for any free one. ``advertise``: the host in the join lines; None: found out.
+
+    ``durability``: what commits survive, as `broker.journal` has it. ``keep_days``: finished bags are forgotten so long
+    after they ended; None: never.
+    """
 
     home: Path
     listen: str = "0.0.0.0:7077"
     advertise: str | None = None
-    policy: str = "pgs"
+    policy: str = DEFAULT
     policy_options: Mapping[str, object] = field(default_factory=dict)
     insecure: bool = False
     heartbeat_s: float = 2.0
     lease_s: float = 15.0
+    durability: Durability = "power"
+    keep_days: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +91,29 @@ def serve(
     if options.insecure and host not in _LOOPBACK:
         raise BrokerError(f"--insecure is only for this machine itself: listen on 127.0.0.1, not on {host}")
     try:
-        with closing(Journal(options.home)) as journal:
-            keys = None if options.insecure else load_keys(options.home)
-            with _Sockets(keys) as sockets:
-                address = sockets.bind(host, port)
+        with closing(Journal(options.home, options.durability)) as journal:
+            keys = None if options.insecure else KeyRing(options.home)
+            with Sockets(keys) as sockets:
+                address = _bind(sockets, host, port)
                 name = options.advertise or (_own_address() if host in _EVERYWHERE else host)
                 announcement = _announce(options.home, keys, name, int(address.rpartition(":")[2]))
-                sessions = Sessions(Desk(_facts(options, announcement.address), journal, windows, policy))
+                desk = Desk(_facts(options, announcement.address), journal, windows, policy, keys)
+                sessions = Sessions(desk, options.keep_days)
                 loop = _Loop(sessions, sockets, journal)
                 ready(announcement)
                 log.info("started address=%s home=%s policy=%s", announcement.address, options.home, policy.name)
                 loop.run(stopping)
     except (KeysError, JournalError, OSError, zmq.ZMQError) as error:
         raise BrokerError(str(error)) from error
+    except sqlite3.DatabaseError as error:
+        raise BrokerError(f"{options.home / NAME} cannot be read any more: {error}") from error
+
+
+def _bind(sockets: Sockets, host: str, port: int) -> str:
+    try:
+        return sockets.bind(host, port)
+    except zmq.ZMQError as error:
+        raise BrokerError(f"cannot listen on {host}:{port}: {error.strerror}") from error
 
 
 def _facts(options: BrokerOptions, address: str) -> GridFacts:
@@ -135,135 +145,86 @@ def _own_address() -> str:
 
 def _announce(home: Path, keys: KeyRing | None, host: str, port: int) -> Ready:
     """Write the join lines into the home, where clients and workers of this machine find them."""
-    lines = {}
-    roles: tuple[Role, ...] = ("worker", "client")
-    for role in roles:
-        line = JoinLine(role, host, port, None) if keys is None else keys.line(role, host, port)
-        lines[role] = str(line)
-        write_private(home / f"{role}.join", f"{line}\n".encode())
-    return Ready(f"{host}:{port}", lines["worker"], lines["client"], home)
-
-
-class _Sockets:
-    """The ROUTER that all peers connect to, and the REP that answers for their keys."""
-
-    def __init__(self, keys: KeyRing | None) -> None:
-        self._keys = keys
-        self.context = zmq.Context()
-        self.router = self.context.socket(zmq.ROUTER)
-        self.zap: zmq.Socket[bytes] | None = None
-        self.poller = zmq.Poller()
-        self.poller.register(self.router, zmq.POLLIN)
-        for option, value in (
-            (zmq.ROUTER_MANDATORY, 1),
-            (zmq.LINGER, LINGER_MS),
-            (zmq.SNDHWM, HIGH_WATER),
-            (zmq.RCVHWM, HIGH_WATER),
-            (zmq.MAXMSGSIZE, wire.MESSAGE_LIMIT),
-            (zmq.HEARTBEAT_IVL, int(DEAD_LINK_S * 1000) // 3),
-            (zmq.HEARTBEAT_TIMEOUT, int(DEAD_LINK_S * 1000)),
-        ):
-            self.router.setsockopt(option, value)
-        if keys is not None:
-            self.zap = self.context.socket(zmq.REP)
-            self.zap.bind("inproc://zeromq.zap.01")
-            self.poller.register(self.zap, zmq.POLLIN)
-            self.router.setsockopt(zmq.CURVE_SERVER, 1)
-            self.router.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(keys.server[0]))
-            self.router.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(keys.server[1]))
-
-    def __enter__(self) -> "_Sockets":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.router.close()
-        if self.zap is not None:
-            self.zap.close()
-        self.context.term()
-
-    def bind(self, host: str, port: int) -> str:
-        """Listen; the address with the port that was taken. Raises `BrokerError`."""
-        self.router.setsockopt(zmq.IPV6, int(host.startswith("[")))
-        try:
-            self.router.bind(f"tcp://{host}:{port or '*'}")
-        except zmq.ZMQError as error:
-            raise BrokerError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-        return self.router.getsockopt_string(zmq.LAST_ENDPOINT)
-
-    def answer_zap(self) -> None:
-        """One question of ZeroMQ about a key (RFC 27): the role it stands for, or no."""
-        if self.zap is None or self._keys is None:
-            return
-        frames = self.zap.recv_multipart()
-        role = self._keys.role_of(frames[-1]) if len(frames) == _ZAP_FRAMES and frames[5] == b"CURVE" else None
-        if role is None:
-            log.warning("turned-away address=%s", frames[3].decode(errors="replace"))
-        verdict = (b"400", b"unknown key", b"") if role is None else (b"200", b"OK", role.encode())
-        self.zap.send_multipart([frames[0], frames[1], *verdict, b""])
-
-    def receive(self) -> tuple[bytes, Role | None, bytes] | None:
-        """(peer, role by its key, message), or None when nothing waits."""
-        try:
-            frames = self.router.recv_multipart(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            return None
-        role = cast(Role, frames[0].get("User-Id")) if self._keys is not None else None
-        return frames[0].bytes, role, frames[-1].bytes
-
-    def send(self, peer: bytes, data: bytes) -> bool:
-        """Whether the peer is there and takes messages."""
-        try:
-            self.router.send_multipart([peer, data], zmq.NOBLOCK)
-        except zmq.ZMQError as error:
-            if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
-                return False
-            raise
-        return True
+    sides: tuple[Side, ...] = ("worker", "client")
+    if keys is None:
+        lines = [JoinLine(side, host, port, None) for side in sides]
+        for name, line in zip(("worker", "client", "admin"), (*lines, lines[1]), strict=True):
+            write_private(home / f"{name}.join", f"{line}\n".encode())
+    else:
+        lines = [keys.line(side, host, port) for side in sides]
+        keys.announce(host, port)
+    return Ready(f"{host}:{port}", str(lines[0]), str(lines[1]), home)
 
 
 class _Loop:
     """Drain, settle, commit, send."""
 
-    def __init__(self, sessions: Sessions, sockets: _Sockets, journal: Journal) -> None:
+    def __init__(self, sessions: Sessions, sockets: Sockets, journal: Journal) -> None:
         self._sessions = sessions
         self._sockets = sockets
         self._journal = journal
         self._start = time.monotonic()
         self._windows_at = 0.0
+        self._garbage_at = 0.0
 
     def _now(self) -> float:
         return time.monotonic() - self._start
 
     def run(self, stopping: Callable[[], bool]) -> None:
         self._sessions.restore(self._now())
+        self._sessions.desk.waiting = self._sockets.waiting
         self._look_at_windows()
+        gone: list[bytes] = []
         while not stopping():
-            ready = dict(self._sockets.poller.poll(int(TICK_S * 1000)))
-            if self._sockets.zap in ready:
-                self._sockets.answer_zap()
-            if self._sockets.router in ready:
-                self._drain()
-            if self._now() >= self._windows_at:
-                self._look_at_windows()
-            self._finish(self._sessions.settle(self._now()))
+            arrived = self._sockets.wait(TICK_S)
+            gone += self._sockets.tend(self._now())
+            # What a peer said before it went is still waiting to be read, its goodbye among it.
+            if self._turn(arrived):
+                for peer in gone:
+                    self._sessions.gone(peer, self._now())
+                gone.clear()
         self._finish(self._sessions.farewell("the broker stops; it can be started again on the same home"))
         log.info("stopped")
 
-    def _drain(self) -> None:
+    def _turn(self, arrived: bool) -> bool:
+        """Read, decide, commit and send; whether everything that had arrived was read."""
+        drained = True
+        try:
+            if arrived:
+                drained = self._drain()
+            if self._now() >= self._windows_at:
+                self._look_at_windows()
+            self._finish(self._sessions.settle(self._now()))
+        except JournalFull as full:
+            self._begin_again(full)
+        return drained
+
+    def _begin_again(self, full: JournalFull) -> None:
+        """Go on as if killed before this batch, of which nobody was told anything, and started again."""
+        self._journal.rollback()
+        self._sessions = self._sessions.successor(str(full), self._now())
+
+    def _drain(self) -> bool:
         for _ in range(DRAIN):
             received = self._sockets.receive()
             if received is None:
-                return
-            peer, role, data = received
+                return True
+            peer, who, data = received
+            if who is None:
+                continue  # its key was revoked: nothing of it is read any more
             try:
                 message = wire.decode(data)
             except wire.ProtocolError as error:
-                log.warning("garbage bytes=%d reason=%r", len(data), str(error))
+                self._tell_of_garbage(len(data), str(error))
                 self._send(peer, wire.Refused(f"that is not a message of deskgrid {wire.VERSION}: {error}"))
                 continue
-            if role is None:
-                role = "worker" if isinstance(message, wire.FROM_WORKER) else "client"
-            self._sessions.receive(peer, role, message, self._now())
+            self._sessions.receive(peer, who, message, self._now())
+        return False
+
+    def _tell_of_garbage(self, size: int, reason: str) -> None:
+        if self._now() >= self._garbage_at:
+            self._garbage_at = self._now() + GARBAGE_S
+            log.warning("garbage bytes=%d reason=%r", size, reason)
 
     def _finish(self, outbox: list[tuple[bytes, wire.Message]]) -> None:
         self._journal.commit()

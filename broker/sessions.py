@@ -9,7 +9,9 @@ from broker.asking import Asking
 from broker.bags import OpenBag
 from broker.clients import Clients
 from broker.desk import Desk
-from broker.joinline import Role
+from broker.journal import JournalFull
+from broker.keeping import Keeping
+from broker.roles import Credential, with_article
 from broker.throughput import Throughput
 from broker.workers import Workers
 from scheduler import events as ev
@@ -25,11 +27,13 @@ SLOTS_LIMIT = 1024
 class Sessions:
     """Everyone the broker talks with."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, keep_days: float | None = None) -> None:
+        """``keep_days``: how long bags are kept when they have ended; None: until somebody forgets them."""
         self.desk = desk
+        self._keeping = Keeping(desk, keep_days)
         self.workers = Workers(desk)
         self._throughput = Throughput()
-        self._asking = Asking(desk, self.workers, self._throughput, lambda: len(self.clients.by_peer))
+        self._asking = Asking(desk, self.workers, self._throughput, lambda: self.clients.credentials)
         self.clients = Clients(desk, self._asking)
         self._counted = 0
         self._hold_until: float | None = None
@@ -64,20 +68,40 @@ class Sessions:
         if self.desk.scheduler.orphans:
             self._hold_until = now + HOLD_LEASES * self.desk.facts.lease_s
 
-    def receive(self, peer: bytes, role: Role, message: wire.Message, now: float) -> None:
-        """One message; ``role`` is what the connection's key stands for."""
-        if role == "worker" and isinstance(message, wire.FROM_WORKER):
+    def successor(self, reason: str, now: float) -> "Sessions":
+        """Others in the place of these, whose last steps could not be written down; they know what the journal holds.
+
+        Nobody was told of what is undone. Everybody is asked to come in again, and says again what was not answered.
+        """
+        desk = self.desk.successor()
+        desk.disk.failed(reason, now)
+        desk.note("disk-full", reason=reason, home=str(desk.journal.home))
+        others = Sessions(desk, self._keeping.days)
+        others.restore(now)
+        desk.scheduler.counters = self.desk.scheduler.counters
+        others._throughput, others._counted = self._throughput, self._counted
+        for peer in [*self.workers.by_peer, *self.clients.by_peer]:
+            desk.send(peer, wire.Rejoin())
+        return others
+
+    def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
+        """One message of the peer who holds the credential ``who``."""
+        if not self.desk.disk.takes(message):
+            # A result stays with its worker, who says it again when it is asked to.
+            if isinstance(message, wire.Ask):
+                self.desk.send(peer, wire.Failed(message.request, self.desk.disk.refusal))
+        elif who.role in ("worker", "admin") and isinstance(message, wire.FROM_WORKER):
             if refusal := self._refusal(message):
-                self.desk.send(peer, wire.Refused(refusal))
+                self._refuse(peer, message, refusal)
             else:
-                self.workers.receive(peer, message, now)
-        elif role == "client" and isinstance(message, wire.FROM_CLIENT):
+                self.workers.receive(peer, who, message, now)
+        elif who.role in ("submitter", "admin") and isinstance(message, wire.FROM_CLIENT):
             if refusal := self._refusal(message):
-                self.desk.send(peer, wire.Refused(refusal))
+                self._refuse(peer, message, refusal)
             else:
-                self.clients.receive(peer, message, now)
+                self.clients.receive(peer, who, message, now)
         else:
-            self.desk.send(peer, wire.Refused(f"a {role} does not send {type(message).__name__}"))
+            self.desk.send(peer, wire.Refused(f"{with_article(who.role)} does not send {type(message).__name__}"))
 
     def _refusal(self, message: wire.Message) -> str:
         """Why a newcomer cannot be let in; empty when it can."""
@@ -92,6 +116,12 @@ class Sessions:
             return f"a worker has 1 to {SLOTS_LIMIT} slots, not {message.slots}"
         return ""
 
+    def _refuse(self, peer: bytes, message: wire.Message, reason: str) -> None:
+        """Turn a newcomer away; it is told why, and so is whoever reads the log."""
+        name = getattr(message, "name", None) or getattr(message, "user", "")
+        self.desk.note("refused", name=name, version=getattr(message, "version", ""), reason=reason)
+        self.desk.send(peer, wire.Refused(reason))
+
     def gone(self, peer: bytes, now: float) -> None:
         """A message could not be delivered: the connection is no more."""
         self.workers.gone(peer, now)
@@ -99,27 +129,62 @@ class Sessions:
 
     def settle(self, now: float) -> list[tuple[bytes, wire.Message]]:
         """Decide, once for all that has been received; what is to be sent when the journal has been committed."""
+        self._look_at_disk(now)
+        self._let_go(now)
+        if self.desk.disk.state != "full":
+            self._keeping.look(now)
         self.workers.expire(now)
         if self._hold_until is not None and now >= self._hold_until:
             self._hold_until = None
             self.desk.handle(ev.HoldExpired(), now)
+        self.clients.sweep(now)
         self.desk.learn(now)
-        for command in [*self.desk.pending, *self.desk.handle(ev.PassDue(), now)]:
+        # What is handed out has to be written down, too.
+        handed_out = self.desk.handle(ev.PassDue(), now) if self.desk.disk.state != "full" else []
+        for command in [*self.desk.pending, *handed_out]:
             self.workers.carry_out(command)
         self.desk.pending.clear()
         ended = self.desk.scheduler.counters.done
         self._throughput.add(ended - self._counted, now)
         self._counted = ended
+        if self.desk.disk.state != "full":
+            self.desk.attendance.write_down(now)
         self.clients.tell_watchers()
-        outbox, self.desk.outbox = self.desk.outbox, []
-        return outbox
+        return self.desk.take_outbox()
+
+    def _let_go(self, now: float) -> None:
+        """Whoever is here by a credential that was revoked is here no more."""
+        revoked, self.desk.revoked = self.desk.revoked, []
+        for name in revoked:
+            for peer in [*self.workers.let_go(name, now), *self.clients.let_go(name)]:
+                self.desk.send(peer, wire.Refused(f"the credential {name!r} was revoked"))
+
+    def _look_at_disk(self, now: float) -> None:
+        disk = self.desk.disk
+        before, since = disk.state, disk.since
+        if not disk.look(now):
+            return
+        self.desk.note(f"disk-{disk.state}", was=before, for_s=round(now - since, 1), free_bytes=disk.free_bytes)
+        if before == "full":
+            for peer in self.workers.by_peer:
+                self.desk.send(peer, wire.Rejoin())  # and with that, the results that were not taken
 
     def farewell(self, reason: str) -> list[tuple[bytes, wire.Message]]:
         """The broker stops: what to tell everyone."""
+        self._see_no_more()
         self.workers.farewell(reason)
         self.clients.farewell(reason)
-        outbox, self.desk.outbox = self.desk.outbox, []
-        return outbox
+        return self.desk.take_outbox()
+
+    def _see_no_more(self) -> None:
+        """The broker stops while windows are open; where that cannot be written down, its successor will."""
+        now = self.desk.scheduler.now
+        self.desk.attendance.broker_ends(now)
+        try:
+            self.desk.attendance.write_down(now)
+            self.desk.journal.commit()
+        except JournalFull:
+            self.desk.journal.rollback()
 
     def bag(self, bag_id: str) -> OpenBag | None:
         """A bag, for tests and tools."""

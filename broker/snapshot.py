@@ -26,6 +26,8 @@ class BrokerFacts(TypedDict):
     age_s: float  # since it was started
     encrypted: bool
     clients: int  # connected now
+    disk: Literal["ok", "low", "full"]  # low: no submissions are taken; full: nothing can be written down
+    disk_note: str  # for people: why no submissions are taken; empty when they are
 
 
 class RunningTask(TypedDict):
@@ -63,6 +65,8 @@ class WorkerState(TypedDict):
     windows: list[ComingWindow]  # of the coming week, without the current one
     silent_s: float  # since it was last heard
     done: int  # tasks
+    rests_s: float | None  # until a task is tried there again, because everything crashed; null: it does not rest
+    note: str  # for people: what is wrong with it; may be empty
     slots: list[SlotState]
 
 
@@ -71,6 +75,7 @@ class BagState(TypedDict):
 
     bag: str  # its id
     name: str
+    owner: str  # the credential that submitted it
     kind: Literal["python", "command"]
     total: int
     done: int

@@ -10,14 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from broker import protocol as wire
+from broker.crashes import with_places
 from broker.desk import Desk
-from broker.journal import ResultRow
+from broker.journal import How, ResultRow
+from broker.roles import Credential
 from scheduler import events as ev
 from scheduler.model import Attempt, Outcome
+from scheduler.resting import Rest
 
 # An attempt is written down as it is sent when it is at least this long: after a restart of the broker those are waited
 # for; shorter ones are simply made again. (Of a bag with longer ones all are: what is written down must be the newest.)
 REMEMBERED_S = 1.0
+# Bytes of work that a worker may leave untaken, eight of the largest arguments. It gets more when it has taken some.
+UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
 
 
 @dataclass(slots=True)
@@ -26,6 +31,7 @@ class WorkerSession:
 
     name: str
     session: str
+    who: Credential
     peer: bytes
     join: wire.Join
     heard: float
@@ -53,6 +59,8 @@ class Workers:
         self._faded_at = math.inf
         # Results of the message that is being handled, until the scheduler says which of them count.
         self._results: dict[Attempt, wire.Result] = {}
+        # And of those tasks of it that crashed, on which workers they had before.
+        self._crashes: dict[int, Sequence[str]] = {}
         self._from = ""
 
     def _carry_out(self, event: ev.Event, now: float) -> None:
@@ -71,13 +79,13 @@ class Workers:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def receive(self, peer: bytes, message: wire.Message, now: float) -> None:
+    def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """One message of a worker's connection."""
         if isinstance(message, wire.Join):
-            self._join(peer, message, now)
+            self._join(peer, who, message, now)
             return
         worker = self.by_peer.get(peer)
-        if worker is None:
+        if worker is None or worker.who != who:
             self._send(peer, wire.Rejoin())
             return
         self._hear(worker, now)
@@ -88,18 +96,31 @@ class Workers:
         elif isinstance(message, wire.Leave):
             self._leave(worker, message, now)
         elif isinstance(message, wire.Returned):
-            self._carry_out(ev.AttemptsReturned(worker.name, _attempts(message.attempts)), now)
-        elif isinstance(message, wire.Fetch):
+            own = [attempt for attempt in _attempts(message.attempts) if not self._is_anothers(worker, attempt)]
+            self._carry_out(ev.AttemptsReturned(worker.name, own), now)
+        elif isinstance(message, wire.Fetch) and self._desk.has_room(peer, UNTAKEN_LIMIT):
             self._send_template(worker, message.digest)
 
     def gone(self, peer: bytes, now: float) -> None:
         """Nothing can be sent to this connection any more. The lease decides what that means for the worker."""
         self.by_peer.pop(peer, None)
 
-    def _join(self, peer: bytes, join: wire.Join, now: float) -> None:
-        worker = self._session_of(join, now)
+    def let_go(self, credential: str, now: float) -> list[bytes]:
+        """Lose every worker that is here by that credential; their connections."""
+        found = [worker for worker in self.by_name.values() if worker.who.name == credential]
+        peers = [worker.peer for worker in found if self.by_peer.get(worker.peer) is worker]
+        for worker in found:
+            self._desk.note("worker-revoked", name=worker.name, credential=credential)
+            self._forget(worker, now)
+        return peers
+
+    def _join(self, peer: bytes, who: Credential, join: wire.Join, now: float) -> None:
+        other = self.by_peer.get(peer)
+        if other is not None and (other.session, other.who) != (join.session, who):
+            self._forget(other, now)  # a connection is one worker's: else it could fill the grid with any number
+        worker = self._session_of(who, join, now)
         if worker is None:
-            worker = WorkerSession(self._free_name(join.name), join.session, peer, join, now, now)
+            worker = WorkerSession(self._free_name(join.name), join.session, who, peer, join, now, now)
             self.by_name[worker.name] = worker
         else:
             if worker.peer != peer:
@@ -129,15 +150,16 @@ class Workers:
             worker.opened = now
         worker.state = "up"
         uptime = math.inf if join.uptime is None else join.uptime
+        self._desk.attendance.opened(worker.name, join, now)
         holds = [ev.HeldAttempt(Attempt(r.task, r.number), r.slot, r.elapsed) for r in join.running]
         self._carry_out(ev.WorkerJoined(worker.name, join.slots, uptime, join.windows, join.site, holds), now)
 
-    def _session_of(self, join: wire.Join, now: float) -> WorkerSession | None:
+    def _session_of(self, who: Credential, join: wire.Join, now: float) -> WorkerSession | None:
         """The session that introduces itself again; for a new one, those of its name that are gone make room."""
         names = [name for name in self.by_name if name == join.name or name.startswith(f"{join.name}~")]
         namesakes = [self.by_name[name] for name in names]
         for worker in namesakes:
-            if worker.session == join.session:
+            if worker.session == join.session and worker.who == who:
                 return worker
         for worker in namesakes:
             if worker.state == "lost" or worker.peer not in self.by_peer:
@@ -177,40 +199,77 @@ class Workers:
         early: bool = False,
     ) -> None:
         """A worker's window is not open, or no longer; ``held`` is what it handed back."""
-        stopped = {Attempt(r.task, r.number): r.elapsed for r in held if r.elapsed is not None}
+        ran = {Attempt(r.task, r.number): r.elapsed for r in held if r.elapsed is not None}
+        stopped = {attempt: elapsed for attempt, elapsed in ran.items() if self._may_speak_of(worker, attempt)}
         if worker.state == "up":
             # What it does not name as stopped never started there, or ended; some may still be on its way.
             slots = self._desk.scheduler.slots.workers[worker.name].slots
             sent = [held.attempt for slot in slots for held in slot.sent]
             unstarted = [attempt for attempt in sent if attempt not in stopped]
-            self._carry_out(ev.WorkerLeft(worker.name, True, early, unstarted, windows), now)
+            left = ev.WorkerLeft(worker.name, True, early, unstarted, windows)
+            self._left(left, "stop" if early else "departure", now)
         else:
             self._carry_out(ev.UptimeRefreshed(worker.name, 0.0, windows), now)
         worker.state = "away"
         worker.known_until = _last_closing(windows, 0.0, now)
         self._desk.outlived({attempt.task: elapsed for attempt, elapsed in stopped.items()}, now)
 
+    def _left(self, event: ev.WorkerLeft, how: How, now: float) -> None:
+        """The window of a worker that was up has closed."""
+        counters = self._desk.scheduler.counters
+        kills, wasted_s = counters.kills, counters.wasted_s
+        self._carry_out(event, now)
+        self._desk.attendance.ended(event.worker, how, now, counters.kills - kills, counters.wasted_s - wasted_s)
+
     # --- results -----------------------------------------------------------------------------------------------------
 
     def _finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         known = [r for r in message.results if r.outcome <= Outcome.TIMEOUT and r.task < self._desk.book.next_task]
-        self._results = {Attempt(r.task, r.number): r for r in known}
+        results = {Attempt(r.task, r.number): r for r in known}
+        self._results = {a: r for a, r in results.items() if not self._is_anothers(worker, a)}
         self._from = worker.name
         ended = [ev.Ended(attempt, Outcome(r.outcome), r.elapsed) for attempt, r in self._results.items()]
+        scheduler = self._desk.scheduler
+        crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
+        self._crashes = {task: scheduler.tasks.crashes(task) for task in crashed}
+        rest = scheduler.resting.rests.get(worker.name)
         self._carry_out(ev.AttemptsEnded(worker.name, ended), now)
-        self._results = {}
+        self._note_rest(worker.name, rest, scheduler.resting.rests.get(worker.name))
+        self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple(wire.Ref(r.task, r.number) for r in message.results)))
+
+    def _note_rest(self, name: str, before: Rest | None, after: Rest | None) -> None:
+        if after is not None and after is not before:
+            self._desk.note("worker-rests", name=name, for_s=after.lasts, crashes_in_a_row=after.crashes)
+        elif before is not None and after is None:
+            self._desk.note("worker-works-again", name=name)
+
+    def _is_anothers(self, worker: WorkerSession, attempt: Attempt) -> bool:
+        """Whether that attempt was given to somebody else: what this worker says of it counts for nothing."""
+        slot = self._desk.scheduler.bound.get(attempt.task)
+        if slot is None or slot.worker.name == worker.name:
+            return False
+        return any(sent.attempt == attempt for sent in slot.sent)
+
+    def _may_speak_of(self, worker: WorkerSession, attempt: Attempt) -> bool:
+        """Whether that attempt is the newest of its task, and was not given to somebody else."""
+        slot = self._desk.scheduler.bound.get(attempt.task)
+        if slot is not None and any(sent.attempt == attempt for sent in slot.sent):
+            return slot.worker.name == worker.name
+        return self._desk.scheduler.orphans.get(attempt.task) == attempt.number
 
     def _settle(self, attempts: Sequence[Attempt]) -> None:
         """The scheduler says that these results of the message at hand end their tasks: record them."""
-        rows = []
+        rows, ended = [], self._desk.posix(self._desk.scheduler.now)
         for attempt in attempts:
             result = self._results[attempt]
             bag, item = self._desk.book.item(attempt.task)
             bag.settled += 1
             self._desk.fresh.add(bag.row.number)
             bag.seen_s = max(bag.seen_s, result.elapsed)
-            number = bag.row.number
+            number, payload = bag.row.number, result.payload
+            if result.outcome == Outcome.CRASH:
+                payload = with_places(payload, [*self._crashes[attempt.task], self._from])
             rows.append(
                 ResultRow(
                     attempt.task,
@@ -220,9 +279,10 @@ class Workers:
                     result.elapsed,
                     self._from,
                     attempt.number,
-                    result.payload,
+                    payload,
                     result.stdout,
                     result.stderr,
+                    ended,
                 )
             )
         self._desk.journal.add_results(rows)
@@ -237,7 +297,11 @@ class Workers:
         rows: list[wire.Work] = []
         remembered: list[tuple[int, int]] = []
         size = 0
-        for assignment in command.work:
+        for handed, assignment in enumerate(command.work):
+            if not rows and not self._desk.has_room(worker.peer, UNTAKEN_LIMIT):
+                back = [unsent.attempt for unsent in command.work[handed:]]
+                self._carry_out(ev.AttemptsReturned(worker.name, back), self._desk.scheduler.now)
+                break
             bag, batch, place = self._desk.book.find(assignment.attempt.task)
             payload = self._desk.journal.payload(batch.first, place)
             bag.remembered = bag.remembered or assignment.runtime >= REMEMBERED_S
@@ -298,7 +362,7 @@ class Workers:
             self.by_peer.pop(worker.peer, None)
             if worker.state == "up":
                 self._desk.note("worker-lost", name=name, silent_s=round(now - worker.heard, 1))
-                self._carry_out(ev.WorkerLeft(name, planned=False), now)
+                self._left(ev.WorkerLeft(name, planned=False), "loss", now)
                 worker.state = "lost"
             self._lost[name] = worker
             self._faded_at = min(self._faded_at, worker.known_until)
@@ -324,7 +388,7 @@ class Workers:
         self._heard.pop(worker.name, None)
         self._lost.pop(worker.name, None)
         if worker.state == "up":
-            self._carry_out(ev.WorkerLeft(worker.name, planned=False), now)
+            self._left(ev.WorkerLeft(worker.name, planned=False), "loss", now)
         self._carry_out(ev.WorkerForgotten(worker.name), now)
 
     def farewell(self, reason: str) -> None:

@@ -5,10 +5,19 @@ hangs. To look for what the fixed examples miss: ``pytest --hypothesis-profile=e
 time, and prints the line that reproduces a failure.
 """
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.counting import COUNTS
 
 settings.register_profile(
     "fixed", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("explore", settings.get_profile("fixed"), derandomize=False, max_examples=2000)
 settings.load_profile("fixed")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much was tried."""
+    for line in COUNTS:
+        terminalreporter.write_line(line)

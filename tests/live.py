@@ -11,19 +11,20 @@ Rules:
    so does one that ended with an error which the test has not taken (`Live.failure`).
 2. Nothing here sleeps: threads are joined, sockets polled, the rest is `eventually`.
 
-`BrokerProcess` is a broker in a process of its own, for tests that kill it: ``python -m tests.live HOME HOST:PORT``.
+`BrokerProcess` is a broker in a process of its own, for tests that kill it: ``python -m tests.live HOME HOST:PORT
+LEASE``.
 """
 
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.joinline import JoinLine, Role, parse_join_line
+from broker.joinline import JoinLine, Side, parse_join_line
 from broker.server import BrokerOptions, Ready, serve
 from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine
 from tests.waiting import eventually
@@ -110,10 +111,10 @@ class LiveBroker(Live):
         assert self._ready is not None
         return self._ready
 
-    def line(self, role: Role) -> JoinLine:
-        """The join line of a role."""
+    def line(self, side: Side) -> JoinLine:
+        """The join line for a worker or a client."""
         ready = self.ready
-        return parse_join_line(ready.worker_line if role == "worker" else ready.client_line, role)
+        return parse_join_line(ready.worker_line if side == "worker" else ready.client_line, side)
 
 
 class LiveWorker(Live):
@@ -164,12 +165,23 @@ class LiveGrid:
     def worker(self, name: str = "pc1", slots: int = 1, plan: Plan | None = None) -> LiveWorker:
         """A worker that has joined."""
         worker = self.start_worker(name, slots, plan)
-        assert eventually(lambda: worker.ended or worker.has_said("joined"), PATIENCE_S)
+        assert self.joined(worker) or worker.ended
         return worker
+
+    @staticmethod
+    def joined(worker: LiveWorker) -> bool:
+        """Whether a worker that was started joins."""
+        eventually(lambda: worker.ended or worker.has_said("joined"), PATIENCE_S)
+        return worker.has_said("joined")
 
     def client(self, **options: Any) -> Client:
         """A client that was greeted."""
         return self._closing(Client(SocketLine(self.broker.line("client")), **options))
+
+    def admin(self) -> Client:
+        """A client that may do everything."""
+        line = parse_join_line((self.home / "admin.join").read_text(encoding="utf-8"), "client")
+        return self._closing(Client(SocketLine(line)))
 
     def bare_worker(self, name: str = "bare", session: str | None = None) -> BareWorker:
         """A connection that has not joined yet."""
@@ -201,11 +213,17 @@ def live_grid(home: Path, workers: int = 0, listen: str = "127.0.0.1:0", **optio
 
 
 class BrokerProcess:
-    """A broker in a process of its own, which ends when its input does."""
+    """A broker in a process of its own, which ends when its input does. ``command``: the module to run, and more."""
 
-    def __init__(self, home: Path, listen: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self,
+        home: Path,
+        listen: str = "127.0.0.1:0",
+        lease_s: float = LEASE_S,
+        command: Sequence[str] = ("tests.live",),
+    ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.live", str(home), listen],
+            [sys.executable, "-m", *command, str(home), listen, str(lease_s)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -220,13 +238,17 @@ class BrokerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def line(self, role: Role) -> JoinLine:
-        """The join line of a role."""
-        return parse_join_line(self._worker_line if role == "worker" else self._client_line, role)
+    def line(self, side: Side) -> JoinLine:
+        """The join line for a worker or a client."""
+        return parse_join_line(self._worker_line if side == "worker" else self._client_line, side)
 
     def kill(self) -> None:
         """End it without a chance to do anything more."""
         self._process.kill()
+        self._wait()
+
+    def outlive(self) -> None:
+        """Wait until it ends by itself."""
         self._wait()
 
     def stop(self) -> None:
@@ -242,12 +264,13 @@ class BrokerProcess:
             pipe.close()
 
 
-def main(home: str, listen: str) -> None:
-    """What runs in a `BrokerProcess`."""
-    broker = LiveBroker(Path(home), listen)
+def main(home: str, listen: str, lease_s: str, *, ready: Callable[[], None] = lambda: None) -> None:
+    """What runs in a `BrokerProcess`. ``ready`` is called when it has been said that the broker is there."""
+    broker = LiveBroker(Path(home), listen, lease_s=float(lease_s))
     broker.start()
-    ready = broker.ready
-    print(json.dumps([ready.address, ready.worker_line, ready.client_line]), flush=True)
+    at = broker.ready
+    print(json.dumps([at.address, at.worker_line, at.client_line]), flush=True)
+    ready()
     sys.stdin.read()
     broker.stop()
 

@@ -49,13 +49,17 @@ class WorkerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """``plan`` None: the broker's windows for this worker, or open-ended when it has none."""
+    """``plan`` None: the broker's windows for this worker, or open-ended when it has none.
+
+    ``task_memory``: bytes that a task's process may have; 0 for no limit.
+    """
 
     join: JoinLine
     slots: int
     name: str
     site: str = ""
     plan: Plan | None = None
+    task_memory: int = 0
 
 
 def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
@@ -71,7 +75,7 @@ def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callab
         with suppress(BlockingIOError):  # it has been woken often enough
             wake_in.send(b"\0")
 
-    executor = Executor(options.slots, options.name, wake)
+    executor = Executor(options.slots, options.name, wake, task_memory=options.task_memory)
     try:
         with _Link(options.join) as link:
             _Agent(options, link, executor, wake=wake, woken=wake_out, say=say).run(stopping)

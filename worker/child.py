@@ -10,8 +10,9 @@ does that even while C code holds the interpreter; on Windows, what the task its
 
 A frame is a 4-byte big-endian length and a msgpack array. To the child: ``["template", digest, template]``,
 then ``["run", digest, [[task, number, payload], ...]]``, the latter only when it has nothing left to do. From
-it: ``["ready", pid]`` and ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``. What a task
-changes in its process (its folder, its environment, its modules) the next one in the same process sees.
+it: ``["ready", pid]``, ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``, and ``["spent"]``
+before it ends because a task had all its memory. What a task changes in its process (its folder, its
+environment, its modules) the next one in the same process sees.
 """
 
 import faulthandler
@@ -45,6 +46,10 @@ FRAME_LIMIT = 2**30
 TAIL = 4096
 # An error's message, and its traceback: what anybody reads, however large the object printed into it.
 TEXT_LIMIT = 64 * 1024
+# While a task runs, what it has written is looked at so often (seconds), and cut when nobody would read the middle.
+TRIM_S = 0.25
+# Linux kills whatever has the most memory when there is none left, more readily by this: the task, not the PC's owner.
+OOM_SCORE = "1000"
 # Of sources that are pickled by reference, only the same minor version gives the same objects.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HIGHEST = pickle.HIGHEST_PROTOCOL
@@ -255,20 +260,40 @@ class Capture:
         self._target = target
         self._keep = keep
         self._most = most
+        # How long it was when its middle was last cut out, and who may change it now.
+        self._trimmed = 0
+        self._mine = threading.Lock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | binary, 0o600)
-        writer = os.open(path, os.O_WRONLY | os.O_APPEND | binary)
-        os.dup2(writer, target)
-        os.close(writer)
+        self._writer = os.open(path, os.O_WRONLY | os.O_APPEND | binary)
+        os.dup2(self._writer, target)
 
     def take(self) -> bytes:
         """What was written since the last time, shortened."""
-        text = read_ends(self._file, self._keep)
-        if text:
-            os.ftruncate(self._file, 0)
-            if sys.platform == "win32":
-                # There, a subprocess does not append: it writes at its place.
-                os.lseek(self._target, 0, os.SEEK_SET)
-        return text
+        with self._mine:
+            text = read_ends(self._file, self._keep)
+            if text:
+                self._trimmed = 0
+                os.ftruncate(self._file, 0)
+                if sys.platform == "win32":
+                    # There, a subprocess does not append: it writes at its place.
+                    os.lseek(self._target, 0, os.SEEK_SET)
+            return text
+
+    def trim(self) -> None:
+        """Give the disk back the middle of what was written, if that is more than a result may be.
+
+        The file stays as long as it is, with a hole; what is written in that moment may be missing behind it.
+        """
+        with self._mine:
+            size = os.fstat(self._file).st_size
+            if size - self._trimmed <= self._most:
+                return
+            half = self._keep // 2
+            tail = _read_at(self._file, size - half, half)
+            os.ftruncate(self._file, half)
+            os.ftruncate(self._file, size - half)
+            write_all(self._writer, tail)
+            self._trimmed = size
 
     def whole(self) -> bytes:
         """All that was written, as a command's result. TaskFailure: there is too much."""
@@ -291,7 +316,9 @@ def too_large(size: int, limit: int) -> TaskFailure:
 class Child:
     """This process: two pipes, two captures, the templates it was told."""
 
-    def __init__(self, stdout: str, stderr: str, host: str, result_limit: int, capture_limit: int) -> None:
+    def __init__(
+        self, stdout: str, stderr: str, host: str, *, result_limit: int, capture_limit: int, memory: int
+    ) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
         empty = os.open(os.devnull, os.O_RDONLY)
         os.dup2(empty, 0)
@@ -300,6 +327,8 @@ class Child:
         self._stderr = Capture(stderr, 2, capture_limit, result_limit)
         self._host = host
         self._limit = result_limit
+        self._memory = memory
+        self._running = threading.Event()
         self._templates: dict[str, Function | Command] = {}
         self._inbox: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
         if sys.platform != "win32":
@@ -308,6 +337,7 @@ class Child:
     def serve(self) -> None:
         """Run what comes, for ever."""
         threading.Thread(target=self._receive, daemon=True).start()
+        threading.Thread(target=self._trim, daemon=True).start()
         self._open_streams()
         write_all(self._out, frame(["ready", os.getpid()]))
         while True:
@@ -315,8 +345,17 @@ class Child:
             if kind == "template":
                 self._templates[digest] = self._template(body)
             else:
+                self._running.set()
                 for task, number, payload in body:
                     self._attempt(self._templates[digest], task, number, payload)
+                self._running.clear()
+
+    def _trim(self) -> None:
+        while self._running.wait():
+            time.sleep(TRIM_S)
+            for capture in (self._stdout, self._stderr):
+                with suppress(OSError):  # such as a full disk
+                    capture.trim()
 
     def _receive(self) -> None:
         buffer = bytearray()
@@ -335,11 +374,15 @@ class Child:
 
     def _attempt(self, template: Function | Command, task: int, number: int, payload: bytes) -> None:
         start = time.perf_counter()
-        outcome = DONE
+        outcome, spent = DONE, False
         try:
             result = template.result(payload)
             if len(result) > self._limit:
                 raise too_large(len(result), self._limit)
+        except MemoryError as error:
+            # It may hold it still, in a module or a cache: the next one gets a new process.
+            outcome, spent = ERROR, True
+            result = describe(self._explained(error))
         # All of them: a SystemExit is the task's end, not ours.
         except BaseException as error:
             outcome, result = ERROR, describe(error)
@@ -347,6 +390,16 @@ class Child:
         self._flush()
         told = ["ended", task, number, outcome, elapsed, result, self._stdout.take(), self._stderr.take()]
         write_all(self._out, frame(told))
+        if spent:
+            write_all(self._out, frame(["spent"]))
+            end_everything()
+
+    def _explained(self, error: MemoryError) -> MemoryError:
+        """``error`` with the limit, if there is one."""
+        if self._memory:
+            text = f"the limit is {self._memory:,} bytes for a task on {self._host} (deskgrid worker --task-memory)"
+            error.add_note(text) if error.args else setattr(error, "args", (text,))
+        return error
 
     def _open_streams(self) -> None:
         self._streams = [_text_stream(1), _text_stream(2)]
@@ -396,12 +449,34 @@ def die_with(lifeline: int) -> None:
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 
+def limit_memory(size: int) -> None:
+    """At most ``size`` bytes for this process, and for each that it starts; 0 for no limit.
+
+    On Linux what is private and can be written counts, elsewhere all addresses; Windows has no such limit.
+    """
+    if sys.platform != "win32" and size:
+        import resource
+
+        what = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
+        resource.setrlimit(what, (size, size))
+
+
+def die_first() -> None:
+    """Have Linux choose this process, and what it starts, when the PC has no memory left."""
+    if sys.platform == "linux":
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(OOM_SCORE)
+
+
 def main() -> None:
-    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT [LIFELINE]``; limits in bytes."""
-    stdout, stderr, host, result_limit, capture_limit, *lifeline = sys.argv[1:]
+    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY [LIFELINE]``; limits in bytes."""
+    stdout, stderr, host, result_limit, capture_limit, memory, *lifeline = sys.argv[1:]
     sys.argv[1:] = []
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which then decides
-    child = Child(stdout, stderr, host, int(result_limit), int(capture_limit))
+    die_first()
+    limits = {"result_limit": int(result_limit), "capture_limit": int(capture_limit), "memory": int(memory)}
+    child = Child(stdout, stderr, host, **limits)
+    limit_memory(int(memory))
     faulthandler.enable(2)  # where it was when it crashed, at the end of the captured stderr
     if lifeline:
         die_with(int(lifeline[0]))

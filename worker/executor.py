@@ -11,8 +11,6 @@ Rule 4: a process has loaded the modules of one bundle only; for another one it 
 `now` after it was sent to a ready process, or from the poll that saw its predecessor end.
 """
 
-import shutil
-import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from typing import Any
 
 from broker.protocol import BATCH_BYTES, PAYLOAD_LIMIT, Outcome
 from worker.child import TAIL, error_payload, frame
+from worker.folders import Folder
 from worker.jobs import Ended, Job
 from worker.process import Process, Said
 from worker.templates import Template, read_template
@@ -66,7 +65,8 @@ class Executor:
     """Runs jobs on the slots of the worker ``name``; ``wake`` is called from other threads, until `close` returns.
 
     ``slots`` is their number. ``cache``: where bundles are unpacked, by content; without it they go at `close`.
-    ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr.
+    ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr. ``task_memory``: bytes
+    that a task's process may have, and each that it starts, where the system can see to that; 0 for no limit.
     """
 
     def __init__(
@@ -78,13 +78,15 @@ class Executor:
         *,
         result_limit: int = RESULT_LIMIT,
         capture_limit: int = CAPTURE_LIMIT,
+        task_memory: int = 0,
     ) -> None:
         self._wake = wake
         self._woken = False
         self._capture_limit = capture_limit
-        self._arguments = [name, str(result_limit), str(capture_limit)]
-        self._folder = Path(tempfile.mkdtemp(prefix="deskgrid-"))
-        self._cache = cache or self._folder / "bundles"
+        self._arguments = [name, str(result_limit), str(capture_limit), str(task_memory)]
+        self._memory_note = f"; a task here has at most {task_memory:,} bytes of memory" if task_memory else ""
+        self._folder = Folder()
+        self._cache = cache or self._folder.path / "bundles"
         self._templates: dict[str, Template] = {}
         self._slots = [_Slot(index) for index in range(slots)]
         self._processes: set[Process] = set()
@@ -182,7 +184,7 @@ class Executor:
             process.close()
         self._processes.clear()
         self._said.clear()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     def _busy(self) -> list[_Slot]:
         return [slot for slot in self._slots if slot.jobs]
@@ -196,7 +198,7 @@ class Executor:
 
     def _start(self, slot: _Slot) -> None:
         self._spawned += 1
-        stem = self._folder / f"{slot.index}-{self._spawned}"
+        stem = self._folder.path / f"{slot.index}-{self._spawned}"
         try:
             slot.process = Process(slot.index, stem, self._arguments, self._tell)
         except OSError as error:
@@ -237,8 +239,14 @@ class Executor:
             if slot.jobs:
                 self._send(slot, process)
                 slot.since = now
+        elif said == "spent":
+            # It ends by itself; what it had not begun is for another.
+            self._release(slot)
+            if slot.jobs:
+                self._start(slot)
+                slot.since = now
         elif slot.jobs:
-            self._lose(slot, Outcome.CRASH, process.reason, now, ended)
+            self._lose(slot, Outcome.CRASH, process.reason + self._memory_note, now, ended)
         else:
             self._release(slot)  # nothing is lost: the next `run` starts another
 

@@ -24,7 +24,7 @@ CLOSE_LIMIT = 5.0
 PIPE_ROOM = 4096 if sys.platform == "win32" else 16384
 
 # What a process tells the executor, through its thread. "gone" is the last word.
-Said = Ended | Literal["ready", "gone"]
+Said = Ended | Literal["ready", "spent", "gone"]
 
 
 class Process:
@@ -117,6 +117,8 @@ class Process:
     def _understood(self, message: list[Any]) -> Said:
         if message[0] == "ready":
             return "ready"
+        if message[0] == "spent":
+            return "spent"
         task, number, outcome, elapsed, payload, stdout, stderr = message[1:]
         return Ended(self.slot, task, number, Outcome(outcome), elapsed, payload, stdout, stderr)
 

@@ -21,7 +21,8 @@ HEARTBEAT_S = 2.0
 # microseconds, so this keeps it below a percent.
 BATCH_S = 0.1
 BATCH_TASKS = 500
-# Idle child processes end when the next window is further away than this, and with it their memory.
+# Idle child processes end when the next window is further away than this, and with it their memory. When it has come as
+# near as this they are started again, so that the first tasks do not wait for them: a cold start may take some seconds.
 REST_S = 60.0
 
 
@@ -90,6 +91,8 @@ class Session:
         # When the current window should close, on the monotonic clock, as of the last look.
         self._closes_at = 0.0
         self._opening = 0
+        # The number of the last attempt that was assigned since the last introduction: they only grow.
+        self._assigned = -1
         self._introduced = False
         self._owes_results = False
         self._out: list[wire.Message] = []
@@ -152,6 +155,8 @@ class Session:
         self._closes_at = now.mono + uptime
         if uptime > 0.0 and not self._open:
             self._open_window(now)
+        elif self._resting and self._opens_soon(now):
+            self._rest(False)
         if now.mono >= self._speak_at:
             self._speak(now)
         if self._open:
@@ -198,6 +203,7 @@ class Session:
     def _introduce(self, now: Instant) -> None:
         me = self.identity
         self._opening += 1
+        self._assigned = -1
         self._out.append(
             wire.Join(
                 version=wire.VERSION,
@@ -257,9 +263,13 @@ class Session:
         self._stopped = tuple(stopped for stopped in held if stopped.elapsed is not None)
         windows = () if stopping else self._windows(now)
         self._out.append(wire.Leave(reason, planned, stopping or self.plan.over(now), windows, held))
-        boundary = self.plan.boundary(now)
-        if boundary is None or boundary > REST_S:
+        if not self._opens_soon(now):
             self._rest(True)
+
+    def _opens_soon(self, now: Instant) -> bool:
+        """Between two windows: whether the next one is near enough to be ready for it."""
+        boundary = self.plan.boundary(now)
+        return boundary is not None and boundary <= REST_S
 
     def _take_all_back(self, now: Instant) -> tuple[wire.Running, ...]:
         held = []
@@ -282,7 +292,8 @@ class Session:
         if not self._open or assign.opening != self._opening:
             return  # Sent before the broker had our leave or newest introduction: it takes this for not started.
         for work in assign.work:
-            if work.slot < len(self._lanes):
+            if work.slot < len(self._lanes) and work.number > self._assigned:  # else it came twice
+                self._assigned = work.number
                 self._lanes[work.slot].waiting.append(work)
 
     def _learn(self, blob: wire.Blob) -> None:

@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,21 +71,30 @@ def _scalar(text: str) -> object:
 join_option = click.option(
     "--join",
     metavar="LINE",
-    help="The line for clients that the broker printed [default: $DESKGRID_JOIN, else this machine's broker].",
+    help="The line for clients, or @FILE that holds it [default: $DESKGRID_JOIN, else this machine's broker].",
 )
 
 
 @contextmanager
-def open_grid(join: str | None) -> Iterator["Grid"]:
+def open_grid(join: str | None, *, admin: bool = False) -> Iterator["Grid"]:
     """The grid of ``join``, else the one that `Grid` finds by itself; its errors become refusals."""
     from broker.client.errors import DeskgridError
+    from broker.client.finding import admin_line
     from broker.client.grid import Grid
 
     try:
-        with _told("deskgrid.client"), Grid(join) as grid:
+        with _told("deskgrid.client"), Grid(str(admin_line(join)) if admin else join) as grid:
             yield grid
     except DeskgridError as error:
         raise Refusal(str(error)) from error
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    """The rows as lines; every column as wide as it has to be, all but the first and the last to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *middle, last in rows:
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(middle, widths[1:-1], strict=True))]
+        yield "  ".join([*cells, last]).rstrip()
 
 
 @contextmanager

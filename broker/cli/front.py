@@ -21,6 +21,7 @@ COMMANDS = {
     "Run a grid": (
         ("broker", "broker.cli.serving:broker", "Start the broker: on one machine, before all else."),
         ("worker", "broker.cli.serving:worker", "Make this PC work for a grid."),
+        ("keys", "broker.cli.keys:keys", "Let people and PCs in, and keep them out again."),
     ),
     "Have work done": (
         ("submit", "broker.cli.bags:submit", "Submit a bag of commands; print its id."),

@@ -2,13 +2,13 @@
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 import click
 
-from broker.cli.base import join_option, key_values, open_grid
+from broker.cli.base import join_option, key_values, open_grid, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,11 +74,11 @@ def bags(*, join: str | None) -> None:
     """List the bags that the broker has, the oldest first: those under way, and those not yet forgotten."""
     with open_grid(join) as grid:
         found = sorted(cast("list[BagState]", grid.bags()), key=lambda bag: -bag["age_s"])
-    for line in _table([_TITLES, *map(_cells, found)]):
+    for line in table([_TITLES, *map(_cells, found)]):
         click.echo(line)
 
 
-_TITLES = ("BAG", "AGE", "TASKS", "DONE", "FAILED", "RUNNING", "WAITING", "TO GO", "NAME")
+_TITLES = ("BAG", "OWNER", "AGE", "TASKS", "DONE", "FAILED", "RUNNING", "WAITING", "TO GO", "NAME")
 
 
 def _cells(bag: "BagState") -> tuple[str, ...]:
@@ -88,15 +88,8 @@ def _cells(bag: "BagState") -> tuple[str, ...]:
     numbers = (bag["total"], bag["done"], bag["failed"] + bag["cancelled"], bag["running"], bag["waiting"])
     unknown = "ended" if complete(bag) else "unknown"
     to_go = unknown if bag["eta_s"] is None or complete(bag) else duration(bag["eta_s"])
-    return (bag["bag"], duration(bag["age_s"]), *(f"{number}" for number in numbers), to_go, clean(bag["name"]))
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    """The rows as lines; every column as wide as it has to be, all but the first and the last to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *middle, last in rows:
-        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(middle, widths[1:-1], strict=True))]
-        yield "  ".join([*cells, last]).rstrip()
+    counts = [f"{number}" for number in numbers]
+    return (bag["bag"], bag["owner"], duration(bag["age_s"]), *counts, to_go, clean(bag["name"]))
 
 
 @click.command()
@@ -106,9 +99,10 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterable[str]:
 def policy(*, name: str, options: dict[str, object], join: str | None) -> None:
     """Have the running grid place tasks by the policy NAME from now on: pgs, fcfs, or one that is installed.
 
-    Options that are not given have their defaults. Until the broker is started again.
+    Options that are not given have their defaults. Until the broker is started again. For admins: on the broker's
+    machine whoever can read its home is one.
     """
-    with open_grid(join) as grid:
+    with open_grid(join, admin=True) as grid:
         grid.policy(name, **options)
         chosen = _snapshot(grid)["broker"]
     click.echo(" ".join([chosen["policy"], *(f"{key}={value}" for key, value in chosen["options"].items())]))

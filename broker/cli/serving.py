@@ -7,7 +7,9 @@ Rules:
 """
 
 import logging
+import math
 import os
+import re
 import signal
 import socket
 import sys
@@ -18,19 +20,46 @@ from datetime import datetime
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from broker.cli.base import Refusal, default_home, key_values
-from broker.joinline import JoinLine, JoinLineError, parse_address, parse_join_line
+from broker.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
+from broker.protocol import SECONDS_LIMIT
 
 if TYPE_CHECKING:
+    from broker.journal import Durability
     from broker.server import Ready
     from worker.uptime import Plan
 
 PORT = 7077
+# A task's process with little but Python in it.
+TASK_MEMORY_LEAST = 64 * 1024**2
+# Long enough for whoever comes back from a summer; without any end, the disk of each grid would be full one day.
+KEEP_DAYS = 90.0
 LEVELS = ("debug", "info", "warning", "error")
+# The values of `broker.journal.Durability`, which is not imported for "deskgrid --help".
+DURABILITIES = ("process", "power")
+
+
+class Days(click.ParamType[float | None]):
+    """A number of days that is more than 0, or "forever"."""
+
+    name = "days"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
+        """The number in ``value``, None for ever; a usage error if it is neither."""
+        if value == "forever":
+            return None
+        try:
+            days = float(value)
+        except ValueError:
+            days = math.nan
+        if not 0 < days * 86_400 <= SECONDS_LIMIT:
+            self.fail(f'{value!r} is not a number of days, more than 0, or "forever"', param, ctx)
+        return days
+
 
 level_option = click.option(
     "--log-level",
@@ -55,16 +84,32 @@ stdin_option = click.option("--until-stdin-closes", is_flag=True, hidden=True)
     default=default_home,
     help="Its state, keys and windows.toml [default: $DESKGRID_HOME, else ~/.deskgrid].",
 )
-@click.option("--policy", default="pgs", show_default=True, help="How tasks are placed: pgs, fcfs, or one installed.")
+@click.option("--policy", help="How tasks are placed: packing, pgs, fcfs, or one installed  [default: packing].")
 @click.option(
     "--policy-option",
     "policy_options",
     metavar="KEY=VALUE",
     multiple=True,
     callback=key_values,
-    help="An option of the policy; may be repeated. For pgs: order, queue_length, queue_s, margin.",
+    help="An option of the policy; may be repeated. For packing: margin, queue_s, confidence.",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(DURABILITIES),
+    default="power",
+    show_default=True,
+    help="What is never lost once it was acknowledged: when the broker's process dies, or also when the power fails.",
 )
 @click.option("--advertise", metavar="HOST", help="The name of this machine in the join lines [default: found out].")
+@click.option(
+    "--keep",
+    "keep_days",
+    type=Days(),
+    metavar="DAYS",
+    default=f"{KEEP_DAYS:g}",
+    show_default=True,
+    help='Bags are forgotten, with their results, so many days after they ended; "forever": not by themselves.',
+)
 @click.option("--insecure", is_flag=True, help="Without keys and encryption; on this machine only.")
 @level_option
 @stdin_option
@@ -72,9 +117,11 @@ def broker(
     *,
     listen: str | None,
     home: Path,
-    policy: str,
+    policy: str | None,
     policy_options: dict[str, object],
+    durability: "Durability",
     advertise: str | None,
+    keep_days: float | None,
     insecure: bool,
     log_level: str,
     until_stdin_closes: bool,
@@ -85,15 +132,18 @@ def broker(
     In HOME/windows.toml patterns of worker names are mapped to weekly windows; changes there take effect at once.
     """
     from broker.server import BrokerError, BrokerOptions, serve
+    from scheduler.policies import DEFAULT
     from worker.uptime import WindowsFile
 
     options = BrokerOptions(
         home=home.expanduser(),
         listen=_listen(listen, insecure),
         advertise=advertise,
-        policy=policy,
+        policy=policy or DEFAULT,
         policy_options=policy_options,
+        durability=durability,
         insecure=insecure,
+        keep_days=keep_days,
     )
     log_to_stderr(log_level)
     try:
@@ -142,7 +192,7 @@ def _announce(ready: "Ready") -> None:
 
 
 @click.command()
-@click.option("--join", metavar="LINE", help="The line for workers that the broker printed.")
+@click.option("--join", metavar="LINE", help="The line for workers that the broker printed, or @FILE with it.")
 @click.option("--broker", "address", metavar="HOST:PORT", help="Instead of --join, for a broker on this machine.")
 @click.option(
     "--slots",
@@ -156,6 +206,13 @@ def _announce(ready: "Ready") -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.toml",
     help="Planned uptime: weekly windows in local time.",
+)
+@click.option(
+    "--task-memory",
+    metavar="SIZE",
+    default="0",
+    callback=lambda context, parameter, text: memory_size(text),
+    help="The most memory that a task's process may have, as 512M or 2G; not on Windows [default: no limit].",
 )
 @click.option("--until", metavar="HH:MM|SECONDS", help="Planned uptime: from now to then, or for so long.")
 @click.option(
@@ -174,6 +231,7 @@ def worker(
     name: str | None,
     site: str,
     windows: Path | None,
+    task_memory: int,
     until: str | None,
     cycle: Path | None,
     log_level: str,
@@ -194,6 +252,7 @@ def worker(
             name=name or socket.gethostname(),
             site=site,
             plan=_plan(windows, until, cycle),
+            task_memory=task_memory,
         )
         log_to_stderr(log_level)
         log = logging.getLogger("deskgrid.worker")
@@ -201,6 +260,19 @@ def worker(
             run_worker(options, stopping, lambda line: log.info("%s", line))
     except (WorkerError, PlanError, JoinLineError) as error:
         raise Refusal(str(error)) from error
+
+
+def memory_size(text: str) -> int:
+    """Bytes of a size like 512M or 1.5G (by 1024); raises BadParameter."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a size like 512M or 2G")
+    size = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+    if 0 < size < TASK_MEMORY_LEAST:
+        raise click.BadParameter(f"{text!r} is too little: Python itself needs {TASK_MEMORY_LEAST // 1024**2} MiB")
+    if size and sys.platform == "win32":
+        raise click.BadParameter("Windows has no such limit")
+    return size
 
 
 def cores() -> int:
@@ -233,7 +305,7 @@ def _broker_of(join: str | None, address: str | None) -> JoinLine:
             "give either --join with the line that the broker printed, or --broker", click.get_current_context()
         )
     if join is not None:
-        return parse_join_line(join, "worker")
+        return read_join_line(join, "worker")
     host, port = parse_address(address or "")
     local = _line_at_home()
     if local is not None and local.port == port and (local.host == host or is_loopback(host)):

@@ -6,6 +6,7 @@ fetched from the broker in the order in which tasks end, again from the start ea
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, overload
@@ -66,6 +67,9 @@ class Bag(Generic[ItemT, ResultT]):
         self._total = total
         self._items = items
         self._owner = owner  # the Grid, which would close the link if nobody held it
+        # Numbers of requests for the end that nobody waits for any more. The broker still has them: the same number is
+        # no further request there, however often `wait` is called with a timeout.
+        self._waited: deque[int] = deque()
 
     def __len__(self) -> int:
         return self._total
@@ -133,7 +137,7 @@ class Bag(Generic[ItemT, ResultT]):
         end = math.inf if timeout is None else time.monotonic() + checked_seconds(timeout, "the timeout")
         if self._is_complete():
             return True
-        number, waiter = self._watch(_THE_END)
+        number, waiter = self._watch_the_end()
         try:
             with self._meter() as meter:
                 while (left := end - time.monotonic()) > 0.0:
@@ -142,6 +146,7 @@ class Bag(Generic[ItemT, ResultT]):
                     meter.tick()
         finally:
             self._link.withdraw(number)
+            self._waited.append(number)
         return False
 
     def _is_complete(self) -> bool:
@@ -170,10 +175,17 @@ class Bag(Generic[ItemT, ResultT]):
         finally:
             self._link.withdraw(number)
 
-    def _watch(self, after: int) -> tuple[int, Waiter]:
-        number, waiter = self._link.number(), Waiter()
+    def _watch(self, after: int, number: int | None = None) -> tuple[int, Waiter]:
+        number, waiter = self._link.number() if number is None else number, Waiter()
         self._link.send(wire.Watch(number, self.id, after), waiter)
         return number, waiter
+
+    def _watch_the_end(self) -> tuple[int, Waiter]:
+        try:
+            number = self._waited.popleft()
+        except IndexError:  # for the first time, or other threads wait with all there are
+            return self._watch(_THE_END)
+        return self._watch(_THE_END, number)
 
     def _meter(self) -> Meter:
         return Meter(self.name or f"bag {self.id}", lambda: self._progress(_GLANCE_S))

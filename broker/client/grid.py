@@ -5,7 +5,6 @@ is in `submission`, its results are in `bag`; futures are in `futures`.
 """
 
 import logging
-import os
 import threading
 import time
 import weakref
@@ -13,19 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from broker.client.bag import Bag, ItemT, ResultT
-from broker.client.errors import GridRefused, GridUnreachable
+from broker.client.errors import GridUnreachable
+from broker.client.finding import client_line
 from broker.client.futures import Futures, closed
 from broker.client.link import Link
 from broker.client.payload import pack_call, pack_text
 from broker.client.replies import ANSWER_S, ask
 from broker.client.submission import Runtime, Terms, checked_seconds, kept, submit_bag
 from broker.client.template import Template, command_template, name_of, pickle_function, python_template
-from broker.joinline import JoinLine, JoinLineError, parse_join_line
 
 if TYPE_CHECKING:
     from broker.client.local import Keeper
@@ -70,15 +68,15 @@ def task(
 class Grid(Executor):
     """A connection to a broker, and an executor in the sense of `concurrent.futures`.
 
-    ``join``: the broker's client line; None: $DESKGRID_JOIN, or else the broker of this machine (client.join in
-    $DESKGRID_HOME or ~/.deskgrid). ``timeout``: seconds to wait for the broker at opening. Raises `GridUnreachable` or
-    `GridRefused`. Later it waits for a broker that is away, and goes on where it was.
+    ``join``: the broker's client line, or ``@FILE`` that holds it; None: $DESKGRID_JOIN, or else the broker of this
+    machine (client.join in $DESKGRID_HOME or ~/.deskgrid). ``timeout``: seconds to wait for the broker at opening.
+    Raises `GridUnreachable` or `GridRefused`. Later it waits for a broker that is away, and goes on where it was.
 
     Threads may share a Grid. Leaving its ``with`` block waits for the futures of `submit` and `map`; bags go on.
     """
 
     def __init__(self, join: str | None = None, *, timeout: float = OPENING_S) -> None:
-        line = _join_line(join)
+        line = client_line(join)
         self._link = Link(line)
         self._futures = Futures(self._link)
         self._shut = False
@@ -209,7 +207,7 @@ class Grid(Executor):
         return Bag(self._link, bag, terms.name, total, items=held, note=note, owner=self)
 
     def attach(self, bag_id: str) -> Bag[Any, Any]:
-        """The bag ``bag_id``, whoever submitted it. Raises `RequestFailed` when the broker has no such bag."""
+        """The bag ``bag_id``, from anywhere. Raises `RequestFailed` when there is no such bag, or it is another's."""
         row = self._ask("progress", {"bag": bag_id})
         total, name, note = int(row["total"]), str(row["name"]), str(row["note"])
         return Bag(self._link, bag_id, name, total, items=None, note=note, owner=self)
@@ -301,7 +299,7 @@ class Grid(Executor):
         return rows
 
     def policy(self, name: str, **options: object) -> None:
-        """Have the grid schedule by another policy, from now on."""
+        """Have the grid schedule by another policy, from now on. Raises `RequestFailed` for all but admins."""
         self._ask("policy", {"name": name, "options": options})
 
     def _ask(self, what: str, args: dict[str, Any], timeout: float = ANSWER_S) -> dict[str, Any]:
@@ -320,30 +318,6 @@ def _release(futures: Futures, link: Link, keeper: "Keeper | None") -> None:
     futures.stop()
     if keeper is not None:
         keeper.stop()
-
-
-def _join_line(join: str | None) -> JoinLine:
-    text = join if join is not None else os.environ.get("DESKGRID_JOIN") or _line_of_this_machine()
-    try:
-        return parse_join_line(text, "client")
-    except JoinLineError as error:
-        raise GridRefused(str(error)) from error
-
-
-def _line_of_this_machine() -> str:
-    home = Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid")
-    path = home / "client.join"
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise GridUnreachable(
-            f"no broker is known: DESKGRID_JOIN is not set, and no broker has run on this machine ({path} is not "
-            "there); start one with `deskgrid broker`, or set DESKGRID_JOIN to the line that it prints for clients"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise GridUnreachable(
-            f"{path}, where this machine's broker left its join line, cannot be read: {error}"
-        ) from error
 
 
 def _as_task(function: Any) -> Task[Any]:

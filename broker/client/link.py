@@ -270,5 +270,5 @@ def _diagnosis(join: JoinLine) -> str:
         return f"{error.strerror or error}; is the broker running, and is this its address?"
     return (
         "something listens there, but gives no answer to this join line; "
-        "is the line from that broker (its keys change with its home)?"
+        "is the line from that broker (its keys change with its home), or was it revoked?"
     )

@@ -119,6 +119,8 @@ class _Processes:
                     "127.0.0.1:0",
                     "--home",
                     str(self._home),
+                    "--durability",
+                    "process",  # it is gone with this program, and its home with it
                     "--until-stdin-closes",
                 ],
                 stdin=subprocess.PIPE,
@@ -127,8 +129,7 @@ class _Processes:
                 encoding="utf-8",
             )
         self._wait_for_line(self._broker, log)
-        line = (self._home / "worker.join").read_text(encoding="utf-8").strip()
-        self._workers = [self._start_worker(number, line) for number in range(1, workers + 1)]
+        self._workers = [self._start_worker(number) for number in range(1, workers + 1)]
         return (self._home / "client.join").read_text(encoding="utf-8").strip()
 
     @staticmethod
@@ -144,11 +145,11 @@ class _Processes:
             raise GridUnreachable(log.read_text(errors="replace")[-TAIL:].strip() or "its broker ended at once")
         threading.Thread(target=lambda: [None for _ in output], daemon=True).start()
 
-    def _start_worker(self, number: int, line: str) -> subprocess.Popen[bytes]:
-        name = f"local-{number}"
+    def _start_worker(self, number: int) -> subprocess.Popen[bytes]:
+        name, join = f"local-{number}", f"@{self._home / 'worker.join'}"  # all can read what a process is started with
         with (self._home / f"{name}.log").open("w") as log:
             return subprocess.Popen(
-                [*self._program, "worker", "--join", line, "--slots", "1", "--name", name, "--until-stdin-closes"],
+                [*self._program, "worker", "--join", join, "--slots", "1", "--name", name, "--until-stdin-closes"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

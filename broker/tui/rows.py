@@ -99,7 +99,13 @@ def interest(worker: WorkerState) -> tuple[int, int, list[tuple[int, str]]]:
     """Smallest first: who will not end what runs, the busy, the lost, the idle, those away."""
     busy = _busy(worker)
     if worker["state"] == "up":
-        rank = 0 if any(_beyond(worker, slot) for slot in worker["slots"]) else 1 if busy else 3
+        rank = (
+            0
+            if worker["rests_s"] is not None or any(_beyond(worker, slot) for slot in worker["slots"])
+            else 1
+            if busy
+            else 3
+        )
     else:
         rank = 2 if worker["state"] == "lost" else 4
     return rank, -busy, natural(worker["name"])
@@ -179,6 +185,9 @@ def _beyond(worker: WorkerState, slot: SlotState) -> bool:
 def _window(worker: WorkerState, width: int) -> Text:
     if worker["state"] != "up":
         return _absence(worker)
+    if worker["rests_s"] is not None:
+        soon = f", tried again in {duration(worker['rests_s'])}" if worker["rests_s"] else ", being tried"
+        return Text(clean(worker["note"]) + soon, "bold red")
     slots = max(1, len(worker["slots"]))
     running = sum(_rest(slot) for slot in worker["slots"]) / slots
     queued = sum(slot["ahead_s"] + slot["queued_s"] for slot in worker["slots"]) / slots

@@ -105,6 +105,7 @@ def _header(snapshot: Snapshot) -> list[Text]:
     facts = snapshot["broker"]
     return [
         Text(f"deskgrid {clean(facts['address'])}", "bold"),
+        *_trouble(facts),
         Text(f"{snapshot['throughput']['per_s']:.1f} tasks/s", "bold"),
         Text(f"policy {facts['policy']}"),
         Text(f"up {duration(facts['age_s'])}"),
@@ -113,6 +114,13 @@ def _header(snapshot: Snapshot) -> list[Text]:
         Text(_options(facts), "dim"),
         Text(clean(f"version {facts['version']} on Python {facts['python']}"), "dim"),
     ]
+
+
+def _trouble(facts: BrokerFacts) -> Iterable[Text]:
+    """What everybody has to know before anything else."""
+    if facts["disk"] != "ok":
+        what = "disk full: nothing can be written down" if facts["disk"] == "full" else "disk nearly full"
+        yield Text(f"{what}, no submissions are taken", "bold red")
 
 
 def _options(facts: BrokerFacts) -> str:

@@ -62,5 +62,42 @@ def test_the_front_door_lets_in_the_client_and_the_messages_only(told: Told) -> 
     assert kinds <= {"front door", "client", "common", "empty"}
 
 
+@pytest.mark.parametrize("file", ["broker.py", "broker/__init__.py"])
+@pytest.mark.parametrize("before", ["", "import broker; "])
+def test_a_users_own_broker_is_named_as_the_cause(tmp_path: Path, file: str, before: str) -> None:
+    own = tmp_path / file
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("WHOSE = 'the user'\n", encoding="utf-8")
+    (tmp_path / "program.py").write_text(f"{before}import deskgrid\n", encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ran.returncode == 1
+    said = ran.stderr.splitlines()[-1]
+    assert said == (
+        f"ImportError: {own} hides a package of deskgrid that is called broker, too: rename yours to import deskgrid"
+    )
+
+
+def test_another_import_that_fails_is_not_blamed_on_the_user(tmp_path: Path) -> None:
+    (tmp_path / "msgpack.py").write_text("raise ImportError('this one is broken')\n", encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-c", "import deskgrid"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ran.stderr.splitlines()[-1] == "ImportError: this one is broken"
+
+
 def test_a_users_own_worker_and_scheduler_stay_the_users(told: Told) -> None:
     assert told.whose == ["the user", "the user"]

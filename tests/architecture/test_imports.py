@@ -24,14 +24,26 @@ PLACES = {
     "broker/snapshot.py": "common",
     "broker/server.py": "server",
     "broker/keys.py": "server",
+    "broker/keeping.py": "server",
+    "broker/sockets.py": "server",
+    "broker/connections.py": "server",
+    "broker/outgoing.py": "server",
+    "broker/private.py": "server",
+    "broker/roles.py": "server",
+    "broker/admission.py": "server",
     "broker/sessions.py": "server",
     "broker/desk.py": "server",
+    "broker/disk.py": "server",
     "broker/workers.py": "server",
     "broker/clients.py": "server",
     "broker/asking.py": "server",
     "broker/bags.py": "server",
     "broker/journal.py": "server",
+    "broker/schema.py": "server",
+    "broker/attendance.py": "server",
     "broker/throughput.py": "server",
+    "broker/soundness.py": "server",
+    "broker/crashes.py": "server",
     "broker/client/": "client",
     "broker/tui/": "screen",
     "broker/cli/": "command line",
@@ -46,6 +58,7 @@ PLACES = {
     "worker/executor.py": "worker",
     "worker/process.py": "worker",
     "worker/templates.py": "worker",
+    "worker/folders.py": "worker",
     "worker/child.py": "child",
 }
 
@@ -70,7 +83,7 @@ MAY_IMPORT = {
 FREE = {"tests", "benchmark"}
 
 # Files that know ZeroMQ: the three loops, and the one that makes keys.
-ZMQ = {"broker/server.py", "broker/client/link.py", "broker/keys.py", "worker/agent.py"}
+ZMQ = {"broker/server.py", "broker/sockets.py", "broker/client/link.py", "broker/keys.py", "worker/agent.py"}
 
 # What the broker is handed is opaque to it: these kinds never unpickle.
 NEVER_UNPICKLES = {"server", "scheduler", "common"}

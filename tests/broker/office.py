@@ -10,8 +10,8 @@ from typing import Any
 
 from broker import protocol as wire
 from broker.desk import Desk, GridFacts
-from broker.joinline import Role
 from broker.journal import Journal
+from broker.roles import Credential
 from broker.server import python_minor
 from broker.sessions import Sessions
 from scheduler.policies import make_policy
@@ -19,6 +19,12 @@ from tests.peers import BareWorker, Client
 
 HEARTBEAT_S = 1.0
 LEASE_S = 10.0
+
+
+# The credentials that every home has.
+WORKER = Credential("worker", "worker")
+CLIENT = Credential("client", "submitter")
+ADMIN = Credential("admin", "admin")
 
 
 class Windows:
@@ -64,13 +70,13 @@ class Office:
             else:
                 line.inbox.append(wire.encode(message))
 
-    def client(self, **options: Any) -> Client:
+    def client(self, who: Credential = CLIENT, **options: Any) -> Client:
         """A client that was greeted."""
-        return Client(OfficeLine(self, "client"), **options)
+        return Client(OfficeLine(self, who), **options)
 
     def worker(self, name: str = "bare", session: str | None = None) -> BareWorker:
         """A connection that has not joined yet."""
-        return BareWorker(OfficeLine(self, "worker"), name, session)
+        return BareWorker(OfficeLine(self, WORKER), name, session)
 
     def close(self) -> None:
         self.journal.close()
@@ -79,16 +85,16 @@ class Office:
 class OfficeLine:
     """One connection."""
 
-    def __init__(self, office: Office, role: Role) -> None:
+    def __init__(self, office: Office, who: Credential) -> None:
         self.inbox: deque[bytes] = deque()
         self._office = office
-        self._role = role
+        self._who = who
         office.connections += 1
         self._peer = f"peer {office.connections}".encode()
         office.lines[self._peer] = self
 
     def send(self, data: bytes) -> None:
-        self._office.sessions.receive(self._peer, self._role, wire.decode(data), self._office.now)
+        self._office.sessions.receive(self._peer, self._who, wire.decode(data), self._office.now)
 
     def receive(self, seconds: float) -> bytes | None:
         if not self.inbox:

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from broker import protocol as wire
-from broker.joinline import Role
 from broker.server import python_minor
-from tests.broker.office import Office, OfficeLine
+from tests.broker.office import ADMIN, CLIENT, WORKER, Office, OfficeLine
 from tests.peers import COMMAND
 
 DIGEST = sha256(COMMAND).hexdigest()
@@ -100,11 +99,10 @@ def _arguments(dice: Random) -> str:
     return json.dumps(args)
 
 
-PEERS = ("worker 1", "worker 2", "worker 3", "client 1", "client 2")
+PEERS = ("worker 1", "worker 2", "worker 3", "client 1", "client 2", "admin")
 
 
-def _role(name: str) -> Role:
-    return "worker" if name.startswith("worker") else "client"
+WHO = {name: WORKER if name.startswith("worker") else ADMIN if name == "admin" else CLIENT for name in PEERS}
 
 
 class Talk:
@@ -116,9 +114,9 @@ class Talk:
         self.lines = self._connected()
 
     def _connected(self) -> dict[str, OfficeLine]:
-        lines = {name: OfficeLine(self.office, _role(name)) for name in PEERS}
+        lines = {name: OfficeLine(self.office, WHO[name]) for name in PEERS}
         for name in PEERS:
-            if _role(name) == "client":
+            if WHO[name] != WORKER:
                 lines[name].send(wire.encode(wire.Hello(wire.VERSION, python_minor(), name, "ada")))
                 lines[name].send(wire.encode(wire.Blob(DIGEST, COMMAND)))
         return lines
@@ -133,7 +131,7 @@ class Talk:
             self.settle()
         else:
             name = dice.choice(PEERS)
-            kind = dice.choice(wire.FROM_WORKER if _role(name) == "worker" else wire.FROM_CLIENT)
+            kind = dice.choice(wire.FROM_WORKER if WHO[name] == WORKER else wire.FROM_CLIENT)
             if kind is not wire.Goodbye or what > 0.95:
                 self.lines[name].send(wire.encode(message(kind, dice)))
         self.office.sessions.desk.scheduler.check(self.office.now)

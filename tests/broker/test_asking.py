@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from broker import protocol as wire
-from tests.broker.office import Office
+from tests.broker.office import ADMIN, Office
 from tests.peers import BareWorker, Client
 
 
@@ -339,7 +339,8 @@ def test_a_shorter_runtime_lets_a_waiting_task_start(office: Office, client: Cli
     assert worker.work()[0].runtime == 5.0
 
 
-def test_the_policy_can_be_changed_and_says_its_options(office: Office, client: Client) -> None:
+def test_the_policy_can_be_changed_and_says_its_options(office: Office) -> None:
+    client = office.client(ADMIN)
     answer = client.ask("policy", name="fcfs")
     assert answer["policy"] == "fcfs"
     answer = client.ask("policy", name="pgs", options={"order": "fifo", "margin": 3})
@@ -365,7 +366,8 @@ def test_the_policy_can_be_changed_and_says_its_options(office: Office, client: 
         {},
     ],
 )
-def test_a_policy_that_cannot_be_is_refused_and_the_old_one_stays(client: Client, args: dict[str, Any]) -> None:
+def test_a_policy_that_cannot_be_is_refused_and_the_old_one_stays(office: Office, args: dict[str, Any]) -> None:
+    client = office.client(ADMIN)
     reason = client.failed("policy", **args)
     assert reason.isprintable()
     assert client.ask("status")["broker"]["policy"] == "pgs"

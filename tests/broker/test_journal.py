@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from broker import journal as journal_module
-from broker.journal import FORMAT, NAME, BagRow, BatchRow, Journal, JournalError, JournalFull, ResultRow
+from broker.journal import NAME, BagRow, BatchRow, Journal, JournalError, JournalFull, ResultRow
 from broker.protocol import BATCH_BYTES, BagResult, Outcome
+from broker.schema import FORMAT
 from tests.live import ROOT
 from tests.peers import PATIENCE_S
 
@@ -24,7 +25,7 @@ MORE = BatchRow(3, 1, 3, 2, [7.0])
 
 
 def result(task: int, payload: bytes = b"", bag: int = 1) -> ResultRow:
-    return ResultRow(task, bag, task, Outcome.DONE, 0.5, "pc1", 9, payload, b"out", b"err")
+    return ResultRow(task, bag, task, Outcome.DONE, 0.5, "pc1", 9, payload, b"out", b"err", 3e9)
 
 
 def fill(journal: Journal) -> None:
@@ -32,10 +33,10 @@ def fill(journal: Journal) -> None:
     journal.add_template("digest", "python", b"function")
     journal.add_template("other", "command", b"argv")
     journal.add_bag(BAG)
-    journal.add_batch(BATCH, [b"p0", b"p1", b"p2"])
-    journal.add_batch(MORE, [b"p3", b"p4"])
+    journal.add_batch(BATCH, [b"p0", b"p1", b"p2"], 1e9)
+    journal.add_batch(MORE, [b"p3", b"p4"], 1e9)
     journal.add_bag(OTHER)
-    journal.add_batch(BatchRow(5, 2, 0, 1, [4.0]), [b"q0"])
+    journal.add_batch(BatchRow(5, 2, 0, 1, [4.0]), [b"q0"], 2e9)
     journal.add_results([result(1, b"r1"), result(0, b"r0")])
     journal.add_sent([(2, 11), (1, 10)])
 
@@ -114,7 +115,7 @@ def test_payloads_are_read_again_when_more_batches_are_used_than_are_kept(journa
     count = journal_module.CACHED_BATCHES + 3
     journal.add_bag(BAG)
     for first in range(count):
-        journal.add_batch(BatchRow(first, 1, first, 1, [1.0]), [str(first).encode()])
+        journal.add_batch(BatchRow(first, 1, first, 1, [1.0]), [str(first).encode()], 1e9)
     for _ in range(2):
         assert [journal.payload(first, 0) for first in range(count)] == [str(n).encode() for n in range(count)]
 
@@ -174,7 +175,7 @@ def test_a_forgotten_bag_leaves_nothing(journal: Journal, tmp_path: Path) -> Non
 def test_a_forgotten_bag_leaves_others_with_the_same_template_alone(journal: Journal, tmp_path: Path) -> None:
     fill(journal)
     journal.add_bag(BagRow(3, "c3", "", "python", "", "digest", None, 0, predicted=True, closed=True, created=0.0))
-    journal.add_batch(BatchRow(6, 3, 0, 1, [1.0]), [b"s0"])
+    journal.add_batch(BatchRow(6, 3, 0, 1, [1.0]), [b"s0"], 1e9)
     journal.add_sent([(6, 12)])
     journal.forget(1, [0, 3])
     assert journal.template("digest") == ("python", b"function")
@@ -186,7 +187,7 @@ def test_the_payloads_of_a_forgotten_bag_are_not_kept_in_memory(journal: Journal
     fill(journal)
     assert journal.payload(0, 0) == b"p0"
     journal.forget(1, [0, 3])
-    journal.add_batch(BatchRow(0, 2, 1, 1, [1.0]), [b"new"])
+    journal.add_batch(BatchRow(0, 2, 1, 1, [1.0]), [b"new"], 1e9)
     assert journal.payload(0, 0) == b"new"
 
 
@@ -209,7 +210,7 @@ journal.add_bag(BagRow(1, "a1", "", "python", "", "d", None, 0, True, False, 0.0
 journal.commit()
 wanted, written = int(sys.argv[2]), 0
 while True:
-    journal.add_results([ResultRow(written, 1, written, 0, 0.5, "pc1", 1, b"x" * 1000, b"", b"")])
+    journal.add_results([ResultRow(written, 1, written, 0, 0.5, "pc1", 1, b"x" * 1000, b"", b"", 1.0)])
     written += 1
     if written == wanted:
         print("written", flush=True)

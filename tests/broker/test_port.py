@@ -10,7 +10,7 @@ import zmq
 from zmq.utils import z85
 
 from broker import protocol as wire
-from broker.joinline import JoinLine, Keys, Role
+from broker.joinline import JoinLine, Keys, Side
 from broker.server import python_minor
 from tests.live import LiveGrid, live_grid
 from tests.peers import PATIENCE_S, BareWorker, Peer, SocketLine
@@ -112,17 +112,17 @@ def without_keys(keys: Keys) -> None:
         (without_keys, {zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL}),
     ],
 )
-@pytest.mark.parametrize("role", ["worker", "client"])
+@pytest.mark.parametrize("side", ["worker", "client"])
 def test_a_wrong_key_is_turned_away_in_the_handshake(
     grid: LiveGrid,
     serves: Callable[[], bool],
-    role: Role,
+    side: Side,
     change: Callable[[Keys], Keys | None],
     outcomes: set[int],
 ) -> None:
-    good = grid.broker.line(role)
+    good = grid.broker.line(side)
     assert good.keys is not None
-    line = SocketLine(JoinLine(role, good.host, good.port, change(good.keys)), monitored=True)
+    line = SocketLine(JoinLine(side, good.host, good.port, change(good.keys)), monitored=True)
     with closing(line):
         with suppress(zmq.Again):  # it may have been turned away already
             line.socket.send(wire.encode(wire.Hello(wire.VERSION, "3.11", "s", "eve")), zmq.NOBLOCK)
@@ -151,15 +151,16 @@ FROM_THE_BROKER: tuple[wire.Message, ...] = (wire.Rejoin(), wire.Taken(()), wire
 
 
 @pytest.mark.parametrize(
-    ("role", "message"),
+    ("side", "message"),
     [
         *(("client", message) for message in (*FROM_WORKERS, *FROM_THE_BROKER)),
         *(("worker", message) for message in (*FROM_CLIENTS, *FROM_THE_BROKER)),
     ],
 )
-def test_a_key_is_good_for_its_role_only(grid: LiveGrid, role: Role, message: wire.Message) -> None:
-    peer = grid.peer(grid.broker.line(role))
+def test_a_key_is_good_for_its_role_only(grid: LiveGrid, side: Side, message: wire.Message) -> None:
+    peer = grid.peer(grid.broker.line(side))
     peer.send(message)
+    role = {"worker": "worker", "client": "submitter"}[side]
     assert peer.refusal() == f"a {role} does not send {type(message).__name__}"
 
 
@@ -167,16 +168,16 @@ def test_a_client_cannot_join_as_a_worker(grid: LiveGrid) -> None:
     peer = BareWorker(SocketLine(grid.broker.line("client")))
     with closing(peer):
         peer.send(peer.introduction())
-        assert peer.refusal() == "a client does not send Join"
+        assert peer.refusal() == "a submitter does not send Join"
     assert grid.client().ask("status")["workers"] == []
 
 
-@pytest.mark.parametrize("role", ["worker", "client"])
+@pytest.mark.parametrize("side", ["worker", "client"])
 @pytest.mark.parametrize("frames", [[b""], [b"garbage"], [b"\xc1" * 1000], [b"", b""], [b"a", b"b", b"\x90"]])
 def test_garbage_from_an_authenticated_peer_is_answered_and_harms_nobody(
-    grid: LiveGrid, serves: Callable[[], bool], role: Role, frames: list[bytes]
+    grid: LiveGrid, serves: Callable[[], bool], side: Side, frames: list[bytes]
 ) -> None:
-    line = SocketLine(grid.broker.line(role))
+    line = SocketLine(grid.broker.line(side))
     peer = Peer(line)
     with closing(peer):
         line.socket.send_multipart(frames)

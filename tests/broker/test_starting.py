@@ -108,9 +108,9 @@ def test_an_address_that_is_not_ours_is_said(tmp_path: Path, listen: str) -> Non
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"policy": "lottery"}, "no policy 'lottery'; there are: pgs, fcfs"),
-        ({"policy_options": {"speed": 3}}, "policy 'pgs'"),
-        ({"policy_options": {"order": "backwards"}}, "not 'backwards'"),
+        ({"policy": "lottery"}, "no policy 'lottery'; there are: packing, pgs, longest, fcfs"),
+        ({"policy_options": {"speed": 3}}, "policy 'packing'"),
+        ({"policy": "pgs", "policy_options": {"order": "backwards"}}, "not 'backwards'"),
         ({"policy_options": {"margin": -1.0}}, "margin"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from broker import clients as clients_module
 from broker import protocol as wire
 from broker.server import python_minor
-from tests.broker.office import Office
+from tests.broker.office import ADMIN, Office
 from tests.peers import COMMAND, Client
 
 PYTHON: bytes = msgpack.packb({"kind": "python", "python": python_minor(), "function": b"", "bundle": {}})
@@ -222,7 +222,7 @@ def test_a_coming_window_that_is_long_enough_needs_no_note(office: Office, clien
 
 def test_a_policy_that_does_not_look_at_windows_notes_nothing(office: Office, client: Client) -> None:
     office.worker().join(uptime=100.0)
-    client.ask("policy", name="fcfs")
+    office.client(ADMIN).ask("policy", name="fcfs")
     assert note(client, client.batch("b1", [b"0"], runtime=500.0)) == ""
 
 
@@ -239,6 +239,17 @@ def test_a_client_that_was_not_greeted_is_asked_to_introduce_itself(office: Offi
 def test_a_client_that_said_goodbye_is_a_stranger_again(client: Client) -> None:
     client.send(wire.Goodbye("done"), wire.Ask(1, "bags", "{}"))
     client.expect(wire.Rejoin)
+
+
+def test_whoever_is_of_another_deskgrid_is_named_in_the_log(office: Office) -> None:
+    worker, client = office.worker("lab3-07"), office.client(greet=False)
+    worker.send(worker.introduction(version="0.0.9"))
+    client.send(wire.Hello("0.0.8", "3.11", "s", "ada"))
+    both = [line for line in office.sessions.desk.take_notices() if line.startswith("refused ")]
+    assert [line.partition(" reason=")[0] for line in both] == [
+        "refused name='lab3-07' version='0.0.9'",
+        "refused name='ada' version='0.0.8'",
+    ]
 
 
 def test_a_client_of_another_deskgrid_is_refused_by_both_versions(office: Office) -> None:

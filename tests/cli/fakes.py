@@ -13,6 +13,8 @@ from broker.client.errors import DeskgridError, RequestFailed
 from broker.client.meter import Progress
 from tests.tui.builders import BAG
 
+# What stands for the admin's join line of this machine.
+ADMIN = "this machine's admin"
 LOG = TaskLog("done", "lab3-01", 4.2, "out\n", "err\n", None)
 
 
@@ -109,4 +111,5 @@ def use(monkeypatch: pytest.MonkeyPatch, grid: FakeGrid) -> FakeGrid:
     """Have the command line find ``grid``, and nothing of this machine."""
     monkeypatch.delenv("DESKGRID_JOIN", raising=False)
     monkeypatch.setattr("broker.client.grid.Grid", grid)
+    monkeypatch.setattr("broker.client.finding.admin_line", lambda join: join or ADMIN)
     return grid

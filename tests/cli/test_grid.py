@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from broker.client.errors import DeskgridError
-from tests.cli.fakes import FakeGrid, deskgrid, use
+from tests.cli.fakes import ADMIN, FakeGrid, deskgrid, use
 from tests.tui.builders import BAG, bag, lab
 
 
@@ -56,10 +56,10 @@ def test_bags_are_a_table_with_the_oldest_first(grid: FakeGrid) -> None:
     ]
     header, old, sweep, new = deskgrid("bags").stdout.splitlines()
     assert header.startswith("BAG ")
-    assert old.startswith("ffffffffffff  2 h 30 min ")
+    assert old.startswith("ffffffffffff  client  2 h 30 min ")
     assert old.endswith("  ended  old")
-    assert sweep.startswith(f"{BAG}  2 h 05 min ")
-    assert [sweep.split()[place] for place in (5, 6, 7, 8, 9)] == ["1268", "1204", "4", "4", "56"]
+    assert sweep.startswith(f"{BAG}  client  2 h 05 min ")
+    assert [sweep.split()[place] for place in (6, 7, 8, 9, 10)] == ["1268", "1204", "4", "4", "56"]
     assert sweep.endswith("  15 min  sweep")
     assert new.endswith("  unknown  new")
 
@@ -73,3 +73,9 @@ def test_a_policy_is_chosen_with_its_options_and_shown_with_all_of_them(grid: Fa
     result = deskgrid("policy", "pgs", "order=fifo", "queue_length=2", "margin=0.5", "x=NaN")
     assert grid.policies == [("pgs", {"order": "fifo", "queue_length": 2, "margin": 0.5, "x": "NaN"})]
     assert result.stdout == "pgs order=longest-first margin=1.0\n"
+
+
+def test_a_policy_is_chosen_as_admin_and_all_else_as_a_client(grid: FakeGrid) -> None:
+    for arguments in (["policy", "pgs"], ["policy", "pgs", "--join", "client@lab:1"], ["bags"]):
+        deskgrid(*arguments)
+    assert grid.joins == [ADMIN, "client@lab:1", None]

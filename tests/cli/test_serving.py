@@ -86,19 +86,32 @@ def test_the_broker_prints_whole_lines_to_copy_on_stdout_and_logs_to_stderr(serv
 
 def test_every_option_of_the_broker_arrives(serve: Broker, tmp_path: Path) -> None:
     words = "--listen 10.0.0.1:99 --policy fcfs --advertise lab --policy-option margin=0.5 --policy-option order=fifo"
-    assert deskgrid("broker", "--home", str(tmp_path), *words.split()).exit_code == 0
+    assert deskgrid("broker", "--home", str(tmp_path), "--keep", "7.5", *words.split()).exit_code == 0
     assert serve.options == BrokerOptions(
         home=tmp_path,
         listen="10.0.0.1:99",
         advertise="lab",
         policy="fcfs",
         policy_options={"margin": 0.5, "order": "fifo"},
+        keep_days=7.5,
     )
 
 
 def test_without_options_the_broker_listens_everywhere_and_lives_in_its_home(serve: Broker, home: Path) -> None:
     deskgrid("broker")
-    assert serve.options == BrokerOptions(home=home, listen="0.0.0.0:7077")
+    assert serve.options == BrokerOptions(home=home, listen="0.0.0.0:7077", keep_days=90.0)
+
+
+def test_bags_can_be_kept_for_ever(serve: Broker) -> None:
+    assert deskgrid("broker", "--keep", "forever").exit_code == 0
+    assert serve.options.keep_days is None
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "nan", "inf", "1e30", "soon", ""])
+def test_a_time_to_keep_bags_that_is_none_is_refused(serve: Broker, days: str) -> None:
+    result = deskgrid("broker", "--keep", days)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert 'is not a number of days, more than 0, or "forever"' in result.stderr
 
 
 def test_the_brokers_windows_are_those_of_the_file_in_its_home(serve: Broker, home: Path) -> None:

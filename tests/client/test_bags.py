@@ -150,33 +150,6 @@ def test_a_handle_holds_next_to_nothing_for_each_task(grid: Grid, make: Any) -> 
     assert held(5_100) - held(100) < 50 * 5_000
 
 
-# --- waiting ---------------------------------------------------------------------------------------------------------
-
-
-def test_waiting_says_whether_all_has_ended(fake: FakeGrid, grid: Grid) -> None:
-    fake.memory.hold = True
-    bag = grid.bag(double, [1, 2])
-    assert not bag.wait(0)
-    assert not bag.wait(0.02)
-    threading.Timer(0.05, fake.broker.run, (bag.id, 0, 1)).start()
-    assert bag.wait()
-    assert bag.wait(0)
-
-
-def test_waiting_fetches_no_results(fake: FakeGrid, grid: Grid) -> None:
-    fake.memory.hold = True
-    bag = grid.bag(double, [1])
-    threading.Timer(0.05, fake.broker.run, (bag.id, 0)).start()
-    assert bag.wait(5)
-    (watch,) = fake.memory.of(wire.Watch)
-    assert watch.after > wire.BAG_LIMIT
-
-
-def test_an_impossible_wait_is_refused(grid: Grid) -> None:
-    with pytest.raises(BagRejected, match="the timeout is"):
-        grid.bag(double, [1]).wait(-1)
-
-
 # --- what is sent ----------------------------------------------------------------------------------------------------
 
 

@@ -52,6 +52,11 @@ def test_a_grid_starts_with_its_workers_and_ends_without_a_trace(tmp_path: Path)
         assert homes(tmp_path) == [keeper.home]
         assert eventually(lambda: told(tmp_path, "started") == EVERYONE)
         assert told(tmp_path, "ended") == []
+        # Anybody on this machine can see what a process was started with: no join line is there, but where it lies.
+        for name in EVERYONE:
+            options = (tmp_path / f"started-{name}").read_text()
+            assert "/insecure" not in options
+            assert (f"--join @{keeper.home / 'worker.join'}" in options) == name.startswith("local")
     finally:
         keeper.stop()
     assert told(tmp_path, "ended") == EVERYONE
@@ -67,7 +72,7 @@ def test_each_worker_joins_by_the_brokers_line_with_one_slot(tmp_path: Path) -> 
     keeper = local.start(1, program(tmp_path))
     keeper.stop()
     options = (tmp_path / "started-local-1").read_text()
-    assert options == "--join worker@127.0.0.1:1/insecure --slots 1 --name local-1 --until-stdin-closes"
+    assert options == f"--join @{keeper.home / 'worker.join'} --slots 1 --name local-1 --until-stdin-closes"
     assert "--listen 127.0.0.1:0" in (tmp_path / "started-broker").read_text()
 
 

@@ -169,7 +169,7 @@ def test_the_end_of_its_input_ends_a_process_and_what_it_started(tmp_path: Path)
     """As when the worker dies, on systems whose kernel does not help: without a lifeline."""
     note, files = tmp_path / "pid", [str(tmp_path / "out"), str(tmp_path / "err")]
     template = {"kind": "command", "argv": [sys.executable, "-c", WAITS, str(note)]}
-    argv = [sys.executable, "-P", str(PROGRAM), *files, "name", "1000", "1000"]
+    argv = [sys.executable, "-P", str(PROGRAM), *files, "name", "1000", "1000", "0"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as process:
         try:
             assert process.stdin is not None

@@ -351,7 +351,7 @@ def test_close_leaves_no_process_and_no_folder(rigs: Callable[..., Rig]) -> None
     rig.executor.run(1, rig.jobs(rig.know(python_template(forever(), {"mine.py": b""})), call()))
     rig.until_running()
     pids = [process._popen.pid for process in rig.executor._processes]
-    folder = rig.executor._folder
+    folder = rig.executor._folder.path
     assert len(pids) == 3
     assert any(folder.iterdir())
     rig.executor.close()
@@ -368,4 +368,4 @@ def test_dead_processes_are_buried_while_others_live(rig: Rig) -> None:
     rig.pid()
     assert descriptors() == open_files
     assert len(rig.executor._processes) == 1
-    assert len([path for path in rig.executor._folder.iterdir() if path.suffix == ".out"]) == 1
+    assert len([path for path in rig.executor._folder.path.iterdir() if path.suffix == ".out"]) == 1

@@ -5,13 +5,15 @@ The process can be killed at every step of the loop, and be frozen; its home out
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from broker import protocol as wire
 from broker import server
 from broker.desk import Desk, GridFacts
-from broker.journal import Journal
+from broker.journal import Journal, JournalFull
+from broker.roles import Credential
 from broker.sessions import Sessions
 from scheduler.policies import Policy
 from tests.grid.brief import Brief
@@ -24,7 +26,15 @@ TICK_S = 1.0
 # Of the turns in which nothing happened but the passing of time, one in so many is checked.
 SELDOM = 8
 # The tag of the one message that changes nothing most of the time.
-HEARTBEAT = wire.MESSAGES.index(wire.Heartbeat)
+HEARTBEAT = bytes([wire.MESSAGES.index(wire.Heartbeat)])
+
+
+# Who a peer of the virtual network is, by its role there. Clients may also change the policy.
+CREDENTIALS = {
+    "worker": Credential("worker", "worker"),
+    "client": Credential("client", "admin"),
+    "stranger": Credential("stranger", "submitter"),
+}
 
 
 class BrokerKilled(BaseException):
@@ -35,7 +45,7 @@ class Steps:
     """Where the broker can be killed: at the n-th step of a kind from now, or of any kind."""
 
     def __init__(self) -> None:
-        self.counted = 0
+        self.passed = 0
         self._kind = ""
         self._left: int | None = None
 
@@ -49,12 +59,12 @@ class Steps:
 
     def step(self, name: str) -> None:
         """The broker is about to go on."""
+        self.passed += 1
         if self._left is None or not name.startswith(self._kind):
             return
         self._left -= 1
         if self._left < 0:
             self._left = None
-            self.counted += 1
             raise BrokerKilled(name)
 
 
@@ -65,6 +75,8 @@ class WatchedJournal(Journal):
         super().__init__(home)
         self._steps = steps
         self._witness = witness
+        # Whether the disk takes nothing.
+        self.no_room = False
 
     @property
     def uncommitted(self) -> bool:
@@ -75,6 +87,8 @@ class WatchedJournal(Journal):
         wrote = self.uncommitted
         if wrote:
             self._steps.step("commit: before")
+        if wrote and self.no_room:
+            raise JournalFull("no room on the virtual disk")
         super().commit()
         if wrote:
             self._witness.committed(self)
@@ -102,6 +116,13 @@ class Loop(server._Loop):
 
     def turn(self) -> None:
         """What ``run`` does when the poller returns."""
+        try:
+            self._go()
+        except JournalFull as full:
+            self._begin_again(full)
+            self._broker.witness.restarted(self._watched)
+
+    def _go(self) -> None:
         self._drain()
         if self._now() >= self._windows_at:
             self._look_at_windows()
@@ -118,21 +139,28 @@ class Loop(server._Loop):
 
     # --- in place of the sockets -------------------------------------------------------------------------------------
 
-    def receive(self) -> tuple[bytes, str, bytes] | None:
+    def receive(self) -> tuple[bytes, Credential, bytes] | None:
         if not self._broker.inbox:
             return None
         self._broker.steps.step("receive")
         peer, role, data = self._broker.inbox.popleft()
-        if data[1] != HEARTBEAT:
-            self._broker.witness.received(peer, wire.decode(data))
+        witness, now, lease_s = self._broker.witness, self._now(), self._broker.lease_s
+        if data[1:2] == HEARTBEAT:
+            witness.holdings.heard(peer, now, lease_s)
+        else:
+            with suppress(wire.ProtocolError):
+                witness.received(peer, wire.decode(data), now, lease_s)
             self._quiet = -1
-        return peer, role, data
+        return peer, CREDENTIALS[role], data
 
     def send(self, peer: bytes, data: bytes) -> bool:
         self._broker.steps.step("send: before")
         message = wire.decode(data)
-        self._broker.witness.sent(peer, message, self._watched.uncommitted)
+        witness, lease_s = self._broker.witness, self._broker.lease_s
+        witness.sent(peer, message, self._watched.uncommitted, self._now(), lease_s)
         sent = self._broker.port.send(peer, data)
+        if not sent:
+            witness.holdings.lost_touch(peer)
         if not isinstance(message, wire.Taken):
             self._broker.world.note("broker -> {}: {} {}", peer, Brief(message), "" if sent else "(nobody)")
         self._broker.steps.step("send: after")
@@ -160,7 +188,7 @@ class BrokerNode:
         self._wakeup = Wakeup(world, self._turn)
         self._loop: Loop | None = None
         self._journal: WatchedJournal | None = None
-        self._sessions: Sessions | None = None
+        self._no_room = False
         port.arrived = self._arrived
 
     @property
@@ -171,8 +199,8 @@ class BrokerNode:
     @property
     def sessions(self) -> Sessions:
         """The state of the process that runs."""
-        assert self._sessions is not None
-        return self._sessions
+        assert self._loop is not None
+        return self._loop._sessions
 
     def start(self) -> None:
         """Start the process, on what its home remembers."""
@@ -191,10 +219,25 @@ class BrokerNode:
             lease_s=self.lease_s,
             wall_at_zero=WALL_S + self.world.now,
         )
-        self._sessions = Sessions(Desk(facts, journal, self.windows, self._policy()))
-        self._loop = Loop(self, self._sessions, journal)
+        journal.no_room = self._no_room
+        self._loop = Loop(self, Sessions(Desk(facts, journal, self.windows, self._policy())), journal)
         self.port.listening = True
         self._wakeup.set(self.world.now)
+
+    def fill_disk(self, seconds: float) -> None:
+        """Nothing can be written for a while."""
+        self.world.note("the broker's disk is full for {:.1f} s", seconds)
+        self._set_no_room(True)
+        self.world.after(seconds, self.free_disk)
+
+    def free_disk(self) -> None:
+        """The disk has room."""
+        self._set_no_room(False)
+
+    def _set_no_room(self, no_room: bool) -> None:
+        self._no_room = no_room
+        if self._journal is not None:
+            self._journal.no_room = no_room
 
     def kill(self) -> None:
         """SIGKILL."""

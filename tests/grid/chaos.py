@@ -1,8 +1,9 @@
 """Random grids and random faults: everything of a run follows from its seed.
 
-Three kinds of weather. *Storm*: every fault there is. *Drizzle*: connections break and the broker is killed, but every
-PC stays and is heard from before its lease is out; then nothing may be executed twice. *Sunshine*: no fault at all, but
-PCs come and go as planned; then no task may be killed.
+Four kinds of weather. *Storm*: every fault there is. *Drizzle*: connections break and the broker is killed, but every
+PC stays and is heard from before its lease is out; then nothing may be executed twice. *Dusk*: a few PCs with short
+windows, which are cut off when these close, so that most answers come late. *Sunshine*: no fault at all, but PCs come
+and go as planned; then no task may be killed.
 """
 
 import json
@@ -27,6 +28,8 @@ TEMPLATES = (command_template(["first", "{}"]), command_template(["second", "{}"
 SHAPES: tuple[tuple[float, float, int], ...] = ((0.01, 0.4, 60), (0.05, 12.0, 14), (1.0, 6.0, 14), (2.0, 25.0, 14))
 SHORT: tuple[tuple[float, float, int], ...] = ((0.05, 0.2, 60),)
 LONG = SHAPES[2:]
+DUSK: tuple[tuple[float, float, int], ...] = ((0.3, 6.0, 20),)
+DUSK_S = 80.0
 STEPS = ("receive", "settle", "commit: before", "commit: after", "send: before", "send: after", "")
 
 
@@ -39,11 +42,13 @@ class Weather:
         # Tasks that may be executed more than once.
         self.excused: set[tuple[str, int]] = set()
         self._bags = 0
-        self._policy_name = "pgs"
+        self._policy_name = "packing" if seed % 5 == 4 else "pgs"
         self._order = self.random.choice(["newest-first", "longest-first", "fifo"])
         self._queue_length = self.random.choice([0, 1, 3])
 
     def _policy(self) -> Policy:
+        if self._policy_name == "packing":
+            return make_policy("packing")
         if self._policy_name == "fcfs":
             return make_policy("fcfs", queue_length=self._queue_length)
         return make_policy("pgs", order=self._order, queue_length=self._queue_length)
@@ -192,6 +197,27 @@ class Drizzle(Weather):
         self.grid.broker.steps.arm(self.random.choice(STEPS), self.random.randint(0, 6))
 
 
+class Dusk(Weather):
+    """PCs work on while they are cut off, and come back outside their windows, with what they have done by then."""
+
+    def run(self) -> None:
+        draw, grid = self.random, self.grid
+        grid.broker.start()
+        for number in range(draw.randint(1, 3)):
+            grid.worker(f"pc{number}", self.cycle(6.0), slots=draw.randint(1, 3))
+        client = grid.client()
+        for _ in range(2):
+            self.at(draw.uniform(0.0, 20.0), partial(client.submit, self.bag(shapes=DUSK)))
+        for _ in range(draw.randint(4, 20)):
+            self.at(draw.uniform(2.0, DUSK_S), self._cut)
+        grid.run(DUSK_S)
+        self.end()
+
+    def _cut(self) -> None:
+        draw = self.random
+        self.grid.partition(draw.choice(list(self.grid.workers.values())), draw.choice([2.0, 5.0, 10.0, 20.0, 30.0]))
+
+
 class Storm(Weather):
     """Everything at once."""
 
@@ -239,9 +265,10 @@ class Storm(Weather):
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def _fault(self) -> Callable[[], None]:
-        network = [self._break, self._break, self._partition, self._slow, self._clog]
+        network = [self._break, self._break, self._partition, self._slow, self._clog, self._echo]
         machines = [self._crash, self._stop, self._freeze, self._set_clock]
         broker = [self._kill, self._kill_at_step, self._kill_at_step, self._stop_broker, self._freeze_broker]
+        broker.append(self._fill_disk)
         people = [self._crash_client, self._cancel, self._ask, self._predict, self._change_policy, self._change_windows]
         return self.random.choice(self.random.choice([network, machines, broker, people]))
 
@@ -266,6 +293,15 @@ class Storm(Weather):
             cable.delay_s = usual
 
         self.at(self.random.uniform(2.0, 20.0), mend)
+
+    def _echo(self) -> None:
+        cable = self._some_peer().cable
+        cable.echo = self.random.choice([0.1, 1.0])
+
+        def mend() -> None:
+            cable.echo = 0.0
+
+        self.at(self.random.uniform(2.0, 30.0), mend)
 
     def _clog(self) -> None:
         self._some_peer().clog(self.random.uniform(0.1, 10.0))
@@ -298,6 +334,9 @@ class Storm(Weather):
     def _stop_broker(self) -> None:
         self.grid.broker.stop()
         self.at(self.random.choice([0.1, 5.0, 30.0]), self.grid.broker.start)
+
+    def _fill_disk(self) -> None:
+        self.grid.broker.fill_disk(self.random.choice([0.5, 5.0, 30.0]))
 
     def _freeze_broker(self) -> None:
         self.grid.freeze_broker(self.random.choice([0.5, 5.0, 20.0]))
@@ -342,7 +381,7 @@ class Storm(Weather):
 
     def _change_policy(self) -> None:
         client = self.random.choice([client for client in self.grid.clients if client.alive])
-        name = self.random.choice(["pgs", "fcfs"])
+        name = self.random.choice(["pgs", "fcfs", "packing"])
         client.ask("policy", {"name": name, "options": {}})
 
     def _change_windows(self) -> None:

@@ -7,7 +7,7 @@ may cancel and forget. It can crash; its successor attaches to what it left.
 import json
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from broker import protocol as wire
 from broker.client.conversation import Conversation, Reply, Request
@@ -22,6 +22,8 @@ from tests.grid.witness import Broken, Witness, expect
 LOOK_S = 0.5
 # Batches of one bag on their way at once.
 WINDOW = 3
+# When the broker's disk is full, a program tries again after this long; seconds.
+TRY_AGAIN_S = 3.0
 
 Question = wire.Submit | wire.Watch | wire.Ask
 Answered = Callable[[Reply], None]
@@ -73,6 +75,7 @@ class ClientNode:
         self._inbox: deque[bytes] = deque()
         self._backlog: deque[bytes] = deque()
         self._submitting: set[str] = set()
+        self._was_full = False
         self._to_forget: set[str] = set()
         self._flying: dict[str, int] = {}
         self._wakeup = Wakeup(world, self._turn)
@@ -86,8 +89,8 @@ class ClientNode:
         """Whether it waits for nothing more."""
         return not self._submitting and all(seen.complete or seen.gone for seen in self.watched.values())
 
-    def submit(self, plan: BagPlan) -> None:
-        """Submit a bag and watch it."""
+    def submit(self, plan: BagPlan, *, backwards: bool = False) -> None:
+        """Submit a bag and watch it. ``backwards``: its batches leave in the wrong order."""
         witness = self._witness
         witness.timeouts[plan.bag] = plan.timeout
         witness.tasks.update({(plan.bag, task.item): task for batch in plan.batches for task in batch})
@@ -95,7 +98,8 @@ class ClientNode:
         if plan.forget:
             self._to_forget.add(plan.bag)
         self._flying[plan.bag] = 0
-        self._send_batches(plan, deque(range(len(plan.batches))))
+        numbers = range(len(plan.batches))
+        self._send_batches(plan, deque(reversed(numbers) if backwards else numbers))
 
     def attach(self, bag: str) -> None:
         """Watch a bag from its beginning."""
@@ -219,10 +223,21 @@ class ClientNode:
         def checked(reply: Reply | DeskgridError) -> None:
             if isinstance(reply, DeskgridError):
                 raise Broken(f"{self.name} is refused: {reply}")
-            answered(reply)
+            if isinstance(reply, wire.Failed) and self._comes_again(message, reply.reason):
+                again = replace(message, request=self._conversation.number())
+                self.world.after(TRY_AGAIN_S, lambda: self._say(again, answered, template))
+            else:
+                answered(reply)
 
         self._todo.append(Request(message, checked, template))
         self._wakeup.set(self.world.now)
+
+    def _comes_again(self, message: Question, reason: str) -> bool:
+        """Whether the disk was full, or this is a batch behind one for which it was."""
+        if "the disk of the broker's home" in reason:
+            self._was_full = True
+        late = isinstance(message, wire.Submit) and ("have not arrived" in reason or "did not arrive" in reason)
+        return self.alive and ("the disk of the broker's home" in reason or (late and self._was_full))
 
     def _dial(self) -> None:
         self._send(self._conversation.connected(self.world.now))

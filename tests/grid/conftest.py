@@ -1,11 +1,10 @@
-"""A grid for each directed test, and at the end of the run the counts of the sweeps."""
+"""A grid for each directed test."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.grid.counting import COUNTS
 from tests.grid.grid import VirtualGrid
 
 
@@ -16,9 +15,3 @@ def grid(tmp_path: Path) -> Iterator[VirtualGrid]:
     made.broker.start()
     yield made
     made.close()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how much was tried."""
-    for line in COUNTS:
-        terminalreporter.write_line(f"virtual grid: {line}")

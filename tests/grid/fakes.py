@@ -158,6 +158,7 @@ class FakeExecutor:
         outcome = self._outcome(task, job)
         answer = answer_of(task, job.number, outcome)
         self._executions.started[task.bag, task.item] += 1
+        assert (job.task, job.number) not in self._executions.answers, f"{task}: attempt {job.number} ends twice"
         self._executions.answers[job.task, job.number] = (outcome, answer, self._name)
         self._ended.append(Ended(slot, job.task, job.number, outcome, elapsed, answer, b"said", b""))
         lane.since = end + (SPAWN_S if outcome in (Outcome.CRASH, Outcome.TIMEOUT) else TASK_OVERHEAD_S)

@@ -118,6 +118,7 @@ class VirtualGrid:
         """Faults end: everything that is broken works again, and a PC that stays joins."""
         self.world.note("calm")
         self.broker.steps.disarm()
+        self.broker.free_disk()
         self.broker.thaw()
         self.broker.start()
         for node in self.workers.values():

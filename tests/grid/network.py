@@ -1,8 +1,9 @@
 """Virtual time and a virtual network: TCP connections to one broker, with every fault that TCP lets through.
 
 Rule 1: one seed, one run. Whatever happens at one instant happens in the order in which it was planned.
-Rule 2: on a connection messages arrive whole, in order and once, until it breaks. What was on its way then is lost,
-but for a beginning of it, and the broker knows the next connection by another name.
+Rule 2: on a connection messages arrive whole and in order, until it breaks. What was on its way then is lost, but for
+a beginning of it, and the broker knows the next connection by another name. Each arrives once; TCP sees to that, but
+peers need not rely on it: a cable may have an echo.
 Rule 3: the two ends of a connection learn of its end apart; what one sends meanwhile is lost without a word.
 """
 
@@ -95,6 +96,7 @@ class Cable:
     def __init__(self, world: World, delay_s: float) -> None:
         self._world = world
         self.delay_s = delay_s
+        self.echo = 0.0  # which part of the messages arrives twice
         self.cut = False
         self.pipes: list[Pipe] = []
 
@@ -126,7 +128,8 @@ class Pipe:
         """Send ``data``; into a dead pipe, for nothing."""
         if not self.dead:
             self._last = max(self._last, self._world.now + self._cable.delay())
-            self._waiting.append((self._last, data))
+            twice = self._cable.echo and self._world.random.random() < self._cable.echo
+            self._waiting += [(self._last, data)] * (2 if twice else 1)
             self._world.at(self._last, self.flow)
 
     def flow(self) -> None:

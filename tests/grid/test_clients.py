@@ -74,6 +74,15 @@ def test_a_template_that_went_with_another_bag_is_sent_again_for_all_batches_on_
     grid.finish()
 
 
+def test_a_batch_that_arrives_before_the_beginning_of_its_bag_is_sent_again(grid: VirtualGrid) -> None:
+    grid.worker("pc")
+    client = grid.client()
+    client.submit(bag([1.0] * 4, size=2), backwards=True)
+    grid.finish()
+    assert grid.witness.told["bag"] == 4
+    assert executions(grid) == [1] * 4
+
+
 def test_an_earlier_connection_of_a_client_is_not_kept(grid: VirtualGrid) -> None:
     client = grid.client()
     grid.run(1.0)

@@ -1,12 +1,14 @@
 """PCs that crash, sleep, share a name, or learn their windows from the broker."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from broker import protocol as wire
 from tests.grid.builders import bag, executions, submitted
 from tests.grid.grid import VirtualGrid, cycle, for_seconds
+from tests.grid.late import late_answer
 from tests.grid.worker_node import WorkerNode
 
 
@@ -115,16 +117,28 @@ def test_a_pc_that_sleeps_through_the_end_of_its_window_hands_back_when_it_wakes
     assert 300.0 < grid.world.now < 340.0
 
 
-def test_a_clock_that_jumps_a_day_loses_no_task(grid: VirtualGrid) -> None:
+@pytest.mark.parametrize("jump_s", [86_400.0, -86_400.0])
+def test_a_clock_that_jumps_a_day_loses_no_task(grid: VirtualGrid, jump_s: float) -> None:
     grid.broker.windows.tables["pc"] = windows("mon 10:00-11:00")
     pc = grid.worker("pc", None)
     grid.run(5.0)
     submitted(grid, [20.0])
-    pc.set_clock(86_400.0)
+    pc.set_clock(jump_s)
     grid.run(5.0)
     assert not running(pc)
     pc.set_clock(0.0)
     grid.finish()
+
+
+@pytest.mark.parametrize("jump_s", [86_400.0, -86_400.0])
+def test_a_clock_that_jumps_does_not_concern_a_pc_without_a_calendar(grid: VirtualGrid, jump_s: float) -> None:
+    pc = grid.worker("pc", cycle((100.0, 10.0)))
+    submitted(grid, [20.0] * 3)
+    pc.set_clock(jump_s)
+    grid.finish()
+    assert executions(grid) == [1] * 3
+    assert grid.counters["kills"] == 0
+    assert grid.world.now < 75.0
 
 
 def test_a_worker_without_a_plan_gets_work_by_the_brokers_windows_from_the_first_task_on(grid: VirtualGrid) -> None:
@@ -206,3 +220,7 @@ def test_planned_departures_kill_nothing(grid: VirtualGrid) -> None:
     assert grid.counters["departures"] > 10
     assert grid.counters["kills"] == 0
     assert executions(grid) == [1] * 40
+
+
+def test_an_answer_that_is_too_old_does_not_count_though_nobody_has_the_task(tmp_path: Path) -> None:
+    late_answer(1, tmp_path)

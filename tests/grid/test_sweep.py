@@ -1,71 +1,46 @@
-"""Random grids under random faults, seed after seed.
+"""Random grids under random faults, seed after seed, on all cores. A failing seed is named with the line that runs it.
 
-A failing seed is named with the line that runs it alone. ``GRID_SEEDS=20000`` tries so many of each weather (from 0
-on), ``SEED=123`` one of each.
+`tests.grid.sweep` runs as many as one likes.
 """
 
-import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from tests.grid.chaos import Drizzle, Storm, Sunshine, Weather
-from tests.grid.counting import COUNTS
+from tests.counting import COUNTS
+from tests.grid.sweep import all_cores, said, seeds_of, sweep
 
-# As many as take twenty seconds together on one core of a small machine.
-SEEDS = {Storm: 140, Drizzle: 80, Sunshine: 60}
-# The last things that happened before a seed failed, for whoever reads it.
-STORY_LINES = 60
-
-ASKED = int(os.environ.get("GRID_SEEDS", "0"))
-ALONE = os.environ.get("SEED")
+# As many as take a minute on two cores.
+SEEDS = 600
+# Several times what they take, for machines that are busy.
+pytestmark = pytest.mark.timeout(300)
 
 
-def seeds(weather: type[Weather]) -> range:
-    """The seeds to try."""
-    if ALONE is not None:
-        return range(int(ALONE), int(ALONE) + 1)
-    return range(ASKED or SEEDS[weather])
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    with all_cores() as pool:
+        yield pool
 
 
-def swept(weather: type[Weather], home: Path) -> None:
-    """Run every seed; what was tried is said at the end of the output."""
-    tasks = events = 0
-    for seed in seeds(weather):
-        run = weather(seed, home / str(seed))
-        try:
-            run.run()
-        except Exception as error:
-            again = f"SEED={seed} python -m pytest tests/grid/test_sweep.py -k {weather.__name__.lower()}"
-            raise AssertionError(f"{error}\n\n{run.grid.world.story(STORY_LINES)}\n\nagain: {again}") from error
-        finally:
-            run.grid.close()
-        tasks += len(run.grid.witness.recorded)
-        events += run.grid.world.events
-    COUNTS.append(f"{weather.__name__.lower()}: {len(seeds(weather))} seeds, {tasks} tasks, {events} events")
+def _swept(pool: ProcessPoolExecutor, weather: str) -> None:
+    runs = sweep(pool, weather, seeds_of(weather, SEEDS))
+    COUNTS.append(f"virtual grid: {said(weather, runs)}")
 
 
-pytestmark = pytest.mark.timeout(0 if ASKED else 120)
+def test_in_a_storm_of_faults_every_accepted_task_ends_exactly_once(pool: ProcessPoolExecutor) -> None:
+    _swept(pool, "storm")
 
 
-@pytest.fixture(autouse=True)
-def unmeasured() -> Iterator[None]:
-    """No line is measured here: that would take three times as long, and no line depends on it to be covered."""
-    tracer = sys.gettrace()
-    sys.settrace(None)
-    yield
-    sys.settrace(tracer)
+def test_in_a_drizzle_of_broken_connections_and_broker_restarts_nothing_is_executed_twice(
+    pool: ProcessPoolExecutor,
+) -> None:
+    _swept(pool, "drizzle")
 
 
-def test_in_a_storm_of_faults_every_accepted_task_ends_exactly_once(tmp_path: Path) -> None:
-    swept(Storm, tmp_path)
+def test_at_dusk_what_is_done_out_of_touch_counts_when_it_is_heard_of(pool: ProcessPoolExecutor) -> None:
+    _swept(pool, "dusk")
 
 
-def test_in_a_drizzle_of_broken_connections_and_broker_restarts_nothing_is_executed_twice(tmp_path: Path) -> None:
-    swept(Drizzle, tmp_path)
-
-
-def test_in_sunshine_no_task_is_killed_however_pcs_come_and_go(tmp_path: Path) -> None:
-    swept(Sunshine, tmp_path)
+def test_in_sunshine_no_task_is_killed_however_pcs_come_and_go(pool: ProcessPoolExecutor) -> None:
+    _swept(pool, "sunshine")

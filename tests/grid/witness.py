@@ -6,11 +6,14 @@ broker believes.
 
 from collections import Counter
 
+import msgpack
+
 from broker import protocol as wire
 from broker.journal import Journal
 from broker.sessions import Sessions
 from scheduler.core import CRASH_LIMIT
 from tests.grid.fakes import Executions, Task, answer_of, task_of
+from tests.grid.holdings import Holdings
 
 NOBODY = 0  # the attempt number of a cancelled task's row
 
@@ -30,6 +33,7 @@ class Witness:
 
     def __init__(self) -> None:
         self.executions = Executions()
+        self.holdings = Holdings()
         self.tasks: dict[tuple[str, int], Task] = {}
         self.timeouts: dict[str, float | None] = {}
         # Bags whose tasks may be cancelled: somebody has asked for it.
@@ -45,29 +49,52 @@ class Witness:
         self.deliveries: list[int] = []
         # How many messages of each kind the broker has sent.
         self.said: Counter[type[wire.Message]] = Counter()
+        # Attempts of this life of the broker that were done when they were the newest: they have to count.
+        self._due: set[tuple[int, int]] = set()
         self._where: dict[int, tuple[str, int]] = {}
         self._submits: dict[tuple[bytes, int], tuple[str, int]] = {}
         self._seen = 0
 
     # --- what the broker gets and sends ------------------------------------------------------------------------------
 
-    def received(self, peer: bytes, message: wire.Message) -> None:
+    def received(self, peer: bytes, message: wire.Message, now: float, lease_s: float) -> None:
         """A message reached the broker."""
+        self.holdings.received(peer, message, now, lease_s)
         if isinstance(message, wire.Submit):
             self._submits[peer, message.request] = (message.bag, message.first + len(message.payloads))
         elif isinstance(message, wire.Finished):
             self.deliveries.append(len(message.results))
+            done = {(row.task, row.number) for row in message.results if row.outcome == wire.Outcome.DONE}
+            self._due |= {attempt for attempt in done if self.holdings.holds(peer, *attempt)}
 
-    def sent(self, peer: bytes, message: wire.Message, uncommitted: bool) -> None:
+    def sent(self, peer: bytes, message: wire.Message, uncommitted: bool, now: float, lease_s: float) -> None:
         """The broker sends a message."""
-        expect(not uncommitted, "{} is sent before the journal is committed", type(message).__name__)
+        # What is no message is refused at once; that says nothing of what was accepted.
+        early = uncommitted and not isinstance(message, wire.Refused)
+        expect(not early, "{} is sent before the journal is committed", type(message).__name__)
         self.said[type(message)] += 1
         if isinstance(message, wire.Assign):
             for work in message.work:
                 self._assigned(work)
+                wrong = self.holdings.given(peer, work, now, lease_s)
+                expect(not wrong, "{}", wrong)
+        elif isinstance(message, wire.Taken):
+            self._taken(message)
+        elif isinstance(message, wire.Rejoin):
+            self.holdings.lost_touch(peer)
         elif isinstance(message, wire.Accepted):
             bag, total = self._submits[peer, message.request]
             self.told[bag] = max(total, self.told.get(bag, 0))
+
+    def _taken(self, message: wire.Taken) -> None:
+        for ref in message.attempts:
+            if (ref.task, ref.number) in self._due:
+                self._due.discard((ref.task, ref.number))
+                place = self._where[ref.task]
+                gone = place[0] in self.cancelled or place[0] in self.forgotten
+                expect(
+                    gone or place in self.recorded, "{} was done by its newest attempt, and that did not count", place
+                )
 
     def _assigned(self, work: wire.Work) -> None:
         task = task_of(work.payload)
@@ -118,7 +145,8 @@ class Witness:
         ran = self.executions.answers.get((task, number))
         expect(ran is not None, "{}: attempt {} of task {} never ended anywhere", place, number, task)
         assert ran is not None
-        expect(ran[:2] == (outcome, payload), "{}: recorded is not what the PC answered", place)
+        expect(ran[0] == outcome, "{}: recorded is not how the PC said that it ended", place)
+        expect(_without_places(payload, outcome) == ran[1], "{}: recorded is not what the PC answered", place)
         expect(worker.split("~")[0] == ran[2], "{}: recorded for {}, but ran on {}", place, worker, ran[2])
         self._expect_end(self.tasks[place], wire.Outcome(outcome))
 
@@ -137,6 +165,8 @@ class Witness:
 
     def restarted(self, journal: Journal) -> None:
         """A new broker opened the journal: all that was committed and told is there."""
+        self.holdings.forget_all()
+        self._due.clear()
         db = journal._db
         query = "SELECT id, item, task, outcome, r.number, payload FROM results r JOIN bags b ON r.bag = b.number"
         rows = {(bag, item): tuple(row) for bag, item, *row in db.execute(query)}
@@ -160,7 +190,7 @@ class Witness:
         expect((row.outcome, row.payload) == (outcome, payload), "item {} of {}: not what is recorded", row.item, bag)
         if outcome != wire.Outcome.CANCELLED:
             answer = answer_of(self.tasks[bag, row.item], number, wire.Outcome(outcome))
-            expect(payload == answer, "item {} of {}: the wrong answer", row.item, bag)
+            expect(_without_places(payload, outcome) == answer, "item {} of {}: the wrong answer", row.item, bag)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -188,3 +218,11 @@ class Witness:
             left[f"journal: {table}"] = desk.journal._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         for what, held in left.items():
             expect(not held, "all bags are forgotten, and the broker still holds {}: {}", what, held)
+
+
+def _without_places(payload: bytes, outcome: int) -> bytes:
+    """What the PC said of a crash, without what the broker adds: on which PCs the task has crashed."""
+    if outcome != wire.Outcome.CRASH:
+        return payload
+    kind, message, trace, pickled = msgpack.unpackb(payload)
+    return wire.pack_failure(kind, message.partition(" (crashed ")[0], trace, pickled)

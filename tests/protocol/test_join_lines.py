@@ -4,20 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.joinline import JoinLine, JoinLineError, Keys, Role, parse_address, parse_join_line
+from broker.joinline import JoinLine, JoinLineError, Keys, Side, parse_address, parse_join_line
 
 KEYS = Keys(bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96)))
 LINE = JoinLine("worker", "lab-server.example", 7077, KEYS)
 
-roles: st.SearchStrategy[Role] = st.sampled_from(["worker", "client"])
+sides: st.SearchStrategy[Side] = st.sampled_from(["worker", "client"])
 key = st.binary(min_size=32, max_size=32)
 hosts = st.sampled_from(["lab-server", "lab-server.example", "10.0.0.1", "[::1]", "[2001:db8::17]", "[fe80::1%eth0]"])
-lines = st.builds(JoinLine, roles, hosts, st.integers(0, 65_535), st.none() | st.builds(Keys, key, key, key))
+lines = st.builds(JoinLine, sides, hosts, st.integers(0, 65_535), st.none() | st.builds(Keys, key, key, key))
 
 
 @given(lines)
 def test_a_join_line_is_read_back_as_it_was_made(line: JoinLine) -> None:
-    assert parse_join_line(str(line), line.role) == line
+    assert parse_join_line(str(line), line.side) == line
 
 
 @given(lines)
@@ -42,12 +42,12 @@ def test_the_endpoint_is_what_zeromq_wants() -> None:
     assert JoinLine("client", "[::1]", 7077, None).endpoint == "tcp://[::1]:7077"
 
 
-@pytest.mark.parametrize("role", ["worker", "client"])
-def test_a_line_for_the_other_role_is_refused_by_name(role: Role) -> None:
-    other: Role = "client" if role == "worker" else "worker"
+@pytest.mark.parametrize("side", ["worker", "client"])
+def test_a_line_for_the_other_side_is_refused_by_name(side: Side) -> None:
+    other: Side = "client" if side == "worker" else "worker"
     text = str(JoinLine(other, "lab-server", 7077, KEYS))
-    with pytest.raises(JoinLineError, match=f"that is the join line of a {other}; this needs the one of a {role}"):
-        parse_join_line(text, role)
+    with pytest.raises(JoinLineError, match=f"that is the join line of a {other}; this needs the one of a {side}"):
+        parse_join_line(text, side)
 
 
 def test_a_line_that_was_cut_anywhere_is_refused() -> None:

@@ -55,6 +55,7 @@ def worker(
     done: int = 41,
     site: str = "lab3",
     plan: str = "mon-fri 18:00-08:00 (Europe/Brussels)",
+    note: str = "",
 ) -> WorkerState:
     """A worker that is up, with one idle slot unless slots are given."""
     return WorkerState(
@@ -69,6 +70,8 @@ def worker(
         windows=windows or [],
         silent_s=silent_s,
         done=done,
+        rests_s=30.0 if note else None,
+        note=note,
         slots=list(slots) or [slot()],
     )
 
@@ -91,6 +94,7 @@ def bag(
     return BagState(
         bag=id,
         name=name,
+        owner="client",
         kind="python",
         total=done + failed + cancelled + running + waiting,
         done=done,
@@ -129,6 +133,8 @@ def snapshot(
             "age_s": 8040.0,
             "encrypted": encrypted,
             "clients": 3,
+            "disk": "ok",
+            "disk_note": "",
         },
         workers=workers or [],
         bags=bags or [],

@@ -327,3 +327,24 @@ def test_a_worker_cannot_write_to_the_terminal_by_its_name() -> None:
     evil = worker("pc\x1b[2J\n", site="\x07", plan="\x9b1m")
     text = "".join(lines(snapshot([evil], [bag("\x1b]0;x\x07", note="\r")]), 200))
     assert text.isprintable()
+
+
+# --- trouble ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "said"), [("full", "disk full: nothing can be written down"), ("low", "disk nearly full")]
+)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_broker_whose_disk_is_full_says_so_before_all_else(state: str, said: str, width: int) -> None:
+    seen = snapshot()
+    seen["broker"]["disk"] = state  # type: ignore[typeddict-item]
+    assert f"{said}, no submissions" in " ".join(lines(seen, width)[:2])
+
+
+def test_a_worker_that_rests_says_why_and_until_when_and_is_shown_first() -> None:
+    sick = worker("lab3-99", note="rests: 3 crashes in a row")
+    found = lines(snapshot([*(worker(f"lab3-{number:02}") for number in range(40)), sick]), 100, 24)
+    assert "rests: 3 crashes in a row, tried again in 30 s" in line_with("lab3-99", found)
+    sick["rests_s"] = 0.0
+    assert "rests: 3 crashes in a row, being tried" in line_with("lab3-99", lines(snapshot([sick])))

@@ -143,7 +143,7 @@ def test_what_runs_when_a_window_closes_is_handed_back_and_done_elsewhere(grid: 
 
 def test_a_worker_whose_windows_come_and_go_does_its_work_in_them(grid: LiveGrid) -> None:
     client = grid.client()
-    client.ask("policy", name="pgs", options={"margin": 0.05})  # or nothing would fit
+    grid.admin().ask("policy", name="pgs", options={"margin": 0.05})  # or nothing would fit
     worker = grid.worker("cycling", plan=Cycle([(0.6, 0.3)], read_clocks()))
 
     def run() -> None:

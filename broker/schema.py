@@ -1,0 +1,52 @@
+"""The journal's tables, format by format, and how an older journal is brought up to the newest.
+
+Rule: a format that has been released is never edited; what is new is a further one, and made of what is there.
+"""
+
+import sqlite3
+
+# What each format has beyond the one before it: a new journal is made by all, an older one is brought up by the rest.
+_FORMATS = (
+    """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE templates (digest TEXT PRIMARY KEY, kind TEXT, data BLOB);
+CREATE TABLE bags (number INTEGER PRIMARY KEY, id TEXT UNIQUE, name TEXT, kind TEXT, owner TEXT, template TEXT,
+                   timeout REAL, retries INTEGER, predicted INTEGER, closed INTEGER, created REAL);
+CREATE TABLE batches (first INTEGER PRIMARY KEY, bag INTEGER, start INTEGER, count INTEGER,
+                      payloads BLOB, runtimes BLOB);
+CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER UNIQUE, bag INTEGER, item INTEGER,
+                      outcome INTEGER, elapsed REAL, worker TEXT, number INTEGER,
+                      payload BLOB, stdout BLOB, stderr BLOB);
+CREATE INDEX results_of_bag ON results (bag, seq);
+CREATE TABLE sent (task INTEGER PRIMARY KEY, number INTEGER);
+""",
+    # What a replay needs: when everything happened, what was predicted at first, and when the workers were there.
+    # And whose a bag is: it was what the submitter's user was called, and is the credential, of which there was one.
+    """
+UPDATE bags SET owner = 'client';
+ALTER TABLE bags ADD COLUMN session TEXT;
+ALTER TABLE batches ADD COLUMN arrived REAL;
+ALTER TABLE batches ADD COLUMN first_runtimes BLOB;
+ALTER TABLE results ADD COLUMN ended REAL;
+CREATE TABLE windows (number INTEGER PRIMARY KEY, worker TEXT, session TEXT, site TEXT, slots INTEGER,
+                      opened REAL, planned REAL, closed REAL, how TEXT, kills INTEGER, wasted_s REAL);
+CREATE INDEX open_windows ON windows (number) WHERE closed IS NULL;
+""",
+)
+FORMAT = len(_FORMATS)
+
+
+def format_of(db: sqlite3.Connection) -> int:
+    """The format of a journal; 0 for an empty file. Raises `sqlite3.Error` for a database of something else."""
+    if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        return 0
+    row = db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+    return int(row[0]) if row else -1
+
+
+def bring_up(db: sqlite3.Connection, found: int) -> None:
+    """Make the tables that a journal of format ``found`` lacks, within the transaction that is open."""
+    for step in _FORMATS[found:]:
+        for statement in step.split(";"):
+            db.execute(statement)
+    db.execute("INSERT OR REPLACE INTO meta VALUES ('format', ?)", (FORMAT,))

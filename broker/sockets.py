@@ -1,0 +1,260 @@
+"""The broker's sockets: the ROUTER that all peers connect to, the REP that answers for their keys, and the monitor.
+
+Rule 1: an unknown key is turned away in the handshake (ZAP), before any message is read. What a connection may do is
+looked up by its key at each message, so that a key that was revoked is worth nothing from that moment on.
+Rule 2: nothing here blocks, and nothing here grows without bound: connections, messages that were not read, bytes that
+were not taken. The numbers are below, in `broker.connections` and in `broker.outgoing`.
+"""
+
+import logging
+import socket
+from contextlib import suppress
+from typing import cast
+
+import zmq
+from zmq.utils import z85
+from zmq.utils.monitor import parse_monitor_message
+
+from broker import protocol as wire
+from broker.connections import CONNECTIONS_LIMIT, Connections
+from broker.keys import KeyRing
+from broker.outgoing import Handed, Outgoing
+from broker.roles import ANYBODY, Credential
+
+log = logging.getLogger("deskgrid.broker")
+
+# Messages of one peer that are taken in but not read: then TCP makes it wait. They may all be of the largest size, and
+# this few cost no speed: busy peers send in batches.
+RECEIVE_HIGH_WATER = 10
+# Small messages that ZeroMQ keeps for one peer; what does not fit waits in `Outgoing`, where bytes are counted.
+SEND_HIGH_WATER = 64
+# Of messages from this size on ZeroMQ has one at a time for each peer, so that it never holds much. It is more than a
+# TCP connection takes at once.
+LARGE = 256 * 1024
+# TCP connections of PCs that were switched off are noticed by ZeroMQ after this long; leases decide about work.
+DEAD_LINK_S = 30.0
+# How long a stopping broker tries to get its goodbyes out.
+LINGER_MS = 500
+# How soon it is looked whether a peer that takes its messages slowly takes more. Seconds.
+FLUSH_S = 0.005
+# Questions about keys that are answered in one turn of the loop.
+ZAP_DRAIN = 100
+# Files that the broker needs besides connections: the journal, the log, a few for the interpreter.
+OTHER_FILES = 100
+# Refused handshakes make at most one line in the log in so long, lest they fill the disk. Seconds.
+TELL_S = 1.0
+_ZAP_FRAMES = 7
+
+
+class Sockets:
+    """``keys`` None: without encryption, and anybody may do everything."""
+
+    def __init__(self, keys: KeyRing | None) -> None:
+        self._keys = keys
+        self._known_changes = keys.changes if keys is not None else 0
+        self._now = 0.0
+        self._tell_at = 0.0
+        self._untold = 0
+        # Peers that were found to be gone, for the next `tend`.
+        self._gone: list[bytes] = []
+        self._outgoing = Outgoing(self._hand_over)
+        # Peers for which ZeroMQ has a large message, and how it says that it has not any more.
+        self._large: dict[bytes, tuple[zmq.MessageTracker, int]] = {}
+        self.connections = Connections(_cut, min(CONNECTIONS_LIMIT, _files_allowed() - OTHER_FILES))
+        self.context = zmq.Context()
+        self.router = self.context.socket(zmq.ROUTER)
+        self._monitor = self.router.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        self._zap: zmq.Socket[bytes] | None = None
+        self._poller = zmq.Poller()
+        self._set_options()
+        if keys is not None:
+            self._encrypt(keys)
+        for each in filter(None, (self.router, self._monitor, self._zap)):
+            self._poller.register(each, zmq.POLLIN)
+
+    def _set_options(self) -> None:
+        for option, value in (
+            (zmq.ROUTER_MANDATORY, 1),
+            (zmq.LINGER, LINGER_MS),
+            (zmq.SNDHWM, SEND_HIGH_WATER),
+            (zmq.RCVHWM, RECEIVE_HIGH_WATER),
+            (zmq.MAXMSGSIZE, wire.MESSAGE_LIMIT),
+            (zmq.HEARTBEAT_IVL, int(DEAD_LINK_S * 1000) // 3),
+            (zmq.HEARTBEAT_TIMEOUT, int(DEAD_LINK_S * 1000)),
+        ):
+            self.router.setsockopt(option, value)
+
+    def _encrypt(self, keys: KeyRing) -> None:
+        self._zap = self.context.socket(zmq.REP)
+        self._zap.bind("inproc://zeromq.zap.01")
+        self.router.setsockopt(zmq.CURVE_SERVER, 1)
+        self.router.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(keys.server[0]))
+        self.router.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(keys.server[1]))
+
+    def __enter__(self) -> "Sockets":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.router.disable_monitor()
+        self._monitor.close()
+        self.router.close()
+        if self._zap is not None:
+            self._zap.close()
+        self.context.term()
+
+    def bind(self, host: str, port: int) -> str:
+        """Listen; the address with the port that was taken. Raises `zmq.ZMQError`."""
+        self.router.setsockopt(zmq.IPV6, int(host.startswith("[")))
+        self.router.bind(f"tcp://{host}:{port or '*'}")
+        return self.router.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    # --- once in each turn -------------------------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until something is to be done, ``seconds`` at most; whether there are messages."""
+        ready = dict(self._poller.poll(int(1000 * (FLUSH_S if self._outgoing or self._large else seconds))))
+        if self._zap in ready:
+            self._answer_zap()
+        return self.router in ready
+
+    def tend(self, now: float) -> list[bytes]:
+        """Look after the connections; the peers that are gone since the last time."""
+        self._now = now
+        if self._keys is not None and self._keys.changes != self._known_changes:
+            self._known_changes = self._keys.changes
+            self.connections.condemn(lambda key: self._who(key) is not None, now)
+        gone, self._gone = [*self._gone, *self._follow_monitor()], []
+        self.connections.expire(now)
+        for peer in [peer for peer, (tracker, _) in self._large.items() if tracker.done]:
+            del self._large[peer]
+        gone += self._outgoing.flush()
+        self._tell(now)
+        return gone
+
+    def _follow_monitor(self) -> list[bytes]:
+        gone = []
+        while self._monitor.poll(0):
+            event = parse_monitor_message(self._monitor.recv_multipart())
+            fd = int(event["value"])
+            if event["event"] == zmq.EVENT_ACCEPTED:
+                self.connections.accepted(fd, _address(fd), self._now)
+            elif (peer := self.connections.ended(fd)) is not None:
+                self._forget(peer)
+                gone.append(peer)
+        return gone
+
+    def _forget(self, peer: bytes) -> None:
+        self._outgoing.drop(peer)
+        self._large.pop(peer, None)
+
+    def _tell(self, now: float) -> None:
+        if (self._untold or self.connections.turned_away) and now >= self._tell_at:
+            self._tell_at = now + TELL_S
+            log.warning("turned-away unknown-keys=%d too-many=%d", self._untold, self.connections.turned_away)
+            self._untold = self.connections.turned_away = 0
+
+    def _answer_zap(self) -> None:
+        """Questions of ZeroMQ about keys (RFC 27): a connection is known by its key from now on, or there is none."""
+        assert self._zap is not None
+        assert self._keys is not None
+        for _ in range(ZAP_DRAIN):
+            if not self._zap.poll(0):
+                return
+            frames = self._zap.recv_multipart()
+            curve = len(frames) == _ZAP_FRAMES and frames[5] == b"CURVE"
+            known = curve and self._keys.who(frames[-1]) is not None
+            if not known:
+                self._untold += 1
+                log.debug("turned-away address=%s", frames[3].decode(errors="replace"))
+            verdict = (b"200", b"OK", frames[-1].hex().encode()) if known else (b"400", b"unknown key", b"")
+            self._zap.send_multipart([frames[0], frames[1], *verdict, b""])
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def receive(self) -> tuple[bytes, Credential | None, bytes] | None:
+        """(peer, whose key it has, message), or None when nothing waits. Of nobody nothing is to be read."""
+        try:
+            frames = self.router.recv_multipart(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return None
+        peer = frames[0].bytes
+        key = b"" if self._keys is None else bytes.fromhex(cast(str, frames[0].get("User-Id")))
+        if peer not in self.connections and not self._introduce(peer, frames[0], key):
+            return peer, None, b""
+        return peer, self._who(key), frames[-1].bytes
+
+    def _introduce(self, peer: bytes, frame: zmq.Frame, key: bytes) -> bool:
+        # What was told of the connection is told before its first message, also that one before it had the same number.
+        self._gone += self._follow_monitor()
+        return self.connections.heard(peer, int(frame.get("__fd")), key)
+
+    def _who(self, key: bytes) -> Credential | None:
+        return ANYBODY if self._keys is None else self._keys.who(key)
+
+    def send(self, peer: bytes, data: bytes) -> bool:
+        """Send now or later; False when the peer is gone, or has taken too little for too long and is cut off."""
+        if self._outgoing.put(peer, data):
+            return True
+        self.connections.cut_off(peer)
+        self._forget(peer)
+        return False
+
+    def waiting(self, peer: bytes) -> int:
+        """Bytes that a peer has not taken yet, but for what ZeroMQ has of small messages."""
+        _, size = self._large.get(peer, (None, 0))
+        return self._outgoing.bytes_for(peer) + size
+
+    def _hand_over(self, peer: bytes, data: bytes) -> Handed:
+        large = len(data) >= LARGE
+        if large and peer in self._large and not self._large[peer][0].done:
+            return Handed.LATER
+        try:
+            self.router.send(peer, zmq.SNDMORE | zmq.NOBLOCK)
+            if large:
+                tracker = self.router.send(data, zmq.NOBLOCK, copy=False, track=True)
+                self._large[peer] = tracker, len(data)
+            else:
+                self.router.send(data, zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EAGAIN:
+                return Handed.LATER
+            if error.errno == zmq.EHOSTUNREACH:
+                return Handed.NOBODY
+            raise
+        return Handed.TAKEN
+
+
+def _files_allowed() -> int:
+    """How many files this process may have open, after it asked for as many as it can have."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return CONNECTIONS_LIMIT + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS_LIMIT + OTHER_FILES
+    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        return most
+    return wanted if soft == resource.RLIM_INFINITY else soft
+
+
+def _address(fd: int) -> str:
+    """The address at the other end of a connection; empty when it has ended already."""
+    with suppress(OSError):
+        line = socket.socket(fileno=fd)
+        try:
+            return str(line.getpeername()[0])
+        finally:
+            line.detach()
+    return ""
+
+
+def _cut(fd: int) -> None:
+    """End a connection, which stays ZeroMQ's; it notices, and says so by the monitor."""
+    with suppress(OSError):  # it has ended already
+        line = socket.socket(fileno=fd)
+        try:
+            line.shutdown(socket.SHUT_RDWR)
+        finally:
+            line.detach()

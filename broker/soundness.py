@@ -1,0 +1,45 @@
+"""Whether the files of a journal are whole: looked at before anything of them is believed.
+
+Each function returns what is wrong, or "". SQLite itself vouches for the log, whose every page has a checksum: it takes
+it up to the last commit that is whole. Damage to the tables it would find when it comes across it, and some never.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+# SQLite's page, by its default; a journal has at least one. In the log, each has a header of its own.
+PAGE_BYTES = 4096
+_LOG_HEADER, _FRAME_HEADER = 32, 24
+
+
+def wrong_with_files(tables: Path, log: Path) -> str:
+    """Before they are opened: SQLite removes a log without tables, and fills up tables that were cut with zeros."""
+    size = tables.stat().st_size if tables.is_file() else 0
+    if size < PAGE_BYTES:
+        return "it is gone, but its log is there" if log.is_file() and log.stat().st_size else ""
+    with tables.open("rb") as file:
+        header = file.read(100)
+    if not header.startswith(b"SQLite format 3\0"):
+        return ""  # it will be refused
+    # Pages that are said to be there, but are not, have to be in the log: the process died while they were copied.
+    missing = set(range(size // PAGE_BYTES + 1, int.from_bytes(header[28:32], "big") + 1))
+    return f"it was cut to {size} bytes" if missing and not missing <= set(_pages_in(log)) else ""
+
+
+def _pages_in(log: Path) -> Iterator[int]:
+    """The numbers of the pages in the log, but for what an earlier log left behind its end."""
+    if not log.is_file():
+        return
+    with log.open("rb") as file:
+        salt = file.read(_LOG_HEADER)[16:24]
+        while len(frame := file.read(_FRAME_HEADER + PAGE_BYTES)) == _FRAME_HEADER + PAGE_BYTES:
+            if frame[8:16] != salt:
+                return
+            yield int.from_bytes(frame[:4], "big")
+
+
+def wrong_with_pages(db: sqlite3.Connection) -> str:
+    """When they are open: every page is looked at, which takes a quarter of a second for a million tasks."""
+    found: str = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+    return "" if found == "ok" else " ".join(found.split())

@@ -1,0 +1,18 @@
+"""Rows for a journal, where it does not matter what they say."""
+
+from broker.journal import BagRow, BatchRow, ResultRow
+from broker.protocol import Outcome
+
+
+def bag_row(number: int) -> BagRow:
+    return BagRow(
+        number, f"bag{number}", "", "python", "ada", "digest", None, 0, predicted=True, closed=False, created=1e9
+    )
+
+
+def batch_row(first: int, bag: int, start: int, count: int) -> BatchRow:
+    return BatchRow(first, bag, start, count, [1.0])
+
+
+def result_row(task: int, payload: bytes, bag: int = 1) -> ResultRow:
+    return ResultRow(task, bag, task, Outcome.DONE, 0.5, "pc1", 9, payload, b"out", b"err", 1e9)

@@ -1,0 +1,266 @@
+"""Who may do what: every question and order, asked by its owner, by somebody else, by an admin and by a worker."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker import protocol as wire
+from broker.roles import ACCESS, ROLES, Credential, CredentialError, checked_credential
+from tests.broker.office import ADMIN, Office
+from tests.peers import Client
+
+ANN = Credential("ann", "submitter")
+BEN = Credential("ben", "submitter")
+
+# What a client asks, about a bag of ann's that is ``{"bag": ...}``. An operation that is not here has no test that
+# others are kept out, and fails `test_every_operation_is_decided_and_tried`.
+OF_A_BAG: dict[str, dict[str, Any]] = {
+    "progress": {},
+    "explain": {"item": 0},
+    "logs": {"item": 0},
+    "cancel": {"items": [0]},
+    "runtimes": {"items": [0], "runtimes": [5.0]},
+    "forget": {},
+}
+OF_ADMINS: dict[str, dict[str, Any]] = {
+    "policy": {"name": "fcfs", "options": {}},
+    "keys": {},
+    "keys add": {"role": "submitter", "name": "eve", "public": "00" * 32},
+    "keys revoke": {"name": "worker"},
+}
+OF_EVERYONE: dict[str, dict[str, Any]] = {"status": {}, "bags": {}}
+REFUSED = "bag {} belongs to ann; you are connected as ben"
+
+
+class Store:
+    """Credentials in memory."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Credential] = {"worker": Credential("worker", "worker")}
+
+    def rows(self) -> list[Credential]:
+        return list(self.known.values())
+
+    def add(self, credential: Credential, public: bytes) -> None:
+        self.known[credential.name] = credential
+
+    def revoke(self, name: str) -> str:
+        if name not in self.known:
+            raise CredentialError(f"there is no credential {name!r}")
+        del self.known[name]
+        return ""
+
+
+@pytest.fixture
+def ann(office: Office) -> Client:
+    office.sessions.desk.credentials = Store()
+    return office.client(ANN)
+
+
+@pytest.fixture
+def bag(ann: Client) -> str:
+    """A bag of ann's that waits, with one task that was cancelled."""
+    made = ann.submit([b"0", b"1"], runtime=1.0)
+    ann.ask("cancel", bag=made, items=[1])
+    return made
+
+
+def state(office: Office) -> object:
+    """What somebody who may not do anything must not change."""
+    desk = office.sessions.desk
+    tasks = desk.scheduler.tasks
+    rows = [
+        (bag.row.id, bag.closed, bag.settled, tuple(map(tasks.runtime, range(bag.total))))
+        for bag in desk.book.by_number.values()
+    ]
+    assert isinstance(desk.credentials, Store)
+    return rows, dict(desk.credentials.known), desk.scheduler.policy
+
+
+def test_every_operation_is_decided_and_tried(office: Office) -> None:
+    operations = office.sessions.clients._asking.operations
+    assert operations == set(ACCESS), "give each operation a line in ACCESS (broker/roles.py)"
+    tried = {"owner": set(OF_A_BAG), "admin": set(OF_ADMINS), "everyone": set(OF_EVERYONE)}
+    decided = {access: {what for what in ACCESS if ACCESS[what] == access} for access in tried}
+    assert decided == tried, "give each operation a line in the tables of this file"
+
+
+@pytest.mark.parametrize("what", OF_A_BAG)
+def test_one_submitter_cannot_touch_the_bag_of_another(office: Office, bag: str, what: str) -> None:
+    ben, before = office.client(BEN), state(office)
+    assert ben.failed(what, bag=bag, **OF_A_BAG[what]) == REFUSED.format(bag)
+    assert state(office) == before
+
+
+@pytest.mark.parametrize("who", [ANN, ADMIN], ids=lambda who: who.name)
+@pytest.mark.parametrize("what", OF_A_BAG)
+def test_the_owner_of_a_bag_and_an_admin_can_do_everything_with_it(
+    office: Office, ann: Client, bag: str, who: Credential, what: str
+) -> None:
+    if what == "forget":
+        ann.ask("cancel", bag=bag)
+    assert isinstance(office.client(who).ask(what, bag=bag, **OF_A_BAG[what]), dict)
+
+
+def test_an_owner_who_comes_from_elsewhere_under_another_user_name_is_still_the_owner(office: Office, bag: str) -> None:
+    other = office.client(ANN, greet=False)
+    other.send(wire.Hello(wire.VERSION, "3.11", "another session", "root"))
+    other.expect(wire.Greeting)
+    assert other.ask("progress", bag=bag)["owner"] == "ann"
+
+
+@pytest.mark.parametrize("user", ["ann", "admin", "root"])
+def test_what_somebody_calls_themselves_opens_nothing(office: Office, bag: str, user: str) -> None:
+    ben = office.client(BEN, greet=False)
+    ben.send(wire.Hello(wire.VERSION, "3.11", "session", user))
+    ben.expect(wire.Greeting)
+    assert ben.failed("progress", bag=bag) == REFUSED.format(bag)
+
+
+def test_one_submitter_cannot_have_the_results_of_another(office: Office, bag: str) -> None:
+    ben = office.client(BEN)
+    ben.send(wire.Watch(7, bag, 0))
+    assert ben.expect(wire.Failed) == wire.Failed(7, REFUSED.format(bag))
+    assert not office.sessions.desk.book.by_id[bag].watchers
+
+
+@pytest.mark.parametrize("who", [ANN, ADMIN], ids=lambda who: who.name)
+def test_the_owner_and_an_admin_have_the_results(office: Office, bag: str, who: Credential) -> None:
+    assert [result.item for result in office.client(who).watch(bag).results] == [1]
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, False), (2, False), (2, True), (3, True)])
+def test_one_submitter_cannot_add_to_the_bag_of_another_or_close_it(
+    office: Office, ann: Client, first: int, last: bool
+) -> None:
+    bag = ann.submit([b"0", b"1"], last=False)
+    ben, before = office.client(BEN), state(office)
+    answer = ben.answer_to(ben.batch(bag, [b"mine"], first=first, last=last))
+    assert isinstance(answer, wire.Failed)
+    assert answer.reason == REFUSED.format(bag)
+    assert state(office) == before
+
+
+@pytest.mark.parametrize("what", OF_ADMINS)
+def test_what_concerns_everybody_is_for_admins(office: Office, ann: Client, what: str) -> None:
+    before = state(office)
+    assert ann.failed(what, **OF_ADMINS[what]) == f"{what!r} is for admins; you are connected as ann, a submitter"
+    assert state(office) == before
+    assert isinstance(office.client(ADMIN).ask(what, **OF_ADMINS[what]), dict)
+
+
+@pytest.mark.parametrize("what", OF_EVERYONE)
+def test_the_status_and_the_list_of_bags_are_for_everyone_and_name_the_owner(
+    office: Office, bag: str, what: str
+) -> None:
+    (row,) = office.client(BEN).ask(what, **OF_EVERYONE[what])["bags"]
+    assert (row["bag"], row["owner"]) == (bag, "ann")
+
+
+def test_the_owner_of_a_bag_outlives_the_broker(tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = tmp_path_factory.mktemp("home")
+    first = Office(home)
+    bag = first.client(ANN).submit([b"0"])
+    first.settle()
+    first.close()
+    second = Office(home)
+    assert second.client(BEN).failed("progress", bag=bag) == REFUSED.format(bag)
+    assert second.client(ANN).ask("progress", bag=bag)["owner"] == "ann"
+    second.close()
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_speaks_by_another_key_is_not_taken_for_who_was_there(office: Office, bag: str) -> None:
+    ann = office.client(ANN)
+    line: Any = ann.line
+    line._who = BEN
+    ann.send(wire.Ask(1, "progress", json.dumps({"bag": bag})))
+    assert isinstance(ann.receive(), wire.Rejoin)
+
+
+def test_a_worker_that_speaks_by_another_key_is_not_taken_for_who_was_there(office: Office) -> None:
+    worker = office.worker("pc1")
+    worker.join()
+    other = office.worker("pc1", worker.session)
+    line: Any = other.line
+    line._who = Credential("lab", "worker")
+    assert other.join().name == "pc1~2"
+    line = worker.line
+    line._who = Credential("lab", "worker")
+    worker.send(wire.Heartbeat(None, ()))
+    assert isinstance(worker.receive(), wire.Rejoin)
+
+
+def test_whoever_is_here_by_a_revoked_key_is_let_go_and_its_work_goes_to_others(office: Office, ann: Client) -> None:
+    bag = ann.submit([b"0"], runtime=1.0)
+    worker, admin = office.worker("pc1"), office.client(ADMIN)
+    worker.join()
+    worker.work()
+    assert admin.ask("keys revoke", name="worker") == {"connected": 1, "line_in": ""}
+    office.settle()
+    assert worker.refusal() == "the credential 'worker' was revoked"
+    assert office.sessions.workers.by_name == {}
+    progress = ann.ask("progress", bag=bag)
+    assert (progress["running"], progress["waiting"]) == (0, 1)
+
+
+def test_a_revoked_submitter_is_let_go_and_its_bags_stay_for_admins(office: Office, ann: Client, bag: str) -> None:
+    admin = office.client(ADMIN)
+    admin.ask("keys add", role="submitter", name="ann", public="11" * 32)
+    ann.send(wire.Watch(5, bag, 99))
+    assert admin.ask("keys revoke", name="ann")["connected"] == 1
+    office.settle()
+    assert ann.refusal() == "the credential 'ann' was revoked"
+    assert not office.sessions.desk.book.by_id[bag].watchers
+    assert admin.ask("progress", bag=bag)["owner"] == "ann"
+
+
+# --- a worker that lies ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda ref: wire.Finished((wire.Result(ref.task, ref.number, 0, 0.1, b"forged", b"", b""),)),
+        lambda ref: wire.Returned((wire.Ref(ref.task, ref.number),)),
+    ],
+    ids=["finished", "returned"],
+)
+def test_what_a_worker_says_of_anothers_attempt_changes_nothing(
+    office: Office, ann: Client, say: Callable[[wire.Work], wire.Message]
+) -> None:
+    bag = ann.submit([b"0"], runtime=1.0)
+    honest, liar = office.worker("honest"), office.worker("liar")
+    honest.join()
+    (work,) = honest.work()
+    liar.join()
+    liar.send(say(work))
+    office.settle()
+    assert ann.ask("progress", bag=bag)["running"] == 1
+    honest.finish(work, payload=b"right")
+    assert [result.payload for result in ann.results(bag)] == [b"right"]
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "-a", ".a", "a b", "a/b", "ä", "a" * 65, "a\n", 7, None])
+def test_a_name_that_is_none_is_refused(name: object) -> None:
+    with pytest.raises(CredentialError, match="a name is 1 to 64"):
+        checked_credential(name, "admin")
+
+
+@pytest.mark.parametrize("role", ["", "client", "Admin", 7, None, []])
+def test_a_role_that_is_none_is_refused(role: object) -> None:
+    with pytest.raises(CredentialError, match="a role is one of worker, submitter, admin"):
+        checked_credential("ann", role)
+
+
+def test_names_and_roles_as_people_have_them_are_taken() -> None:
+    for name in ("ann", "Ann.Lee", "ann@lab-3", "4", "a" * 64):
+        for role in ROLES:
+            assert checked_credential(name, role) == Credential(name, role)

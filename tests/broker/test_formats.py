@@ -1,0 +1,137 @@
+"""A journal of an older format is brought up to the newest when a broker opens it, and loses nothing by that."""
+
+import sqlite3
+from array import array
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from broker import schema
+from broker.journal import NAME, BatchRow, Journal, JournalError, WindowRow
+from broker.protocol import BagResult, Outcome
+from broker.schema import FORMAT
+
+# The tables of format 1 as the first release made them, with two bags in them: one that has ended and is closed, and an
+# open one with a failure, a cancelled task, one at a worker and one that waits.
+FORMAT_1 = """
+PRAGMA journal_mode = WAL;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE templates (digest TEXT PRIMARY KEY, kind TEXT, data BLOB);
+CREATE TABLE bags (number INTEGER PRIMARY KEY, id TEXT UNIQUE, name TEXT, kind TEXT, owner TEXT, template TEXT,
+                   timeout REAL, retries INTEGER, predicted INTEGER, closed INTEGER, created REAL);
+CREATE TABLE batches (first INTEGER PRIMARY KEY, bag INTEGER, start INTEGER, count INTEGER,
+                      payloads BLOB, runtimes BLOB);
+CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER UNIQUE, bag INTEGER, item INTEGER,
+                      outcome INTEGER, elapsed REAL, worker TEXT, number INTEGER,
+                      payload BLOB, stdout BLOB, stderr BLOB);
+CREATE INDEX results_of_bag ON results (bag, seq);
+CREATE TABLE sent (task INTEGER PRIMARY KEY, number INTEGER);
+INSERT INTO meta VALUES ('format', 1), ('epoch', 7);
+INSERT INTO templates VALUES ('digest', 'python', x'66');
+INSERT INTO bags VALUES (1, 'a1', 'sweep', 'python', 'ada', 'digest', 30.0, 2, 1, 1, 1000.0),
+                        (3, 'b2', '', 'command', 'bob', 'other', NULL, 0, 0, 0, 2000.0);
+INSERT INTO results VALUES (1, 0, 1, 0, 0, 0.5, 'pc1', 77, x'7230', x'6f', x''),
+                           (2, 4, 3, 2, 4, 0.0, '', 0, x'', x'', x''),
+                           (5, 2, 3, 0, 1, 1.5, 'pc2', 78, x'7232', x'', x'65');
+INSERT INTO sent VALUES (3, 79);
+"""
+BATCHES = (
+    (0, 1, 0, 2, msgpack.packb([b"p0", b"p1"]), array("d", [1.0, 2.0]).tobytes()),
+    (2, 3, 0, 4, msgpack.packb([b"q0", b"q1", b"q2", b"q3"]), array("d", [60.0]).tobytes()),
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with a journal of format 1."""
+    with closing(sqlite3.connect(tmp_path / NAME)) as db:
+        db.executescript(FORMAT_1)
+        db.executemany("INSERT INTO batches VALUES (?,?,?,?,?,?)", BATCHES)
+        db.commit()
+    return tmp_path
+
+
+def tables(home: Path) -> dict[str, list[tuple[str, str]]]:
+    """The columns of every table and index, in their order, with their types."""
+    with closing(sqlite3.connect(home / NAME)) as db:
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_master ORDER BY name")]
+        return {name: [row[1:3] for row in db.execute(f"PRAGMA table_info({name})")] for name in names}
+
+
+def test_nothing_is_lost_of_a_journal_of_format_1(home: Path) -> None:
+    with closing(Journal(home)) as journal:
+        first, second = journal.bags()
+        assert (first.id, first.name, first.owner, first.timeout, first.retries) == ("a1", "sweep", "client", 30.0, 2)
+        assert (first.predicted, first.closed, first.created, first.session) == (True, True, 1000.0, "")
+        assert (second.number, second.kind, second.timeout, second.predicted) == (3, "command", None, False)
+        found = [(row.first, row.bag, row.start, row.count, list(row.runtimes)) for row in journal.batches()]
+        assert found == [(0, 1, 0, 2, [1.0, 2.0]), (2, 3, 0, 4, [60.0])]
+        assert [journal.payload(2, place) for place in range(4)] == [b"q0", b"q1", b"q2", b"q3"]
+        assert journal.results(3, 0)[0] == [
+            BagResult(2, Outcome.CANCELLED, 0.0, "", b""),
+            BagResult(0, Outcome.ERROR, 1.5, "pc2", b"r2"),
+        ]
+        row = journal.result(0)
+        assert row is not None
+        assert (row.payload, row.stdout, row.number, row.ended) == (b"r0", b"o", 77, None)
+        assert journal.sent(2, 4) == [(3, 79)]
+        assert journal.template("digest") == ("python", b"f")
+        assert (journal.epoch, journal.next_task(), journal.next_window()) == (8, 6, 1)
+        assert journal.last_known() == 2000.0
+
+
+def test_what_was_brought_up_has_the_tables_of_a_new_one(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    fresh = tmp_path_factory.mktemp("fresh")
+    Journal(home).close()
+    Journal(fresh).close()
+    assert tables(home) == tables(fresh)
+
+
+def test_what_was_brought_up_takes_what_is_new_and_is_opened_again_as_it_is(home: Path) -> None:
+    with closing(Journal(home)) as journal:
+        journal.add_batch(BatchRow(6, 3, 4, 1, [5.0]), [b"q4"], 3000.0)
+        journal.predict(0, [1.5, 2.5])
+        journal.predict(0, [1.7, 2.7])
+        journal.add_windows([WindowRow(1, "pc1", "s", "lab", 2, 3000.0, None)])
+    with closing(Journal(home)) as journal:
+        assert journal.next_window() == 2
+        query = "SELECT first_runtimes, runtimes, arrived FROM batches ORDER BY first"
+        rows = [
+            ([*array("d", a)] if a else None, [*array("d", b)], at)
+            for a, b, at in journal._db.execute(query).fetchall()
+        ]
+        assert rows == [([1.0, 2.0], [1.7, 2.7], None), (None, [60.0], None), (None, [5.0], 3000.0)]
+        assert journal.epoch == 9
+
+
+def test_a_broker_killed_while_it_brings_a_journal_up_leaves_it_as_it_was(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tables(home)
+    # Killed after each statement, one after the other: what the process had not committed is gone with it.
+    for place in range(len(schema._FORMATS[1].split(";"))):
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "_FORMATS", (schema._FORMATS[0], broken_after(place)))
+            with pytest.raises(JournalError):
+                Journal(home)
+        assert tables(home) == before
+    Journal(home).close()
+
+
+def broken_after(place: int) -> str:
+    """The second format's statements, with one that fails after the first few."""
+    statements = schema._FORMATS[1].split(";")
+    return ";".join([*statements[:place], "INSERT INTO nowhere VALUES (1)"])
+
+
+@pytest.mark.parametrize("change", [lambda found: found + 1, lambda found: -3])
+def test_a_format_that_is_not_known_is_refused(home: Path, change: Callable[[int], int]) -> None:
+    wrong = change(FORMAT)
+    with closing(sqlite3.connect(home / NAME)) as db:
+        db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (wrong,))
+        db.commit()
+    with pytest.raises(JournalError, match=f"format {wrong}; this deskgrid reads and writes {FORMAT}"):
+        Journal(home)

@@ -1,0 +1,164 @@
+"""Finished bags are forgotten after their days, and not a moment before."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker import clients as clients_module
+from broker import protocol as wire
+from broker.keeping import DAY_S, LOOK_S, Keeping
+from tests.broker.office import Office
+from tests.peers import BareWorker, Client
+
+
+class House:
+    """An office that keeps bags for two days."""
+
+    DAYS = 2.0
+
+    def __init__(self, home: Path, days: float | None = DAYS, wall: float = 1_800_000_000.0) -> None:
+        self.office = Office(home, wall=wall)
+        self.office.sessions._keeping = Keeping(self.office.sessions.desk, days)
+        self.client: Client = self.office.client()
+        self.worker: BareWorker = self.office.worker()
+        self.worker.join()
+
+    def ended(self, count: int = 1, **changes: Any) -> str:
+        """A bag whose tasks are done."""
+        bag = self.client.submit([b"0"] * count, runtime=0.1, **changes)
+        for _ in range(count):
+            self.worker.finish(*self.worker.work(), payload=b"result")
+        return bag
+
+    def later(self, seconds: float) -> None:
+        """Time goes by; the worker says that it is there."""
+        self.office.now += seconds
+        self.worker.send(wire.Heartbeat(None, ()))
+        self.office.settle()
+
+    def bags(self) -> list[str]:
+        self.office.settle()
+        return list(self.office.sessions.desk.book.by_id)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_a_bag_is_forgotten_with_its_results_when_its_days_are_over(house: House) -> None:
+    bag = house.ended()
+    house.later(LOOK_S)
+    house.later(House.DAYS * DAY_S - LOOK_S - 1.0)
+    assert house.bags() == [bag]
+    house.later(2 * LOOK_S)
+    assert house.bags() == []
+    assert list(house.office.journal.bags()) == []
+    assert any("bag-expired" in line for line in house.office.sessions.desk.take_notices())
+
+
+def test_the_days_begin_when_the_last_task_has_ended(house: House) -> None:
+    bag = house.client.submit([b"0", b"1"], runtime=0.1)
+    house.worker.finish(*house.worker.work())
+    house.later(LOOK_S)
+    house.later(10 * House.DAYS * DAY_S)
+    assert house.bags() == [bag]
+
+
+def test_a_bag_that_may_still_grow_has_no_days(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients_module, "CLIENT_GONE_S", 1e9)  # its client is there all the time
+    bag = house.ended(last=False)
+    house.later(3 * House.DAYS * DAY_S)
+    assert house.bags() == [bag]
+    assert isinstance(house.client.answer_to(house.client.batch(bag, [], first=1)), wire.Accepted)
+    house.later(LOOK_S)
+    house.later(House.DAYS * DAY_S - 2 * LOOK_S)
+    assert house.bags() == [bag]
+    house.later(3 * LOOK_S)
+    assert house.bags() == []
+
+
+def test_whoever_waits_for_more_of_it_is_told(house: House) -> None:
+    bag = house.ended()
+    house.later(LOOK_S)
+    house.office.now += House.DAYS * DAY_S
+    open_bag = house.office.sessions.desk.book.by_id[bag]
+    desk = house.office.sessions.desk
+    house.client.send(wire.Watch(77, bag, 99))
+    desk.fresh.clear()
+    assert open_bag.watchers
+    house.office.settle()
+    reasons = [m.reason for m in _received(house.client) if isinstance(m, wire.Failed)]
+    assert reasons == [f"bag {bag} was forgotten 2 days after it ended"]
+
+
+def _received(client: Client) -> list[wire.Message]:
+    found = []
+    while (data := client.line.receive(0.0)) is not None:
+        found.append(wire.decode(data))
+    return found
+
+
+def test_without_days_bags_stay(tmp_path: Path) -> None:
+    house = House(tmp_path, days=None)
+    bag = house.ended()
+    house.later(1000 * DAY_S)
+    assert house.bags() == [bag]
+
+
+def test_the_days_go_on_while_the_broker_is_away(tmp_path: Path) -> None:
+    first = House(tmp_path, wall=1_800_000_000.0)
+    bag = first.ended()
+    first.office.settle()
+    first.office.close()
+    second = House(tmp_path, wall=1_800_000_000.0 + House.DAYS * DAY_S - 100.0)
+    assert second.bags() == [bag]
+    second.later(LOOK_S)
+    assert second.bags() == [bag]
+    second.later(LOOK_S)
+    assert second.bags() == []
+    second.office.close()
+
+
+def test_a_clock_that_went_back_forgets_nothing_early(tmp_path: Path) -> None:
+    first = House(tmp_path, wall=1_800_000_000.0)
+    bag = first.ended()
+    first.office.settle()
+    first.office.close()
+    second = House(tmp_path, wall=1_000_000_000.0)
+    second.later(House.DAYS * DAY_S - LOOK_S)
+    assert second.bags() == [bag]
+    second.later(3 * LOOK_S)
+    assert second.bags() == []
+    second.office.close()
+
+
+def test_a_bag_without_a_recorded_end_counts_from_the_brokers_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = House(tmp_path)
+    bag = house.ended()
+    monkeypatch.setattr(house.office.journal, "last_ended", lambda number: None)
+    house.later(LOOK_S)
+    house.later(House.DAYS * DAY_S - LOOK_S)
+    assert house.bags() == [bag]
+    house.later(2 * LOOK_S)
+    assert house.bags() == []
+
+
+def test_short_times_are_kept_too(tmp_path: Path) -> None:
+    house = House(tmp_path, days=1.0 / DAY_S)
+    house.ended()
+    house.later(1.5)
+    house.later(1.0)
+    assert house.bags() == []
+
+
+def test_nothing_is_forgotten_while_nothing_can_be_written(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    bag = house.ended()
+    house.later(LOOK_S)
+    monkeypatch.setattr(house.office.sessions.desk.disk, "state", "full")
+    monkeypatch.setattr(house.office.sessions.desk.disk, "look", lambda now: False)
+    house.later(2 * House.DAYS * DAY_S)
+    assert house.bags() == [bag]

@@ -1,0 +1,299 @@
+"""What one peer can take of the broker: connections, handshakes, bytes that wait. All of it has an end."""
+
+from typing import Any
+
+import pytest
+
+from broker import clients as clients_module
+from broker import connections as limits
+from broker import outgoing as outgoing_module
+from broker import protocol as wire
+from broker import workers as workers_module
+from broker.connections import Connections
+from broker.outgoing import Handed, Outgoing
+from tests.broker.office import Office, OfficeLine
+
+
+class Cuts(Connections):
+    """Connections whose cuts are noted, and end as ZeroMQ says they do."""
+
+    def __init__(self, limit: int = limits.CONNECTIONS_LIMIT) -> None:
+        self.cuts: list[int] = []
+        super().__init__(self.cuts.append, limit)
+
+    def let_in(self, fd: int, key: bytes = b"k", now: float = 0.0) -> bytes:
+        """A peer that was accepted and has said something."""
+        peer = f"peer {fd}".encode()
+        self.accepted(fd, f"10.0.{fd // 100}.{fd % 100}", now)
+        assert self.heard(peer, fd, key)
+        return peer
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_is_a_strangers_until_it_says_something() -> None:
+    connections = Cuts()
+    connections.accepted(5, "10.0.0.1", 0.0)
+    assert b"peer 5" not in connections
+    assert connections.heard(b"peer 5", 5, b"k")
+    assert b"peer 5" in connections
+    assert len(connections) == 1
+    connections.expire(10 * limits.FIRST_WORD_S)
+    assert connections.cuts == []
+
+
+def test_who_says_nothing_for_long_is_cut_off() -> None:
+    connections = Cuts()
+    connections.accepted(5, "10.0.0.1", 0.0)
+    connections.expire(limits.FIRST_WORD_S - 0.1)
+    assert connections.cuts == []
+    connections.accepted(6, "10.0.0.1", 1.0)
+    connections.expire(limits.FIRST_WORD_S)
+    assert connections.cuts == [5]
+    assert len(connections) == 1
+
+
+def test_of_too_many_strangers_the_oldest_is_cut_off_and_no_peer() -> None:
+    connections = Cuts()
+    connections.let_in(1)
+    for fd in range(2, 2 + limits.STRANGERS_LIMIT):
+        connections.accepted(fd, f"10.1.{fd // 100}.{fd % 100}", 1.0)
+    assert connections.cuts == []
+    connections.accepted(9999, "10.2.0.1", 1.0)
+    assert connections.cuts == [2]
+    assert len(connections) == 1 + limits.STRANGERS_LIMIT
+
+
+def test_one_address_can_begin_only_so_many_handshakes_in_a_second_and_others_still_can() -> None:
+    connections = Cuts()
+    for fd in range(limits.HANDSHAKES_PER_S):
+        connections.accepted(fd, "10.0.0.1", 7.0)
+        assert connections.heard(f"{fd}".encode(), fd, f"{fd}".encode())
+    assert connections.cuts == []
+    connections.accepted(1000, "10.0.0.1", 7.9)
+    connections.accepted(1001, "10.0.0.2", 7.9)
+    assert connections.cuts == [1000]
+    connections.accepted(1002, "10.0.0.1", 8.0)
+    assert connections.cuts == [1000]
+    assert connections.turned_away == 1
+
+
+def test_beyond_the_limit_of_connections_newcomers_are_cut_off() -> None:
+    connections = Cuts(limit=4)
+    peers = [connections.let_in(fd, b"%d" % (fd % 2)) for fd in range(4)]
+    connections.accepted(9, "10.0.0.9", 0.0)
+    assert connections.cuts == [9]
+    assert connections.ended(0) == peers[0]
+    connections.accepted(10, "10.0.0.9", 0.0)
+    assert connections.cuts == [9]
+
+
+def test_no_key_takes_more_than_its_share_of_the_connections() -> None:
+    connections = Cuts(limit=6)
+    for fd in range(3):
+        connections.let_in(fd, b"greedy")
+    connections.accepted(3, "10.0.0.3", 0.0)
+    assert not connections.heard(b"peer 3", 3, b"greedy")
+    assert connections.cuts == [3]
+    assert b"peer 3" not in connections
+    connections.let_in(4, b"other")
+    connections.ended(0)
+    connections.ended(3)
+    connections.let_in(5, b"greedy")
+
+
+def test_a_connection_that_ended_is_forgotten_and_its_number_may_come_again() -> None:
+    connections = Cuts()
+    peer = connections.let_in(5)
+    assert connections.ended(5) == peer
+    assert connections.ended(5) is None
+    assert peer not in connections
+    assert len(connections) == 0
+    connections.let_in(5, b"another", now=40.0)
+    connections.expire(1000.0)
+    assert connections.cuts == []
+
+
+def test_those_of_a_revoked_key_are_cut_off_after_a_last_word_and_no_others() -> None:
+    connections = Cuts()
+    for fd, key in ((1, b"revoked"), (2, b"good"), (3, b"revoked")):
+        connections.let_in(fd, key)
+    connections.condemn(lambda key: key == b"good", 100.0)
+    connections.condemn(lambda key: key == b"good", 100.1)
+    connections.ended(3)
+    connections.expire(100.0)
+    assert connections.cuts == []
+    connections.expire(100.0 + limits.LAST_WORD_S)
+    connections.expire(101.0)
+    assert connections.cuts == [1]
+
+
+def test_a_peer_can_be_cut_off_and_one_that_is_gone_need_not() -> None:
+    connections = Cuts()
+    connections.cut_off(connections.let_in(5))
+    connections.cut_off(b"nobody")
+    assert connections.cuts == [5]
+
+
+# --- what waits ------------------------------------------------------------------------------------------------------
+
+
+class Network:
+    """Peers that take so many messages; those that are not there are gone."""
+
+    def __init__(self, **takes: int) -> None:
+        self.takes = {name.encode(): count for name, count in takes.items()}
+        self.taken: list[tuple[bytes, bytes]] = []
+        self.outgoing = Outgoing(self._hand_over)
+
+    def _hand_over(self, peer: bytes, data: bytes) -> Handed:
+        if peer not in self.takes:
+            return Handed.NOBODY
+        if not self.takes[peer]:
+            return Handed.LATER
+        self.takes[peer] -= 1
+        self.taken.append((peer, data))
+        return Handed.TAKEN
+
+
+def test_what_a_slow_peer_does_not_take_waits_in_order_and_nobody_else_does() -> None:
+    network = Network(slow=1, quick=99)
+    for data in (b"1", b"22", b"333"):
+        assert network.outgoing.put(b"slow", data)
+        assert network.outgoing.put(b"quick", data)
+    assert [data for peer, data in network.taken if peer == b"quick"] == [b"1", b"22", b"333"]
+    assert (network.outgoing.bytes_for(b"slow"), network.outgoing.bytes_for(b"quick")) == (5, 0)
+    network.takes[b"slow"] = 1
+    assert network.outgoing.flush() == []
+    assert network.outgoing.bytes_for(b"slow") == 3
+    network.takes[b"slow"] = 9
+    assert network.outgoing.put(b"slow", b"4444")  # behind what waits
+    assert network.outgoing.flush() == []
+    assert [data for peer, data in network.taken if peer == b"slow"] == [b"1", b"22", b"333", b"4444"]
+    assert not network.outgoing
+
+
+def test_a_peer_for_which_too_much_would_wait_is_given_up_and_nothing_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outgoing_module, "WAITING_LIMIT", 10)
+    network = Network(stuck=0, slow=0)
+    assert network.outgoing.put(b"slow", b"x")
+    assert network.outgoing.put(b"stuck", bytes(10))
+    assert not network.outgoing.put(b"stuck", b"x")
+    assert (network.outgoing.bytes_for(b"stuck"), network.outgoing.bytes_for(b"slow")) == (0, 1)
+
+
+def test_a_peer_that_is_gone_is_said_to_be_at_once_or_at_the_next_look() -> None:
+    network = Network(leaves=0)
+    assert not network.outgoing.put(b"nobody", b"x")
+    assert network.outgoing.put(b"leaves", b"x")
+    del network.takes[b"leaves"]
+    assert network.outgoing.flush() == [b"leaves"]
+    assert network.outgoing.flush() == []
+    assert not network.outgoing
+
+
+# --- what is made for a peer that takes nothing ----------------------------------------------------------------------
+
+
+class Untaken:
+    """How many bytes each peer has left untaken, set by the test."""
+
+    def __init__(self, office: Office) -> None:
+        self._bytes: dict[bytes, int] = {}
+        office.sessions.desk.waiting = lambda peer: self._bytes.get(peer, 0)
+
+    def leave(self, line: Any, count: int) -> None:
+        assert isinstance(line, OfficeLine)
+        self._bytes[line._peer] = count
+
+
+def test_results_are_not_read_from_the_disk_for_a_client_that_takes_none(office: Office) -> None:
+    untaken, worker, client = Untaken(office), office.worker(), office.client()
+    worker.join()
+    bag = client.submit([b"0"])
+    worker.finish(*worker.work(), payload=b"result")
+    untaken.leave(client.line, wire.BATCH_BYTES)
+    client.send(wire.Watch(99, bag, 0))
+    for _ in range(3):
+        assert client.line.receive(0.0) is None
+    untaken.leave(client.line, wire.BATCH_BYTES - 1)
+    assert client.expect(wire.Outcomes).results[0].payload == b"result"
+
+
+def test_a_slow_client_has_its_results_one_answer_after_the_other(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, client = office.worker(), office.client()
+    worker.join(slots=4)
+    bags = [client.submit([b"0"]) for _ in range(3)]
+    for work in worker.work(3):
+        worker.finish(work, payload=bytes(wire.BATCH_BYTES))
+    for request, bag in enumerate(bags):
+        client.send(wire.Watch(1000 + request, bag, 0))
+    outbox = office.sessions.settle(office.now)
+    assert [type(message) for _, message in outbox] == [wire.Outcomes]
+    office.deliver(outbox)
+    assert {client.expect(wire.Outcomes).bag for _ in range(3)} == set(bags)
+
+
+def test_whoever_asks_on_and_on_without_reading_is_not_answered_until_they_read(office: Office) -> None:
+    untaken, client, other = Untaken(office), office.client(), office.client()
+    untaken.leave(client.line, clients_module.UNREAD_LIMIT)
+    client.send(wire.Ask(1, "bags", "{}"))
+    assert client.line.receive(0.0) is None
+    assert other.ask("bags") == {"bags": []}
+    untaken.leave(client.line, 0)
+    assert client.ask("bags") == {"bags": []}
+
+
+def test_answers_of_one_turn_count_as_not_taken(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients_module, "UNREAD_LIMIT", 1000)
+    client = office.client()
+    for request in range(100):
+        client.send(wire.Ask(request, "bags", "{}"))
+    assert 5 < len(office.sessions.desk.outbox) < 15
+
+
+def test_requests_for_the_results_of_a_bag_that_wait_are_few(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients_module, "WATCHES_LIMIT", 3)
+    client = office.client()
+    bag = client.submit([b"0"])
+    for request in (1001, 1002, 1003, 1003, 1004):
+        client.send(wire.Watch(request, bag, 0))
+    assert client.expect(wire.Failed) == wire.Failed(1004, f"3 requests for the results of bag {bag} wait already")
+    assert [watcher.request for watcher in office.sessions.desk.book.by_id[bag].watchers] == [1001, 1002, 1003]
+
+
+def test_a_worker_that_takes_nothing_is_given_no_more_and_one_that_does_gets_it_all(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = 3 * wire.BATCH_BYTES
+    monkeypatch.setattr(workers_module, "UNTAKEN_LIMIT", limit)
+    worker, client = office.worker(), office.client()
+    line: Any = worker.line
+    office.sessions.desk.waiting = lambda peer: sum(map(len, office.lines[peer].inbox))
+    worker.join(slots=10)
+    bag = client.submit([b"%d" % item + bytes(wire.BATCH_BYTES) for item in range(8)], runtime=1.0)
+    for _ in range(5):
+        office.settle()
+        office.sessions.desk.scheduler.check(office.now)
+        assert sum(map(len, line.inbox)) < limit + 2 * wire.BATCH_BYTES
+    for _ in range(8):
+        worker.finish(*worker.work())
+    assert len(client.results(bag)) == 8
+
+
+@pytest.mark.parametrize("kind", [wire.Outcomes, wire.Assign, wire.Blob, wire.Answer])
+def test_the_weight_of_what_can_be_large_is_about_what_it_is_encoded(kind: type[wire.Message]) -> None:
+    rows = 1000
+    large: dict[type[wire.Message], wire.Message] = {
+        wire.Outcomes: wire.Outcomes(1, "b", (wire.BagResult(1, 0, 0.5, "pc", bytes(1000)),) * rows, 1, 1, 1, True),
+        wire.Assign: wire.Assign(1, (wire.Work(1, 1, 0, "d" * 64, 1.0, None, bytes(1000)),) * rows),
+        wire.Blob: wire.Blob("d" * 64, bytes(1000_000)),
+        wire.Answer: wire.Answer(1, "x" * 1000_000),
+    }
+    assert wire.weight(large[kind]) == pytest.approx(len(wire.encode(large[kind])), rel=0.1)
+    assert wire.weight(wire.Rejoin()) < 1000

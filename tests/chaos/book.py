@@ -1,0 +1,48 @@
+"""What a grid is asked to do in these tests, and what its journal has to say afterwards."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.client.bag import Bag
+from broker.journal import NAME
+
+
+def work(given: tuple[int, float]) -> tuple[int, str]:
+    """A task: an item, and the seconds it takes; its answer can be checked."""
+    import hashlib
+    import time
+
+    item, seconds = given
+    time.sleep(seconds)
+    return item, hashlib.sha256(str(item).encode()).hexdigest()
+
+
+def answer(item: int) -> tuple[int, str]:
+    """What `work` answers."""
+    return work((item, 0.0))
+
+
+def gathered(bag: Bag[tuple[int, float], tuple[int, str]], at: Callable[[int], None] = lambda count: None) -> int:
+    """Take a bag's results as they come: all are right, each comes once; how many there are.
+
+    ``at`` is told after each how many there were.
+    """
+    seen: set[int] = set()
+    for (item, _), result in bag.as_completed():
+        assert item not in seen, f"item {item} came twice"
+        assert result == answer(item)
+        seen.add(item)
+        at(len(seen))
+    return len(seen)
+
+
+def recorded(home: Path) -> tuple[int, int, int]:
+    """Of a journal whose broker has ended: its results, how many items they are of, and how many are successes."""
+    db = sqlite3.connect(home / NAME)
+    try:
+        query = "SELECT count(*), count(DISTINCT bag || ':' || item), sum(outcome = 0) FROM results"
+        row: tuple[int, int, int] = db.execute(query).fetchone()
+        return row
+    finally:
+        db.close()

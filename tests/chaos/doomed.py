@@ -1,0 +1,52 @@
+"""A broker that kills itself at a step: ``python -m tests.chaos.doomed STEP COUNT HOME HOST:PORT LEASE``.
+
+It dies by SIGKILL at the COUNT-th time that it comes to a place whose name begins with STEP (any, for "-"): before or
+after a commit that wrote something, before or after a message is sent.
+"""
+
+import os
+import signal
+import sys
+
+from broker.journal import Journal
+from broker.sockets import Sockets
+from tests import live
+
+
+def main(step: str, count: str, home: str, listen: str, lease_s: str) -> None:
+    """Run the broker, and count its steps once it has said that it is there."""
+    left, prefix, counting = int(count), "" if step == "-" else step, False
+    commit, send = Journal.commit, Sockets.send
+
+    def passed(place: str) -> None:
+        nonlocal left
+        if counting and place.startswith(prefix):
+            left -= 1
+            if left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def doomed_commit(journal: Journal) -> None:
+        wrote = journal._db.in_transaction
+        if wrote:
+            passed("commit: before")
+        commit(journal)
+        if wrote:
+            passed("commit: after")
+
+    def doomed_send(sockets: Sockets, peer: bytes, data: bytes) -> bool:
+        passed("send: before")
+        sent = send(sockets, peer, data)
+        passed("send: after")
+        return sent
+
+    def begin() -> None:
+        nonlocal counting
+        counting = True
+
+    setattr(Journal, "commit", doomed_commit)  # noqa: B010
+    setattr(Sockets, "send", doomed_send)  # noqa: B010
+    live.main(home, listen, lease_s, ready=begin)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,95 @@
+"""A cable between real processes: it forwards TCP connections, and can be cut, or let nothing through for a while."""
+
+import socket
+import struct
+import threading
+from contextlib import suppress
+
+CHUNK = 65_536
+# Closed with this option a socket sends a reset, as a machine does that knows nothing of the connection.
+_RESET = struct.pack("ii", 1, 0)
+JOIN_S = 10.0
+
+
+class Proxy:
+    """Forwards connections from `port` on 127.0.0.1 to ``target`` there, in threads."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._flows = threading.Event()
+        self._flows.set()
+        self._cut = False
+        self._closing = False
+        self._lock = threading.Lock()
+        self._ends: set[socket.socket] = set()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def cut(self) -> None:
+        """All connections break, and nobody is let in until `mend`."""
+        with self._lock:
+            self._cut = True
+            for end in self._ends:
+                with suppress(OSError):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        """Connections are possible again, and what was stalled flows."""
+        self._cut = False
+        self._flows.set()
+
+    def stall(self) -> None:
+        """Nothing gets through, and nobody is told: what is sent waits until `mend`."""
+        self._flows.clear()
+
+    def close(self) -> None:
+        """Break everything, and listen no more."""
+        self._closing = True
+        self._flows.set()
+        self.cut()
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), 1.0).close()  # so that `accept` returns
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(JOIN_S)
+
+    def _accept(self) -> None:
+        while not self._closing:
+            near, _ = self._listener.accept()
+            far = None if self._cut else self._dialled()
+            if far is None:
+                near.close()
+                continue
+            with self._lock:
+                self._ends |= {near, far}
+            pair = [threading.Thread(target=self._pump, args=ends, daemon=True) for ends in ((near, far), (far, near))]
+            self._threads = [thread for thread in self._threads if thread.is_alive()] + pair
+            for thread in pair:
+                thread.start()
+
+    def _dialled(self) -> socket.socket | None:
+        try:
+            far = socket.create_connection(("127.0.0.1", self._target), 1.0)
+        except OSError:
+            return None
+        far.settimeout(None)
+        return far
+
+    def _pump(self, near: socket.socket, far: socket.socket) -> None:
+        with suppress(OSError):
+            while data := near.recv(CHUNK):
+                self._flows.wait()
+                far.sendall(data)
+        with self._lock:
+            for end in (near, far):
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+            # The other thread of the pair may still be reading: whoever comes second closes both.
+            if near in self._ends:
+                self._ends -= {near, far}
+            else:
+                near.close()
+                far.close()

@@ -1,3 +1,0 @@
-"""What the sweeps tried, for the end of the output."""
-
-COUNTS: list[str] = []

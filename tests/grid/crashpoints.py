@@ -1,0 +1,74 @@
+"""A scripted run in which the broker is killed at every step that it makes: each commit, each message, each decision.
+
+The script has of everything that a broker writes down: bags in several batches, results of all kinds, attempts that
+are remembered and attempts that are not, a worker that leaves and is back, items that are cancelled, a bag that is
+forgotten.
+"""
+
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from tests.grid.builders import bag
+from tests.grid.grid import VirtualGrid, cycle
+
+# How long the script is on its way; seconds of virtual time.
+SCRIPT_S = 14.0
+# The broker is down for so long when it was killed.
+DOWN_S = 0.7
+# When it is killed twice, the second time is so many steps after the first: all within the first moments of the life
+# that takes up what the first one left.
+NEXT_STEPS = 45
+
+
+def begun(grid: VirtualGrid) -> None:
+    """Begin the script."""
+    grid.broker.downtime_s = DOWN_S
+    grid.broker.start()
+    grid.worker("stays", slots=2)
+    grid.worker("cycles", cycle((4.0, 2.0)))
+    client = grid.client()
+    plans = [bag([0.4, 2.0, 0.1, 3.0, 0.2], "mixed", size=2), bag([0.05] * 12, "short", size=4), bag([1.2] * 3, "late")]
+    plans[0].batches[1] = [task._replace(fate="raise") for task in plans[0].batches[1]]
+    plans[1].forget = True
+    plans[2].batches = [[task._replace(fate="crash", times=1) for task in batch] for batch in plans[2].batches]
+    for at, plan in zip((0.5, 1.5, 4.0), plans, strict=True):
+        grid.work_s += sum(plan.runtimes) if isinstance(plan.runtimes, list) else 0.0
+        grid.world.after(at, lambda plan=plan: client.submit(plan))  # type: ignore[misc]
+    grid.world.after(4.5, lambda: client.cancel("late", [2]))
+
+
+def steps() -> int:
+    """How many steps the broker makes in the script when nobody kills it."""
+    with tempfile.TemporaryDirectory(prefix="deskgrid-crash-") as folder, closing(_grid(folder)) as grid:
+        begun(grid)
+        grid.run(SCRIPT_S)
+        made = grid.broker.steps.passed
+        _finish(grid)
+        return made
+
+
+def killed(first: int, second: int | None = None) -> str:
+    """Kill the broker after ``first`` steps, and then after ``second`` more; what does not hold, or empty."""
+    with tempfile.TemporaryDirectory(prefix="deskgrid-crash-") as folder, closing(_grid(folder)) as grid:
+        grid.broker.steps.arm("", first)
+        begun(grid)
+        try:
+            if second is not None:
+                grid.world.run(SCRIPT_S, lambda: grid.broker.lives == 2)
+                grid.broker.steps.arm("", second)
+            grid.run(max(0.0, SCRIPT_S - grid.world.now))
+            _finish(grid)
+            # Towards the end of the script there may be no second step to be killed at.
+            return "" if grid.broker.lives > 1 else "the broker was not killed"
+        except Exception as error:
+            return f"killed after {first} and {second} steps: {error}\n\n{grid.world.story(60)}"
+
+
+def _grid(folder: str) -> VirtualGrid:
+    return VirtualGrid(1, Path(folder))
+
+
+def _finish(grid: VirtualGrid) -> None:
+    grid.calm()
+    grid.finish()

@@ -1,0 +1,35 @@
+"""Honest work beside peers that mean harm."""
+
+from contextlib import closing
+from pathlib import Path
+
+from tests.grid.builders import bag
+from tests.grid.grid import VirtualGrid, cycle, for_seconds, open_ended
+from tests.grid.hostile import Hostile
+
+# How long it goes on; seconds of virtual time.
+HARM_S = 12.0
+# Honest work is done in so long, whatever the hostile do: three workers, a hundred seconds of tasks, and a lease.
+DONE_S = 45.0
+
+
+def raid(seed: int, home: Path, kinds: list[type[Hostile]]) -> int:
+    """Honest work beside the hostile; how many messages they sent."""
+    grid = VirtualGrid(seed, home)
+    with closing(grid):
+        grid.broker.start()
+        for name, plan in (("pc0", open_ended), ("pc1", cycle((20.0, 5.0))), ("pc2", for_seconds(200.0))):
+            grid.worker(name, plan, slots=2)
+        client = grid.client()
+        for work in (bag([1.5] * 30, "bag1", size=7), bag([0.1] * 60, "bag2")):
+            client.submit(work)
+        hostile = [kind(grid.world, grid.port, grid.witness, "pc1") for kind in kinds]
+        grid.run(HARM_S)
+        grid.run_until(lambda: client.idle, DONE_S - HARM_S, "all honest work done")
+        predicted = {grid.broker.sessions.desk.scheduler.tasks.runtime(task) for task in range(90)}
+        assert predicted == {1.5, 0.1}, "what others predicted stays as it is"
+        for each in hostile:
+            each.hang_up()
+        grid.finish()
+        assert sum(grid.witness.executions.started.values()) == 90, "nothing was executed twice"
+        return sum(each.said for each in hostile)

@@ -1,0 +1,47 @@
+"""The broker is killed at every single step of a scripted run, and at every third once more soon after its restart."""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from tests.counting import COUNTS
+from tests.grid.crashpoints import NEXT_STEPS, killed, steps
+from tests.grid.sweep import all_cores
+
+pytestmark = pytest.mark.timeout(300)
+# Fewer would mean that the script does not do what it says.
+ENOUGH_STEPS = 150
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    with all_cores() as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def points() -> int:
+    return steps()
+
+
+def test_the_script_has_steps_enough(points: int) -> None:
+    assert points >= ENOUGH_STEPS
+
+
+def test_a_broker_that_is_killed_at_any_step_loses_nothing_and_repeats_nothing(
+    pool: ProcessPoolExecutor, points: int
+) -> None:
+    for failure in pool.map(killed, range(points), chunksize=8):
+        assert not failure, failure
+    COUNTS.append(f"crash points: the broker killed at each of {points} steps")
+
+
+def test_a_broker_that_is_killed_again_while_it_recovers_loses_nothing_and_repeats_nothing(
+    pool: ProcessPoolExecutor, points: int
+) -> None:
+    first = range(0, points, 3)
+    again = [step // 3 * 7 % NEXT_STEPS for step in first]
+    for failure in pool.map(killed, first, again, chunksize=8):
+        assert not failure, failure
+    COUNTS.append(f"crash points: the broker killed at {len(first)} steps, and again soon after")

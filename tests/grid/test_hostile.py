@@ -1,0 +1,20 @@
+"""A worker or a submitter that is let in and means harm: nobody else has less than they would without it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.counting import COUNTS
+from tests.grid.hostile import Hostile, HostileSubmitter, HostileWorker
+from tests.grid.raid import raid
+
+SEEDS = 2
+KINDS: list[list[type[Hostile]]] = [[HostileWorker], [HostileSubmitter], [HostileWorker, HostileSubmitter]]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: " and ".join(kind.__name__ for kind in kinds))
+def test_whoever_means_harm_harms_nobody_else(tmp_path: Path, kinds: list[type[Hostile]]) -> None:
+    said = sum(raid(seed, tmp_path / str(seed), kinds) for seed in range(SEEDS))
+    who = " and ".join(kind.__name__ for kind in kinds)
+    COUNTS.append(f"hostile peers: {who}: {SEEDS} seeds, {said:,} messages, no harm")

@@ -1,0 +1,178 @@
+"""The table of faults: each is one that somebody could make, in the one line where it would be made."""
+
+from tests.mutations.mutating import Mutation
+
+MUTATIONS = (
+    # --- the scheduler -----------------------------------------------------------------------------------------------
+    Mutation(
+        "accept the answer of a stale attempt",
+        "scheduler.core:Scheduler._take_answer",
+        "any(sent.attempt == ended.attempt for sent in slot.sent)",
+        "any(sent.attempt.task == task for sent in slot.sent)",
+    ),
+    Mutation(
+        "accept the answer of any attempt of a task that is with nobody",
+        "scheduler.core:Scheduler._take_answer",
+        "if self.orphans.get(task) == number:",
+        "if task in self.orphans:",
+        "late answer",
+    ),
+    Mutation(
+        "drop the answer of an attempt whose worker was given up",
+        "scheduler.core:Scheduler._take_answer",
+        "if self.orphans.get(task) == number:",
+        "if False:",
+        "dusk",
+        first=20,
+    ),
+    Mutation(
+        "do not let a worker that is back keep what it holds",
+        "scheduler.core:Scheduler._adopt",
+        "welcome = self.orphans.get(task) == number",
+        "welcome = False",
+        "drizzle",
+    ),
+    Mutation(
+        "lose the queue of a slot at a departure",
+        "scheduler.core:Scheduler._detach",
+        "[*tasks, *self.release_queue(slot)]",
+        "(tasks, self.release_queue(slot))[0]",
+    ),
+    Mutation(
+        "requeue twice what was held for a worker",
+        "scheduler.core:Scheduler._hold_expired",
+        "if self.tasks.state(task) == State.HELD",
+        "",
+        first=15,
+    ),
+    Mutation(
+        "requeue what is handed back, and leave it where it was",
+        "scheduler.core:Scheduler._returned",
+        "self._withdraw(slot, attempt.task, now, elapsed=0.0)",
+        "pass",
+    ),
+    Mutation(
+        "settle twice",
+        "scheduler.core:Scheduler._attempts_ended",
+        "settled.append(ended.attempt)",
+        "settled += [ended.attempt, ended.attempt]",
+    ),
+    Mutation(
+        "skip the test of fit when a task is sent",
+        "scheduler.placing:Placing._send",
+        "if self.policy.timed and self.needs(runtime) >= slot.worker.ends_at - start:",
+        "if False:",
+        "sunshine",
+        first=25,
+    ),
+    # --- the broker --------------------------------------------------------------------------------------------------
+    Mutation(
+        "forget to journal results",
+        "broker.workers:Workers._settle",
+        "self._desk.journal.add_results(rows)",
+        "pass",
+    ),
+    Mutation(
+        "acknowledge before the commit",
+        "broker.server:_Loop._finish",
+        "    self._journal.commit()",
+        "    for each in outbox:\n        self._send(*each)\n    outbox = []\n    self._journal.commit()",
+    ),
+    Mutation(
+        "forget to journal who was sent what",
+        "broker.workers:Workers._assign",
+        "self._desk.journal.add_sent(remembered)",
+        "pass",
+        "drizzle",
+    ),
+    Mutation(
+        "ignore the lease",
+        "broker.workers:Workers.expire",
+        "if worker.heard + self._desk.facts.lease_s > now:",
+        "if True:",
+    ),
+    Mutation(
+        "give up at once a worker whose connection breaks",
+        "broker.workers:Workers.gone",
+        "self.by_peer.pop(peer, None)",
+        "worker = self.by_peer.pop(peer, None)\n    worker and self._forget(worker, now)",
+        "drizzle",
+    ),
+    Mutation(
+        "number attempts from the beginning in each life of the broker",
+        "broker.desk:Desk.__init__",
+        "first_attempt=journal.epoch << 40",
+        "first_attempt=1",
+    ),
+    Mutation(
+        "take a batch again that is submitted again",
+        "broker.clients:Clients._submit",
+        "if submit.first >= bag.total:",
+        "if True:",
+        first=18,
+    ),
+    Mutation(
+        "restore cancelled tasks as waiting",
+        "broker.sessions:Sessions.restore",
+        "cancelled=cancelled,",
+        "cancelled=[],",
+        first=20,
+    ),
+    Mutation(
+        "let a worker answer for others",
+        "broker.workers:Workers._is_anothers",
+        "any(sent.attempt == attempt for sent in slot.sent)",
+        "False",
+        "raid",
+    ),
+    Mutation(
+        "believe a worker how long others took",
+        "broker.workers:Workers._may_speak_of",
+        "return slot.worker.name == worker.name",
+        "return True",
+        "raid",
+    ),
+    Mutation(
+        "let one connection be any number of workers",
+        "broker.workers:Workers._join",
+        "if other is not None and (other.session, other.who) != (join.session, who):",
+        "if False:",
+        "raid",
+    ),
+    Mutation(
+        "let submitters do what they want with others' bags",
+        "broker.roles:owner_refusal",
+        'if who.role == "admin" or who.name == owner:',
+        "if True:",
+        "raid",
+    ),
+    # --- the worker --------------------------------------------------------------------------------------------------
+    Mutation(
+        "forget results that were said but not confirmed",
+        "worker.session:Session._introduce",
+        "self._owes_results = self._introduced and not self.joined",
+        "self._unwritten.clear()",
+        first=35,
+    ),
+    Mutation(
+        "take work that was assigned before the worker left",
+        "worker.session:Session._assign",
+        "if not self._open or assign.opening != self._opening:",
+        "if False:",
+        "drizzle",
+    ),
+    Mutation(
+        "take an assignment twice that arrives twice",
+        "worker.session:Session._assign",
+        "work.number > self._assigned",
+        "True",
+        first=85,
+    ),
+    Mutation(
+        "do not name at an introduction what waits",
+        "worker.session:Session._held",
+        "for attempt in [*lane.given, *((work.task, work.number) for work in lane.waiting)]",
+        "for attempt in lane.given",
+        "drizzle",
+    ),
+)

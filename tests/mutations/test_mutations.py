@@ -1,0 +1,111 @@
+"""Each fault of the table is found by the virtual network, within a bounded number of seeds.
+
+Beside the faults stands the code as it is, which passes the same seeds in `tests.grid.test_sweep`.
+"""
+
+import logging
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from tests.counting import COUNTS
+from tests.grid.hostile import HostileSubmitter, HostileWorker
+from tests.grid.late import late_answer
+from tests.grid.raid import raid
+from tests.grid.sweep import WEATHERS, all_cores, tried
+from tests.mutations.mutating import Mutation, NoSuchPlace, mutated, mutated_source
+from tests.mutations.table import MUTATIONS
+
+# Several times what they take, for machines that are busy.
+pytestmark = pytest.mark.timeout(300)
+# As many faults the table has at least.
+ENOUGH = 8
+# A fault that so many seeds of its weather do not find counts as not found.
+SEEDS = 300
+
+
+SCRIPTS: dict[str, Callable[[int, Path], object]] = {
+    "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),
+    "late answer": late_answer,
+}
+
+
+def found(weather: str, seed: int) -> bool:
+    """Whether a seed finds the fault that is in force."""
+    if weather in WEATHERS:
+        return bool(tried(weather, seed).failure)
+    try:
+        with tempfile.TemporaryDirectory(prefix="deskgrid-script-") as home:
+            SCRIPTS[weather](seed, Path(home))
+    except Exception:
+        return True
+    return False
+
+
+def hunt(number: int) -> int:
+    """How many seeds it takes to find a mutation; 0 when none does."""
+    logging.disable(logging.CRITICAL)
+    mutation = MUTATIONS[number]
+    with mutated(mutation):
+        for count in range(SEEDS):
+            if found(mutation.weather, (mutation.first + count) % SEEDS):
+                return count + 1
+    return 0
+
+
+@pytest.fixture(scope="module")
+def hunts() -> Iterator[list[Future[int]]]:
+    """All hunts, under way on all cores."""
+    with all_cores() as pool:
+        yield [pool.submit(hunt, number) for number in range(len(MUTATIONS))]
+
+
+@pytest.mark.parametrize("number", range(len(MUTATIONS)), ids=[mutation.name for mutation in MUTATIONS])
+def test_the_virtual_network_finds(hunts: list[Future[int]], number: int) -> None:
+    seeds = hunts[number].result()
+    assert seeds, f"no seed finds: {MUTATIONS[number].name}"
+
+
+def test_there_are_faults_enough_and_the_sum_of_it_is_told(hunts: list[Future[int]]) -> None:
+    seeds = [each.result() for each in hunts]
+    assert len(seeds) >= ENOUGH
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
+    COUNTS.extend(f"mutation: {mutation.name}: {found} seeds" for mutation, found in zip(MUTATIONS, seeds, strict=True))
+    COUNTS.append(f"mutations: {sum(map(bool, seeds))} of {len(seeds)} found, the last after {max(seeds)} seeds")
+
+
+def as_it_is() -> int:
+    """A function to spoil."""
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("where", "old", "new", "reason"),
+    [
+        ("nothing", "return 1", "return 2", "there is no"),
+        ("Nobody.nothing", "return 1", "return 2", "there is no"),
+        ("as_it_is", "return 3", "return 2", "0 times"),
+        ("as_it_is", "i", "j", "times"),
+        ("as_it_is", "return 1", "return 1  # the same", "changes nothing"),
+        ("as_it_is", "return 1", "return (", "no Python"),
+    ],
+)
+def test_a_mutation_that_does_not_fit_the_code_is_an_error(where: str, old: str, new: str, reason: str) -> None:
+    with pytest.raises(NoSuchPlace, match=reason), mutated(Mutation("x", f"{__name__}:{where}", old, new)):
+        pass
+
+
+def test_a_mutation_is_in_force_inside_its_block_only_and_for_everybody() -> None:
+    imported_before = as_it_is
+    with mutated(Mutation("x", f"{__name__}:as_it_is", "return 1", "return 2")):
+        assert (as_it_is(), imported_before()) == (2, 2)
+    assert as_it_is() == 1
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.name for mutation in MUTATIONS])
+def test_a_mutation_fits_the_code_as_it_is(mutation: Mutation) -> None:
+    assert textwrap.dedent(mutated_source(mutation))

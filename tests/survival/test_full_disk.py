@@ -1,0 +1,90 @@
+"""A broker whose home is on a file system that is really full. Where nobody may mount one, this is skipped:
+`tests/broker/test_full_disk.py` does the same with a limit inside SQLite.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from broker.client.errors import BagRejected
+from broker.client.grid import Grid
+from tests.live import LiveGrid, live_grid
+from tests.peers import PATIENCE_S
+from tests.survival.gates import Gate, counted
+from tests.waiting import eventually
+
+SIZE = 16 * 1024 * 1024
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a file system of its own, of 16 MiB."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system")
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def fill(place: Path, leave: int) -> Path:
+    """A file that takes the space that is free, but for so many bytes."""
+    ballast = place / "ballast"
+    with ballast.open("wb") as file, suppress(OSError):
+        while (free := os.statvfs(place).f_bavail * os.statvfs(place).f_frsize) > leave:
+            file.write(bytes(min(65536, free - leave)))
+            file.flush()
+    return ballast
+
+
+def disk_of(grid: LiveGrid) -> str:
+    """What the status says."""
+    client = grid.client()
+    state: str = client.ask("status")["broker"]["disk"]
+    client.close()
+    return state
+
+
+def test_the_reserve_takes_results_and_no_submissions(small: Path, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with live_grid(small, workers=1) as live, Grid(live.broker.ready.client_line) as grid:
+        bag = grid.bag(gate.task(), range(3), runtime=0.1)
+        gate.wait_for(1)
+        ballast = fill(small, 500_000)
+        assert eventually(lambda: disk_of(live) == "low", PATIENCE_S)
+        with pytest.raises(BagRejected, match=r"is not taken: the disk of the broker's home .* is nearly full"):
+            grid.bag(abs, range(3), runtime=0.1)
+        gate.open()
+        assert bag.results() == [0, 1, 2]
+        ballast.unlink()
+        assert eventually(lambda: disk_of(live) == "ok", PATIENCE_S)
+        assert grid.bag(abs, [-1], runtime=0.1).results() == [1]
+    assert counted(gate) == [0, 1, 2]
+
+
+def test_nothing_is_lost_when_there_is_no_byte_left_and_it_goes_on_by_itself(small: Path, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate", size=100_000)
+    with live_grid(small, workers=2) as live, Grid(live.broker.ready.client_line) as grid:
+        bag = grid.bag(gate.task(), range(6), runtime=5.0)
+        gate.wait_for(2)
+        ballast = fill(small, 0)
+        gate.open()
+        assert eventually(lambda: disk_of(live) == "full", PATIENCE_S)
+        with pytest.raises(BagRejected, match=r"is not taken: the disk of the broker's home .* is full"):
+            grid.bag(abs, range(3), runtime=0.1)
+        assert bag.progress().done == 0
+        ballast.unlink()
+        assert [len(value) for value in bag.results()] == [100_000] * 6
+        assert eventually(lambda: disk_of(live) == "ok", PATIENCE_S)
+        assert grid.bag(abs, [-1], runtime=0.1).results() == [1]
+    assert counted(gate) == list(range(6))
