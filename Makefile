@@ -13,7 +13,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 OLD_PYTHON = deskgrid needs Python 3.11 or later; $(PYTHON) is not that. Name another: make PYTHON=python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cover check format lock clean
+.PHONY: help demo test cover soak check format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,14 @@ test: $(READY) ## all tests; then that the pure parts are covered completely
 
 cover: $(READY) ## fail unless the last "make test" covered every branch of scheduler/ and broker/protocol.py
 	@$(BIN)/python -m coverage report --fail-under=100
+
+soak: $(READY) ## an hour of faults, garbage and attacks; to go on after an interruption: ARGS="--go-on drizzle:700"
+	$(BIN)/python -m tests.grid.sweep --seeds 20000 $(ARGS)
+	$(BIN)/python -m tests.fuzz.frames --count 1000000
+	-$(PIP_INSTALL) atheris
+	$(BIN)/python -m tests.fuzz.guided --count 1000000
+	$(BIN)/python -m tests.fuzz.port --count 200000
+	CHAOS_S=60 CHAOS_DEATHS=5 $(BIN)/python -m pytest tests/chaos
 
 check: $(READY) ## lint, format and types, the last also as on Windows
 	$(BIN)/ruff check
