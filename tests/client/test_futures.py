@@ -318,7 +318,7 @@ def test_map_takes_its_items_at_once_and_raises_where_a_call_did(grid: Grid) -> 
 
 def test_map_raises_when_its_time_is_over(fake: FakeGrid, grid: Grid) -> None:
     fake.memory.hold = True
-    results = grid.map(double, [1, 2], timeout=0.05)
+    results = grid.map(double, [1, 2], timeout=0.5)
     with pytest.raises(TimeoutError):
         next(results)
     assert eventually(lambda: all(len(bag.ended) == 2 for bag in fake.memory.bags.values()))

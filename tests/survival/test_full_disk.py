@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from broker.client.errors import BagRejected
 from broker.client.grid import Grid
-from tests.live import LiveGrid, live_grid
+from broker.snapshot import Snapshot
+from tests.live import live_grid
 from tests.peers import PATIENCE_S
 from tests.survival.gates import Gate, counted
 from tests.waiting import eventually
@@ -47,12 +49,10 @@ def fill(place: Path, leave: int) -> Path:
     return ballast
 
 
-def disk_of(grid: LiveGrid) -> str:
+def disk_of(grid: Grid) -> str:
     """What the status says."""
-    client = grid.client()
-    state: str = client.ask("status")["broker"]["disk"]
-    client.close()
-    return state
+    broker = cast(Snapshot, grid.status())["broker"]
+    return broker["disk"]
 
 
 def test_the_reserve_takes_results_and_no_submissions(small: Path, tmp_path: Path) -> None:
@@ -61,13 +61,13 @@ def test_the_reserve_takes_results_and_no_submissions(small: Path, tmp_path: Pat
         bag = grid.bag(gate.task(), range(3), runtime=0.1)
         gate.wait_for(1)
         ballast = fill(small, 500_000)
-        assert eventually(lambda: disk_of(live) == "low", PATIENCE_S)
+        assert eventually(lambda: disk_of(grid) == "low", PATIENCE_S)
         with pytest.raises(BagRejected, match=r"is not taken: the disk of the broker's home .* is nearly full"):
             grid.bag(abs, range(3), runtime=0.1)
         gate.open()
         assert bag.results() == [0, 1, 2]
         ballast.unlink()
-        assert eventually(lambda: disk_of(live) == "ok", PATIENCE_S)
+        assert eventually(lambda: disk_of(grid) == "ok", PATIENCE_S)
         assert grid.bag(abs, [-1], runtime=0.1).results() == [1]
     assert counted(gate) == [0, 1, 2]
 
@@ -79,12 +79,12 @@ def test_nothing_is_lost_when_there_is_no_byte_left_and_it_goes_on_by_itself(sma
         gate.wait_for(2)
         ballast = fill(small, 0)
         gate.open()
-        assert eventually(lambda: disk_of(live) == "full", PATIENCE_S)
+        assert eventually(lambda: disk_of(grid) == "full", PATIENCE_S)
         with pytest.raises(BagRejected, match=r"is not taken: the disk of the broker's home .* is full"):
             grid.bag(abs, range(3), runtime=0.1)
         assert bag.progress().done == 0
         ballast.unlink()
         assert [len(value) for value in bag.results()] == [100_000] * 6
-        assert eventually(lambda: disk_of(live) == "ok", PATIENCE_S)
+        assert eventually(lambda: disk_of(grid) == "ok", PATIENCE_S)
         assert grid.bag(abs, [-1], runtime=0.1).results() == [1]
     assert counted(gate) == list(range(6))
