@@ -8,6 +8,7 @@ were not taken. The numbers are below, in `broker.connections` and in `broker.ou
 
 import logging
 import socket
+import sys
 from contextlib import suppress
 from typing import cast
 
@@ -226,10 +227,10 @@ class Sockets:
 
 def _files_allowed() -> int:
     """How many files this process may have open, after it asked for as many as it can have."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
+    if sys.platform == "win32":  # it has no such limit
         return CONNECTIONS_LIMIT + OTHER_FILES
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS_LIMIT + OTHER_FILES
     most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)

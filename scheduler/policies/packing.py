@@ -91,9 +91,9 @@ class Packing:
             entry = view.priority.next_fit(min(view.longest_fit(), self.queue_s), entry)
 
     def _chances(self, view: View) -> Iterator[Place]:
-        """For slots that nothing is certain enough for: what ends in time as often as not."""
+        """For slots that nothing is certain enough for: what ends in time as often as not, and is predicted to."""
         stretch, ample = self.stretch, self.ample
-        self.stretch, self.ample = view.accuracy.quantile(EVEN), inf
+        self.stretch, self.ample = max(1.0, view.accuracy.quantile(EVEN)), inf
         while (found := view.tightest_empty(view.priority.shortest())) is not None:
             entry = view.priority.next_fit(found[1])
             if entry is not None:
