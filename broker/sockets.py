@@ -227,17 +227,17 @@ class Sockets:
 
 def _files_allowed() -> int:
     """How many files this process may have open, after it asked for as many as it can have."""
-    if sys.platform == "win32":  # it has no such limit
-        return CONNECTIONS_LIMIT + OTHER_FILES
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS_LIMIT + OTHER_FILES
-    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        return most
-    return wanted if soft == resource.RLIM_INFINITY else soft
+    if sys.platform != "win32":  # which has no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            return most
+        return wanted if soft == resource.RLIM_INFINITY else soft
+    return wanted
 
 
 def _address(fd: int) -> str:
