@@ -227,17 +227,18 @@ class Sockets:
 
 def _files_allowed() -> int:
     """How many files this process may have open, after it asked for as many as it can have."""
-    wanted = CONNECTIONS_LIMIT + OTHER_FILES
+    allowed = CONNECTIONS_LIMIT + OTHER_FILES
     if sys.platform != "win32":  # which has no such limit
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
-        if soft != resource.RLIM_INFINITY and soft < most:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-            return most
-        return wanted if soft == resource.RLIM_INFINITY else soft
-    return wanted
+        if hard != resource.RLIM_INFINITY:
+            allowed = min(hard, allowed)
+        if soft != resource.RLIM_INFINITY:
+            if soft < allowed:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+            allowed = max(soft, allowed)
+    return allowed
 
 
 def _address(fd: int) -> str:
