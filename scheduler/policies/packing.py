@@ -30,10 +30,6 @@ WINDOW_COST_S = 1e-6
 PAUSE = 10.0
 # Closings of what should be one window differ by less: heartbeats arrive late.
 SAME_S = 0.5
-# An idle slot for which nothing is certain enough takes a task that ends in time with this probability, by experience.
-# Where runtimes are predicted well, there are no such tasks. With 0.25 in its place, runs of the paper's scenario 3 are
-# no shorter at an inaccuracy of 2, and twice as many tasks are killed.
-EVEN = 0.5
 # A slot that has so much left of the longest window has ample time.
 AMPLE = 0.95
 # Kept free in each planned window, for sums that are made in another order.
@@ -91,9 +87,9 @@ class Packing:
             entry = view.priority.next_fit(min(view.longest_fit(), self.queue_s), entry)
 
     def _chances(self, view: View) -> Iterator[Place]:
-        """For slots that nothing is certain enough for: what ends in time as often as not, and is predicted to."""
+        """For slots that nothing is certain enough for: what ends in time if its prediction is right."""
         stretch, ample = self.stretch, self.ample
-        self.stretch, self.ample = max(1.0, view.accuracy.quantile(EVEN)), inf
+        self.stretch, self.ample = 1.0, inf
         while (found := view.tightest_empty(view.priority.shortest())) is not None:
             entry = view.priority.next_fit(found[1])
             if entry is not None:

@@ -144,16 +144,19 @@ def test_what_would_fit_in_no_window_may_have_nearly_all_of_the_longest() -> Non
     assert grid.packing.ample == pytest.approx(9.5, abs=0.001)
 
 
-def test_a_slot_for_which_nothing_is_certain_takes_what_ends_in_time_as_often_as_not() -> None:
+def test_a_slot_for_which_nothing_is_certain_takes_what_fits_if_its_prediction_is_right() -> None:
     grid = Planned(confidence=0.9)
-    grid.experience(*[1.0] * 12, *[3.0] * 8)
+    grid.experience(*[3.0] * 20)
     grid.pc("a", 10, windows=[(20, 100)])
     (task,) = grid.tasks(9)
     grid.expect(a=[task])
+
+
+def test_that_others_were_overestimated_makes_nothing_fit() -> None:
     grid = Planned(confidence=0.9)
-    grid.experience(*[1.0] * 8, *[3.0] * 12)
+    grid.experience(*[0.1] * 20)
     grid.pc("a", 10, windows=[(20, 100)])
-    grid.tasks(9)
+    grid.tasks(11)
     grid.expect()
 
 
