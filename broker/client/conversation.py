@@ -11,7 +11,7 @@ carried out once, however often it is said.
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker import protocol as wire
 from broker.client.errors import DeskgridError, GridRefused
@@ -175,7 +175,16 @@ class Conversation:
             request.tries += 1
             if request.tries < TEMPLATE_TRIES:
                 self._sent.discard(request.template.digest)
+                self._renumber(request)
                 return self._said(request, now)
         del self._open[reply.request]
         request.answered(reply)
         return []
+
+    def _renumber(self, request: Request) -> None:
+        """Make another request of one that was refused, in its place: another such answer to it counts for nothing."""
+        before = request.message.request
+        request.message = replace(request.message, request=self.number())
+        self._open = {
+            request.message.request if number == before else number: each for number, each in self._open.items()
+        }

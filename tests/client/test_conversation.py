@@ -144,17 +144,47 @@ def test_a_broker_that_lacks_the_template_gets_it_with_the_batch(client: Client)
     client.submit()
     number, _ = client.submit()
     missing = wire.Failed(number, "template: send it first")
-    assert client.talk.receive(missing, 0.1) == [wire.Blob("d1", b"template"), submit(number)]
+    blob, again = client.talk.receive(missing, 0.1)
+    assert blob == wire.Blob("d1", b"template")
+    assert isinstance(again, wire.Submit)
+    assert again == submit(again.request)
     assert client.answers == {}
+    accepted = wire.Accepted(again.request, "bag", "")
+    client.talk.receive(accepted, 0.2)
+    assert client.answers == {number: accepted}
 
 
 def test_a_broker_that_goes_on_lacking_the_template_fails_the_batch(client: Client) -> None:
     client.join()
+    number, (_, said) = client.submit()
+    for _ in range(TEMPLATE_TRIES):
+        assert client.answers == {}
+        assert isinstance(said, wire.Submit)
+        missing = wire.Failed(said.request, "template: send it first")
+        said = (client.talk.receive(missing, 0.1) or [said])[-1]
+    assert client.answers == {number: missing}
+
+
+def test_an_answer_that_arrives_again_and_again_is_one_answer(client: Client) -> None:
+    client.join()
     number, _ = client.submit()
     missing = wire.Failed(number, "template: send it first")
+    assert client.talk.receive(missing, 0.1)
     for _ in range(TEMPLATE_TRIES):
-        client.talk.receive(missing, 0.1)
-    assert client.answers == {number: missing}
+        assert client.talk.receive(missing, 0.1) == []
+    assert client.answers == {}
+
+
+def test_batches_that_lacked_their_template_keep_their_order_for_the_next_broker(client: Client) -> None:
+    client.join()
+    first, _ = client.submit()
+    second, _ = client.submit()
+    client.talk.receive(wire.Failed(first, "template: send it first"), 0.1)
+    client.talk.receive(wire.Rejoin(), 0.2)
+    _, again, then = client.talk.receive(GREETING, 0.3)
+    assert isinstance(again, wire.Submit)
+    assert again.request > second
+    assert then == submit(second)
 
 
 # --- silence ---------------------------------------------------------------------------------------------------------
