@@ -156,13 +156,14 @@ def test_a_broker_that_lacks_the_template_gets_it_with_the_batch(client: Client)
 
 def test_a_broker_that_goes_on_lacking_the_template_fails_the_batch(client: Client) -> None:
     client.join()
-    number, (_, said) = client.submit()
+    number, said = client.submit()
     for _ in range(TEMPLATE_TRIES):
         assert client.answers == {}
-        assert isinstance(said, wire.Submit)
-        missing = wire.Failed(said.request, "template: send it first")
-        said = (client.talk.receive(missing, 0.1) or [said])[-1]
-    assert client.answers == {number: missing}
+        batch = said[-1]
+        assert isinstance(batch, wire.Submit)
+        said = client.talk.receive(wire.Failed(batch.request, "template: send it first"), 0.1)
+    assert said == []
+    assert isinstance(client.answers[number], wire.Failed)
 
 
 def test_an_answer_that_arrives_again_and_again_is_one_answer(client: Client) -> None:
