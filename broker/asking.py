@@ -314,6 +314,8 @@ class Asking:
     def _nothing_waits(self, bag: OpenBag, now: float) -> Json:
         row = self._bag_row(bag, now)
         text = [f"no task of this bag waits: {row['done']} done, {row['failed']} failed, {row['running']} running"]
+        if row["waiting"]:
+            text[0] += f", {row['waiting']} next on their PCs"
         return {"text": text, "waiting": 0, "longest_s": 0.0, "slots": [], "coming": []}
 
 

@@ -81,7 +81,7 @@ class BagState(TypedDict):
     done: int
     failed: int
     cancelled: int
-    running: int
+    running: int  # on its slot, not sent ahead to wait there
     waiting: int
     closed: bool  # no more tasks will be added
     age_s: float

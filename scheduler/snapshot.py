@@ -4,6 +4,7 @@ All times are seconds from the moment of the snapshot. Infinite ones are None, b
 """
 
 import math
+from collections import Counter
 from dataclasses import asdict, dataclass
 
 from scheduler.core import Scheduler
@@ -37,7 +38,10 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class BagView:
-    """One bag. ``eta_s``: when it should be done if the predictions and plans hold; None when that cannot be seen."""
+    """One bag. ``eta_s``: when it should be done if the predictions and plans hold; None when that cannot be seen.
+
+    ``running``: the first task on its slot; what was sent ahead to wait there for its turn is not.
+    """
 
     number: int
     total: int
@@ -84,6 +88,8 @@ def take(scheduler: Scheduler, now: float) -> Snapshot:
 def bag_views(scheduler: Scheduler, now: float) -> tuple[BagView, ...]:
     """Every bag; bags are served in the order they came, so each waits for the work of those before it."""
     capacity = Capacity(scheduler, now)
+    slots = (slot for worker in scheduler.slots.workers.values() for slot in worker.slots)
+    running = Counter(scheduler.tasks.known(slot.sent[0].attempt.task).bag.number for slot in slots if slot.sent)
     views, work = [], 0.0
     for bag in scheduler.tasks.bags.values():
         eta: float | None = 0.0
@@ -100,7 +106,7 @@ def bag_views(scheduler: Scheduler, now: float) -> tuple[BagView, ...]:
                 done=bag.done,
                 failed=bag.failed,
                 cancelled=bag.cancelled,
-                running=bag.sent,
+                running=running[bag.number],
                 left_s=max(0.0, bag.left_s),
                 longest_s=bag.longest,
                 eta_s=eta,

@@ -18,7 +18,6 @@ class Bag:
     done: int = 0
     failed: int = 0
     cancelled: int = 0
-    sent: int = 0
     left_s: float = 0.0
     longest: float = 0.0
     batches: list["Batch"] = field(default_factory=list)
@@ -33,8 +32,8 @@ class Bag:
         states = [State(state) for batch in self.batches for state in batch.states]
         runtimes = [batch.runtime(batch.first + place) for batch in self.batches for place in range(batch.count)]
         left = [seconds for seconds, state in zip(runtimes, states, strict=True) if state not in ENDED]
-        kept = (self.total, self.done, self.failed, self.cancelled, self.sent)
-        counted = (State.DONE, State.FAILED, State.CANCELLED, State.SENT)
+        kept = (self.total, self.done, self.failed, self.cancelled)
+        counted = (State.DONE, State.FAILED, State.CANCELLED)
         agree(f"counts of bag {self.number}", kept, (len(states), *(states.count(state) for state in counted)))
         near(f"work left of bag {self.number}", self.left_s, sum(left), largest=self.longest * self.total)
         agree(f"longest of bag {self.number} is long enough", self.longest >= max(left, default=0.0), True)
@@ -109,15 +108,11 @@ class TaskTable:
     def move(self, task: int, state: State) -> None:
         """Change a task's state and the counts that depend on it."""
         batch = self.known(task)
-        bag, before = batch.bag, batch.states[task - batch.first]
+        before = batch.states[task - batch.first]
         if before == state:
             return
         batch.states[task - batch.first] = state
-        if before == State.SENT:
-            bag.sent -= 1
-        if state == State.SENT:
-            bag.sent += 1
-        elif state in ENDED:
+        if state in ENDED:
             self._settle(batch, task, state)
 
     def _settle(self, batch: Batch, task: int, state: State) -> None:

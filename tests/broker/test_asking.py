@@ -240,6 +240,16 @@ def test_tasks_that_do_not_wait_are_explained_too(office: Office, client: Client
     assert answer["waiting"] == 0
 
 
+def test_what_was_sent_ahead_to_wait_on_its_pc_does_not_count_as_running(office: Office, client: Client) -> None:
+    bag = client.submit([b"%d" % n for n in range(5)], runtime=0.01)
+    worker = joined(office)
+    worker.work(5)
+    progress = client.ask("progress", bag=bag)
+    assert (progress["running"], progress["waiting"]) == (1, 4)
+    answer = client.ask("explain", bag=bag)
+    assert answer["text"] == ["no task of this bag waits: 0 done, 0 failed, 1 running, 4 next on their PCs"]
+
+
 @pytest.mark.parametrize("what", ["explain", "logs"])
 @pytest.mark.parametrize("item", [3, -1, "0", True, [0, 1], [], 1.0, {}])
 def test_an_item_that_does_not_exist_is_refused(client: Client, what: str, item: object) -> None:

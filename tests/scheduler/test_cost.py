@@ -15,7 +15,7 @@ import pytest
 
 from scheduler import events as ev
 from scheduler.core import Scheduler
-from scheduler.model import Outcome
+from scheduler.model import Outcome, State
 from scheduler.policies import Policy
 from scheduler.waiting import OldestFirst, WaitingQueue
 from tests.scheduler.builders import fcfs, pgs
@@ -162,7 +162,7 @@ def test_the_one_task_that_fits_is_found_among_very_many_that_do_not() -> None:
         scheduler = grid(pgs(0), waiting, runtime=5000.0)
         scheduler.handle(ev.TasksSubmitted(2, PCS + waiting, 1, [10.0]), 0.0)
         costs.append(cost(scheduler, ending(scheduler, 9.0)))
-        assert scheduler.tasks.bags[2].sent == 1
+        assert scheduler.tasks.state(PCS + waiting) == State.SENT
     tell("the one that fits", costs)
     assert costs[1] <= 2 * costs[0]
 

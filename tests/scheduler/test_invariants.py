@@ -77,7 +77,6 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("a task too many done", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "done", 2)),
     ("a task too many failed", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "failed", 1)),
     ("a task too many cancelled", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "cancelled", 1)),
-    ("a task too few sent", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "sent", 2)),
     ("less work left", "work left of bag 0", lambda s: setattr(s.tasks.bags[0], "left_s", 5000.0)),
     ("a longest that is not", "longest of bag 0", lambda s: setattr(s.tasks.bags[0], "longest", 9.0)),
     ("a batch of no bag", "batches of bags", lambda s: s.tasks.bags.clear()),

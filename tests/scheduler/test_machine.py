@@ -362,7 +362,7 @@ class GridMachine(RuleBasedStateMachine):
                 self._end([(attempt, Outcome.DONE) for attempt in at_workers], "perfect")
         assert all(known.ended is not None for known in self.known.values())
         for bag in self.watched.scheduler.tasks.bags.values():
-            assert (bag.settled, bag.sent, bag.left_s) == (bag.total, 0, 0.0)
+            assert (bag.settled, bag.left_s) == (bag.total, 0.0)
         assert len(self.watched.scheduler.priority) == len(self.watched.scheduler.regular) == 0
         assert not self.watched.scheduler.orphans
 
