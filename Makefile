@@ -13,7 +13,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 OLD_PYTHON = deskgrid needs Python 3.11 or later; $(PYTHON) is not that. Name another: make PYTHON=python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cover soak check format lock clean
+.PHONY: help demo test cover soak profile check format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,11 +36,14 @@ soak: $(READY) ## an hour of faults, garbage and attacks; to go on after an inte
 	$(BIN)/python -m tests.fuzz.port --count 200000
 	CHAOS_S=60 CHAOS_DEATHS=5 $(BIN)/python -m pytest tests/chaos
 
+profile: $(READY) ## where a task's microseconds go, by process; which functions these are with ARGS=--calls
+	$(BIN)/python -m benchmarks.profiling $(ARGS)
+
 check: $(READY) ## lint, format and types, the last also as on Windows
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --exclude '^(tests|examples)/' .
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --exclude '^(tests|examples|benchmarks)/' .
 
 format: $(READY) ## put the source in order
 	$(BIN)/ruff check --fix

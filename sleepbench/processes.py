@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -54,14 +54,19 @@ def snapshot_of(grid: Grid) -> Snapshot:
 class Processes:
     """A private grid of processes on 127.0.0.1.
 
-    ``policy`` None: the broker's default; ``options``: of the policy. Entering starts the broker, and raises
-    `ProcessError` if it does not come up.
+    ``policy`` None: the broker's default; ``options``: of the policy; ``more``: other arguments of ``deskgrid broker``.
+    Entering starts the broker, and raises `ProcessError` if it does not come up.
     """
 
-    def __init__(self, policy: str | None = None, options: Mapping[str, object] | None = None) -> None:
-        self._policy = ["--policy", policy] if policy else []
+    def __init__(
+        self,
+        policy: str | None = None,
+        options: Mapping[str, object] | None = None,
+        more: Sequence[str] = (),
+    ) -> None:
+        self._more = [*more, *(["--policy", policy] if policy else [])]
         for name, value in (options or {}).items():
-            self._policy += ["--policy-option", f"{name}={value}"]
+            self._more += ["--policy-option", f"{name}={value}"]
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._place = tempfile.TemporaryDirectory(prefix="deskgrid-", ignore_cleanup_errors=True)
         self.folder = Path(self._place.name)
@@ -70,7 +75,7 @@ class Processes:
     def __enter__(self) -> Self:
         try:
             (self.folder / "tmp").mkdir()
-            self._start("broker", ["broker", "--listen", "127.0.0.1:0", "--home", str(self.home), *self._policy])
+            self._start("broker", ["broker", "--listen", "127.0.0.1:0", "--home", str(self.home), *self._more])
             self.client_line = self._line("client")
             self._worker_line = f"@{self.home / 'worker.join'}"  # all can read what a process is started with
         except BaseException:
@@ -87,6 +92,10 @@ class Processes:
         """Start a worker of one slot; it has joined some time later. ``cycle``: its file of planned uptime."""
         plan = ["--cycle", str(cycle)] if cycle is not None else []
         self._start(name, ["worker", "--join", self._worker_line, "--slots", "1", "--name", name, *plan])
+
+    def pid(self, name: str) -> int:
+        """The process id of a worker, or of the "broker"."""
+        return self._running[name].pid
 
     def check(self) -> None:
         """Raise `ProcessError` if a process has ended."""

@@ -16,6 +16,7 @@ PLACES = {
     "deskgrid.py": "front door",
     "scheduler/": "scheduler",
     "sleepbench/": "benchmark",
+    "benchmarks/": "benchmark",
     "tests/": "tests",
     "examples/": "example",
     "broker/__init__.py": "empty",

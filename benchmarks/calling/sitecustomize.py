@@ -1,0 +1,57 @@
+"""Every Python that is started with this folder on its path writes down its calls, in the folder of $DESKGRID_CALLS.
+
+There is a file for each thread, ROLE-PID-NUMBER, in the format of `pstats`. Files are written again and again, because
+a worker kills the processes of its tasks. The seconds are those of the clock: waiting counts for what waits.
+"""
+
+import atexit
+import cProfile
+import marshal
+import os
+import sys
+import threading
+import time
+
+# Between two times of writing. Seconds; what happens after the last one is not seen of a process that is killed.
+WRITE_S = 0.5
+
+_profiles: list[cProfile.Profile] = []
+
+
+def role() -> str:
+    """What this process is to the grid, by how it was started."""
+    words = [os.path.basename(word) for word in sys.orig_argv]
+    if "child.py" in words:
+        return "task processes"
+    return next((role for role in ("broker", "worker") if role in words), "client")
+
+
+def begin(*_: object) -> None:
+    """From now on, in this thread."""
+    profile = cProfile.Profile()
+    _profiles.append(profile)
+    profile.enable()
+
+
+def write(folder: str) -> None:
+    """What has been called so far."""
+    for number, profile in enumerate(list(_profiles)):
+        profile.snapshot_stats()
+        path = os.path.join(folder, f"{role()}-{os.getpid()}-{number}")
+        with open(path + ".part", "wb") as file:
+            marshal.dump(profile.stats, file)
+        os.replace(path + ".part", path)
+
+
+def write_often(folder: str) -> None:
+    """Until the process ends, or the folder is gone."""
+    while os.path.isdir(folder):
+        time.sleep(WRITE_S)
+        write(folder)
+
+
+if "DESKGRID_CALLS" in os.environ:
+    threading.Thread(target=write_often, args=(os.environ["DESKGRID_CALLS"],), daemon=True).start()
+    atexit.register(write, os.environ["DESKGRID_CALLS"])
+    threading.setprofile(begin)
+    begin()

@@ -1,0 +1,65 @@
+"""Runs in the Python of a peer's virtual environment: ``python -m benchmarks.driver KEY``, with orders as JSON lines.
+
+An order is ``{"do": "start", "workers": N}``, ``{"do": "run", "workload": KEY, "size": {...}}`` or ``{"do": "stop"}``;
+each is answered by a line: ``{"figures": ...}``, ``{"started": ...}``, ``{"stopped": true}``, ``{"missing": why}`` or
+``{"failed": why}``. The end of the input is an order to stop.
+
+Rule 1: answers go to a private copy of stdout. What the peers themselves print goes to stderr.
+Rule 2: a failure is an answer, and the next order is waited for.
+"""
+
+import json
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from benchmarks.catalogue import environment, workload
+from benchmarks.environments.base import Environment, Missing
+from benchmarks.tasks import noop
+from benchmarks.workloads.base import timed
+
+
+def main(key: str) -> None:
+    """Carry out orders until there are no more."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    found: Environment | None = None
+    try:
+        for line in sys.stdin:
+            answer: Mapping[str, Any]
+            try:
+                found = found or environment(key)
+                answer = _carry_out(found, json.loads(line))
+            except (ImportError, Missing) as error:
+                answer = {"missing": f"{type(error).__name__}: {error}"}
+            except Exception as error:
+                traceback.print_exc()
+                answer = {"failed": f"{type(error).__name__}: {error}"}
+            print(json.dumps(answer), file=out, flush=True)
+    finally:
+        if found is not None:
+            found.stop()
+
+
+def _carry_out(found: Environment, order: Mapping[str, Any]) -> Mapping[str, Any]:
+    if order["do"] == "start":
+        return _start(found, order["workers"])
+    if order["do"] == "run":
+        return {"figures": workload(order["workload"]).run(found, order["size"])}
+    found.stop()
+    return {"stopped": True}
+
+
+def _start(found: Environment, workers: int) -> Mapping[str, Any]:
+    """Until the first result is here; what the client itself imports is not counted, for anybody."""
+    seconds, _ = timed(lambda: (found.start(workers), found.one(noop, 0)))
+    versions = {package: metadata.version(package) for package in found.PACKAGES}
+    return {"started": {"start_s": seconds, "python": platform.python_version(), "versions": versions}}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

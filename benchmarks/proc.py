@@ -1,0 +1,88 @@
+"""What the kernel says of processes: the time that their threads had, their memory, who started whom. Linux only."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+PROC = Path("/proc")
+# Of the processor time of a whole process.
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# Of a thread's time, which the kernel counts in nanoseconds.
+NANO = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Processor seconds: of the main thread, of ZeroMQ's (which encrypts), of all the others."""
+
+    main: float = 0.0
+    zmq: float = 0.0
+    others: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.main + self.zmq + self.others
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.main + other.main, self.zmq + other.zmq, self.others + other.others)
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(self.main - other.main, self.zmq - other.zmq, self.others - other.others)
+
+
+def used(pid: int) -> Used:
+    """What ``pid`` has used since it was started. Threads that have ended count among the others."""
+    main = zmq = 0.0
+    for thread in (PROC / f"{pid}/task").iterdir():
+        try:
+            seconds = int((thread / "schedstat").read_text().split()[0]) * NANO
+            name = (thread / "comm").read_text()
+        except FileNotFoundError:  # it has ended meanwhile
+            continue
+        if thread.name == str(pid):
+            main = seconds
+        elif name.startswith("ZMQ"):
+            zmq += seconds
+    # The whole is counted in ticks, so that a part may seem to be a little more than it.
+    return Used(main, zmq, max(0.0, _whole(pid) - main - zmq))
+
+
+def _whole(pid: int) -> float:
+    """Processor seconds of all threads, also of those that have ended."""
+    fields = (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def memory(pid: int) -> int:
+    """Bytes of ``pid`` that are in memory and its own: not what it shares with others, libraries for the most part."""
+    pages = (PROC / f"{pid}/statm").read_text().split()
+    return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
+
+
+def children(pid: int) -> list[int]:
+    """The processes that ``pid`` has started, and those that these have, and so on."""
+    parents = dict(_parents())
+    found = [pid]
+    for known in found:
+        found += [child for child, parent in parents.items() if parent == known]
+    return found[1:]
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Each process, and the one that started it."""
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
+            try:
+                yield int(entry.name), int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+
+
+def command_line(pid: int) -> str:
+    """How ``pid`` was started; empty when it has ended."""
+    try:
+        return (PROC / f"{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

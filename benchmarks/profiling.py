@@ -1,0 +1,121 @@
+"""Where a task's microseconds go: ``python -m benchmarks.profiling``, or ``make profile``.
+
+A grid of two workers runs calls that do nothing, in each of three forms, and the kernel says how much of the processor
+each process had meanwhile, by threads: Python's main one; ZeroMQ's, which encrypts; the others. With ``--calls`` each
+process also writes down its calls, which makes it some times slower, and tables of the dearest functions follow.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.calls import call_tables
+from benchmarks.catalogue import ENVIRONMENTS, environment
+from benchmarks.environments.deskgrid import Deskgrid
+from benchmarks.proc import Used, children, command_line, used
+from benchmarks.tasks import noop
+
+US = 1e6
+WORKERS = 2
+# Calls before anything is counted: modules are loaded by then, and processes started.
+WARM_UP = 500
+ROLES = ("client", "broker", "worker agents", "task processes")
+
+# Each way to give the grid calls, and which part of the tasks it is given.
+FORMS: Mapping[str, tuple[Callable[[Deskgrid, int], object], float]] = {
+    "one bag": (lambda grid, count: grid.map_all(noop, range(count)), 1.0),
+    "one submit each": (lambda grid, count: grid.submit_each(noop, range(count)), 0.1),
+    "one at a time": (lambda grid, count: [grid.one(noop, item) for item in range(count)], 0.01),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What ``tasks`` tasks took: seconds on the clock, and of the processor by role."""
+
+    form: str
+    tasks: int
+    seconds: float
+    by_role: Mapping[str, Used]
+
+
+def roles(grid: Deskgrid) -> dict[str, list[int]]:
+    """The processes of each role."""
+    broker = grid.processes.pid("broker")
+    agents = [grid.processes.pid(f"pc{number}") for number in range(WORKERS)]
+    tasks = [child for agent in agents for child in children(agent) if "child.py" in command_line(child)]
+    return dict(zip(ROLES, ([os.getpid()], [broker], agents, tasks), strict=True))
+
+
+def spend(grid: Deskgrid, form: str, tasks: int) -> Spent:
+    """Run ``tasks`` calls in that form."""
+    work, part = FORMS[form]
+    count, pids = max(1, int(tasks * part)), roles(grid)
+    before = {role: _used(pids[role]) for role in ROLES}
+    began = time.perf_counter()
+    work(grid, count)
+    seconds = time.perf_counter() - began
+    return Spent(form, count, seconds, {role: _used(pids[role]) - before[role] for role in ROLES})
+
+
+def _used(pids: list[int]) -> Used:
+    return sum((used(pid) for pid in pids), Used())
+
+
+def table_of(found: Spent) -> Table:
+    """Microseconds for each task, by role and thread."""
+    title = f"{found.form}: {found.tasks:,} tasks, {found.tasks / found.seconds:,.0f} a second"
+    table = Table("us of a core per task", "main thread", "ZeroMQ's", "others", "together", title=title)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for role, spent in [*found.by_role.items(), ("all", sum(found.by_role.values(), Used()))]:
+        parts = (spent.main, spent.zmq, spent.others, spent.total)
+        table.add_row(role, *[f"{seconds * US / found.tasks:.1f}" for seconds in parts])
+    table.add_row("on the clock", "", "", "", f"{found.seconds * US / found.tasks:.1f}")
+    return table
+
+
+@contextmanager
+def running(key: str) -> Iterator[Deskgrid]:
+    """A grid that has done its first tasks."""
+    grid = environment(key)
+    assert isinstance(grid, Deskgrid)
+    try:
+        grid.start(WORKERS)
+        grid.map_all(noop, range(WARM_UP))
+        yield grid
+    finally:
+        grid.stop()
+
+
+@click.command()
+@click.option(
+    "--tasks", default=100_000, show_default=True, help="In one bag; a tenth one by one, a hundredth in turn."
+)
+@click.option("--form", "forms", type=click.Choice(tuple(FORMS)), multiple=True, help="Only this; may be repeated.")
+@click.option(
+    "--on", type=click.Choice([key for key in ENVIRONMENTS if key.startswith("deskgrid")]), default="deskgrid"
+)
+@click.option("--calls", is_flag=True, help="Also which functions it is, by cProfile in every process.")
+@click.option("--lines", default=25, show_default=True, help="Functions in each table of calls.")
+def main(*, tasks: int, forms: tuple[str, ...], on: str, calls: bool, lines: int) -> None:
+    """Where a task's microseconds go."""
+    console = Console()
+    chosen = forms or tuple(FORMS)
+    with running(on) as grid:
+        for form in chosen:
+            console.print(table_of(spend(grid, form, tasks)))
+    for form in chosen if calls else ():
+        console.rule(f"calls: {form}")
+        for table in call_tables("benchmarks.profiling", ["--tasks", str(tasks), "--form", form, "--on", on], lines):
+            console.print(table)
+
+
+if __name__ == "__main__":
+    main()

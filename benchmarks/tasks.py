@@ -1,0 +1,27 @@
+"""The functions that every environment runs. They import nothing, so that all peers can have them in their workers."""
+
+import os
+import time
+
+
+def noop(item: int) -> int:
+    """Nothing; the answer shows that it was done, and for which item."""
+    return item
+
+
+def nap(seconds: float) -> float:
+    """Sleep."""
+    time.sleep(seconds)
+    return seconds
+
+
+def echo(data: bytes) -> bytes:
+    """A result as large as the argument."""
+    return data
+
+
+def wait_for(file: str) -> str:
+    """Hold the slot until ``file`` is gone."""
+    while os.path.exists(file):
+        time.sleep(0.05)
+    return file

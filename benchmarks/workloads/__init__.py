@@ -1,0 +1,1 @@
+"""What is measured, one file each; `base` is what they have in common."""

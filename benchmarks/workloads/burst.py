@@ -1,0 +1,47 @@
+"""Calls that do nothing, submitted and gathered: what a system itself costs, one submit each and as one bag."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.environments.base import Environment, Function
+from benchmarks.tasks import noop
+from benchmarks.workloads.base import Figures, Metric, Workload, affordable, check, timed
+
+Form = Callable[[Function, Sequence[Any]], "list[Any] | None"]
+
+
+def run(environment: Environment, size: Mapping[str, float]) -> Figures:
+    """Both forms, one after the other."""
+    figures: Figures = {}
+    for form, work in (("each", environment.submit_each), ("bag", environment.map_all)):
+        rate, count = _rate(environment, work, size[f"{form}_tasks"], size)
+        figures |= {f"{form}_per_s": rate, f"{form}_tasks": count}
+    return figures
+
+
+def _rate(
+    environment: Environment, work: Form, full: float, size: Mapping[str, float]
+) -> tuple[float | None, float | None]:
+    """Tasks a second, and of how many."""
+    trial = range(int(size["trial"]))
+    if work(noop, trial) is None:  # the first calls pay for what is loaded then
+        return None, None
+    seconds, _ = timed(lambda: work(noop, trial))
+    count = affordable(seconds, len(trial), int(full), size["budget_s"])
+    seconds, results = timed(lambda: work(noop, range(count)))
+    check(environment, results, range(count))
+    return count / seconds, count
+
+
+WORKLOAD = Workload(
+    metrics=(
+        Metric("each_per_s", "no-op calls, one submit each", "tasks/s", "more"),
+        Metric("each_tasks", "of so many", "tasks"),
+        Metric("bag_per_s", "no-op calls, one bag or map", "tasks/s", "more"),
+        Metric("bag_tasks", "of so many", "tasks"),
+    ),
+    run=run,
+    full={"trial": 200, "each_tasks": 10_000, "bag_tasks": 100_000, "budget_s": 12},
+    quick={"trial": 100, "each_tasks": 2_000, "bag_tasks": 20_000, "budget_s": 2},
+    tiny={"trial": 5, "each_tasks": 20, "bag_tasks": 200, "budget_s": 1},
+)
