@@ -228,7 +228,7 @@ class Simulator:
             spans += kinds
         timed = self.scheduler.policy.timed
         holds = max((span.closes - span.opens for span in spans), default=0.0) - self._conditions.overhead_s
-        known = max((span.announced - span.opens for span in spans), default=0.0)
+        known = max((span.longest() for span in spans), default=0.0)
         pairs = zip(self._predicted, self._actual, strict=True)
         return sum(
             actual > holds or (timed and self.scheduler.needs(predicted) >= known) for predicted, actual in pairs
@@ -274,6 +274,12 @@ class Simulator:
         self._feed(ev.WorkerJoined(pc.name, len(pc.lanes), uptime, self._coming(pc)))
         if span.closes != OPEN_ENDED:
             self._at(span.closes, _Order.CLOSES, partial(self._closes, pc, span))
+        for when, closing in span.refreshes():
+            self._at(when, _Order.OPENS, partial(self._announces_again, pc, closing))
+
+    def _announces_again(self, pc: _PC, closing: float) -> None:
+        """A PC that is still there when it was to be gone says how long it stays now."""
+        self._feed(ev.UptimeRefreshed(pc.name, closing - self.now, self._coming(pc)))
 
     def _closes(self, pc: _PC, span: Span) -> None:
         unstarted: list[Attempt] = []
@@ -288,7 +294,7 @@ class Simulator:
                     longer[task] = outlived(elapsed, longest_window(self.scheduler, self.now))
             lane.work.clear()
             lane.generation += 1
-        self._feed(ev.WorkerLeft(pc.name, True, span.announced > span.closes, unstarted, self._coming(pc)))
+        self._feed(ev.WorkerLeft(pc.name, True, span.closings[-1] > span.closes, unstarted, self._coming(pc)))
         if longer:
             self._feed(ev.RuntimesUpdated(list(longer), list(longer.values())))
         self._next_window(pc)

@@ -23,15 +23,34 @@ class IllegalSpan(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One window of a PC as it really is. ``announced``: the closing that the scheduler is told."""
+    """One window of a PC as it really is. ``announced``: the closing that the scheduler is told.
+
+    ``again``: closings that it is told after that, each when the one before has come and the PC is still there.
+    """
 
     opens: float
     closes: float
     announced: float
+    again: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.opens < min(self.closes, self.announced):
             raise IllegalSpan(f"a window opens at 0 or later, and closes after that: {self}")
+        if any(not (before < self.closes and before < after) for before, after in self.refreshes()):
+            raise IllegalSpan(f"another closing is announced when one has come, while the window is open: {self}")
+
+    @property
+    def closings(self) -> tuple[float, ...]:
+        """Every closing that is announced, in order."""
+        return (self.announced, *self.again)
+
+    def refreshes(self) -> Iterator[tuple[float, float]]:
+        """When another closing is announced, and which."""
+        return pairwise(self.closings)
+
+    def longest(self) -> float:
+        """The longest uptime that is announced."""
+        return max(later - at for at, later in pairwise((self.opens, *self.closings)))
 
 
 Timetable = Callable[[], Iterator[Span]]

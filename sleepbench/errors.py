@@ -12,6 +12,9 @@ from random import Random
 
 from scheduler.simulator import SimulatedPC, Span, Timetable
 
+# What is left of a window and not announced again, of its length.
+NEGLIGIBLE = 0.01
+
 
 def error(factor: float, chance: Random) -> float:
     """What a true value is multiplied by to get its estimate."""
@@ -27,7 +30,10 @@ def predictions(runtimes: Sequence[float], factor: float, chance: Random, most: 
 
 @dataclass(frozen=True, slots=True)
 class WronglyAnnounced:
-    """A timetable whose windows are announced as longer or shorter than they are, always the same with ``seed``."""
+    """A timetable whose windows are announced as longer or shorter than they are, always the same with ``seed``.
+
+    A PC that is still there when it was to be gone announces what is left anew, as wrongly.
+    """
 
     timetable: Timetable
     factor: float
@@ -36,12 +42,18 @@ class WronglyAnnounced:
     def __call__(self) -> Iterator[Span]:
         chance = Random(self.seed)
         for span in self.timetable():
-            lasts = (span.announced - span.opens) * error(self.factor, chance)
-            # A window too short for the clock to tell its two ends apart would be none.
-            if span.opens + lasts > span.opens:
-                yield replace(span, announced=span.opens + lasts)
-            else:
-                yield span
+            announced, *again = self._closings(span, chance)
+            yield replace(span, announced=announced, again=tuple(again))
+
+    def _closings(self, span: Span, chance: Random) -> Iterator[float]:
+        """What is announced at the opening, and whenever that has come, until next to nothing is left."""
+        now, lasts = span.opens, span.closes - span.opens
+        while now == span.opens or span.closes - now > NEGLIGIBLE * lasts:
+            closing = now + (span.closes - now) * error(self.factor, chance)
+            # One that the clock cannot tell from its beginning would be no announcement.
+            if closing > now:
+                yield closing
+            now = closing
 
 
 def wrongly_announced(pc: SimulatedPC, factor: float, seed: int) -> SimulatedPC:

@@ -157,11 +157,12 @@ def _boxes(placed: Sequence[Placed], height: float, layout: Layout, **look: Any)
 
 
 def _draw_announced(axes: Axes, run: Run, pcs: Sequence[SimulatedPC], layout: Layout) -> None:
-    """A tick where a window was to close, if that is not where it did."""
+    """A tick wherever a window was to close, and did not."""
     ticks = [
-        [(span.announced * layout.per_second, row + side * WINDOW / 2) for side in (-1, 1)]
+        [(closing * layout.per_second, row + side * WINDOW / 2) for side in (-1, 1)]
         for name, span in run.spans
-        if span.announced != span.closes and span.announced < run.makespan_s
+        for closing in span.closings
+        if closing != span.closes and closing < run.makespan_s
         for row in _rows(name, pcs, layout)
     ]
     if ticks:

@@ -30,7 +30,7 @@ def leave_out_too_long(jobs: Jobs, lab: Lab, policies: Iterable[Policy] = (), co
     (which may be added to the prediction, too).
     """
     spans = [span for pc in lab.pcs for span in _first(pc)]
-    announced = max((span.announced - span.opens for span in spans), default=0.0) - HAIR_S
+    announced = max((span.longest() for span in spans), default=0.0) - HAIR_S
     lasts = max((span.closes - span.opens for span in spans), default=0.0) - HAIR_S
     limits = ((announced - policy.margin) / policy.stretch - conditions.overhead_s for policy in policies)
     predicted = min(limits, default=announced)

@@ -68,6 +68,17 @@ def test_a_window_that_cannot_be_is_refused(span: tuple[float, float, float]) ->
         Span(*span)
 
 
+@pytest.mark.parametrize("closings", [(5, 5), (5, 4), (10, 12), (5, 7, 7), (5, 7, 6), (5, 11, 12), (5, math.nan)])
+def test_another_closing_that_is_not_after_the_last_or_when_the_pc_is_gone_is_refused(closings: list[float]) -> None:
+    announced, *again = closings
+    with pytest.raises(IllegalSpan, match="another closing"):
+        Span(0, 10, announced, tuple(again))
+
+
+def test_the_longest_uptime_that_is_announced_may_be_a_later_one() -> None:
+    assert [Span(2, 10, 5, again).longest() for again in ((), (7,), (6, 13), (6, 7, 9, 11))] == [3, 3, 7, 3]
+
+
 def test_windows_that_overlap_are_refused() -> None:
     with pytest.raises(IllegalSpan, match="opens before the last one closes"):
         Simulator(pgs(), [SimulatedPC("a", planned((0, 10), (9, 20)))], [Arrival([15])]).run()
@@ -117,6 +128,35 @@ def test_a_pc_that_stays_longer_than_announced_is_given_nothing_new_but_finishes
     pc = SimulatedPC("a", planned((0, 30, 10), (40, 60)))
     simulator = Simulator(pgs(), [pc], [Arrival([9, 5], actual=[15, 5])], trace=True)
     assert simulator.run().executions == (Execution("a", 0, 0, 0, 15, True), Execution("a", 0, 1, 40, 45, True))
+
+
+def test_a_pc_that_is_still_there_when_it_was_to_be_gone_says_how_long_it_stays_and_is_used() -> None:
+    pc = SimulatedPC("a", lambda: iter([Span(0, 30, 10, (15, 24)), Span(40, 60, 60)]))
+    simulator = Simulator(pgs(), [pc], [Arrival([9, 4, 8, 10])], trace=True)
+    events = told(simulator)
+    run = simulator.run()
+    refreshed = [event for event in events if isinstance(event, ev.UptimeRefreshed)]
+    assert refreshed == [ev.UptimeRefreshed("a", 5, ((30, 20),)), ev.UptimeRefreshed("a", 9, ((25, 20),))]
+    assert run.executions == (
+        Execution("a", 0, 0, 0, 9, True),
+        Execution("a", 0, 1, 10, 14, True),
+        Execution("a", 0, 2, 15, 23, True),
+        Execution("a", 0, 3, 40, 50, True),
+    )
+    assert (run.counters.kills, run.counters.departures) == (0, 1)
+
+
+@pytest.mark.parametrize(("last", "planned_kills"), [(25, 0), (15, 1)])
+def test_what_is_announced_last_says_whether_a_pc_left_early(last: float, planned_kills: int) -> None:
+    pc = SimulatedPC("a", lambda: iter([Span(0, 20, 10, (last,)), Span(40, 100, 100)]))
+    counters = Simulator(pgs(), [pc], [Arrival([8], actual=[22])]).run().counters
+    assert (counters.kills, counters.planned_kills) == (1, planned_kills)
+
+
+def test_a_task_that_only_a_later_announcement_has_room_for_is_no_reason_to_give_up() -> None:
+    pc = SimulatedPC("a", lambda: iter([Span(0, 30, 5, (30,))]))
+    run = Simulator(pgs(), [pc], [Arrival([20])], trace=True).run()
+    assert run.executions == (Execution("a", 0, 0, 5, 25, True),)
 
 
 def test_a_pc_that_leaves_before_its_announced_end_kills_but_not_as_planned() -> None:

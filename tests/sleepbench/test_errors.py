@@ -1,13 +1,13 @@
 """Predictions that are wrong, as the f-model makes them."""
 
-from itertools import islice
+from itertools import islice, pairwise
 from random import Random
 from statistics import fmean
 
 import pytest
 
 from scheduler.simulator import SimulatedPC, Span, cycle
-from sleepbench.errors import error, predictions, wrongly_announced
+from sleepbench.errors import NEGLIGIBLE, error, predictions, wrongly_announced
 
 
 @pytest.mark.parametrize("factor", [2.0, 16.0])
@@ -45,6 +45,17 @@ def test_windows_happen_as_before_and_are_announced_wrongly_alike_in_each_run() 
     lasts = [span.announced - span.opens for span in spans(wrong)]
     assert 25 <= min(lasts) < 100 < max(lasts) <= 400
     assert spans(wrong) == spans(wrongly_announced(right, 4.0, seed=5))
+
+
+def test_a_pc_that_is_still_there_announces_what_is_left_as_wrongly_until_next_to_nothing_is() -> None:
+    found = spans(wrongly_announced(SimulatedPC("a", cycle(100, 20)), 4.0, seed=5), 500)
+    for span in found:
+        at = (span.opens, *span.closings)
+        factors = [(later - now) / (span.closes - now) for now, later in pairwise(at)]
+        assert all(0.25 <= factor <= 4.0 for factor in factors)
+        assert all(now < span.closes - NEGLIGIBLE * 100 for now in at[:-1])
+        assert span.closings[-1] >= span.closes - NEGLIGIBLE * 100
+    assert fmean(bool(span.again) for span in found) == pytest.approx(0.5, abs=0.05)
 
 
 def test_each_pc_and_each_seed_has_errors_of_its_own() -> None:

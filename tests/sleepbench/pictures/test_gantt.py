@@ -101,6 +101,13 @@ def test_a_window_that_does_not_close_as_announced_is_marked_where_it_should_hav
     assert [round(float(segment[0][0]), 6) for segment in ticks.get_segments()] == [3.0]
 
 
+def test_every_closing_that_was_announced_in_vain_is_marked() -> None:
+    spans = (("red", Span(0.0, 60.0, 20.0, (50.0, 90.0))), ("red", Span(70.0, 80.0, 75.0, (80.0,))))
+    run = Run(85.0, 0.0, Counters(), (Execution("red", 0, 0, 0.0, 60.0, True),), spans)
+    (ticks,) = (each for each in gantt(run, PCS[:1], "").axes[0].collections if isinstance(each, LineCollection))
+    assert [round(float(segment[0][0]), 6) for segment in ticks.get_segments()] == [20.0, 50.0, 75.0]
+
+
 def test_the_legend_has_no_more_than_there_is() -> None:
     quiet = Run(60.0, 0.0, Counters(), (Execution("red", 0, 0, 0.0, 60.0, True),), (("red", Span(0.0, 60.0, 90.0)),))
     figure = gantt(quiet, PCS[:1], "a minute")
