@@ -1,5 +1,6 @@
 """Bags as the broker knows them: whose tasks are which, who waits for results, what is predicted where nobody did."""
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -8,6 +9,9 @@ from broker.journal import BagRow, BatchRow, Journal
 # What a task is assumed to take when its submitter does not say, until the bag's first results tell: a minute, long
 # enough that it is not started in the last moments of a window, short enough for a lunch break.
 ASSUMED_RUNTIME_S = 60.0
+# Of the tasks of a bag that nobody predicted, all but one in a thousand take no longer than so many standard deviations
+# more than the mean, where they are spread like most things; of any, all but one in ten.
+DEVIATIONS = 3.0
 
 
 @dataclass(slots=True)
@@ -29,10 +33,37 @@ class Watcher:
 
 
 @dataclass(slots=True)
-class OpenBag:
-    """A bag that is not forgotten. ``seen_s``: the longest run it has shown.
+class Runs:
+    """The runs of a bag's tasks that have ended: how many, the longest, their sum and that of their squares. Seconds."""
 
-    ``learned_at``: how many results it takes until its prediction is looked at again, if nobody gave one.
+    count: int = 0
+    longest: float = 0.0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, elapsed: float) -> None:
+        """One more."""
+        self.count += 1
+        self.longest = max(self.longest, elapsed)
+        self.total += elapsed
+        self.squares += elapsed * elapsed
+
+    def usual(self) -> float:
+        """What nearly all take: three deviations more than the mean, but no more than the longest.
+
+        So of few runs it is the longest. Of many, one that a busy PC held up for a moment must not make a thousand
+        short tasks look long, for then few of them are handed out at once.
+        """
+        mean = self.total / self.count
+        variance = max(0.0, self.squares / self.count - mean * mean)
+        return min(self.longest, mean + DEVIATIONS * math.sqrt(variance))
+
+
+@dataclass(slots=True)
+class OpenBag:
+    """A bag that is not forgotten. ``runs``: what it has shown of how long its tasks take.
+
+    ``learned_at``: how many runs it takes until its prediction is looked at again, if nobody gave one.
     ``remembered``: whether the journal knows which of its attempts are at workers.
     ``deserted``: it counts as closed, for as long as the client that submitted it is not there.
     """
@@ -44,7 +75,7 @@ class OpenBag:
     total: int = 0
     settled: int = 0
     estimate_s: float = ASSUMED_RUNTIME_S
-    seen_s: float = 0.0
+    runs: Runs = field(default_factory=Runs)
     note: str = ""
     learned_at: int = 1
     remembered: bool = False

@@ -147,13 +147,13 @@ class Desk:
             self.pending += self.handle(ev.RuntimesUpdated(list(longer), list(longer.values())), now)
 
     def learn(self, now: float) -> None:
-        """Predict the bags whose submitter did not, from the longest run each has shown."""
+        """Predict the bags whose submitter did not, from the runs each has shown."""
         for number in self.fresh:
             bag = self.book.by_number[number]
             # At 1, 2, 4, 8, ... results: a prediction changes seldom, and soonest when little is known.
-            if not bag.row.predicted and bag.settled >= bag.learned_at:
-                bag.learned_at = 2 * bag.settled
-                self.estimate(number, bag.seen_s, now)
+            if not bag.row.predicted and bag.runs.count >= bag.learned_at:
+                bag.learned_at = 2 * bag.runs.count
+                self.estimate(number, bag.runs.usual(), now)
 
     def estimate(self, number: int, runtime: float, now: float) -> None:
         """One prediction for all of a bag, unless it is near the one it has."""

@@ -266,7 +266,7 @@ class Workers:
             bag, item = self._desk.book.item(attempt.task)
             bag.settled += 1
             self._desk.fresh.add(bag.row.number)
-            bag.seen_s = max(bag.seen_s, result.elapsed)
+            bag.runs.add(result.elapsed)
             number, payload = bag.row.number, result.payload
             if result.outcome == Outcome.CRASH:
                 payload = with_places(payload, [*self._crashes[attempt.task], self._from])

@@ -229,6 +229,7 @@ class Executor:
                 break
             rows.append([job.task, job.number, job.payload])
         slot.sent, slot.since = len(rows), None
+        process.expected = len(rows)
         process.write(data + frame(["run", digest, rows]))
 
     def _hear(self, slot: _Slot, process: Process, said: Said, now: float, ended: list[Ended]) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,12 @@ CLOSE_LIMIT = 5.0
 # A write of this size to an idle process never waits: the smallest pipe is 4 KiB (Windows) or 16 KiB (macOS).
 PIPE_ROOM = 4096 if sys.platform == "win32" else 16384
 
+# Between two results of a batch the listener leaves the pipe alone for so long: thousands of short tasks are heard of
+# some dozens at a time, for whoever waits needs the last of a batch. Seconds.
+LULL_S = 0.004
+# Unless they are larger than this, for a full pipe would hold the tasks up. Bytes.
+LULL_BYTES = 1024
+
 # What a process tells the executor, through its thread. "gone" is the last word.
 Said = Ended | Literal["ready", "spent", "gone"]
 
@@ -36,6 +43,7 @@ class Process:
         self.bundle: str | None = None
         self.told: set[str] = set()
         self.delivered = True  # whether all that was written to it arrived
+        self.expected = 0  # results of the batch it has
         self.reason = "killed"
         self._tell = tell
         self._captures = (stem.with_suffix(".out"), stem.with_suffix(".err"))
@@ -112,7 +120,11 @@ class Process:
         while chunk := os.read(descriptor, CHUNK):
             buffer += chunk
             if messages := take_frames(buffer):
+                self.expected -= len(messages)
+                more = self.expected > 0  # before others are told, who may then expect something else
                 self._tell(self, [self._understood(message) for message in messages])
+                if more and len(chunk) <= LULL_BYTES * len(messages):
+                    time.sleep(LULL_S)
 
     def _understood(self, message: list[Any]) -> Said:
         if message[0] == "ready":
