@@ -34,7 +34,7 @@ class Watcher:
 
 @dataclass(slots=True)
 class Runs:
-    """The runs of a bag's tasks that have ended: how many, the longest, their sum and that of their squares. Seconds."""
+    """The runs of a bag's tasks that have ended: number, the longest, their sum, the sum of their squares. Seconds."""
 
     count: int = 0
     longest: float = 0.0
