@@ -17,8 +17,8 @@ from broker import protocol as wire
 from broker.admission import Admission
 from broker.bags import OpenBag
 from broker.desk import Desk
-from broker.journal import ResultRow
 from broker.roles import ACCESS, Credential, CredentialError, admin_refusal, owner_refusal
+from broker.rows import ResultRow
 from broker.snapshot import SCHEMA
 from broker.throughput import Throughput
 from broker.workers import Workers, WorkerSession

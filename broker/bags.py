@@ -4,7 +4,8 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from broker.journal import BagRow, BatchRow, Journal
+from broker.journal import Journal
+from broker.rows import BagRow, BatchRow
 
 # What a task is assumed to take when its submitter does not say, until the bag's first results tell: a minute, long
 # enough that it is not started in the last moments of a window, short enough for a lunch break.

@@ -14,8 +14,8 @@ from broker import protocol as wire
 from broker.asking import AskError, Asking
 from broker.bags import OpenBag, Watcher, checked_runtimes
 from broker.desk import Desk
-from broker.journal import BagRow, BatchRow
 from broker.roles import Credential, owner_refusal
+from broker.rows import BagRow, BatchRow
 from scheduler import events as ev
 from scheduler.explain import longest_window
 

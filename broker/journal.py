@@ -12,16 +12,24 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgpack
 
 from broker.private import make_private
 from broker.protocol import BATCH_BYTES, BATCH_ROWS, BagResult
+from broker.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
 from broker.schema import FORMAT, bring_up, format_of
-from broker.soundness import wrong_with_files, wrong_with_pages
+from broker.soundness import (
+    LONG_BYTES,
+    had_begun,
+    teach_checksums,
+    wrong_with_files,
+    wrong_with_pages,
+    wrong_with_values,
+)
 
 NAME = "journal.sqlite3"
 # Unpacked batches kept in memory: enough for the batches that slots of a lab are working through, a few at most.
@@ -43,8 +51,6 @@ WINDOWS_KEPT_S = 400 * 86_400.0
 
 # The columns of a `ResultRow`.
 _RESULT = "task, bag, item, outcome, elapsed, worker, number, payload, stdout, stderr, ended"
-# How a window closed: as planned; the worker said so before that; it fell silent; the broker was not there to see it.
-How = Literal["departure", "stop", "loss", "broker"]
 
 
 class JournalError(Exception):
@@ -53,77 +59,6 @@ class JournalError(Exception):
 
 class JournalFull(JournalError):
     """The disk took no more: what was to be recorded is not."""
-
-
-class ResultRow(NamedTuple):
-    """One ended task, in the order of the table's columns (``seq`` is given by the table)."""
-
-    task: int
-    bag: int
-    item: int
-    outcome: int
-    elapsed: float
-    worker: str
-    number: int
-    payload: bytes
-    stdout: bytes
-    stderr: bytes
-    ended: float | None  # POSIX seconds; None when it was recorded in format 1
-
-
-@dataclass(frozen=True, slots=True)
-class BagRow:
-    """What is stored of a bag. ``created``: POSIX seconds. ``predicted``: somebody said how long its tasks take.
-
-    ``session``: of the client that submitted it; empty when that was not recorded.
-    """
-
-    number: int
-    id: str
-    name: str
-    kind: str
-    owner: str
-    template: str
-    timeout: float | None
-    retries: int
-    predicted: bool
-    closed: bool
-    created: float
-    session: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRow:
-    """Consecutive tasks ``first`` .. of bag ``bag``, whose items begin at ``start``; one runtime, or one for each."""
-
-    first: int
-    bag: int
-    start: int
-    count: int
-    runtimes: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRow:
-    """One window of a worker, as it opened. POSIX seconds; ``planned``: the closing it announced, None for none."""
-
-    number: int
-    worker: str
-    session: str
-    site: str
-    slots: int
-    opened: float
-    planned: float | None
-
-
-class WindowEnd(NamedTuple):
-    """How a window ended. ``kills``: attempts that ran then, and ``wasted_s`` the seconds they had run."""
-
-    closed: float
-    how: How
-    kills: int
-    wasted_s: float
-    number: int
 
 
 class Journal:
@@ -136,6 +71,8 @@ class Journal:
         self._log = home / f"{NAME}-wal"
         self._shorten_at = LOG_BYTES
         self._cache: OrderedDict[int, list[bytes]] = OrderedDict()
+        # Why the number of this opening is not written down yet; empty when it is.
+        self.full = ""
         try:
             make_private(home, NAME)
             self._refuse(wrong_with_files(home / NAME, self._log))
@@ -159,14 +96,31 @@ class Journal:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[self._durability]}")
         self._db.execute("PRAGMA wal_autocheckpoint = 0")
+        teach_checksums(self._db)
         self._db.execute("BEGIN IMMEDIATE")
         self._refuse(wrong_with_pages(self._db))
         found = format_of(self._db)
         if not 0 <= found <= FORMAT:
             raise JournalError(f"{home} has a journal of format {found}; this deskgrid reads and writes {FORMAT}")
-        bring_up(self._db, found)
-        self._drop_old_windows()
+        try:
+            bring_up(self._db, found)
+            self._refuse(wrong_with_values(self._db))
+            self._begin()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            self.rollback()
+            if found < FORMAT:
+                what = "a journal of an earlier format be brought up" if found else "a journal be made"
+                raise JournalError(f"the disk is full ({error}): in {home} cannot {what}; make some room") from error
+            self.full = str(error)
+        with suppress(OSError):  # on a full disk; then the next opening does it
+            had_begun(home / NAME).touch(mode=0o600)
+
+    def _begin(self) -> None:
+        """Write down that the journal was opened once more: attempts are numbered by that."""
         self.epoch = int(self._meta("epoch")) + 1
+        self._drop_old_windows()
         self._set_meta("epoch", self.epoch)
         self._db.execute("COMMIT")
 
@@ -203,6 +157,7 @@ class Journal:
             except sqlite3.OperationalError as error:
                 self.rollback()
                 raise JournalFull(str(error)) from error
+            self.full = ""
             self._shorten_log()
 
     def rollback(self) -> None:
@@ -240,12 +195,14 @@ class Journal:
         try:
             if not self._db.in_transaction:
                 self._db.execute("BEGIN")
+                if self.full:
+                    self._set_meta("epoch", self.epoch)
             self._db.executemany(statement, rows)
         except sqlite3.OperationalError as error:
             raise JournalFull(str(error)) from error
 
     def add_template(self, digest: str, kind: str, data: bytes) -> None:
-        self._write("INSERT OR IGNORE INTO templates VALUES (?, ?, ?)", [(digest, kind, data)])
+        self._write("INSERT OR IGNORE INTO templates VALUES (?1, ?2, ?3, checksum(?3))", [(digest, kind, data)])
 
     def add_bag(self, bag: BagRow) -> None:
         row = (bag.number, bag.id, bag.name, bag.kind, bag.owner, bag.template, bag.timeout, bag.retries)
@@ -260,18 +217,24 @@ class Journal:
         runtimes = array("d", batch.runtimes).tobytes()
         packed = msgpack.packb(payloads)
         row = (batch.first, batch.bag, batch.start, batch.count, packed, runtimes, arrived)
-        self._write("INSERT INTO batches VALUES (?,?,?,?,?,?,?,NULL)", [row])
+        self._write("INSERT INTO batches VALUES (?1,?2,?3,?4,?5,?6,?7,NULL,checksum(?5,?6))", [row])
 
     def add_results(self, rows: Sequence[ResultRow]) -> None:
-        self._write(f"INSERT INTO results ({_RESULT}) VALUES (?,?,?,?,?,?,?,?,?,?,?)", rows)
+        values = "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11"
+        for long, some in groupby(rows, lambda row: len(row[7]) + len(row[8]) + len(row[9]) > LONG_BYTES):
+            more, its = (", checksum", ", checksum(?8,?9,?10)") if long else ("", "")
+            self._write(f"INSERT INTO results ({_RESULT}{more}) VALUES ({values}{its})", list(some))
 
-    def add_sent(self, rows: Sequence[tuple[int, int]]) -> None:
-        """These tasks are at a worker as these attempts; kept for those long enough to be worth waiting for."""
-        self._write("INSERT OR REPLACE INTO sent VALUES (?, ?)", rows)
+    def add_sent(self, rows: Sequence[tuple[int, int, str]]) -> None:
+        """These tasks are at workers as these attempts: number and session; for those that are worth waiting for."""
+        self._write("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", rows)
 
     def predict(self, first: int, runtimes: Sequence[float]) -> None:
         """New predictions for a batch; those it came with are kept beside them."""
-        update = "UPDATE batches SET first_runtimes = coalesce(first_runtimes, runtimes), runtimes = ? WHERE first = ?"
+        update = (
+            "UPDATE batches SET first_runtimes = coalesce(first_runtimes, runtimes), runtimes = ?1, "
+            "checksum = checksum(payloads, ?1, coalesce(first_runtimes, runtimes)) WHERE first = ?2"
+        )
         self._write(update, [(array("d", runtimes).tobytes(), first)])
 
     def add_windows(self, rows: Sequence[WindowRow]) -> None:
@@ -371,10 +334,13 @@ class Journal:
         query = "SELECT task, outcome FROM results WHERE task >= ? AND task < ?"
         return self._db.execute(query, (first, first + count)).fetchall()
 
-    def sent(self, first: int, count: int) -> list[tuple[int, int]]:
-        """(task, attempt number) of those that were at a worker and have not ended."""
+    def sent(self, first: int, count: int) -> list[tuple[int, int, str | None]]:
+        """(task, attempt number, session) of those that were at a worker and have not ended.
+
+        The session is None when it was not recorded, in formats 1 and 2.
+        """
         query = (
-            "SELECT task, number FROM sent WHERE task >= ? AND task < ? "
+            "SELECT task, number, session FROM sent WHERE task >= ? AND task < ? "
             "AND NOT EXISTS (SELECT 1 FROM results WHERE results.task = sent.task)"
         )
         return self._db.execute(query, (first, first + count)).fetchall()

@@ -32,6 +32,20 @@ CREATE TABLE windows (number INTEGER PRIMARY KEY, worker TEXT, session TEXT, sit
                       opened REAL, planned REAL, closed REAL, how TEXT, kills INTEGER, wasted_s REAL);
 CREATE INDEX open_windows ON windows (number) WHERE closed IS NULL;
 """,
+    # What SQLite does not see: a page in the middle of a long value that was overwritten. Results that are short lie
+    # within a page of the table, which it does look at; they have no checksum, and cost nothing for it (the index is of
+    # long ones only). And to which worker an attempt was given: nobody else may say how it ended.
+    """
+ALTER TABLE templates ADD COLUMN checksum INTEGER;
+ALTER TABLE batches ADD COLUMN checksum INTEGER;
+ALTER TABLE results ADD COLUMN checksum INTEGER;
+ALTER TABLE sent ADD COLUMN session TEXT;
+UPDATE templates SET checksum = checksum(data);
+UPDATE batches SET checksum = checksum(payloads, runtimes, first_runtimes);
+UPDATE results SET checksum = checksum(payload, stdout, stderr)
+ WHERE length(payload) + length(stdout) + length(stderr) > 2048;
+CREATE INDEX long_results ON results (seq) WHERE checksum IS NOT NULL;
+""",
 )
 FORMAT = len(_FORMATS)
 

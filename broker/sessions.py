@@ -51,7 +51,7 @@ class Sessions:
             cancelled = [task for task, outcome in outcomes if outcome == wire.Outcome.CANCELLED]
             done = [task for task, outcome in outcomes if outcome == wire.Outcome.DONE]
             ended = {*cancelled, *done}
-            held = [Attempt(task, number) for task, number in journal.sent(batch.first, batch.count)]
+            held = [Attempt(task, number) for task, number, _ in journal.sent(batch.first, batch.count)]
             bag.remembered = bag.remembered or bool(held)
             event = ev.TasksSubmitted(
                 bag=batch.bag,

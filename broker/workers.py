@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from broker import protocol as wire
 from broker.crashes import with_places
 from broker.desk import Desk
-from broker.journal import How, ResultRow
 from broker.roles import Credential
+from broker.rows import How, ResultRow
 from scheduler import events as ev
 from scheduler.model import Attempt, Outcome
 from scheduler.resting import Rest
@@ -295,7 +295,7 @@ class Workers:
         """Hand work to a worker, in messages of bounded size, its templates first."""
         worker = self.by_name[command.worker]
         rows: list[wire.Work] = []
-        remembered: list[tuple[int, int]] = []
+        remembered: list[tuple[int, int, str]] = []
         size = 0
         for handed, assignment in enumerate(command.work):
             if not rows and not self._desk.has_room(worker.peer, UNTAKEN_LIMIT):
@@ -306,7 +306,7 @@ class Workers:
             payload = self._desk.journal.payload(batch.first, place)
             bag.remembered = bag.remembered or assignment.runtime >= REMEMBERED_S
             if bag.remembered:
-                remembered.append((assignment.attempt.task, assignment.attempt.number))
+                remembered.append((assignment.attempt.task, assignment.attempt.number, worker.session))
             if bag.row.template not in worker.templates:
                 self._send_template(worker, bag.row.template)
             rows.append(

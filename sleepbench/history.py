@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.journal import NAME, How
+from broker.journal import NAME
 from broker.protocol import Outcome
+from broker.rows import How
 from broker.schema import FORMAT, format_of
 
 # Two times that are said to be the same may differ by this much: a window's closing as it was planned and as the
 # broker heard of it, or as it was announced before and after a restart. Seconds.
 SLACK_S = 2.0
+# The first format of journals that tells of windows.
+FIRST_READ = 2
 
 
 class HistoryError(Exception):
@@ -88,7 +91,7 @@ def read_history(home: Path) -> History:
     try:
         with closing(_opened(path)) as db:
             found = format_of(db)
-            if found != FORMAT:
+            if not FIRST_READ <= found <= FORMAT:
                 raise HistoryError(_other_format(home, found))
             return _Reader(db).history()
     except sqlite3.Error as error:

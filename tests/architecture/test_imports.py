@@ -40,6 +40,7 @@ PLACES = {
     "broker/asking.py": "server",
     "broker/bags.py": "server",
     "broker/journal.py": "server",
+    "broker/rows.py": "server",
     "broker/schema.py": "server",
     "broker/attendance.py": "server",
     "broker/throughput.py": "server",

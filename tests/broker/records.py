@@ -1,7 +1,7 @@
 """Rows for a journal, where it does not matter what they say."""
 
-from broker.journal import BagRow, BatchRow, ResultRow
 from broker.protocol import Outcome
+from broker.rows import BagRow, BatchRow, ResultRow
 
 
 def bag_row(number: int) -> BagRow:

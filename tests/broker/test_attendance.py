@@ -9,7 +9,8 @@ import pytest
 
 from broker import protocol as wire
 from broker.attendance import SEEN_S
-from broker.journal import NAME, WINDOWS_KEPT_S, Journal, WindowEnd, WindowRow
+from broker.journal import NAME, WINDOWS_KEPT_S, Journal
+from broker.rows import WindowEnd, WindowRow
 from tests.broker.office import LEASE_S, Office
 from tests.peers import BareWorker
 

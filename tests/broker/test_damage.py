@@ -50,7 +50,7 @@ def work(journal: Journal, dice: random.Random, number: int) -> None:
     first = 10 * number
     journal.add_batch(batch_row(first, 1, first, 10), [dice.randbytes(size // 10) for _ in range(10)], 1e9)
     journal.add_results([result_row(task, dice.randbytes(size)) for task in range(first, first + dice.randint(1, 4))])
-    journal.add_sent([(first, number)])
+    journal.add_sent([(first, number, "s")])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -219,6 +219,62 @@ def test_tables_with_a_page_of_garbage_are_refused(
         print(
             f"\njournal: {refused + whole} pages of the tables overwritten, {refused} refused, {whole} in the log, too"
         )
+
+
+@pytest.fixture(scope="module")
+def settled(made: Made, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    """The same with everything in the tables, more than one commit old; and what it holds."""
+    home = tmp_path_factory.mktemp("settled")
+    for name in (NAME, LOG):
+        shutil.copy(made.home / name, home / name)
+    with closing(Journal(home)) as journal:
+        journal.add_batch(batch_row(1000, 2, 0, 10), [bytes(2000)] * 10, 1e9)
+        journal.predict(30, [1.0] * 900)
+        journal.commit()
+        journal.forget(2, [1000])  # and so there are pages that are free
+    with closing(Journal(home)) as journal:
+        return home / NAME, state(journal)
+
+
+ZEROS = bytes(PAGE)
+GARBAGE: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "zeros": lambda page, dice: ZEROS,
+    "garbage": lambda page, dice: dice.randbytes(PAGE),
+    "garbage behind the pointer to the next page": lambda page, dice: page[:4] + dice.randbytes(PAGE - 4),
+    "zeros behind the pointer to the next page": lambda page, dice: page[:4] + ZEROS[4:],
+}
+
+
+@pytest.mark.parametrize("how", GARBAGE)
+def test_a_page_that_was_overwritten_never_gives_half_a_value(
+    settled: tuple[Path, bytes], tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SQLite itself looks only at the first bytes of a page in the middle of a long value."""
+    path, whole = settled
+    dice, before = random.Random(SEED), path.read_bytes()
+    assert not path.with_name(LOG).exists()
+    refused = unchanged = 0
+    for place in range(0, len(before), PAGE):
+        page = before[place : place + PAGE]
+        (tmp_path / LOG).unlink(missing_ok=True)
+        (tmp_path / NAME).write_bytes(before[:place] + GARBAGE[how](page, dice) + before[place + PAGE :])
+        found = opened(tmp_path)
+        assert found in (None, whole), f"{how} in page {place // PAGE}"
+        refused, unchanged = refused + (found is None), unchanged + (found is not None)
+    with capsys.disabled():
+        print(f"\njournal: {how} in {refused + unchanged} pages: {refused} refused, {unchanged} of no account")
+
+
+@pytest.mark.parametrize("left", [0, 100, PAGE - 1])
+def test_an_emptied_journal_is_not_taken_for_a_new_home(tmp_path: Path, left: int) -> None:
+    Journal(tmp_path).close()
+    cut(tmp_path / NAME, left)
+    assert opened(tmp_path) is None
+    (tmp_path / NAME).unlink()
+    with pytest.raises(JournalError, match=r"nothing is left of it .*remove .*-begun") as refusal:
+        Journal(tmp_path)
+    Path(str(refusal.value).partition("remove ")[2].partition(")")[0]).unlink()
+    Journal(tmp_path).close()
 
 
 def test_damage_while_the_broker_runs_is_one_line(made: Made, copy: Callable[[], Path]) -> None:

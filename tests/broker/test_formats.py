@@ -10,9 +10,12 @@ import msgpack
 import pytest
 
 from broker import schema
-from broker.journal import NAME, BatchRow, Journal, JournalError, WindowRow
+from broker.journal import NAME, Journal, JournalError
 from broker.protocol import BagResult, Outcome
+from broker.rows import BatchRow, WindowRow
 from broker.schema import FORMAT
+from broker.soundness import LONG_BYTES
+from tests.broker.records import result_row
 
 # The tables of format 1 as the first release made them, with two bags in them: one that has ended and is closed, and an
 # open one with a failure, a cancelled task, one at a worker and one that waits.
@@ -77,7 +80,7 @@ def test_nothing_is_lost_of_a_journal_of_format_1(home: Path) -> None:
         row = journal.result(0)
         assert row is not None
         assert (row.payload, row.stdout, row.number, row.ended) == (b"r0", b"o", 77, None)
-        assert journal.sent(2, 4) == [(3, 79)]
+        assert journal.sent(2, 4) == [(3, 79, None)]
         assert journal.template("digest") == ("python", b"f")
         assert (journal.epoch, journal.next_task(), journal.next_window()) == (8, 6, 1)
         assert journal.last_known() == 2000.0
@@ -88,6 +91,36 @@ def test_what_was_brought_up_has_the_tables_of_a_new_one(home: Path, tmp_path_fa
     Journal(home).close()
     Journal(fresh).close()
     assert tables(home) == tables(fresh)
+
+
+@pytest.mark.parametrize("table", ["templates", "batches", "results"])
+def test_long_values_of_an_earlier_format_are_given_their_checksums(home: Path, table: str) -> None:
+    size = {"templates": 5000, "batches": 5000, "results": schema_limit() + 1}[table]
+    column = {"templates": "data", "batches": "payloads", "results": "payload"}[table]
+    with closing(sqlite3.connect(home / NAME)) as db:
+        db.execute(f"UPDATE {table} SET {column} = zeroblob({size})")
+        db.commit()
+    Journal(home).close()
+    with closing(sqlite3.connect(home / NAME)) as db:
+        found = db.execute(f"SELECT checksum FROM {table}").fetchall()
+        assert all(value is not None for (value,) in found)
+        db.execute(f"UPDATE {table} SET checksum = checksum + 1")
+        db.commit()
+    with pytest.raises(JournalError, match=r"is damaged: .* is not what was written"):
+        Journal(home)
+
+
+def schema_limit() -> int:
+    """The number in the format's statements is the one by which results are given a checksum."""
+    assert f"> {LONG_BYTES};" in schema._FORMATS[2]
+    return LONG_BYTES
+
+
+def test_short_results_have_no_checksum(home: Path) -> None:
+    with closing(Journal(home)) as journal:
+        journal.add_results([result_row(3, bytes(LONG_BYTES - 6)), result_row(1, bytes(LONG_BYTES - 5))])
+        rows = journal._db.execute("SELECT task FROM results WHERE checksum IS NOT NULL").fetchall()
+    assert rows == [(1,)]
 
 
 def test_what_was_brought_up_takes_what_is_new_and_is_opened_again_as_it_is(home: Path) -> None:
@@ -112,18 +145,19 @@ def test_a_broker_killed_while_it_brings_a_journal_up_leaves_it_as_it_was(
 ) -> None:
     before = tables(home)
     # Killed after each statement, one after the other: what the process had not committed is gone with it.
-    for place in range(len(schema._FORMATS[1].split(";"))):
-        with monkeypatch.context() as patch:
-            patch.setattr(schema, "_FORMATS", (schema._FORMATS[0], broken_after(place)))
-            with pytest.raises(JournalError):
-                Journal(home)
-        assert tables(home) == before
+    for step in range(1, FORMAT):
+        for place in range(len(schema._FORMATS[step].split(";"))):
+            with monkeypatch.context() as patch:
+                patch.setattr(schema, "_FORMATS", (*schema._FORMATS[:step], broken_after(step, place)))
+                with pytest.raises(JournalError):
+                    Journal(home)
+            assert tables(home) == before
     Journal(home).close()
 
 
-def broken_after(place: int) -> str:
-    """The second format's statements, with one that fails after the first few."""
-    statements = schema._FORMATS[1].split(";")
+def broken_after(step: int, place: int) -> str:
+    """A format's statements, with one that fails after the first few."""
+    statements = schema._FORMATS[step].split(";")
     return ";".join([*statements[:place], "INSERT INTO nowhere VALUES (1)"])
 
 

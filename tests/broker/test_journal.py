@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from broker import journal as journal_module
-from broker.journal import NAME, BagRow, BatchRow, Journal, JournalError, JournalFull, ResultRow
+from broker.journal import NAME, Journal, JournalError, JournalFull
 from broker.protocol import BATCH_BYTES, BagResult, Outcome
+from broker.rows import BagRow, BatchRow, ResultRow
 from broker.schema import FORMAT
 from tests.live import ROOT
 from tests.peers import PATIENCE_S
@@ -38,7 +39,7 @@ def fill(journal: Journal) -> None:
     journal.add_bag(OTHER)
     journal.add_batch(BatchRow(5, 2, 0, 1, [4.0]), [b"q0"], 2e9)
     journal.add_results([result(1, b"r1"), result(0, b"r0")])
-    journal.add_sent([(2, 11), (1, 10)])
+    journal.add_sent([(2, 11, "s1"), (1, 10, "s2")])
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_what_was_committed_is_there_when_it_is_opened_again(journal: Journal, t
         assert again.result(2) is None
         assert sorted(again.outcomes(0, 3)) == [(0, Outcome.DONE), (1, Outcome.DONE)]
         assert again.outcomes(1, 1) == [(1, Outcome.DONE)]
-        assert again.sent(0, 3) == [(2, 11)]  # task 1 has ended since
+        assert again.sent(0, 3) == [(2, 11, "s1")]  # task 1 has ended since
         assert again.next_task() == 6
 
 
@@ -176,11 +177,11 @@ def test_a_forgotten_bag_leaves_others_with_the_same_template_alone(journal: Jou
     fill(journal)
     journal.add_bag(BagRow(3, "c3", "", "python", "", "digest", None, 0, predicted=True, closed=True, created=0.0))
     journal.add_batch(BatchRow(6, 3, 0, 1, [1.0]), [b"s0"], 1e9)
-    journal.add_sent([(6, 12)])
+    journal.add_sent([(6, 12, "s1")])
     journal.forget(1, [0, 3])
     assert journal.template("digest") == ("python", b"function")
     assert journal.payload(6, 0) == b"s0"
-    assert journal.sent(6, 1) == [(6, 12)]
+    assert journal.sent(6, 1) == [(6, 12, "s1")]
 
 
 def test_the_payloads_of_a_forgotten_bag_are_not_kept_in_memory(journal: Journal) -> None:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.journal import BagRow, BatchRow, How, Journal, ResultRow, WindowEnd, WindowRow
+from broker.journal import Journal
 from broker.protocol import Outcome
+from broker.rows import BagRow, BatchRow, How, ResultRow, WindowEnd, WindowRow
 
 T0 = 1_800_000_000.0
 
