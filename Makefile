@@ -28,13 +28,9 @@ test: $(READY) ## all tests; then that the pure parts are covered completely
 cover: $(READY) ## fail unless the last "make test" covered every branch of scheduler/ and broker/protocol.py
 	@$(BIN)/python -m coverage report --fail-under=100
 
-soak: $(READY) ## an hour of faults, garbage and attacks; to go on after an interruption: ARGS="--go-on drizzle:700"
-	$(BIN)/python -m tests.grid.sweep --seeds 20000 $(ARGS)
-	$(BIN)/python -m tests.fuzz.frames --count 1000000
+soak: $(READY) ## a bit more than an hour of faults, attacks and virtual days; a part of it: ARGS="--only days"
 	-$(PIP_INSTALL) atheris
-	$(BIN)/python -m tests.fuzz.guided --count 1000000
-	$(BIN)/python -m tests.fuzz.port --count 200000
-	CHAOS_S=60 CHAOS_DEATHS=5 $(BIN)/python -m pytest tests/chaos
+	$(BIN)/python -m tests.soak $(ARGS)
 
 profile: $(READY) ## where a task's microseconds go, by process; which functions these are with ARGS=--calls
 	$(BIN)/python -m benchmarks.profiling $(ARGS)

@@ -19,5 +19,7 @@ settings.load_profile("fixed")
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how much was tried."""
+    if COUNTS:
+        terminalreporter.section("proofs")
     for line in COUNTS:
         terminalreporter.write_line(line)

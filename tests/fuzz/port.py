@@ -17,6 +17,7 @@ from broker.server import python_minor
 from tests.executor.rig import call, python_template
 from tests.fuzz.frames import frames
 from tests.live import BrokerProcess, LiveWorker
+from tests.memory import resident
 from tests.peers import PATIENCE_S, Client, SocketLine
 
 # Frames that are sent over each connection before there is a new one, and raw connections beside each.
@@ -40,14 +41,6 @@ class Tried:
     def __str__(self) -> str:
         sent = f"{self.frames:,} frames and {self.raw:,} raw connections"
         return f"{sent}; {self.tasks} honest tasks done meanwhile, memory grew by {self.grown / 2**20:.1f} MiB"
-
-
-def resident(pid: int) -> int:
-    """The resident memory of a process, bytes."""
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError(f"process {pid} has ended")
 
 
 def _raw(port: int, dice: random.Random) -> None:

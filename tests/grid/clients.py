@@ -137,6 +137,15 @@ class ClientNode:
             connection.open_here = False
             connection.cut(half_open=self.world.random.random() < 0.5)
 
+    def leave(self) -> None:
+        """The process ends in good order."""
+        self._send([wire.Goodbye("the client ends")])
+        self.alive = False
+        self._wakeup.clear()
+        connection = self._dialler.stop()
+        if connection is not None:
+            connection.hang_up()
+
     def break_link(self, *, half_open: bool = False) -> None:
         """The connection breaks, if there is one."""
         if self._dialler.connection is not None:

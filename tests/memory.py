@@ -1,0 +1,26 @@
+"""What a process has of memory, and whether that stays as it is."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+# The least samples of which it can be said whether they are flat: three of each third.
+LEAST = 9
+
+
+def resident(pid: int) -> int:
+    """The resident memory of a process, bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"process {pid} has ended")
+
+
+def growth(samples: Sequence[float]) -> float:
+    """By which part the most of the last third of ``samples`` is above the most of the middle third.
+
+    The first third is the warm-up, and does not count. Raises `ValueError` for fewer than `LEAST` samples.
+    """
+    if len(samples) < LEAST:
+        raise ValueError(f"{len(samples)} samples are too few")
+    third = len(samples) // 3
+    return max(samples[-third:]) / max(samples[-2 * third : -third]) - 1.0

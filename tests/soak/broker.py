@@ -1,0 +1,172 @@
+"""A broker in a process of its own, on a clock that its parent sets: its memory is the broker's, and nobody else's.
+
+The real loop, sessions, scheduler and journal on disk; only sockets and clock are virtual. The parent says what arrived
+and what time it is, and gets what is to be sent; both wait for each other, so a run follows from its seed.
+"""
+
+import gc
+import logging
+import multiprocessing
+import sys
+from collections import deque
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, cast
+
+from broker import server
+from broker.desk import Desk, GridFacts
+from broker.journal import NAME, Journal
+from broker.roles import Credential
+from broker.sessions import Sessions
+from scheduler.policies import DEFAULT, make_policy
+from tests.grid.broker_node import CREDENTIALS
+from tests.grid.fakes import PYTHON, WALL_S, FakeWindows
+from tests.memory import resident
+
+# Tables of the journal that hold what is kept of bags.
+OF_BAGS = ("bags", "batches", "results", "sent", "templates")
+JOIN_S = 30.0
+
+Arrived = Iterable[tuple[bytes, str, bytes]]
+ToSend = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often workers say that they are there, how long they may be silent, and how long finished bags are kept."""
+
+    heartbeat_s: float
+    lease_s: float
+    keep_days: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A broker at one moment. ``blocks``: of the interpreter's memory. ``kept``: rows of the journal about bags.
+
+    ``windows``: its rows about windows, which are kept for more than a year. ``bound``: tasks that are with workers.
+    """
+
+    blocks: int
+    kept: int
+    windows: int
+    file_bytes: int
+    bags: int
+    waiting: int
+    bound: int
+    counters: dict[str, float]
+
+
+class Loop(server._Loop):
+    """The broker's loop on its parent's clock; stands in for its sockets, too."""
+
+    def __init__(self, sessions: Sessions, journal: Journal) -> None:
+        super().__init__(sessions, cast(Any, self), journal)
+        self._clock = 0.0
+        self._arrived: deque[tuple[bytes, str, bytes]] = deque()
+        self._to_send: ToSend = []
+        sessions.restore(0.0)
+
+    def _now(self) -> float:
+        return self._clock
+
+    def turn(self, now: float, arrived: Arrived, gone: Iterable[bytes]) -> ToSend:
+        """What ``run`` does when something arrived, peers are gone, or nothing happened for a while."""
+        self._clock = now
+        self._arrived.extend(arrived)
+        while not self._turn(bool(self._arrived)):
+            pass
+        for peer in gone:
+            self._sessions.gone(peer, now)
+        to_send, self._to_send = self._to_send, []
+        return to_send
+
+    def receive(self) -> tuple[bytes, Credential | None, bytes] | None:
+        if not self._arrived:
+            return None
+        peer, role, data = self._arrived.popleft()
+        return peer, CREDENTIALS[role], data
+
+    def send(self, peer: bytes, data: bytes) -> bool:
+        self._to_send.append((peer, data))
+        return True
+
+    def figures(self) -> Figures:
+        """What there is of everything; raises when the scheduler does not agree with itself."""
+        desk, db = self._sessions.desk, self._journal._db
+        scheduler = desk.scheduler
+        scheduler.check(self._clock)
+        gc.collect()  # the blocks are to be those that are in use
+        rows = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in (*OF_BAGS, "windows")}
+        return Figures(
+            blocks=sys.getallocatedblocks(),
+            kept=sum(rows[table] for table in OF_BAGS),
+            windows=rows["windows"],
+            file_bytes=(self._journal.home / NAME).stat().st_size,
+            bags=len(desk.book.by_id),
+            waiting=len(scheduler.regular) + len(scheduler.priority),
+            bound=len(scheduler.bound),
+            counters={name: getattr(scheduler.counters, name) for name in scheduler.counters.__slots__},
+        )
+
+
+def _main(pipe: "Connection[Any, Any]", home: Path, pace: Pace) -> None:
+    """The process: answer the parent until it hangs up."""
+    logging.disable(logging.CRITICAL)
+    facts = GridFacts(
+        id="soaked",
+        python=PYTHON,
+        address="virtual:7077",
+        encrypted=True,
+        heartbeat_s=pace.heartbeat_s,
+        lease_s=pace.lease_s,
+        wall_at_zero=WALL_S,
+    )
+    with closing(Journal(home)) as journal:
+        loop = Loop(Sessions(Desk(facts, journal, FakeWindows(), make_policy(DEFAULT)), pace.keep_days), journal)
+        while True:
+            try:
+                asked = pipe.recv()
+            except EOFError:
+                return
+            pipe.send(loop.figures() if asked is None else loop.turn(*asked))
+
+
+class BrokerBeside:
+    """The parent's end of it; a context manager."""
+
+    def __init__(self, home: Path, pace: Pace) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, its_end = context.Pipe()
+        self._process = context.Process(target=_main, args=(its_end, home, pace), daemon=True)
+        self._process.start()
+        its_end.close()
+
+    def __enter__(self) -> "BrokerBeside":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._pipe.close()
+        self._process.join(JOIN_S)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join(JOIN_S)
+
+    def turn(self, now: float, arrived: Arrived, gone: Iterable[bytes]) -> ToSend:
+        """Let it take a turn; what it says."""
+        self._pipe.send((now, list(arrived), list(gone)))
+        return self._pipe.recv()  # type: ignore[no-any-return]
+
+    def figures(self) -> Figures:
+        """What there is of everything."""
+        self._pipe.send(None)
+        return self._pipe.recv()  # type: ignore[no-any-return]
+
+    @property
+    def resident(self) -> int:
+        """Its resident memory, bytes."""
+        assert self._process.pid is not None
+        return resident(self._process.pid)
