@@ -85,6 +85,9 @@ class Journal:
             self._db.close()
             if "locked" in str(error):
                 raise JournalError(f"{home} is in use by another broker") from error
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                what = "a journal can neither be made nor brought up from an earlier format"
+                raise JournalError(f"the disk of {home} is full: {what}; make some room") from error
             raise JournalError(f"cannot use {home / NAME}: {error}") from error
         except JournalError:
             self._db.close()
@@ -107,12 +110,9 @@ class Journal:
             self._refuse(wrong_with_values(self._db))
             self._begin()
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            if found < FORMAT or error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
             self.rollback()
-            if found < FORMAT:
-                what = "a journal of an earlier format be brought up" if found else "a journal be made"
-                raise JournalError(f"the disk is full ({error}): in {home} cannot {what}; make some room") from error
             self.full = str(error)
         with suppress(OSError):  # on a full disk; then the next opening does it
             had_begun(home / NAME).touch(mode=0o600)

@@ -1,6 +1,7 @@
 """Folders and files that only their owner can read."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _OWNER_ONLY = 0o600
@@ -16,7 +17,10 @@ def make_private(home: Path, name: str) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, complete or not at all."""
+    """Write a file that only its owner can read, complete or not at all. One that is as wanted is left alone."""
+    with suppress(OSError):  # on a full disk nothing could be written in its place
+        if path.read_bytes() == data and path.stat().st_mode & 0o777 == _OWNER_ONLY:
+            return
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)  # one that somebody left there may be readable by others
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY), "wb") as file:

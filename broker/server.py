@@ -4,6 +4,7 @@ Rule 1: drain what has arrived (a bounded number), settle, commit, send: in this
 Rule 2: never block on a peer. What a slow one does not take waits for it, within bounds; others do not wait for it.
 """
 
+import errno
 import logging
 import platform
 import secrets
@@ -104,6 +105,8 @@ def serve(
                 log.info("started address=%s home=%s policy=%s", announcement.address, options.home, policy.name)
                 loop.run(stopping)
     except (KeysError, JournalError, OSError, zmq.ZMQError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise BrokerError(f"the disk of {options.home} is full: the join lines cannot be written") from error
         raise BrokerError(str(error)) from error
     except sqlite3.DatabaseError as error:
         raise BrokerError(f"{options.home / NAME} cannot be read any more: {error}") from error

@@ -40,6 +40,10 @@ class Sessions:
 
     def restore(self, now: float) -> None:
         """Take up what the journal remembers."""
+        if self.desk.journal.full and self.desk.disk.state != "full":
+            # No attempt may be numbered before it is written down that the journal was opened once more.
+            self.desk.disk.failed(self.desk.journal.full, now)
+            self.desk.note("disk-full", reason=self.desk.journal.full, home=str(self.desk.journal.home))
         book, journal = self.desk.book, self.desk.journal
         for row in journal.bags():
             book.open(row)

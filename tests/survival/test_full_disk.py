@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import cast
 
@@ -14,8 +14,10 @@ import pytest
 
 from broker.client.errors import BagRejected
 from broker.client.grid import Grid
+from broker.journal import Journal
+from broker.server import BrokerError
 from broker.snapshot import Snapshot
-from tests.live import live_grid
+from tests.live import LiveBroker, live_grid
 from tests.peers import PATIENCE_S
 from tests.survival.gates import Gate, counted
 from tests.waiting import eventually
@@ -70,6 +72,32 @@ def test_the_reserve_takes_results_and_no_submissions(small: Path, tmp_path: Pat
         assert eventually(lambda: disk_of(grid) == "ok", PATIENCE_S)
         assert grid.bag(abs, [-1], runtime=0.1).results() == [1]
     assert counted(gate) == [0, 1, 2]
+
+
+def test_a_broker_starts_without_a_byte_left_and_begins_when_there_is_room(small: Path) -> None:
+    with live_grid(small) as live, Grid(live.broker.ready.client_line) as grid:
+        bag_id = grid.bag(abs, range(-3, 0), runtime=5.0).id
+        address = live.broker.ready.address
+    ballast = fill(small, 0)
+    with live_grid(small, workers=1, listen=address) as live, Grid(live.broker.ready.client_line) as grid:
+        assert disk_of(grid) == "full"
+        bag = grid.attach(bag_id)
+        with pytest.raises(BagRejected, match=r"is not taken: the disk of the broker's home .* is full"):
+            grid.bag(abs, range(3), runtime=0.1)
+        assert bag.progress().done == 0
+        ballast.unlink()
+        assert bag.results() == [3, 2, 1]
+    with closing(Journal(small)) as journal:
+        numbers = [row.number for task in range(3) if (row := journal.result(task)) is not None]
+        assert [number >> 40 for number in numbers] == [2, 2, 2], "numbers of that life, which was written down"
+        assert journal.epoch == 3
+
+
+def test_a_new_home_on_a_full_disk_is_refused_in_one_line(small: Path) -> None:
+    fill(small, 0)
+    broker = LiveBroker(small / "home")
+    with pytest.raises(BrokerError, match=r"the disk of .*/home is full: a journal can neither be made"):
+        broker.start()
 
 
 def test_nothing_is_lost_when_there_is_no_byte_left_and_it_goes_on_by_itself(small: Path, tmp_path: Path) -> None:
