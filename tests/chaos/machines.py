@@ -1,21 +1,20 @@
-"""A broker and workers in processes of their own, each worker behind a cable that can be cut, and a storm over them.
+"""A broker and workers in processes of their own, each worker behind a cable that can be cut.
 
 Rule: what was started ends, whatever the storm left it in, and nothing that it started is left.
 """
 
 import os
-import random
 import secrets
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
-from tests.chaos.proxy import Proxy
+from broker.joinline import JoinLine
+from tests.chaos.proxy import Loopback, Proxy
 from tests.live import ROOT, BrokerProcess
 from tests.waiting import eventually
 
@@ -26,12 +25,52 @@ PATIENCE_S = 30.0
 _MARK = "DESKGRID_TEST_MARK"
 
 
-class BrokerMachine:
+class Cable(Protocol):
+    """How a machine reaches the broker. ``prefix``: what a command begins with, to run at its end."""
+
+    @property
+    def prefix(self) -> tuple[str, ...]: ...
+    @property
+    def faults(self) -> dict[str, Callable[[], None]]: ...
+    def dialled(self, line: JoinLine) -> JoinLine: ...
+    def mend(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    """Where the broker listens, and cables to there."""
+
+    @property
+    def listen(self) -> str: ...
+    def cable(self, line: JoinLine) -> Cable: ...
+
+
+class Machine:
+    """What a process runs on, which can be stopped as it is, and go on."""
+
+    _process: "BrokerProcess | subprocess.Popen[bytes] | None"
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            os.kill(self._process.pid, number)
+
+
+class BrokerMachine(Machine):
     """The broker, at one address on one home, whatever becomes of its process."""
 
-    def __init__(self, home: Path) -> None:
+    _process: BrokerProcess | None
+
+    def __init__(self, home: Path, listen: str) -> None:
         self._home = home
-        self._process: BrokerProcess | None = BrokerProcess(home, lease_s=LEASE_S)
+        self._process = BrokerProcess(home, listen, lease_s=LEASE_S)
         self.address = self._process.address
         self.worker_line, self.client_line = self._process.line("worker"), self._process.line("client")
         self.lives = 1
@@ -48,16 +87,6 @@ class BrokerMachine:
             self._process = BrokerProcess(self._home, self.address, lease_s=LEASE_S)
             self.lives += 1
 
-    def freeze(self) -> None:
-        """SIGSTOP."""
-        if self._process is not None:
-            os.kill(self._process.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-        if self._process is not None:
-            os.kill(self._process.pid, signal.SIGCONT)
-
     def stop(self) -> None:
         """End it in good order."""
         if self._process is not None:
@@ -66,16 +95,18 @@ class BrokerMachine:
             self._process = None
 
 
-class WorkerMachine:
-    """One PC: a worker's process, and the cable by which it reaches the broker."""
+class WorkerMachine(Machine):
+    """One PC: a worker's process, and the cable by which it reaches the broker of ``line``."""
 
-    def __init__(self, broker: BrokerMachine, name: str, environment: dict[str, str]) -> None:
-        self.cable = Proxy(broker.worker_line.port)
-        line = replace(broker.worker_line, port=self.cable.port)
-        arguments = ["worker", "--join", str(line), "--name", name, "--slots", "1", "--until-stdin-closes"]
-        self._argv = [sys.executable, "-P", "-m", "broker.cli", *arguments]
+    _process: "subprocess.Popen[bytes] | None"
+
+    def __init__(self, line: JoinLine, cable: Cable, name: str, environment: dict[str, str]) -> None:
+        self.cable = cable
+        join = str(cable.dialled(line))
+        arguments = ["worker", "--join", join, "--name", name, "--slots", "1", "--until-stdin-closes"]
+        self._argv = [*cable.prefix, sys.executable, "-P", "-m", "broker.cli", *arguments]
         self._environment = os.environ | environment
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = None
         self.start()
 
     def start(self) -> None:
@@ -96,16 +127,6 @@ class WorkerMachine:
         if self._process is not None:
             self._process.kill()
             self._reap()
-
-    def freeze(self) -> None:
-        """SIGSTOP."""
-        if self._process is not None:
-            os.kill(self._process.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-        if self._process is not None:
-            os.kill(self._process.pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """End it, by force if need be, and its cable."""
@@ -129,14 +150,18 @@ class WorkerMachine:
 class Machines:
     """A broker, ``workers`` PCs and the cable of a client; a context manager."""
 
-    def __init__(self, home: Path, workers: int) -> None:
+    def __init__(self, home: Path, workers: int, network: Network | None = None) -> None:
+        network = network or Loopback()
         self._mark = secrets.token_hex(8)
-        self.broker = BrokerMachine(home)
+        self.broker = BrokerMachine(home, network.listen)
         # What a worker that is killed leaves in its temporary folder is in ours.
         (home / "tmp").mkdir()
         environment = {_MARK: self._mark, "TMPDIR": str(home / "tmp")}
-        self.workers = [WorkerMachine(self.broker, f"pc{number}", environment) for number in range(workers)]
-        self.client_cable = Proxy(self.broker.client_line.port)
+        line = self.broker.worker_line
+        self.workers = [
+            WorkerMachine(line, network.cable(line), f"pc{number}", environment) for number in range(workers)
+        ]
+        self.client_cable = Proxy(self.broker.client_line)
 
     def __enter__(self) -> "Machines":
         return self
@@ -151,7 +176,7 @@ class Machines:
     @property
     def client_line(self) -> str:
         """What a client joins by, through its cable."""
-        return str(replace(self.broker.client_line, port=self.client_cable.port))
+        return str(self.client_cable.dialled(self.broker.client_line))
 
     def left(self) -> list[int]:
         """The processes of our workers, and those that they started."""
@@ -161,87 +186,3 @@ class Machines:
                 if self._mark.encode() in (folder / "environ").read_bytes():
                     found.append(int(folder.name))
         return found
-
-
-class Storm:
-    """Faults at random, from a seed, one after the other in a thread; each is over some seconds after it began."""
-
-    def __init__(self, machines: Machines, seed: int) -> None:
-        self._machines = machines
-        self._random = random.Random(seed)
-        self._over = threading.Event()
-        self._failure: BaseException | None = None
-        self.faults: list[str] = []
-        self._lasts = 0.0
-        self._thread = threading.Thread(target=self._main, daemon=True)
-
-    def blow(self, seconds: float) -> None:
-        """Begin; it is calm by itself after so many seconds."""
-        self._lasts = seconds
-        self._thread.start()
-
-    def calm(self) -> None:
-        """Let it be over, and everything in order. Raises what went wrong."""
-        self._over.set()
-        self._thread.join(PATIENCE_S)
-        if self._failure is not None:
-            raise self._failure
-
-    def _put_right(self) -> None:
-        for worker in self._machines.workers:
-            self._well(worker)
-        self._machines.client_cable.mend()
-        self._machines.broker.thaw()
-        self._machines.broker.start()
-
-    @staticmethod
-    def _well(worker: WorkerMachine) -> None:
-        worker.cable.mend()
-        worker.thaw()
-        worker.start()
-
-    def _main(self) -> None:
-        # What is to be put right again: (seconds from the beginning of the storm, how).
-        mending: list[tuple[float, Callable[[], None]]] = []
-        now = 0.0
-        try:
-            while not self._over.is_set() and now < self._lasts:
-                for _, mend in [row for row in mending if row[0] <= now]:
-                    mend()
-                mending = [row for row in mending if row[0] > now]
-                mend, seconds = self._strike()
-                mending.append((now + seconds, mend))
-                pause = self._random.uniform(0.2, 0.8)
-                now += pause
-                self._over.wait(pause)
-            self._put_right()
-        except BaseException as error:
-            self._failure = error
-
-    def _strike(self) -> tuple[Callable[[], None], float]:
-        """One fault; how it is put right, and after how many seconds."""
-        if self._random.random() < 0.3:
-            return self._strike_broker()
-        number = self._random.randrange(len(self._machines.workers))
-        worker, seconds = self._machines.workers[number], self._random.choice([0.0, 0.5, 1.5, 4.0])
-        faults = {"kill": worker.kill, "freeze": worker.freeze, "cut": worker.cable.cut, "stall": worker.cable.stall}
-        return self._done(f"pc{number}", faults, lambda: self._well(worker), seconds)
-
-    def _strike_broker(self) -> tuple[Callable[[], None], float]:
-        broker, cable = self._machines.broker, self._machines.client_cable
-
-        def well() -> None:
-            broker.thaw()
-            broker.start()
-            cable.mend()
-
-        faults = {"kill": broker.kill, "freeze": broker.freeze, "cut client": cable.cut, "stall client": cable.stall}
-        return self._done("broker", faults, well, self._random.choice([0.0, 0.3, 1.0]))
-
-    def _done(
-        self, what: str, faults: dict[str, Callable[[], None]], well: Callable[[], None], seconds: float
-    ) -> tuple[Callable[[], None], float]:
-        name = self._random.choice(list(faults))
-        self.faults.append(f"{name} {what}")
-        faults[name]()
-        return well, seconds

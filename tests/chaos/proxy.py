@@ -1,9 +1,16 @@
-"""A cable between real processes: it forwards TCP connections, and can be cut, or let nothing through for a while."""
+"""A cable between real processes: it forwards TCP connections, and can be cut, or let nothing through for a while.
+
+Cut here means that both ends are told. `tests.chaos.namespaces` has cables that are pulled: nobody is told anything.
+"""
 
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+
+from broker.joinline import JoinLine
 
 CHUNK = 65_536
 # Closed with this option a socket sends a reset, as a machine does that knows nothing of the connection.
@@ -11,13 +18,27 @@ _RESET = struct.pack("ii", 1, 0)
 JOIN_S = 10.0
 
 
-class Proxy:
-    """Forwards connections from `port` on 127.0.0.1 to ``target`` there, in threads."""
+class Loopback:
+    """The network of one machine, on which every cable is a `Proxy`."""
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    listen = "127.0.0.1:0"
+
+    @staticmethod
+    def cable(line: JoinLine) -> "Proxy":
+        """A cable to the broker of ``line``."""
+        return Proxy(line)
+
+
+class Proxy:
+    """Forwards connections from a port on 127.0.0.1 to the broker of ``line``, in threads."""
+
+    # What a command begins with, to run at its end.
+    prefix: tuple[str, ...] = ()
+
+    def __init__(self, line: JoinLine) -> None:
+        self._target = line.host, line.port
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
+        self._port: int = self._listener.getsockname()[1]
         self._flows = threading.Event()
         self._flows.set()
         self._cut = False
@@ -26,6 +47,15 @@ class Proxy:
         self._ends: set[socket.socket] = set()
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
+
+    def dialled(self, line: JoinLine) -> JoinLine:
+        """``line`` as whoever is at its end has to dial it."""
+        return replace(line, host="127.0.0.1", port=self._port)
+
+    @property
+    def faults(self) -> dict[str, Callable[[], None]]:
+        """What can be done to it, until `mend`."""
+        return {"cut": self.cut, "stall": self.stall}
 
     def cut(self) -> None:
         """All connections break, and nobody is let in until `mend`."""
@@ -51,7 +81,7 @@ class Proxy:
         self._flows.set()
         self.cut()
         with suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.port), 1.0).close()  # so that `accept` returns
+            socket.create_connection(("127.0.0.1", self._port), 1.0).close()  # so that `accept` returns
         self._listener.close()
         for thread in self._threads:
             thread.join(JOIN_S)
@@ -59,7 +89,7 @@ class Proxy:
     def _accept(self) -> None:
         while not self._closing:
             near, _ = self._listener.accept()
-            far = None if self._cut else self._dialled()
+            far = None if self._cut else self._far_end()
             if far is None:
                 near.close()
                 continue
@@ -70,9 +100,9 @@ class Proxy:
             for thread in pair:
                 thread.start()
 
-    def _dialled(self) -> socket.socket | None:
+    def _far_end(self) -> socket.socket | None:
         try:
-            far = socket.create_connection(("127.0.0.1", self._target), 1.0)
+            far = socket.create_connection(self._target, 1.0)
         except OSError:
             return None
         far.settimeout(None)
