@@ -13,10 +13,10 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 OLD_PYTHON = deskgrid needs Python 3.11 or later; $(PYTHON) is not that. Name another: make PYTHON=python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cover soak profile check format lock clean
+.PHONY: help demo test cover soak bench bench-peers profile check format lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## a broker, four workers that come and go, and a real bag of tasks, in under two minutes
 	$(BIN)/deskgrid demo $(ARGS)
@@ -31,6 +31,17 @@ cover: $(READY) ## fail unless the last "make test" covered every branch of sche
 soak: $(READY) ## a bit more than an hour of faults, attacks and virtual days; a part of it: ARGS="--only days"
 	-$(PIP_INSTALL) atheris
 	$(BIN)/python -m tests.soak $(ARGS)
+
+bench: $(READY) ## deskgrid and its peers, measured beside each other; smaller with ARGS=--quick; written with ARGS="--out FOLDER"
+	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-peers: ## the peers, each in a virtual environment of its own; those that cannot be installed are left out
+	@for file in benchmarks/requirements/*.txt; do \
+		peer=$$(basename $$file .txt); echo "Setting up $$peer"; \
+		$(PYTHON) -m venv benchmarks/.peers/$$peer \
+			&& benchmarks/.peers/$$peer/bin/python -m pip install --quiet --disable-pip-version-check -r $$file \
+			|| rm -rf benchmarks/.peers/$$peer; \
+	done
 
 profile: $(READY) ## where a task's microseconds go, by process; which functions these are with ARGS=--calls
 	$(BIN)/python -m benchmarks.profiling $(ARGS)
@@ -53,7 +64,7 @@ lock: ## pin what pyproject.toml asks for in requirements-dev.txt; newest of eve
 	rm -rf .venv-lock
 
 clean: ## remove the environment and all that was made
-	rm -rf .venv .venv-lock .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv-lock benchmarks/.peers .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements-dev.txt pyproject.toml

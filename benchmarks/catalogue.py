@@ -23,12 +23,18 @@ ENVIRONMENTS: Mapping[str, Place] = {
     "deskgrid-insecure": Place("deskgrid", "Insecure"),
     "deskgrid-power": Place("deskgrid", "Power"),
     "futures": Place("executor", "Futures"),
+    "dask": Place("dask", "Dask", "dask"),
+    "ray": Place("ray", "Ray", "ray"),
+    "parsl": Place("parsl", "Parsl", "parsl"),
+    "ipyparallel": Place("ipyparallel", "IPyParallel", "ipyparallel"),
+    "hyperqueue": Place("hyperqueue", "HyperQueue", "hyperqueue"),
+    "celery": Place("celery", "Celery", "celery"),
 }
 # What the others are compared with.
 OURS = "deskgrid"
 
 # In the order in which they run; those that need as many workers, and leave things as they were, share a start.
-WORKLOADS = ("burst", "latency")
+WORKLOADS = ("burst", "latency", "payload", "sleep", "churn", "memory")
 
 
 def environment(key: str) -> Environment:

@@ -1,8 +1,8 @@
 """Runs in the Python of a peer's virtual environment: ``python -m benchmarks.driver KEY``, with orders as JSON lines.
 
-An order is ``{"do": "start", "workers": N}``, ``{"do": "run", "workload": KEY, "size": {...}}`` or ``{"do": "stop"}``;
-each is answered by a line: ``{"figures": ...}``, ``{"started": ...}``, ``{"stopped": true}``, ``{"missing": why}`` or
-``{"failed": why}``. The end of the input is an order to stop.
+An order is ``{"do": "start", "workers": N, "faults": false}``, ``{"do": "run", "workload": KEY, "size": {...}}``;
+each is answered by a line: ``{"started": ...}``, ``{"figures": ...}``, ``{"missing": why}`` or ``{"failed": why}``. The
+end of the input is an order to stop.
 
 Rule 1: answers go to a private copy of stdout. What the peers themselves print goes to stderr.
 Rule 2: a failure is an answer, and the next order is waited for.
@@ -47,18 +47,17 @@ def main(key: str) -> None:
 
 def _carry_out(found: Environment, order: Mapping[str, Any]) -> Mapping[str, Any]:
     if order["do"] == "start":
+        found.faults = order["faults"]
         return _start(found, order["workers"])
-    if order["do"] == "run":
-        return {"figures": workload(order["workload"]).run(found, order["size"])}
-    found.stop()
-    return {"stopped": True}
+    return {"figures": workload(order["workload"]).run(found, order["size"])}
 
 
 def _start(found: Environment, workers: int) -> Mapping[str, Any]:
     """Until the first result is here; what the client itself imports is not counted, for anybody."""
     seconds, _ = timed(lambda: (found.start(workers), found.one(noop, 0)))
     versions = {package: metadata.version(package) for package in found.PACKAGES}
-    return {"started": {"start_s": seconds, "python": platform.python_version(), "versions": versions}}
+    told = {"label": found.LABEL, "note": found.NOTE, "python": platform.python_version(), "versions": versions}
+    return {"started": {"start_s": seconds, **told}}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Self
 
 PROC = Path("/proc")
+# In the environment of a driver, and so of all that it starts: what belongs to one measured system.
+MARK = "DESKGRID_BENCHMARK"
 # Of the processor time of a whole process.
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Of a thread's time, which the kernel counts in nanoseconds.
@@ -78,6 +80,25 @@ def _parents() -> Iterator[tuple[int, int]]:
                 yield int(entry.name), int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             except (FileNotFoundError, ProcessLookupError):
                 continue
+
+
+def started() -> list[int]:
+    """What this process has started: its descendants, and what has made itself a daemon but kept the mark."""
+    daemons = with_mark(os.environ[MARK]) if MARK in os.environ else []
+    return sorted({*children(os.getpid()), *daemons})
+
+
+def with_mark(mark: str) -> list[int]:
+    """The processes, but this one, in whose environment that is the mark."""
+    own = f"{MARK}={mark}".encode()
+    return [pid for pid, _ in _parents() if pid != os.getpid() and own in _environment(pid)]
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return (PROC / f"{pid}/environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, PermissionError, ProcessLookupError):  # it has ended, or is somebody else's
+        return []
 
 
 def command_line(pid: int) -> str:

@@ -29,8 +29,8 @@ ROLES = ("client", "broker", "worker agents", "task processes")
 
 # Each way to give the grid calls, and which part of the tasks it is given.
 FORMS: Mapping[str, tuple[Callable[[Deskgrid, int], object], float]] = {
-    "one bag": (lambda grid, count: grid.map_all(noop, range(count)), 1.0),
-    "one submit each": (lambda grid, count: grid.submit_each(noop, range(count)), 0.1),
+    "one bag": (lambda grid, count: grid.gather_bag(grid.submit_bag(noop, range(count))), 1.0),
+    "one submit each": (lambda grid, count: grid.gather(grid.submit(noop, range(count))), 0.1),
     "one at a time": (lambda grid, count: [grid.one(noop, item) for item in range(count)], 0.01),
 }
 
@@ -47,10 +47,9 @@ class Spent:
 
 def roles(grid: Deskgrid) -> dict[str, list[int]]:
     """The processes of each role."""
-    broker = grid.processes.pid("broker")
-    agents = [grid.processes.pid(f"pc{number}") for number in range(WORKERS)]
+    agents = grid.workers()
     tasks = [child for agent in agents for child in children(agent) if "child.py" in command_line(child)]
-    return dict(zip(ROLES, ([os.getpid()], [broker], agents, tasks), strict=True))
+    return dict(zip(ROLES, ([os.getpid()], grid.schedulers(), agents, tasks), strict=True))
 
 
 def spend(grid: Deskgrid, form: str, tasks: int) -> Spent:
@@ -88,7 +87,7 @@ def running(key: str) -> Iterator[Deskgrid]:
     assert isinstance(grid, Deskgrid)
     try:
         grid.start(WORKERS)
-        grid.map_all(noop, range(WARM_UP))
+        grid.gather_bag(grid.submit_bag(noop, range(WARM_UP)))
         yield grid
     finally:
         grid.stop()

@@ -25,3 +25,13 @@ def wait_for(file: str) -> str:
     while os.path.exists(file):
         time.sleep(0.05)
     return file
+
+
+def size_of(data: bytes) -> int:
+    """A large argument, and next to no result."""
+    return len(data)
+
+
+def produce(size: int) -> bytes:
+    """A large result of next to no argument: bytes that cannot be made smaller."""
+    return os.urandom(size)

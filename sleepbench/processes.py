@@ -97,6 +97,12 @@ class Processes:
         """The process id of a worker, or of the "broker"."""
         return self._running[name].pid
 
+    def kill(self, name: str) -> None:
+        """End a process without a chance to do anything more."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
     def check(self) -> None:
         """Raise `ProcessError` if a process has ended."""
         for name, process in self._running.items():

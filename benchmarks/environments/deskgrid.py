@@ -1,10 +1,11 @@
 """deskgrid, as its own processes on 127.0.0.1: encrypted or not, with commits that wait for the disk or not."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any, ClassVar
 
-from benchmarks.environments.base import Environment, Function
-from deskgrid import Grid
+from benchmarks.environments.base import Environment, Function, outcome
+from deskgrid import Bag, Grid
 from sleepbench.processes import Processes, snapshot_of
 
 
@@ -18,12 +19,14 @@ class Deskgrid(Environment):
     def __init__(self) -> None:
         self.processes = Processes(more=self.OPTIONS)
         self._grid: Grid | None = None
+        self._names: list[str] = []
+        self._started = 0
 
     def start(self, workers: int) -> None:
         """A broker, and workers of one slot each; returns when they have joined, as `Grid.local` does."""
         self.processes.__enter__()
-        for number in range(workers):
-            self.processes.start_worker(f"pc{number}")
+        for _ in range(workers):
+            self._start_worker()
         grid = self._grid = Grid(self.processes.client_line)
         self.processes.wait_for(lambda: len(snapshot_of(grid)["workers"]) == workers, "the workers to join")
 
@@ -37,13 +40,40 @@ class Deskgrid(Environment):
         """Submit and wait."""
         return self.grid.submit(function, item).result()
 
-    def submit_each(self, function: Function, items: Sequence[Any]) -> list[Any]:
+    def submit(self, function: Function, items: Sequence[Any]) -> list[Future[Any]]:
         """A future each."""
-        return [future.result() for future in [self.grid.submit(function, item) for item in items]]
+        return [self.grid.submit(function, item) for item in items]
 
-    def map_all(self, function: Function, items: Sequence[Any]) -> list[Any]:
+    def gather(self, submitted: list[Future[Any]]) -> list[Any]:
+        """One after the other."""
+        return [outcome(future) for future in submitted]
+
+    def submit_bag(self, function: Function, items: Sequence[Any]) -> Bag[Any, Any]:
         """A bag, of which nobody said how long a call takes."""
-        return self.grid.bag(function, items).results()
+        return self.grid.bag(function, items)
+
+    def gather_bag(self, submitted: Bag[Any, Any]) -> list[Any]:
+        """In order."""
+        return submitted.results(errors="return")
+
+    def schedulers(self) -> list[int]:
+        """The broker."""
+        return [self.processes.pid("broker")]
+
+    def workers(self) -> list[int]:
+        """The agents, each a PC; their tasks die with them."""
+        return [self.processes.pid(name) for name in self._names]
+
+    def kill_worker(self) -> None:
+        """A PC loses its power; another one comes in its place at once."""
+        name = self._names.pop(0)
+        self.processes.kill(name)
+        self._start_worker()
+
+    def _start_worker(self) -> None:
+        self._started += 1
+        self._names.append(f"pc{self._started}")
+        self.processes.start_worker(self._names[-1])
 
     def stop(self) -> None:
         """End the processes and remove their files."""

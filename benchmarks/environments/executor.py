@@ -1,19 +1,19 @@
 """`concurrent.futures`: a pool of processes on this machine, which the standard library has; no broker, no network."""
 
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
-from benchmarks.environments.base import Environment, Function
-
-# Calls in one message of `map`; the documentation advises "a large value" for long iterables.
-CHUNK = 100
+from benchmarks.environments.base import Environment, Function, outcome
+from benchmarks.proc import children
 
 
 class Futures(Environment):
     """A `ProcessPoolExecutor`."""
 
     LABEL = "ProcessPoolExecutor"
+    CHUNK = 100  # the documentation advises "a large value" for long iterables
     NOTE = f"submit; map with chunksize={CHUNK}. One machine only, nothing is kept"
 
     def __init__(self) -> None:
@@ -33,13 +33,25 @@ class Futures(Environment):
         """Submit and wait."""
         return self.pool.submit(function, item).result()
 
-    def submit_each(self, function: Function, items: Sequence[Any]) -> list[Any]:
+    def submit(self, function: Function, items: Sequence[Any]) -> list[Future[Any]]:
         """A future each."""
-        return [future.result() for future in [self.pool.submit(function, item) for item in items]]
+        return [self.pool.submit(function, item) for item in items]
 
-    def map_all(self, function: Function, items: Sequence[Any]) -> list[Any]:
+    def gather(self, submitted: list[Future[Any]]) -> list[Any]:
+        """One after the other."""
+        return [outcome(future) for future in submitted]
+
+    def submit_bag(self, function: Function, items: Sequence[Any]) -> Iterator[Any]:
         """`map` in chunks."""
-        return list(self.pool.map(function, items, chunksize=CHUNK))
+        return self.pool.map(function, items, chunksize=self.CHUNK)
+
+    def gather_bag(self, submitted: Iterator[Any]) -> list[Any]:
+        """The rest of it."""
+        return list(submitted)
+
+    def workers(self) -> list[int]:
+        """The processes of the pool."""
+        return children(os.getpid())
 
     def stop(self) -> None:
         """End the processes; calls that wait are dropped."""

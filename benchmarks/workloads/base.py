@@ -32,7 +32,8 @@ class Metric:
 class Workload:
     """``run`` is given sizes as in ``full`` (``quick`` and ``tiny`` are smaller ones) and returns the ``metrics``.
 
-    ``workers``: of one slot each. ``apart``: it leaves the system in no state for others.
+    ``workers``: of one slot each; 0 for what concerns deskgrid only, and starts what it needs itself. ``apart``: it
+    leaves the system in no state for others. ``faults``: workers will be killed.
     """
 
     metrics: Sequence[Metric]
@@ -42,6 +43,7 @@ class Workload:
     tiny: Mapping[str, float]
     workers: int = 2
     apart: bool = False
+    faults: bool = False
 
 
 def check(environment: Environment, results: Sequence[Any], expected: Sequence[Any]) -> None:

@@ -1,0 +1,52 @@
+"""``python -m benchmarks``, or ``make bench``: deskgrid and its peers beside each other."""
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from benchmarks.catalogue import ENVIRONMENTS, WORKLOADS
+from benchmarks.report import report
+from benchmarks.runner import SIZES, Plan, measure
+
+RUNS = 5
+
+
+@click.command()
+@click.option("--runs", type=click.IntRange(min=1), default=RUNS, show_default=True, help="Of everything, in turns.")
+@click.option(
+    "--only", "chosen", multiple=True, type=click.Choice(tuple(ENVIRONMENTS)), help="Only these environments."
+)
+@click.option("--workload", "workloads", multiple=True, type=click.Choice(WORKLOADS), help="Only these workloads.")
+@click.option("--quick", "size", flag_value="quick", help="Smaller sizes: to see that everything works.")
+@click.option(
+    "--size", "size", type=click.Choice(SIZES), default="full", show_default=True, help="How much of everything."
+)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="A folder for the JSON and the picture.")
+@click.option("--show", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Only show such a JSON.")
+def main(
+    *,
+    runs: int,
+    chosen: tuple[str, ...],
+    workloads: tuple[str, ...],
+    size: str,
+    out: Path | None,
+    show: Path | None,
+) -> None:
+    """Measure every environment with every workload, in turns, and show what it comes to."""
+    console = Console()
+    if show is not None:
+        console.print(report(json.loads(show.read_text(encoding="utf-8"))))
+        return
+    told = Console(stderr=True)
+    plan = Plan(chosen or tuple(ENVIRONMENTS), workloads or WORKLOADS, runs, size)
+    result = measure(plan, lambda line: told.print(line, style="dim", highlight=False))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "peers.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    console.print(report(result))
+
+
+if __name__ == "__main__":
+    main()

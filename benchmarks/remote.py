@@ -1,0 +1,125 @@
+"""One environment in a process of its own, in the Python that has its packages; told what to do over a pipe."""
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from benchmarks.catalogue import ENVIRONMENTS, Place
+from benchmarks.proc import MARK, with_mark
+
+ROOT = Path(__file__).resolve().parents[1]
+# Where `make bench-peers` puts the virtual environments.
+PEERS = Path(__file__).with_name(".peers")
+# For a start, and for one workload: the slowest of each takes half of that. Seconds.
+START_S = 90.0
+PATIENCE_S = 240.0
+# For the end of everything; what is left after that is killed.
+STOP_S = 30.0
+# Of what a failed process printed, the end. Characters.
+TAIL = 2000
+
+
+class Failed(Exception):
+    """An order was not carried out; one line says why."""
+
+
+class NotThere(Exception):
+    """The environment is not installed here; one line says what is missing."""
+
+
+def python_of(place: Place) -> Path:
+    """The interpreter that has its packages. Raises `NotThere`."""
+    if not place.peer:
+        return Path(sys.executable)
+    python = PEERS / place.peer / "bin" / "python"
+    if not python.exists():
+        raise NotThere(f"make bench-peers has not made {place.peer}")
+    return python
+
+
+def _environment(python: Path) -> dict[str, str]:
+    """As if its virtual environment was activated; our tasks can be imported."""
+    path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
+    return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path}
+
+
+class Remote:
+    """The process of the environment ``key``, for as long as a ``with`` block lasts. Raises `NotThere`.
+
+    Nothing that it has started is left after that.
+    """
+
+    def __init__(self, key: str) -> None:
+        python = python_of(ENVIRONMENTS[key])
+        self.key = key
+        self._mark = secrets.token_hex(8)
+        self._folder = tempfile.TemporaryDirectory(prefix="deskgrid-benchmark-")
+        self._log = Path(self._folder.name, "log")
+        with self._log.open("wb") as log:
+            process = subprocess.Popen(
+                [str(python), "-P", "-m", "benchmarks.driver", key],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_environment(python) | {MARK: self._mark},
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._orders, self._answers = process, process.stdin, process.stdout
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._orders.close()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._answers.close()
+        self._folder.cleanup()
+        for pid in with_mark(self._mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def start(self, workers: int, faults: bool) -> Mapping[str, Any]:
+        """Start the system; seconds to the first result, and versions. Raises `NotThere` or `Failed`."""
+        return self._order({"do": "start", "workers": workers, "faults": faults}, "started", START_S)
+
+    def run(self, workload: str, size: Mapping[str, float]) -> Mapping[str, float | None]:
+        """The figures. Raises `Failed`."""
+        return self._order({"do": "run", "workload": workload, "size": size}, "figures", PATIENCE_S)
+
+    def _order(self, order: Mapping[str, object], what: str, seconds: float) -> Mapping[str, Any]:
+        with contextlib.suppress(BrokenPipeError):
+            self._orders.write(json.dumps(order).encode() + b"\n")
+            self._orders.flush()
+        if not select.select([self._answers], [], [], seconds)[0]:
+            self._process.kill()
+            raise Failed(f"no answer within {seconds:g} s")
+        answer: dict[str, Any] = json.loads(self._answers.readline() or "{}")
+        if "missing" in answer:
+            raise NotThere(answer["missing"])
+        if what not in answer:
+            raise Failed(answer.get("failed", "its process ended"))
+        found: Mapping[str, Any] = answer[what]
+        return found
+
+    def said(self) -> str:
+        """The end of what it printed, for whoever wants to know why it failed."""
+        return self._log.read_text(encoding="utf-8", errors="replace")[-TAIL:]

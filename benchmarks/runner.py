@@ -1,0 +1,138 @@
+"""Runs every workload on every environment, in turns, and keeps all figures.
+
+Rule 1: in turns: a machine that gets slower or busier while this goes on does so for all of them. In each run the
+environments take turns at each group of workloads, beginning with another one each time.
+Rule 2: an environment is started anew for each group; nothing else runs meanwhile.
+Rule 3: what fails, or is not installed, is a row that says so; the rest goes on.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.catalogue import OURS, workload
+from benchmarks.machine import machine
+from benchmarks.remote import Failed, NotThere, Remote
+from benchmarks.workloads.base import Figures, Metric, Workload
+
+Tell = Callable[[str], None]
+
+SIZES = ("full", "quick", "tiny")
+# What a start is measured with; it is no workload of its own.
+START = "start"
+START_METRIC = Metric("start_s", "start to first result, two workers", "s", "less")
+START_WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one environment made of one workload in one run: the figures, or why there are none."""
+
+    run: int
+    environment: str
+    workload: str
+    figures: Figures
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run."""
+
+    environments: Sequence[str]
+    workloads: Sequence[str]
+    runs: int
+    size: str
+
+
+def groups(keys: Sequence[str]) -> list[list[str]]:
+    """Workloads that one start of a system serves."""
+    found: list[list[str]] = []
+    for key in keys:
+        new = workload(key)
+        last = workload(found[-1][-1]) if found else None
+        if last is not None and not new.apart and not last.apart and new.workers == last.workers:
+            found[-1].append(key)
+        else:
+            found.append([key])
+    return found
+
+
+def measure(plan: Plan, tell: Tell) -> dict[str, Any]:
+    """The whole document, as it is written to a file. ``tell`` is given a line now and then."""
+    return _Benchmark(plan, tell).run()
+
+
+class _Benchmark:
+    """One whole measurement, and what is known so far."""
+
+    def __init__(self, plan: Plan, tell: Tell) -> None:
+        self._plan = plan
+        self._tell = tell
+        self._systems: dict[str, dict[str, Any]] = {}
+        self._missing: dict[str, str] = {}
+        self._rows: list[Row] = []
+
+    def run(self) -> dict[str, Any]:
+        plan, began, about = self._plan, time.monotonic(), machine()
+        for run in range(1, plan.runs + 1):
+            for group in groups(plan.workloads):
+                for key in _turn(plan.environments, run):
+                    self._visit(run, key, group)
+        return {
+            "machine": about,
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "took_s": round(time.monotonic() - began),
+            "size": plan.size,
+            "runs": plan.runs,
+            "environments": {key: self._systems[key] for key in plan.environments if key in self._systems},
+            "missing": self._missing,
+            "rows": [asdict(row) for row in self._rows],
+        }
+
+    def _visit(self, run: int, key: str, group: Sequence[str]) -> None:
+        """One start of an environment, if it is there and concerned."""
+        if key in self._missing or (workload(group[0]).workers == 0 and key != OURS):
+            return
+        self._tell(f"run {run} of {self._plan.runs}: {', '.join(group)} on {key}")
+        try:
+            with Remote(key) as remote:
+                self._rows += self._session(run, remote, group)
+        except NotThere as error:
+            self._missing[key] = str(error)
+            self._tell(f"{key} is missing: {error}")
+
+    def _session(self, run: int, remote: Remote, group: Sequence[str]) -> Iterator[Row]:
+        """Raises `NotThere`."""
+        try:
+            yield from self._started(run, remote, workload(group[0]))
+        except Failed as error:
+            self._tell(f"{remote.key} does not start: {error}\n{remote.said()}")
+            yield from (Row(run, remote.key, name, {}, f"does not start: {error}") for name in group)
+            return
+        for name in group:
+            try:
+                yield Row(run, remote.key, name, dict(remote.run(name, getattr(workload(name), self._plan.size))))
+            except Failed as error:
+                self._tell(f"{name} on {remote.key}: {error}\n{remote.said()}")
+                yield Row(run, remote.key, name, {}, str(error))
+
+    def _started(self, run: int, remote: Remote, first: Workload) -> Iterator[Row]:
+        if first.workers == 0:
+            return
+        told = remote.start(first.workers, first.faults)
+        self._systems[remote.key] = {name: told[name] for name in ("label", "note", "python", "versions")}
+        if first.workers == START_WORKERS and not first.apart:
+            yield Row(run, remote.key, START, {START_METRIC.name: told["start_s"]})
+
+
+def _turn(environments: Sequence[str], run: int) -> Sequence[str]:
+    first = (run - 1) % len(environments)
+    return [*environments[first:], *environments[:first]]
+
+
+def metrics_of(name: str) -> Sequence[Metric]:
+    """What the figures of a workload mean."""
+    return (START_METRIC,) if name == START else workload(name).metrics

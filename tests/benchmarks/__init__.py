@@ -1,0 +1,1 @@
+"""The benchmark measures what it says, in a size that takes seconds."""
