@@ -180,6 +180,8 @@ class BrokerNode:
         self.lives = 0
         self.heartbeat_s = 3.0
         self.lease_s = 15.0
+        # How long finished bags are kept; None: until somebody forgets them.
+        self.keep_days: float | None = None
         # How long it stays dead after it was killed at a step.
         self.downtime_s = 1.0
         self._home = home
@@ -220,7 +222,8 @@ class BrokerNode:
             wall_at_zero=WALL_S + self.world.now,
         )
         journal.no_room = self._no_room
-        self._loop = Loop(self, Sessions(Desk(facts, journal, self.windows, self._policy())), journal)
+        desk = Desk(facts, journal, self.windows, self._policy())
+        self._loop = Loop(self, Sessions(desk, self.keep_days), journal)
         self.port.listening = True
         self._wakeup.set(self.world.now)
 

@@ -61,6 +61,8 @@ class Executions:
     def __init__(self) -> None:
         self.started: Counter[tuple[str, int]] = Counter()
         self.crashed: Counter[tuple[str, int]] = Counter()
+        # PCs on which everything crashes.
+        self.broken: set[str] = set()
         # What each attempt that ended answered, and the PC that ran it.
         self.answers: dict[tuple[int, int], tuple[Outcome, bytes, str]] = {}
 
@@ -168,6 +170,8 @@ class FakeExecutor:
             return Outcome.TIMEOUT
         if task.fate == "raise":
             return Outcome.ERROR
+        if self._name in self._executions.broken:
+            return Outcome.CRASH
         crashes = self._executions.crashed
         if task.fate == "crash" and crashes[task.bag, task.item] < task.times:
             crashes[task.bag, task.item] += 1

@@ -24,7 +24,7 @@ class NoSuchPlace(Exception):
 class Mutation:
     """``old`` becomes ``new`` in the function ``where`` ("module:Class.function" or "module:function").
 
-    ``weather``: that of `tests.grid.sweep` in which it has to be found, a raid of hostile peers, or a late answer.
+    ``weather``: that of `tests.grid.sweep` in which it has to be found, or a script of `tests.mutations.scripts`.
     ``first``: the seed to begin with, so that it takes little time; after the last one it is begun from 0.
     """
 

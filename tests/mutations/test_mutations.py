@@ -6,18 +6,16 @@ Beside the faults stands the code as it is, which passes the same seeds in `test
 import logging
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from tests.counting import COUNTS
-from tests.grid.hostile import HostileSubmitter, HostileWorker
-from tests.grid.late import late_answer
-from tests.grid.raid import raid
 from tests.grid.sweep import WEATHERS, all_cores, tried
 from tests.mutations.mutating import Mutation, NoSuchPlace, mutated, mutated_source
+from tests.mutations.scripts import SCRIPTS
 from tests.mutations.table import MUTATIONS
 
 # Several times what they take, for machines that are busy.
@@ -26,12 +24,6 @@ pytestmark = pytest.mark.timeout(300)
 ENOUGH = 8
 # A fault that so many seeds of its weather do not find counts as not found.
 SEEDS = 300
-
-
-SCRIPTS: dict[str, Callable[[int, Path], object]] = {
-    "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),
-    "late answer": late_answer,
-}
 
 
 def found(weather: str, seed: int) -> bool:
@@ -62,6 +54,12 @@ def hunts() -> Iterator[list[Future[int]]]:
     """All hunts, under way on all cores."""
     with all_cores() as pool:
         yield [pool.submit(hunt, number) for number in range(len(MUTATIONS))]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_ends_well_where_there_is_no_fault(script: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="deskgrid-script-") as home:
+        SCRIPTS[script](1, Path(home))
 
 
 @pytest.mark.parametrize("number", range(len(MUTATIONS)), ids=[mutation.name for mutation in MUTATIONS])

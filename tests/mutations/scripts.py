@@ -1,0 +1,108 @@
+"""Scripted runs for faults that no weather makes likely: each ends well, or raises."""
+
+from contextlib import closing
+from pathlib import Path
+
+from broker.keeping import DAY_S, LOOK_S
+from broker.keys import KeyRing, new_pair
+from broker.roles import Credential
+from scheduler.resting import STREAK
+from tests.broker.office import ADMIN, Office, OfficeLine
+from tests.grid.builders import bag, executions
+from tests.grid.grid import VirtualGrid
+from tests.grid.hostile import HostileSubmitter, HostileWorker
+from tests.grid.late import late_answer
+from tests.grid.raid import raid
+from tests.grid.witness import expect
+from tests.peers import BareWorker
+
+KEEP_DAYS = 0.01
+# Seconds of work beside a broken PC: time for three crashes, then one after each rest, of 10, 20, 40 and 80 seconds.
+WORK_S = 120
+CRASHES = STREAK + 4
+
+
+def broken_pc(seed: int, home: Path) -> None:
+    """Everything crashes on one of two PCs: no task is given up for that, and few are tried there."""
+    grid = VirtualGrid(seed, home)
+    grid.witness.executions.broken.add("broken")
+    with closing(grid):
+        grid.broker.start()
+        for name in ("broken", "good"):
+            grid.worker(name)
+        client = grid.client()
+        client.submit(bag([1.0] * WORK_S))
+        grid.run_until(lambda: client.idle, 2.0 * WORK_S, "all done")
+        crashes = grid.counters["crashes"]
+        expect(STREAK <= crashes <= CRASHES, "{} tasks crashed on the broken PC", crashes)
+        grid.finish()
+
+
+def full_disk(seed: int, home: Path) -> None:
+    """The disk is full while tasks run: their results wait, and count when there is room again."""
+    grid = VirtualGrid(seed, home)
+    with closing(grid):
+        grid.broker.start()
+        grid.worker("pc", slots=2)
+        client = grid.client()
+        client.submit(bag([5.0] * 8))
+        for _ in range(2):
+            grid.run(3.0)
+            grid.broker.fill_disk(10.0)
+            grid.run(12.0)
+        grid.run_until(lambda: client.idle, 60.0, "all done when there is room")
+        expect(executions(grid) == [1] * 8, "executed {} times", executions(grid))
+        grid.finish()
+
+
+def kept(seed: int, home: Path) -> None:
+    """A bag that has ended is kept for its days, however often the broker is restarted; one that has not, for ever."""
+    grid = VirtualGrid(seed, home)
+    grid.broker.keep_days = KEEP_DAYS
+    with closing(grid):
+        grid.broker.start()
+        grid.worker("pc", slots=2)
+        client = grid.client()
+        client.submit(bag([1.0], "short"))
+        client.submit(bag([2 * KEEP_DAYS * DAY_S], "long"))
+        grid.run_until(
+            lambda: "short" in client.watched and client.watched["short"].complete, 10.0, "the short bag has ended"
+        )
+        grid.witness.forgotten.add("short")
+        grid.run(KEEP_DAYS * DAY_S / 2)
+        grid.restart_broker(1.0)
+        grid.run(KEEP_DAYS * DAY_S / 2 - 10.0)
+        there = set(grid.broker.sessions.desk.book.by_id)
+        expect(there == {"short", "long"}, "kept are {}", there)
+        grid.run(2 * LOOK_S)
+        there = set(grid.broker.sessions.desk.book.by_id)
+        expect(there == {"long"}, "after its days kept are {}", there)
+        grid.run_until(lambda: client.idle, 2 * KEEP_DAYS * DAY_S, "the long bag has ended")
+        grid.finish()
+
+
+def revoked(seed: int, home: Path) -> None:
+    """A worker whose key is revoked is told so, and what it was given goes to another at once."""
+    with closing(Office(home)) as office:
+        keys = office.sessions.desk.credentials = KeyRing(home)
+        lab = Credential("lab", "worker")
+        keys.add(lab, new_pair()[0])
+        worker, other, admin = BareWorker(OfficeLine(office, lab), "pc"), office.worker("other"), office.client(ADMIN)
+        worker.join()
+        bag = office.client().submit([b"0"], runtime=1.0)
+        worker.work()
+        other.join()
+        admin.ask("keys revoke", name="lab")
+        expect("lab" not in {row.name for row in keys.rows()}, "the key is still known")
+        other.finish(*other.work(), payload=b"right")
+        expect(admin.ask("progress", bag=bag)["done"] == 1, "what the other worker did is not there")
+
+
+SCRIPTS = {
+    "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),
+    "late answer": late_answer,
+    "broken pc": broken_pc,
+    "full disk": full_disk,
+    "kept": kept,
+    "revoked": revoked,
+}
