@@ -15,13 +15,14 @@ import msgpack
 
 from broker import protocol as wire
 from broker.admission import Admission
+from broker.attempts import WorkerSession
 from broker.bags import OpenBag
 from broker.desk import Desk
 from broker.roles import ACCESS, Credential, CredentialError, admin_refusal, owner_refusal
 from broker.rows import ResultRow
 from broker.snapshot import SCHEMA
 from broker.throughput import Throughput
-from broker.workers import Workers, WorkerSession
+from broker.workers import Workers
 from scheduler import events as ev
 from scheduler.explain import Explanation, explain
 from scheduler.model import ENDED, SchedulerError, State

@@ -55,7 +55,8 @@ class Sessions:
             cancelled = [task for task, outcome in outcomes if outcome == wire.Outcome.CANCELLED]
             done = [task for task, outcome in outcomes if outcome == wire.Outcome.DONE]
             ended = {*cancelled, *done}
-            held = [Attempt(task, number) for task, number, _ in journal.sent(batch.first, batch.count)]
+            sent = journal.sent(batch.first, batch.count)
+            held = [Attempt(task, number) for task, number, _ in sent]
             bag.remembered = bag.remembered or bool(held)
             event = ev.TasksSubmitted(
                 bag=batch.bag,
@@ -69,6 +70,7 @@ class Sessions:
                 held=held,
             )
             self.desk.handle(event, now)
+            self.workers.attempts.restore((task, number, session or "") for task, number, session in sent)
         if self.desk.scheduler.orphans:
             self._hold_until = now + HOLD_LEASES * self.desk.facts.lease_s
 
@@ -146,7 +148,7 @@ class Sessions:
         # What is handed out has to be written down, too.
         handed_out = self.desk.handle(ev.PassDue(), now) if self.desk.disk.state != "full" else []
         for command in [*self.desk.pending, *handed_out]:
-            self.workers.carry_out(command)
+            self.workers.attempts.carry_out(command)
         self.desk.pending.clear()
         ended = self.desk.scheduler.counters.done
         self._throughput.add(ended - self._counted, now)

@@ -263,7 +263,7 @@ class Placing:
             slot.ahead_s += runtime
         else:
             slot.started = started
-        slot.sent.append(Sent(attempt, runtime))
+        slot.sent.append(Sent(attempt, runtime, started))
         self.bound[attempt.task] = slot
         self.tasks.move(attempt.task, State.SENT)
 

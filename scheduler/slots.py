@@ -19,10 +19,11 @@ from scheduler.model import OPEN_ENDED, Attempt, Window, agree, near
 
 @dataclass(slots=True)
 class Sent:
-    """One attempt at the worker, and the runtime it was predicted to have when it was sent."""
+    """One attempt at the worker, the runtime it was predicted to have, and when it was sent, or began elsewhere."""
 
     attempt: Attempt
     runtime: float
+    at: float
 
 
 @dataclass(slots=True, eq=False)

@@ -36,6 +36,7 @@ PLACES = {
     "broker/desk.py": "server",
     "broker/disk.py": "server",
     "broker/workers.py": "server",
+    "broker/attempts.py": "server",
     "broker/clients.py": "server",
     "broker/asking.py": "server",
     "broker/bags.py": "server",

@@ -263,7 +263,9 @@ def test_an_item_that_does_not_exist_is_refused(client: Client, what: str, item:
 def test_logs_of_a_task_that_is_done(office: Office, client: Client) -> None:
     bag = client.submit([b"0"])
     worker = joined(office)
-    worker.finish(*worker.work())
+    work = worker.work()
+    office.now += 1.0
+    worker.finish(*work)
     expected = {"state": "done", "worker": "pc1", "elapsed_s": 0.5, "stdout": "out", "stderr": "err", "error": None}
     assert client.ask("logs", bag=bag, item=0) == expected
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from broker import attempts as attempts_module
 from broker import clients as clients_module
 from broker import connections as limits
 from broker import outgoing as outgoing_module
 from broker import protocol as wire
-from broker import workers as workers_module
 from broker.connections import Connections
 from broker.outgoing import Handed, Outgoing
 from tests.broker.office import Office, OfficeLine
@@ -271,7 +271,7 @@ def test_a_worker_that_takes_nothing_is_given_no_more_and_one_that_does_gets_it_
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 3 * wire.BATCH_BYTES
-    monkeypatch.setattr(workers_module, "UNTAKEN_LIMIT", limit)
+    monkeypatch.setattr(attempts_module, "UNTAKEN_LIMIT", limit)
     worker, client = office.worker(), office.client()
     line: Any = worker.line
     office.sessions.desk.waiting = lambda peer: sum(map(len, office.lines[peer].inbox))

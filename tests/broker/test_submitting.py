@@ -273,7 +273,9 @@ def finish(office: Office, count: int, payload: bytes = b"value") -> None:
     """A worker of so many slots comes and does the work there is."""
     worker = office.worker(f"pc{secrets.token_hex(2)}")
     worker.join(slots=count)
-    worker.finish(*worker.work(count), payload=payload)
+    work = worker.work(count)
+    office.now += 1.0
+    worker.finish(*work, payload=payload)
 
 
 def test_a_watcher_hears_of_what_has_ended_at_once(office: Office, client: Client) -> None:

@@ -68,7 +68,7 @@ MUTATIONS = (
     # --- the broker --------------------------------------------------------------------------------------------------
     Mutation(
         "forget to journal results",
-        "broker.workers:Workers._settle",
+        "broker.attempts:Attempts._settle",
         "self._desk.journal.add_results(rows)",
         "pass",
     ),
@@ -80,7 +80,7 @@ MUTATIONS = (
     ),
     Mutation(
         "forget to journal who was sent what",
-        "broker.workers:Workers._assign",
+        "broker.attempts:Attempts._assign",
         "self._desk.journal.add_sent(remembered)",
         "pass",
         "drizzle",
@@ -120,16 +120,16 @@ MUTATIONS = (
     ),
     Mutation(
         "let a worker answer for others",
-        "broker.workers:Workers._is_anothers",
-        "any(sent.attempt == attempt for sent in slot.sent)",
-        "False",
+        "broker.attempts:Attempts._is_anothers",
+        'return self._holder(attempt) not in (None, "", worker.session)',
+        "return False",
         "raid",
     ),
     Mutation(
         "believe a worker how long others took",
-        "broker.workers:Workers._may_speak_of",
-        "return slot.worker.name == worker.name",
-        "return True",
+        "broker.attempts:Attempts.speaks_for",
+        'return self._holder(attempt) in ("", worker.session)',
+        "return self._holder(attempt) is not None",
         "raid",
     ),
     Mutation(

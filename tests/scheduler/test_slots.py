@@ -41,9 +41,9 @@ class IndexMachine(RuleBasedStateMachine):
         slot.queue.clear()
         slot.started = self.now
         if runtime:
-            slot.sent.append(Sent(Attempt(0, 0), runtime))
+            slot.sent.append(Sent(Attempt(0, 0), runtime, 0.0))
         if runtime and ahead:
-            slot.sent.append(Sent(Attempt(1, 1), ahead))
+            slot.sent.append(Sent(Attempt(1, 1), ahead, 0.0))
         if queued:
             slot.queue.append((2, queued))
         slot.ahead_s = ahead if len(slot.sent) > 1 else 0.0
@@ -97,7 +97,7 @@ def test_a_slot_is_looked_out_for_once_for_each_task_it_runs(changes: list[float
     table, now = SlotTable(), 0.0
     table.join(Worker("a", "", 0.0, math.inf, ()), 1)
     slot = table.slots[0]
-    slot.sent.append(Sent(Attempt(0, 0), 1e6))
+    slot.sent.append(Sent(Attempt(0, 0), 1e6, 0.0))
     for seconds in changes:
         now += seconds
         table.unindex(slot)

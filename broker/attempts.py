@@ -1,0 +1,253 @@
+"""The attempts that workers hold: handed out, returned, ended, and whose word on each of them counts.
+
+Rule 1: of an attempt only that session is heard to which it was given, also when the worker was lost meanwhile, or the
+broker was restarted: numbers of attempts can be guessed. What anybody else says of it changes nothing.
+Rule 2: no attempt ran for longer than it was away.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from broker import protocol as wire
+from broker.crashes import with_places
+from broker.desk import Desk
+from broker.roles import Credential
+from broker.rows import ResultRow
+from scheduler import events as ev
+from scheduler.model import Attempt, Outcome
+from scheduler.resting import Rest
+from scheduler.slots import Sent, Slot
+
+# An attempt is written down as it is sent when it is at least this long: after a restart of the broker those are waited
+# for; shorter ones are simply made again. (Of a bag with longer ones all are: what is written down must be the newest.)
+REMEMBERED_S = 1.0
+# Bytes of work that a worker may leave untaken, eight of the largest arguments. It gets more when it has taken some.
+UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
+# Of attempts that are with nobody it is known to whom they were given. It is looked which of them do not matter any
+# more when there are twice as many as matter, and so many more.
+SPARE = 1000
+
+
+@dataclass(slots=True)
+class WorkerSession:
+    """One worker process, from its first introduction until it is forgotten. ``state``: up, away or lost."""
+
+    name: str
+    session: str
+    who: Credential
+    peer: bytes
+    join: wire.Join
+    heard: float
+    opened: float
+    state: str = "away"
+    done: int = 0
+    told_windows: str | None = None
+    # When the last window it announced closes: a worker that is gone is remembered until then.
+    known_until: float = 0.0
+    templates: set[str] = field(default_factory=set)
+
+
+class Attempts:
+    """``by_name``: the sessions of the workers that are known, kept by `broker.workers`."""
+
+    def __init__(self, desk: Desk, by_name: Mapping[str, WorkerSession]) -> None:
+        self._desk = desk
+        self._send = desk.send
+        self._by_name = by_name
+        # To which session the newest attempt of a task was given that is with nobody now: (number, session).
+        self._given: dict[int, tuple[int, str]] = {}
+        # Results of the message that is being handled, until the scheduler says which of them count.
+        self._results: dict[Attempt, wire.Result] = {}
+        # And of those tasks of it that crashed, on which workers they had before.
+        self._crashes: dict[int, Sequence[str]] = {}
+        self._from = ""
+
+    def handle(self, event: ev.Event, now: float) -> None:
+        """Give the scheduler an event, and the workers what follows from it."""
+        if isinstance(event, ev.WorkerJoined | ev.WorkerLeft) and event.worker in self._desk.scheduler.slots.workers:
+            self._note_given(event.worker)
+        for command in self._desk.handle(event, now):
+            self.carry_out(command)
+
+    def carry_out(self, command: ev.Command) -> None:
+        """Do what the scheduler decided."""
+        if isinstance(command, ev.Assign):
+            self._assign(command)
+        elif isinstance(command, ev.Settle):
+            self._settle(command.attempts)
+        else:
+            self._take_back(command)
+
+    # --- whose they are ----------------------------------------------------------------------------------------------
+
+    def _note_given(self, name: str) -> None:
+        """What this worker holds may soon be with nobody."""
+        session, slots = self._by_name[name].session, self._desk.scheduler.slots.workers[name].slots
+        self.restore((sent.attempt.task, sent.attempt.number, session) for slot in slots for sent in slot.sent)
+
+    def restore(self, rows: Iterable[tuple[int, int, str]]) -> None:
+        """(task, attempt number, session) of attempts that are with nobody, or will be. Empty: of nobody knows whom."""
+        orphans = self._desk.scheduler.orphans
+        if len(self._given) > 2 * len(orphans) + SPARE:
+            self._given = {task: given for task, given in self._given.items() if orphans.get(task) == given[0]}
+        self._given.update((task, (number, session)) for task, number, session in rows)
+
+    def _at_a_worker(self, attempt: Attempt) -> tuple[Slot, Sent] | None:
+        """The slot that has an attempt, if any."""
+        slot = self._desk.scheduler.bound.get(attempt.task)
+        sent = None if slot is None else next((sent for sent in slot.sent if sent.attempt == attempt), None)
+        return None if slot is None or sent is None else (slot, sent)
+
+    def _holder(self, attempt: Attempt) -> str | None:
+        """The session that was given the newest attempt of a task; "" when nobody knows; None: it is not the newest."""
+        if (found := self._at_a_worker(attempt)) is not None:
+            return self._by_name[found[0].worker.name].session
+        if self._desk.scheduler.orphans.get(attempt.task) != attempt.number:
+            return None
+        number, session = self._given.get(attempt.task, (attempt.number, ""))
+        return session if number == attempt.number else ""
+
+    def speaks_for(self, worker: WorkerSession, attempt: Attempt) -> bool:
+        """Whether that attempt is the newest of its task, and was given to this worker."""
+        return self._holder(attempt) in ("", worker.session)
+
+    def _is_anothers(self, worker: WorkerSession, attempt: Attempt) -> bool:
+        """Whether that attempt was given to somebody else: what this worker says of it counts for nothing."""
+        return self._holder(attempt) not in (None, "", worker.session)
+
+    def held(self, worker: WorkerSession, running: Sequence[wire.Running]) -> list[ev.HeldAttempt]:
+        """What a worker that introduces itself says it has, but for what was never its own: that it is to stop."""
+        others = [wire.Ref(r.task, r.number) for r in running if self._is_anothers(worker, Attempt(r.task, r.number))]
+        if others:
+            self._send(worker.peer, wire.Stop(tuple(others)))
+        held = [r for r in running if wire.Ref(r.task, r.number) not in set(others)]
+        return [ev.HeldAttempt(Attempt(r.task, r.number), r.slot, r.elapsed) for r in held]
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def returned(self, worker: WorkerSession, message: wire.Returned, now: float) -> None:
+        """A worker gives back what it has not begun."""
+        attempts = [Attempt(ref.task, ref.number) for ref in message.attempts]
+        own = [attempt for attempt in attempts if self.speaks_for(worker, attempt)]
+        self.handle(ev.AttemptsReturned(worker.name, own), now)
+
+    def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
+        """Attempts ended at a worker."""
+        known = [r for r in message.results if r.outcome <= Outcome.TIMEOUT and r.task < self._desk.book.next_task]
+        results = {Attempt(r.task, r.number): r for r in known}
+        own = {attempt: r for attempt, r in results.items() if not self._is_anothers(worker, attempt)}
+        self._results = {attempt: self._believable(attempt, r, now) for attempt, r in own.items()}
+        self._from = worker.name
+        ended = [ev.Ended(attempt, Outcome(r.outcome), r.elapsed) for attempt, r in self._results.items()]
+        scheduler = self._desk.scheduler
+        crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
+        self._crashes = {task: scheduler.tasks.crashes(task) for task in crashed}
+        rest = scheduler.resting.rests.get(worker.name)
+        self.handle(ev.AttemptsEnded(worker.name, ended), now)
+        self._note_rest(worker.name, rest, scheduler.resting.rests.get(worker.name))
+        self._results, self._crashes = {}, {}
+        self._send(worker.peer, wire.Taken(tuple(wire.Ref(r.task, r.number) for r in message.results)))
+
+    def _believable(self, attempt: Attempt, result: wire.Result, now: float) -> wire.Result:
+        """A result that says no more seconds than there were since the attempt was sent: predictions are made of it."""
+        found = self._at_a_worker(attempt)
+        if found is not None:
+            most = now - found[1].at
+        elif self._desk.scheduler.orphans.get(attempt.task) == attempt.number:
+            # Perhaps it was sent by an earlier life of the broker; not before its bag was there, though.
+            most = self._desk.posix(now) - self._desk.book.find(attempt.task)[0].row.created
+        else:
+            return result  # It changes nothing.
+        return result if result.elapsed <= most else result._replace(elapsed=max(0.0, most))
+
+    def _note_rest(self, name: str, before: Rest | None, after: Rest | None) -> None:
+        if after is not None and after is not before:
+            self._desk.note("worker-rests", name=name, for_s=after.lasts, crashes_in_a_row=after.crashes)
+        elif before is not None and after is None:
+            self._desk.note("worker-works-again", name=name)
+
+    def _settle(self, attempts: Sequence[Attempt]) -> None:
+        """The scheduler says that these results of the message at hand end their tasks: record them."""
+        rows, ended = [], self._desk.posix(self._desk.scheduler.now)
+        for attempt in attempts:
+            result = self._results[attempt]
+            bag, item = self._desk.book.item(attempt.task)
+            bag.settled += 1
+            self._desk.fresh.add(bag.row.number)
+            bag.runs.add(result.elapsed)
+            number, payload = bag.row.number, result.payload
+            if result.outcome == Outcome.CRASH:
+                payload = with_places(payload, [*self._crashes[attempt.task], self._from])
+            rows.append(
+                ResultRow(
+                    attempt.task,
+                    number,
+                    item,
+                    result.outcome,
+                    result.elapsed,
+                    self._from,
+                    attempt.number,
+                    payload,
+                    result.stdout,
+                    result.stderr,
+                    ended,
+                )
+            )
+        self._desk.journal.add_results(rows)
+        if (worker := self._by_name.get(self._from)) is not None:
+            worker.done += len(rows)
+
+    # --- commands ----------------------------------------------------------------------------------------------------
+
+    def _assign(self, command: ev.Assign) -> None:
+        """Hand work to a worker, in messages of bounded size, its templates first."""
+        worker = self._by_name[command.worker]
+        rows: list[wire.Work] = []
+        remembered: list[tuple[int, int, str]] = []
+        size = 0
+        for handed, assignment in enumerate(command.work):
+            if not rows and not self._desk.has_room(worker.peer, UNTAKEN_LIMIT):
+                back = [unsent.attempt for unsent in command.work[handed:]]
+                self.handle(ev.AttemptsReturned(worker.name, back), self._desk.scheduler.now)
+                break
+            bag, batch, place = self._desk.book.find(assignment.attempt.task)
+            payload = self._desk.journal.payload(batch.first, place)
+            bag.remembered = bag.remembered or assignment.runtime >= REMEMBERED_S
+            if bag.remembered:
+                remembered.append((assignment.attempt.task, assignment.attempt.number, worker.session))
+            if bag.row.template not in worker.templates:
+                self.send_template(worker, bag.row.template)
+            rows.append(
+                wire.Work(
+                    assignment.attempt.task,
+                    assignment.attempt.number,
+                    assignment.lane,
+                    bag.row.template,
+                    assignment.runtime,
+                    bag.row.timeout,
+                    payload,
+                )
+            )
+            size += len(payload)
+            if size > wire.BATCH_BYTES or len(rows) == wire.BATCH_ROWS:
+                self._send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
+                rows, size = [], 0
+        if rows:
+            self._send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
+        if remembered:
+            self._desk.journal.add_sent(remembered)
+
+    def _take_back(self, command: ev.Recall | ev.Stop) -> None:
+        """Recall or stop attempts."""
+        worker = self._by_name.get(command.worker)
+        if worker is None:
+            return  # It went meanwhile, and what it held with it.
+        refs = tuple(wire.Ref(attempt.task, attempt.number) for attempt in command.attempts)
+        self._send(worker.peer, wire.Recall(refs) if isinstance(command, ev.Recall) else wire.Stop(refs))
+
+    def send_template(self, worker: WorkerSession, digest: str) -> None:
+        """Send a worker what a bag's tasks have in common."""
+        found = self._desk.journal.template(digest)
+        if found is not None:
+            worker.templates.add(digest)
+            self._send(worker.peer, wire.Blob(digest, found[1]))

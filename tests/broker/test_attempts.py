@@ -1,0 +1,111 @@
+"""Whose word on an attempt counts, and how far: numbers of attempts can be guessed, and seconds made up."""
+
+from pathlib import Path
+
+import pytest
+
+from broker import attempts as attempts_module
+from broker import protocol as wire
+from broker.protocol import SECONDS_LIMIT
+from tests.broker.office import LEASE_S, Office
+from tests.peers import BareWorker
+
+
+def given(office: Office, name: str = "pc1", runtime: float = 100.0) -> tuple[str, wire.Work, BareWorker]:
+    """A bag of one task that is at a worker."""
+    bag = office.client().submit([b"0"], runtime=runtime)
+    worker = office.worker(name)
+    worker.join()
+    (work,) = worker.work()
+    office.settle()
+    return bag, work, worker
+
+
+def lost(office: Office, worker: BareWorker) -> None:
+    """The worker falls silent until its lease is over."""
+    worker.close()
+    office.now += LEASE_S + 1.0
+    office.settle()
+
+
+def restarted(office: Office, home: Path) -> Office:
+    office.journal._db.close()
+    return Office(home)
+
+
+def progress(office: Office, bag: str) -> tuple[int, int]:
+    """How many are done, and running."""
+    row = office.client().ask("progress", bag=bag)
+    return row["done"], row["running"]
+
+
+def say_finished(worker: BareWorker, work: wire.Work, elapsed: float) -> None:
+    worker.send(wire.Finished((wire.Result(work.task, work.number, 0, elapsed, b"forged", b"", b""),)))
+    worker.expect(wire.Taken)
+
+
+@pytest.mark.parametrize("how", ["lost", "restarted"])
+@pytest.mark.parametrize("name", ["pc1", "other"])
+def test_what_is_with_nobody_is_answered_only_by_the_worker_it_was_given_to(
+    tmp_path: Path, how: str, name: str
+) -> None:
+    office = Office(tmp_path)
+    bag, work, worker = given(office)
+    if how == "lost":
+        lost(office, worker)
+    else:
+        office = restarted(office, tmp_path)
+    thief = office.worker(name)
+    thief.join(uptime=1.0)  # too short to be given it by right
+    say_finished(thief, work, 1.0)
+    assert progress(office, bag) == (0, 0)
+    back = office.worker("pc1", worker.session)
+    back.join(running=(wire.Running(work.task, work.number, 0, 5.0),))
+    assert progress(office, bag) == (0, 1)
+    back.finish(work, payload=b"mine")
+    assert [result.payload for result in office.client().results(bag)] == [b"mine"]
+
+
+@pytest.mark.parametrize("how", ["lost", "restarted"])
+def test_what_is_with_nobody_is_adopted_by_nobody_else_who_is_told_to_stop_it(tmp_path: Path, how: str) -> None:
+    office = Office(tmp_path)
+    bag, work, worker = given(office)
+    if how == "lost":
+        lost(office, worker)
+    else:
+        office = restarted(office, tmp_path)
+    thief = office.worker("pc1")
+    thief.join(uptime=1.0, running=(wire.Running(work.task, work.number, 0, 5.0),))
+    assert thief.expect(wire.Stop).attempts == (wire.Ref(work.task, work.number),)
+    assert progress(office, bag) == (0, 0)
+
+
+def test_to_whom_attempts_were_given_is_not_kept_for_ever(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts_module, "SPARE", 3)
+    for _ in range(10):
+        _, work, worker = given(office)
+        lost(office, worker)
+        back = office.worker("pc1", worker.session)
+        back.join(running=(wire.Running(work.task, work.number, 0, 5.0),))
+        back.finish(work)
+        lost(office, back)
+    assert len(office.sessions.workers.attempts._given) <= 5
+
+
+@pytest.mark.parametrize("away", ["at a worker", "lost", "restarted"])
+def test_an_attempt_ran_no_longer_than_it_was_away(tmp_path: Path, away: str) -> None:
+    office = Office(tmp_path)
+    bag, work, worker = given(office)
+    office.now += 3.0
+    if away == "lost":
+        lost(office, worker)
+    if away == "restarted":
+        office.settle()
+        office.journal._db.close()
+        office = Office(tmp_path, wall=1_800_000_003.0)
+    if away != "at a worker":
+        worker = office.worker("pc1", worker.session)
+        worker.join(uptime=1.0)  # too short to be given it once more
+    say_finished(worker, work, SECONDS_LIMIT)
+    (result,) = office.client().results(bag)
+    assert result.elapsed == pytest.approx(3.0 + (LEASE_S + 1.0 if away == "lost" else 0.0))
