@@ -13,7 +13,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 OLD_PYTHON = deskgrid needs Python 3.11 or later; $(PYTHON) is not that. Name another: make PYTHON=python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cover soak bench bench-peers profile check format lock clean
+.PHONY: help demo test cover soak bench bench-scale bench-peers profile check format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ soak: $(READY) ## a bit more than an hour of faults, attacks and virtual days; a
 
 bench: $(READY) ## deskgrid and its peers, measured beside each other; smaller with ARGS=--quick; written with ARGS="--out FOLDER"
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-scale: $(READY) ## what a task costs with more tasks, up to a million, and more slots, up to ten thousand
+	$(BIN)/python -m benchmarks.scale $(ARGS)
 
 bench-peers: ## the peers, each in a virtual environment of its own; those that cannot be installed are left out
 	@for file in benchmarks/requirements/*.txt; do \

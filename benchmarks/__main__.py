@@ -1,6 +1,7 @@
 """``python -m benchmarks``, or ``make bench``: deskgrid and its peers beside each other."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ from rich.console import Console
 from benchmarks.catalogue import ENVIRONMENTS, WORKLOADS
 from benchmarks.report import report
 from benchmarks.runner import SIZES, Plan, measure
+from sleepbench.pictures.files import NO_MATPLOTLIB
 
 RUNS = 5
 
@@ -45,6 +47,12 @@ def main(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "peers.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        if find_spec("matplotlib") is None:
+            told.print(NO_MATPLOTLIB)
+        else:
+            from benchmarks.picture import draw
+
+            draw(result, out / "peers.svg")
     console.print(report(result))
 
 

@@ -33,8 +33,20 @@ ENVIRONMENTS: Mapping[str, Place] = {
 # What the others are compared with.
 OURS = "deskgrid"
 
-# In the order in which they run; those that need as many workers, and leave things as they were, share a start.
-WORKLOADS = ("burst", "latency", "payload", "sleep", "churn", "memory")
+# In the order in which they run; those that need as many workers, and leave things as they were, share a start. The
+# last four concern deskgrid only.
+WORKLOADS = (
+    "burst",
+    "latency",
+    "payload",
+    "sleep",
+    "churn",
+    "memory",
+    "idle",
+    "restart",
+    "placing",
+    "simulator",
+)
 
 
 def environment(key: str) -> Environment:

@@ -53,8 +53,11 @@ def _carry_out(found: Environment, order: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _start(found: Environment, workers: int) -> Mapping[str, Any]:
-    """Until the first result is here; what the client itself imports is not counted, for anybody."""
-    seconds, _ = timed(lambda: (found.start(workers), found.one(noop, 0)))
+    """Until the first result is here; what the client itself imports is not counted, for anybody.
+
+    Without workers nothing is started.
+    """
+    seconds = timed(lambda: (found.start(workers), found.one(noop, 0)))[0] if workers else 0.0
     versions = {package: metadata.version(package) for package in found.PACKAGES}
     told = {"label": found.LABEL, "note": found.NOTE, "python": platform.python_version(), "versions": versions}
     return {"started": {"start_s": seconds, **told}}

@@ -1,12 +1,13 @@
 """A result as tables on the terminal."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from benchmarks.runner import metrics_of
+from benchmarks.catalogue import OURS, workload
+from benchmarks.runner import START, metrics_of
 from benchmarks.statistics import Cell, cell, failures, workloads_of
 from benchmarks.workloads.base import Metric
 
@@ -27,16 +28,45 @@ def _machine(result: Mapping[str, Any]) -> str:
 
 
 def _tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    for workload in workloads_of(result):
-        metrics = [metric for metric in metrics_of(workload) if metric.better]
-        table = Table("", *map(_title, metrics), title=workload, title_justify="left", show_lines=True)
-        for column in table.columns[1:]:
-            column.justify = "right"
-        for key, system in result["environments"].items():
-            cells = [cell(result, key, workload, metric) for metric in metrics]
-            if any(cells):
-                table.add_row(system["label"], *map(_words, cells))
-        yield table
+    for name in workloads_of(result):
+        metrics = [metric for metric in metrics_of(name) if metric.better]
+        about = f"[bold]{name}[/]  {_size(result, name)}"
+        if name != START and not workload(name).workers:
+            yield _list(result, name, metrics, about)
+        else:
+            yield _table(result, name, metrics, about)
+
+
+def _size(result: Mapping[str, Any], name: str) -> str:
+    """What it was given, in words."""
+    if name == START:
+        return ""
+    size: Mapping[str, float] = getattr(workload(name), result["size"])
+    return ", ".join(f"{what.replace('_', ' ')} {short(value)}" for what, value in size.items())
+
+
+def _table(result: Mapping[str, Any], name: str, metrics: Sequence[Metric], about: str) -> Table:
+    """A row for each environment."""
+    table = Table("", *map(_title, metrics), title=about, title_justify="left", show_lines=True)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for key, system in result["environments"].items():
+        cells = [cell(result, key, name, metric) for metric in metrics]
+        if any(cells):
+            table.add_row(system["label"], *map(_words, cells))
+    return table
+
+
+def _list(result: Mapping[str, Any], name: str, metrics: Sequence[Metric], about: str) -> Table:
+    """A row for each figure, where there is deskgrid only."""
+    table = Table("", "median", "least", "most", title=about, title_justify="left")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for metric in metrics:
+        found = cell(result, OURS, name, metric)
+        if found is not None:
+            table.add_row(_title(metric), short(found.median), short(found.least), short(found.most))
+    return table
 
 
 def _title(metric: Metric) -> str:

@@ -120,8 +120,6 @@ class _Benchmark:
                 yield Row(run, remote.key, name, {}, str(error))
 
     def _started(self, run: int, remote: Remote, first: Workload) -> Iterator[Row]:
-        if first.workers == 0:
-            return
         told = remote.start(first.workers, first.faults)
         self._systems[remote.key] = {name: told[name] for name in ("label", "note", "python", "versions")}
         if first.workers == START_WORKERS and not first.apart:

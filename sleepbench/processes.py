@@ -75,8 +75,7 @@ class Processes:
     def __enter__(self) -> Self:
         try:
             (self.folder / "tmp").mkdir()
-            self._start("broker", ["broker", "--listen", "127.0.0.1:0", "--home", str(self.home), *self._more])
-            self.client_line = self._line("client")
+            self.start_broker()
             self._worker_line = f"@{self.home / 'worker.join'}"  # all can read what a process is started with
         except BaseException:
             self.close()
@@ -87,6 +86,13 @@ class Processes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def start_broker(self) -> None:
+        """Start the broker, also again on the same home after it was killed; returns when it listens."""
+        for role in ("worker", "client"):
+            (self.home / f"{role}.join").unlink(missing_ok=True)
+        self._start("broker", ["broker", "--listen", "127.0.0.1:0", "--home", str(self.home), *self._more])
+        self.client_line = self._line("client")
 
     def start_worker(self, name: str, cycle: Path | None = None) -> None:
         """Start a worker of one slot; it has joined some time later. ``cycle``: its file of planned uptime."""

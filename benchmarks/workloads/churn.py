@@ -58,8 +58,8 @@ def _gather(environment: Environment, naps: list[float], found: list[Any]) -> No
 
 WORKLOAD = Workload(
     metrics=(
-        Metric("complete", "workers killed: right results", "of all", "more"),
-        Metric("ratio", "workers killed: time / ideal, if all are right", "", "less"),
+        Metric("complete", "right results", "of all", "more"),
+        Metric("ratio", "time / ideal, if all are right", "", "less"),
     ),
     run=run,
     full={"tasks": 200, "kills": 3, "every": 4},

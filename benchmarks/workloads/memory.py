@@ -50,11 +50,11 @@ def _grown(
 
 WORKLOAD = Workload(
     metrics=(
-        Metric("bag_scheduler", "memory of a waiting task of a bag, scheduler", "bytes", "less"),
-        Metric("bag_client", "the same, client", "bytes", "less"),
+        Metric("bag_scheduler", "waiting in a bag: scheduler", "bytes a task", "less"),
+        Metric("bag_client", "client", "bytes a task", "less"),
         Metric("bag_tasks", "of so many", "tasks"),
-        Metric("each_scheduler", "memory of a waiting task submitted by itself, scheduler", "bytes", "less"),
-        Metric("each_client", "the same, client", "bytes", "less"),
+        Metric("each_scheduler", "submitted by itself: scheduler", "bytes a task", "less"),
+        Metric("each_client", "client", "bytes a task", "less"),
         Metric("each_tasks", "of so many", "tasks"),
     ),
     run=run,

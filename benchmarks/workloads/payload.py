@@ -61,8 +61,8 @@ def _beside(environment: Environment, data: bytes, seconds: float) -> float:
 
 WORKLOAD = Workload(
     metrics=(
-        Metric("argument_mb_s", "argument of 10 MB", "MB/s", "more"),
-        Metric("result_mb_s", "result of 10 MB", "MB/s", "more"),
+        Metric("argument_mb_s", "argument", "MB/s", "more"),
+        Metric("result_mb_s", "result", "MB/s", "more"),
         Metric("other_p99_ms", "other calls meanwhile, p99", "ms", "less"),
     ),
     run=run,

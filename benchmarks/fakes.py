@@ -1,0 +1,132 @@
+"""Many workers in one process, which run nothing: they join, beat, and say of what they are given that it is done."""
+
+import platform
+import secrets
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+import zmq
+from zmq.utils import z85
+
+from broker import protocol as wire
+from broker.joinline import JoinLine
+
+# PCs do not come all at one instant: how many do, and how long they may take to be let in, seconds.
+JOIN_S = 60.0
+LOT = 50
+# Of the sockets of one context, besides one for each worker.
+MORE_SOCKETS = 16
+# Files that a connection may take, and those of the rest of the process.
+FILES_EACH, FILES = 4, 200
+
+
+class FakeWorkers:
+    """``count`` open-ended workers of ``slots`` slots each, for as long as a ``with`` block lasts."""
+
+    def __init__(self, line: JoinLine, count: int, slots: int = 1) -> None:
+        _allow_files(FILES_EACH * count + FILES)
+        self.finished = 0
+        self._slots = slots
+        self._context = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, count + MORE_SOCKETS)
+        self._poller = zmq.Poller()
+        self._line = line
+        self._count = count
+        self._sockets: list[zmq.Socket[bytes]] = []
+        self._welcome = 0
+        self._beat_s = JOIN_S
+        self._beat_at = 0.0
+
+    def _connect(self) -> None:
+        """One more, which introduces itself."""
+        line = self._line
+        socket = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.LINGER, 0)
+        if line.keys is not None:
+            socket.setsockopt(zmq.CURVE_SERVERKEY, z85.encode(line.keys.server))
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(line.keys.public))
+            socket.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(line.keys.secret))
+        socket.connect(line.endpoint)
+        self._poller.register(socket, zmq.POLLIN)
+        socket.send(wire.encode(self._introduction(len(self._sockets))))
+        self._sockets.append(socket)
+
+    def __enter__(self) -> Self:
+        try:
+            while len(self._sockets) < self._count:
+                self._join_lot()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def _join_lot(self) -> None:
+        end = time.monotonic() + JOIN_S
+        for _ in range(min(LOT, self._count - len(self._sockets))):
+            self._connect()
+        while self._welcome < len(self._sockets):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{self._welcome} of {len(self._sockets)} workers were let in within {JOIN_S:g} s")
+            self.turn(0.1)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        for socket in self._sockets:
+            socket.close()
+        self._context.term()
+
+    def _introduction(self, number: int) -> wire.Join:
+        python = ".".join(platform.python_version_tuple()[:2])
+        return wire.Join(
+            version=wire.VERSION,
+            python=python,
+            name=f"fake{number}",
+            session=secrets.token_hex(8),
+            opening=1,
+            host="127.0.0.1",
+            site="",
+            slots=self._slots,
+            kind="open-ended",
+            plan="open-ended",
+            uptime=None,
+            windows=(),
+            running=(),
+        )
+
+    def turn(self, seconds: float) -> None:
+        """Wait for messages, ``seconds`` at most, and answer them; beat when that is due."""
+        for socket, _ in self._poller.poll(int(1000 * seconds)):
+            self._hear(socket, wire.decode(socket.recv()))
+        if time.monotonic() >= self._beat_at:
+            self._beat_at = time.monotonic() + self._beat_s
+            beat = wire.encode(wire.Heartbeat(None, ()))
+            for socket in self._sockets[: self._welcome]:
+                socket.send(beat)
+
+    def _hear(self, socket: "zmq.Socket[bytes]", message: wire.Message) -> None:
+        if isinstance(message, wire.Welcome):
+            self._welcome += 1
+            self._beat_s = message.heartbeat
+        elif isinstance(message, wire.Assign):
+            done = int(wire.Outcome.DONE)
+            rows = tuple(wire.Result(work.task, work.number, done, 0.0, b"", b"", b"") for work in message.work)
+            socket.send(wire.encode(wire.Finished(rows)))
+            self.finished += len(rows)
+        elif isinstance(message, (wire.Refused, wire.Rejoin)):
+            raise ConnectionError(f"the broker will not have a worker any more: {message}")
+
+
+def _allow_files(count: int) -> None:
+    """Let this process have so many files open, if it may."""
+    if sys.platform != "win32":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < count:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))

@@ -1,0 +1,88 @@
+"""The scheduler by itself, with very many slots and tasks: what a pass takes, and what a decision costs."""
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from random import Random
+
+from scheduler import events as ev
+from scheduler.core import Scheduler
+from scheduler.model import Attempt, Outcome
+from scheduler.policies import make_policy
+
+# Predicted runtimes, and what is left of the windows of the PCs: seconds, evenly between these.
+RUNTIMES_S = (60.0, 600.0)
+UPTIMES_S = (4 * 3600.0, 12 * 3600.0)
+# Between two passes. Seconds.
+STEP_S = 0.1
+SEED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Seconds of a core for each pass; seconds of it with the messages that led to it; decisions (tasks placed) in it."""
+
+    passes_s: Sequence[float]
+    together_s: Sequence[float]
+    placed: Sequence[int]
+
+    @property
+    def decision_us(self) -> float:
+        """Microseconds for one decision, all in all."""
+        return 1e6 * sum(self.together_s) / max(1, sum(self.placed))
+
+
+class Loaded:
+    """A scheduler under ``policy`` with so many ``slots``, all busy, and so many ``tasks`` that wait."""
+
+    def __init__(self, policy: str, slots: int, tasks: int) -> None:
+        self._random = Random(SEED)
+        self._scheduler = Scheduler(make_policy(policy))
+        self._now = 0.0
+        self._held: dict[str, deque[Attempt]] = {}
+        for number in range(slots):
+            name = f"pc{number}"
+            self._held[name] = deque()
+            self._scheduler.handle(ev.WorkerJoined(name, 1, self._random.uniform(*UPTIMES_S)), 0.0)
+        runtimes = [self._random.uniform(*RUNTIMES_S) for _ in range(tasks)]
+        self._scheduler.handle(ev.TasksSubmitted(0, 0, tasks, runtimes), 0.0)
+        self._take(self._scheduler.handle(ev.PassDue(), 0.0))
+        self._turns = self._busy()
+
+    def _busy(self) -> Iterator[str]:
+        """The PCs in turn, for ever."""
+        while True:
+            yield from self._held
+
+    def _take(self, commands: Sequence[ev.Command]) -> int:
+        """Note what was assigned; how much."""
+        count = 0
+        for command in commands:
+            if isinstance(command, ev.Assign):
+                self._held[command.worker].extend(assignment.attempt for assignment in command.work)
+                count += len(command.work)
+        return count
+
+    def passes(self, count: int, batch: int) -> Passes:
+        """So many passes, before each of which ``batch`` tasks have ended on as many PCs."""
+        passes_s, together_s, placed = [], [], []
+        for _ in range(count):
+            self._now += STEP_S
+            ended = [self._ended(name) for name in islice(self._turns, batch) if self._held[name]]
+            began = time.thread_time()
+            for event in ended:
+                self._scheduler.handle(event, self._now)
+            middle = time.thread_time()
+            commands = self._scheduler.handle(ev.PassDue(), self._now)
+            end = time.thread_time()
+            passes_s.append(end - middle)
+            together_s.append(end - began)
+            placed.append(self._take(commands))
+        return Passes(passes_s, together_s, placed)
+
+    def _ended(self, name: str) -> ev.AttemptsEnded:
+        """The first task of a PC is done."""
+        attempt = self._held[name].popleft()
+        return ev.AttemptsEnded(name, [ev.Ended(attempt, Outcome.DONE, self._random.uniform(*RUNTIMES_S))])

@@ -1,0 +1,46 @@
+"""A broker with a thousand workers that have nothing to do: what their heartbeats cost it. deskgrid only."""
+
+import time
+from collections.abc import Mapping
+
+from benchmarks.environments.base import Environment
+from benchmarks.fakes import FakeWorkers
+from benchmarks.proc import used
+from benchmarks.workloads.base import Figures, Metric, Workload
+from broker.joinline import parse_join_line
+from sleepbench.processes import Processes
+
+# After they have joined, until what that took is over. Seconds.
+SETTLE_S = 3.0
+
+
+def run(environment: Environment, size: Mapping[str, float]) -> Figures:
+    """Percent of a core. The workers are in this process, the broker in its own."""
+    with Processes(more=["--durability", "process"]) as processes:
+        line = parse_join_line((processes.home / "worker.join").read_text(encoding="utf-8").strip(), "worker")
+        broker = processes.pid("broker")
+        with FakeWorkers(line, int(size["workers"])) as workers:
+            _turn_for(workers, SETTLE_S)
+            began, before = time.monotonic(), used(broker)
+            _turn_for(workers, size["seconds"])
+            spent, seconds = used(broker) - before, time.monotonic() - began
+    return {"percent": 100.0 * spent.total / seconds, "python_percent": 100.0 * spent.main / seconds}
+
+
+def _turn_for(workers: FakeWorkers, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0.0:
+        workers.turn(min(left, 0.1))
+
+
+WORKLOAD = Workload(
+    metrics=(
+        Metric("percent", "broker whose workers have nothing to do", "% of a core", "less"),
+        Metric("python_percent", "of that, outside ZeroMQ", "% of a core", "less"),
+    ),
+    run=run,
+    full={"workers": 1000, "seconds": 20},
+    quick={"workers": 1000, "seconds": 6},
+    tiny={"workers": 20, "seconds": 1},
+    workers=0,
+)
