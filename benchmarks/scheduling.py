@@ -22,7 +22,7 @@ SEED = 7
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """Seconds of a core for each pass; seconds of it with the messages that led to it; decisions (tasks placed) in it."""
+    """For each pass: seconds of a core, the same with the messages that led to it, and decisions: tasks placed."""
 
     passes_s: Sequence[float]
     together_s: Sequence[float]
