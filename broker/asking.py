@@ -350,7 +350,7 @@ def _explanation(why: Explanation, item: int, workers: int, rests: Collection[st
         return [f"{start} {_STATE_TEXT[why.state].format(on=why.on)}"]
     if not workers:
         return [f"{start} waits: no worker has joined"]
-    lines = [f"{start} waits: it needs {why.runtime_s + why.margin_s:g} s, {why.margin_s:g} s of them to start up"]
+    lines = [f"{start} waits: it needs {why.runtime_s + why.margin_s:g} s, {why.margin_s:g} s of them to be safe"]
     if why.runtime_s + why.margin_s >= why.longest_window_s:
         lines.append(f"no window open or announced is that long: the longest is {why.longest_window_s:.0f} s")
     for slot in why.slots:

@@ -64,6 +64,7 @@ class Runs:
 class OpenBag:
     """A bag that is not forgotten. ``runs``: what it has shown of how long its tasks take.
 
+    ``size``: bytes of its arguments.
     ``learned_at``: how many runs it takes until its prediction is looked at again, if nobody gave one.
     ``remembered``: whether the journal knows which of its attempts are at workers.
     ``deserted``: it counts as closed, for as long as the client that submitted it is not there.
@@ -74,6 +75,7 @@ class OpenBag:
     batches: list[OpenBatch] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     total: int = 0
+    size: int = 0
     settled: int = 0
     estimate_s: float = ASSUMED_RUNTIME_S
     runs: Runs = field(default_factory=Runs)
@@ -125,6 +127,7 @@ class BagBook:
         bag.batches.append(batch)
         bag.starts.append(row.start)
         bag.total += row.count
+        bag.size += row.size
         self._firsts.append(row.first)
         self._where.append((bag, batch))
         self.next_task = max(self.next_task, row.first + row.count)

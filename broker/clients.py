@@ -146,7 +146,8 @@ class Clients:
             return f"{count} items came with {len(submit.runtimes)} runtimes"
         if max(map(len, submit.payloads), default=0) > wire.PAYLOAD_LIMIT:
             return f"an item is larger than {wire.PAYLOAD_LIMIT} bytes"
-        if refusal := self._refusal_by_owner(peer, submit.bag) or self._refusal_by_disk(submit):
+        refusal = self._refusal_by_owner(peer, submit.bag) or self._refusal_by_disk(submit)
+        if refusal := refusal or self._refusal_by_quota(peer, submit):
             return refusal
         bag = self._desk.book.by_id.get(submit.bag) or self._open(peer, submit)
         if isinstance(bag, str):
@@ -172,6 +173,15 @@ class Clients:
         why, bag = self._desk.disk.refusal, self._desk.book.by_id.get(submit.bag)
         repeated = bag is not None and submit.first < bag.total and (bag.closed or not submit.last)
         return f"bag {submit.bag} is not taken: {why}" if why and not repeated else ""
+
+    def _refusal_by_quota(self, peer: bytes, submit: wire.Submit) -> str:
+        """Why its owner has enough here; empty when there is room for this, or when it was accepted before."""
+        bag = self._desk.book.by_id.get(submit.bag)
+        if bag is not None and submit.first < bag.total:
+            return ""
+        owner = self.by_peer[peer].who.name if bag is None else bag.row.owner
+        why = self._desk.quotas.refusal(owner, len(submit.payloads), sum(map(len, submit.payloads)))
+        return f"bag {submit.bag} is not taken: {why}" if why else ""
 
     @staticmethod
     def _refusal(bag: OpenBag, submit: wire.Submit) -> str:
@@ -220,9 +230,11 @@ class Clients:
     def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], now: float) -> None:
         if not bag.row.predicted:
             runtimes = (bag.estimate_s,)
-        batch = BatchRow(self._desk.book.next_task, bag.row.number, bag.total, len(submit.payloads), runtimes)
+        count, size = len(submit.payloads), sum(map(len, submit.payloads))
+        batch = BatchRow(self._desk.book.next_task, bag.row.number, bag.total, count, runtimes, size)
         self._desk.journal.add_batch(batch, submit.payloads, self._desk.posix(now))
         self._desk.book.extend(bag, batch)
+        self._desk.quotas.extended(bag.row.owner, count, size)
         self._desk.handle(
             ev.TasksSubmitted(batch.bag, batch.first, batch.count, runtimes, retries=bag.row.retries), now
         )

@@ -11,6 +11,7 @@ from broker.bags import BagBook, OpenBag
 from broker.disk import Disk
 from broker.journal import Journal
 from broker.protocol import BATCH_BYTES, SECONDS_LIMIT, Failed, Message, weight
+from broker.quotas import Quotas
 from broker.roles import Credentials
 from scheduler import events as ev
 from scheduler.accuracy import outlived
@@ -65,6 +66,7 @@ class Desk:
         self.revoked: list[str] = []
         self.disk = Disk(journal, str(journal.home))
         self.book = BagBook(journal)
+        self.quotas = Quotas(self.book.by_number.values())
         self.attendance = Attendance(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)
@@ -113,6 +115,7 @@ class Desk:
         """Drop a bag that is complete, with its results; ``why`` is told to those who wait for more of it."""
         self.handle(ev.BagForgotten(bag.row.number), now)
         self.book.forget(bag)
+        self.quotas.forgotten(bag)
         self.fresh.discard(bag.row.number)
         for watcher in bag.watchers:
             self.send(watcher.peer, Failed(watcher.request, why))

@@ -322,12 +322,12 @@ class Journal:
 
     def batches(self) -> Iterator[BatchRow]:
         """Every batch, in the order of its tasks."""
-        for first, bag, start, count, packed in self._db.execute(
-            "SELECT first, bag, start, count, runtimes FROM batches ORDER BY first"
+        for first, bag, start, count, packed, size in self._db.execute(
+            "SELECT first, bag, start, count, runtimes, length(payloads) FROM batches ORDER BY first"
         ):
             runtimes = array("d")
             runtimes.frombytes(packed)
-            yield BatchRow(first, bag, start, count, runtimes)
+            yield BatchRow(first, bag, start, count, runtimes, size)
 
     def outcomes(self, first: int, count: int) -> list[tuple[int, int]]:
         """(task, outcome) of every ended task from ``first`` on."""

@@ -47,13 +47,17 @@ class BagRow:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """Consecutive tasks ``first`` .. of bag ``bag``, whose items begin at ``start``; one runtime, or one for each."""
+    """Consecutive tasks ``first`` .. of bag ``bag``, whose items begin at ``start``; one runtime, or one for each.
+
+    ``size``: bytes of their arguments.
+    """
 
     first: int
     bag: int
     start: int
     count: int
     runtimes: Sequence[float]
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ class Sessions:
         for batch in journal.batches():
             bag = book.by_number[batch.bag]
             book.extend(bag, batch)
+            self.desk.quotas.extended(bag.row.owner, batch.count, batch.size)
             outcomes = journal.outcomes(batch.first, batch.count)
             bag.settled += len(outcomes)
             cancelled = [task for task, outcome in outcomes if outcome == wire.Outcome.CANCELLED]

@@ -35,7 +35,11 @@ class ComingWindow:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a task is and, if it waits, why. ``on`` is the worker that has it."""
+    """Where a task is and, if it waits, why. ``on`` is the worker that has it.
+
+    ``margin_s``: how many seconds more than its predicted runtime it is given: to start up, and for what experience
+    says of predictions.
+    """
 
     state: State
     runtime_s: float

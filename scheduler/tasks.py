@@ -149,10 +149,9 @@ class TaskTable:
         for batch in owner.batches:
             batch.runtimes = array("d", [runtime])
 
-    def crashed(self, task: int, worker: str) -> list[str]:
-        """Note a crash of ``task``; on which workers it has had them."""
+    def crashed(self, task: int, worker: str) -> None:
+        """Note a crash of ``task`` on ``worker``."""
         self._crashes.setdefault(task, []).append(worker)
-        return self._crashes[task]
 
     def crashes(self, task: int) -> Sequence[str]:
         """On which workers ``task``, which has not ended, has crashed."""

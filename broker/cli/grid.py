@@ -97,7 +97,9 @@ def _cells(bag: "BagState") -> tuple[str, ...]:
 @click.argument("options", nargs=-1, metavar="[KEY=VALUE]...", callback=key_values)
 @join_option
 def policy(*, name: str, options: dict[str, object], join: str | None) -> None:
-    """Have the running grid place tasks by the policy NAME from now on: pgs, fcfs, or one that is installed.
+    """Have the running grid place tasks by the policy NAME from now on.
+
+    NAME is packing, longest, pgs, fcfs, or one that is installed.
 
     Options that are not given have their defaults. Until the broker is started again. For admins: on the broker's
     machine whoever can read its home is one.

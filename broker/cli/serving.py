@@ -84,7 +84,9 @@ stdin_option = click.option("--until-stdin-closes", is_flag=True, hidden=True)
     default=default_home,
     help="Its state, keys and windows.toml [default: $DESKGRID_HOME, else ~/.deskgrid].",
 )
-@click.option("--policy", help="How tasks are placed: packing, pgs, fcfs, or one installed  [default: packing].")
+@click.option(
+    "--policy", help="How tasks are placed: packing, longest, pgs, fcfs, or one installed [default: packing]."
+)
 @click.option(
     "--policy-option",
     "policy_options",

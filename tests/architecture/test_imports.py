@@ -26,6 +26,7 @@ PLACES = {
     "broker/server.py": "server",
     "broker/keys.py": "server",
     "broker/keeping.py": "server",
+    "broker/quotas.py": "server",
     "broker/sockets.py": "server",
     "broker/connections.py": "server",
     "broker/outgoing.py": "server",

@@ -17,6 +17,7 @@ import pytest
 
 from broker import journal as journal_module
 from broker.journal import NAME, Journal, JournalError
+from broker.soundness import wrong_with_files
 from tests.broker.records import bag_row, batch_row, result_row
 
 LOG = f"{NAME}-wal"
@@ -201,6 +202,21 @@ def test_a_broker_that_died_while_the_log_was_worked_into_the_tables_loses_nothi
     assert pages * PAGE > (home / NAME).stat().st_size
     overwrite(home / NAME, 28, pages.to_bytes(4, "big"))
     assert opened(home) == made.states[-1]
+
+
+def test_what_an_earlier_log_left_behind_the_end_of_this_one_makes_nothing_whole(tmp_path: Path) -> None:
+    """SQLite writes a log over the one before it, and so its last pages may be older than all others."""
+    tables, log = tmp_path / NAME, tmp_path / LOG
+    tables.write_bytes(b"SQLite format 3\0".ljust(28, b"x") + (3).to_bytes(4, "big") + bytes(PAGE - 32))
+    now, before = b"saltsalt", b"saltpast"
+
+    def frame(page: int, salt: bytes) -> bytes:
+        return page.to_bytes(4, "big") + bytes(4) + salt + bytes(8) + bytes(PAGE)
+
+    log.write_bytes(bytes(16) + now + bytes(8) + frame(2, now) + frame(3, now))
+    assert wrong_with_files(tables, log) == ""
+    log.write_bytes(bytes(16) + now + bytes(8) + frame(2, now) + frame(3, before))
+    assert "was cut" in wrong_with_files(tables, log)
 
 
 def test_tables_with_a_page_of_garbage_are_refused(

@@ -1,0 +1,73 @@
+"""One submitter does not fill the broker up: tasks that have not ended, and bytes of arguments, have limits."""
+
+from pathlib import Path
+
+import pytest
+
+from broker import protocol as wire
+from broker import quotas as quotas_module
+from broker.roles import Credential
+from tests.broker.office import Office
+
+OTHER = Credential("other", "submitter")
+
+
+def refusal(office: Office, items: list[bytes], who: Credential = OTHER) -> str:
+    client = office.client(who)
+    answer = client.answer_to(client.batch("more", items))
+    return answer.reason if isinstance(answer, wire.Failed) else ""
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_tasks_that_have_not_ended_are_bounded_for_each_submitter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    monkeypatch.setattr(quotas_module, "TASKS_LIMIT", 5)
+    office = Office(tmp_path)
+    client = office.client()
+    client.submit([b"0"] * 4)
+    if again:
+        office.settle()
+        office.journal._db.close()
+        office = Office(tmp_path)
+        client = office.client()
+    said = client.answer_to(client.batch("more", [b"0"] * 2))
+    assert isinstance(said, wire.Failed)
+    assert "client has 4 tasks that have not ended, of 5: try again later" in said.reason
+    assert refusal(office, [b"0"] * 5) == "", "others have a share of their own"
+    worker = office.worker()
+    worker.join(slots=9)
+    worker.finish(*[work for work in worker.work(9) if work.task < 4])
+    assert isinstance(client.answer_to(client.batch("now", [b"0"] * 5)), wire.Accepted)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_arguments_are_bounded_for_each_submitter_until_bags_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    monkeypatch.setattr(quotas_module, "ARGUMENTS_LIMIT", 10_000)
+    office = Office(tmp_path)
+    client = office.client()
+    bag = client.submit([bytes(900)] * 10)
+    if again:
+        office.settle()
+        office.journal._db.close()
+        office = Office(tmp_path)
+        client = office.client()
+    assert "bytes of arguments here, of 10000: forget some bags" in str(
+        client.answer_to(client.batch("more", [bytes(1001)]))
+    )
+    assert refusal(office, [bytes(9000)]) == "", "others have a share of their own"
+    client.ask("cancel", bag=bag)
+    client.ask("forget", bag=bag)
+    assert isinstance(client.answer_to(client.batch("now", [bytes(9000)])), wire.Accepted)
+
+
+def test_what_was_accepted_once_is_accepted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office(tmp_path)
+    client = office.client()
+    client.submit([b"0"])  # and with it, the template
+    batch = client.batch("bag", [b"0"] * 3)
+    assert isinstance(client.answer_to(batch), wire.Accepted)
+    monkeypatch.setattr(quotas_module, "TASKS_LIMIT", 3)
+    assert isinstance(client.answer_to(batch), wire.Accepted)
