@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 
 from benchmarks.catalogue import ENVIRONMENTS, WORKLOADS
+from benchmarks.markdown import markdown
 from benchmarks.report import report
 from benchmarks.runner import SIZES, Plan, measure
 from sleepbench.pictures.files import NO_MATPLOTLIB
@@ -27,6 +28,7 @@ RUNS = 5
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="A folder for the JSON and the picture.")
 @click.option("--show", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Only show such a JSON.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="With --show: tables for a page of text.")
 def main(
     *,
     runs: int,
@@ -35,11 +37,16 @@ def main(
     size: str,
     out: Path | None,
     show: Path | None,
+    as_markdown: bool,
 ) -> None:
     """Measure every environment with every workload, in turns, and show what it comes to."""
     console = Console()
     if show is not None:
-        console.print(report(json.loads(show.read_text(encoding="utf-8"))))
+        shown = json.loads(show.read_text(encoding="utf-8"))
+        if as_markdown:
+            click.echo("\n".join(markdown(shown)))
+        else:
+            console.print(report(shown))
         return
     told = Console(stderr=True)
     plan = Plan(chosen or tuple(ENVIRONMENTS), workloads or WORKLOADS, runs, size)

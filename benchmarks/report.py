@@ -14,10 +14,11 @@ from benchmarks.workloads.base import Metric
 
 def report(result: Mapping[str, Any]) -> RenderableType:
     """The machine, a table for each metric, and what is missing or failed."""
-    return Group(_machine(result), *_tables(result), *_troubles(result))
+    return Group(about_machine(result), *_tables(result), *_troubles(result))
 
 
-def _machine(result: Mapping[str, Any]) -> str:
+def about_machine(result: Mapping[str, Any]) -> str:
+    """Where and when, and how to read the figures."""
     about = result["machine"]
     return (
         f"{about['processor']}, {about['cores']} cores, {about['memory_gib']:g} GiB, {about['system']}, Python "

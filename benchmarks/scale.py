@@ -120,7 +120,7 @@ def table(result: Mapping[str, Any]) -> Table:
 
 
 def draw(result: Mapping[str, Any], file: Path) -> None:
-    """Two panels, both axes logarithmic; what is flat costs the same however much there is."""
+    """Two panels; what is flat costs the same however much there is."""
     curves = medians(result["points"])
     with drawing():
         figure = new_figure(2.8, WIDTH)
@@ -133,7 +133,7 @@ def _panel(axis: Axes, name: str, curves: Mapping[str, Mapping[int, float]]) -> 
     for (what, curve), (colour, marker) in zip(curves.items(), SPARE, strict=False):
         axis.plot(list(curve), list(curve.values()), color=colour, marker=marker, markersize=4, linewidth=1, label=what)
     axis.set_xscale("log")
-    axis.set_yscale("log")
+    axis.set_ylim(bottom=0.0)
     axis.grid()
     axis.set_xlabel(name)
     axis.set_ylabel("microseconds a task")

@@ -8,14 +8,16 @@ import pytest
 from rich.console import Console
 
 from benchmarks import remote
+from benchmarks.catalogue import WORKLOADS, workload
 from benchmarks.report import report
-from benchmarks.runner import Plan, measure
+from benchmarks.runner import Plan, measure, metrics_of
 from benchmarks.statistics import cell, failures, values
 from benchmarks.workloads.burst import WORKLOAD
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
 
 
+@pytest.mark.timeout(120)  # a dozen processes are started, one after the other
 def test_every_environment_runs_every_workload_in_turns() -> None:
     told: list[str] = []
     result = measure(Plan(("deskgrid", "futures"), ("burst", "latency"), 2, "tiny"), told.append)
@@ -26,6 +28,15 @@ def test_every_environment_runs_every_workload_in_turns() -> None:
         assert set(values(result, key, "start", "start_s")) == {1, 2}
         assert min(values(result, key, "latency", "median_ms").values()) > 0.0
     assert "ProcessPoolExecutor" in shown(result)
+
+
+@pytest.mark.timeout(120)
+def test_what_concerns_deskgrid_only_is_measured_once_for_each_run() -> None:
+    own = tuple(name for name in WORKLOADS if not workload(name).workers)
+    result = measure(Plan(("deskgrid", "futures"), own, 1, "tiny"), lambda line: None)
+    assert failures(result) == []
+    assert [(row["environment"], row["workload"]) for row in result["rows"]] == [("deskgrid", name) for name in own]
+    assert all(set(row["figures"]) == {metric.name for metric in metrics_of(row["workload"])} for row in result["rows"])
 
 
 def test_a_peer_that_is_not_installed_is_named_and_the_rest_goes_on(
