@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,10 +69,13 @@ class Command:
         self.close()
 
     def close(self) -> None:
-        """End it in good order."""
+        """End it in good order, by force if need be."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(PATIENCE_S)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(PATIENCE_S)
+        self.process.kill()
+        self.process.wait()
 
 
 def _worker(home: Path, place: Path, number: int) -> Command:
