@@ -114,8 +114,7 @@ class Conversation:
             # Each message that reached a broker that does not know us is answered so; one introduction is enough.
             return self.connected(now) if self.joined else []
         if isinstance(message, wire.Refused):
-            self.refusal = GridRefused(message.reason)
-            self.abandon(self.refusal)
+            self.refused(message.reason)
         return []
 
     def gone(self, now: float) -> bool:
@@ -138,6 +137,11 @@ class Conversation:
             # Any answer will do: "no such question" is one, and so is "I do not know you".
             said.append(wire.Ask(self.number(), "ping", "{}"))
         return said
+
+    def refused(self, reason: str) -> None:
+        """The broker will not have us: all that is open is answered with that, and so is what is asked later."""
+        self.refusal = GridRefused(reason)
+        self.abandon(self.refusal)
 
     def abandon(self, error: DeskgridError) -> None:
         """Answer everything with ``error``."""

@@ -151,7 +151,12 @@ class Link:
     def _converse(self, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
         while not self._over:
             with self._connected(context) as dealer:
-                self._listen(dealer)
+                monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+                try:
+                    self._listen(dealer, monitor)
+                finally:
+                    dealer.disable_monitor()
+                    monitor.close()
                 if self._closing:
                     self._take_leave(dealer)
                 elif not self._over:
@@ -161,13 +166,18 @@ class Link:
     def _over(self) -> bool:
         return self._closing or self._conversation.refusal is not None
 
-    def _listen(self, dealer: "zmq.Socket[bytes]") -> None:
+    def _listen(self, dealer: "zmq.Socket[bytes]", monitor: "zmq.Socket[bytes]") -> None:
         """Wait for something to happen and follow it up, until it is over or this connection is given up."""
         poller = zmq.Poller()
+        poller.register(monitor, zmq.POLLIN)
         poller.register(dealer, zmq.POLLIN)
         poller.register(self._woken.fileno(), zmq.POLLIN)
         while not self._over:
             ready = poller.poll(int(LOOK_S * 1000) if self._conversation.busy else None)
+            if any(who is monitor for who, _ in ready):
+                # Without this it would try for ever: a key is turned away in the handshake, where nothing can be said.
+                self._conversation.refused(f"the broker at {self.address} does not know this key: was it revoked?")
+                return
             if any(who is not dealer for who, _ in ready):
                 _drain(self._woken)
                 self._is_woken = False  # before the queue is emptied: what comes later wakes again

@@ -3,12 +3,15 @@
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import zmq
 
 from broker import connections as limits
 from broker import protocol as wire
+from broker.client.errors import GridRefused
+from broker.client.grid import Grid
 from broker.joinline import JoinLine, Keys, Side, read_join_line
 from broker.keys import new_pair
 from broker.roles import Role
@@ -120,6 +123,14 @@ def test_a_key_of_the_home_that_is_revoked_is_worth_nothing_and_the_new_line_is(
     assert line() != before
     assert is_let_in(line())
     assert not is_let_in(before)
+
+
+def test_a_client_whose_key_is_revoked_while_it_is_away_is_told_so(tmp_path: Path) -> None:
+    with live_grid(tmp_path) as own, Grid(own.broker.ready.client_line) as away:
+        away.status()
+        own.restart((tmp_path / "keys" / "client").unlink)
+        with pytest.raises(GridRefused, match="does not know this key: was it revoked"):
+            away.status()
 
 
 def test_other_keys_do_not_notice_that_one_is_revoked(grid: LiveGrid) -> None:
