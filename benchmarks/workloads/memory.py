@@ -58,7 +58,7 @@ WORKLOAD = Workload(
         Metric("each_tasks", "of so many", "tasks"),
     ),
     run=run,
-    full={"trial": 1000, "tasks": 1_000_000, "budget_s": 15},
+    full={"trial": 1000, "tasks": 1_000_000, "budget_s": 10},
     quick={"trial": 1000, "tasks": 100_000, "budget_s": 3},
     tiny={"trial": 10, "tasks": 1_000, "budget_s": 1},
     workers=WORKERS,
