@@ -1,8 +1,10 @@
 """``python -m benchmarks``, or ``make bench``: deskgrid and its peers beside each other."""
 
 import json
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -50,17 +52,23 @@ def main(
         return
     told = Console(stderr=True)
     plan = Plan(chosen or tuple(ENVIRONMENTS), workloads or WORKLOADS, runs, size)
-    result = measure(plan, lambda line: told.print(line, style="dim", highlight=False))
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "peers.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        if find_spec("matplotlib") is None:
-            told.print(NO_MATPLOTLIB)
-        else:
-            from benchmarks.picture import draw
-
-            draw(result, out / "peers.svg")
+    result: dict[str, Any] = {}
+    for result in measure(plan, lambda line: told.print(line, style="dim", highlight=False)):
+        if out is not None:
+            _write(result, out, told)
     console.print(report(result))
+
+
+def _write(result: Mapping[str, Any], out: Path, told: Console) -> None:
+    """What is known after a run, so that hours of it are not lost with the last one."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "peers.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if find_spec("matplotlib") is None:
+        told.print(NO_MATPLOTLIB)
+        return
+    from benchmarks.picture import draw
+
+    draw(result, out / "peers.svg")
 
 
 if __name__ == "__main__":

@@ -62,8 +62,8 @@ def groups(keys: Sequence[str]) -> list[list[str]]:
     return found
 
 
-def measure(plan: Plan, tell: Tell) -> dict[str, Any]:
-    """The whole document, as it is written to a file. ``tell`` is given a line now and then."""
+def measure(plan: Plan, tell: Tell) -> Iterator[dict[str, Any]]:
+    """The document as it is written to a file, after each run. ``tell`` is given a line now and then."""
     return _Benchmark(plan, tell).run()
 
 
@@ -77,19 +77,26 @@ class _Benchmark:
         self._missing: dict[str, str] = {}
         self._rows: list[Row] = []
 
-    def run(self) -> dict[str, Any]:
-        plan, began, about = self._plan, time.monotonic(), machine()
+        self._began = time.monotonic()
+        self._machine = machine()
+
+    def run(self) -> Iterator[dict[str, Any]]:
+        plan = self._plan
         for run in range(1, plan.runs + 1):
             for group in groups(plan.workloads):
                 for key in _turn(plan.environments, run):
                     self._visit(run, key, group)
+            yield self._document(run)
+
+    def _document(self, runs: int) -> dict[str, Any]:
+        keys = self._plan.environments
         return {
-            "machine": about,
+            "machine": self._machine,
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "took_s": round(time.monotonic() - began),
-            "size": plan.size,
-            "runs": plan.runs,
-            "environments": {key: self._systems[key] for key in plan.environments if key in self._systems},
+            "took_s": round(time.monotonic() - self._began),
+            "size": self._plan.size,
+            "runs": runs,
+            "environments": {key: self._systems[key] for key in keys if key in self._systems},
             "missing": self._missing,
             "rows": [asdict(row) for row in self._rows],
         }

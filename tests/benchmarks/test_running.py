@@ -20,7 +20,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are l
 @pytest.mark.timeout(120)  # a dozen processes are started, one after the other
 def test_every_environment_runs_every_workload_in_turns() -> None:
     told: list[str] = []
-    result = measure(Plan(("deskgrid", "futures"), ("burst", "latency"), 2, "tiny"), told.append)
+    first, result = measure(Plan(("deskgrid", "futures"), ("burst", "latency"), 2, "tiny"), told.append)
+    assert (first["runs"], result["runs"]) == (1, 2)
     assert [line.rpartition(" ")[2] for line in told] == ["deskgrid", "futures", "futures", "deskgrid"]
     assert failures(result) == []
     for key in ("deskgrid", "futures"):
@@ -33,7 +34,7 @@ def test_every_environment_runs_every_workload_in_turns() -> None:
 @pytest.mark.timeout(120)
 def test_what_concerns_deskgrid_only_is_measured_once_for_each_run() -> None:
     own = tuple(name for name in WORKLOADS if not workload(name).workers)
-    result = measure(Plan(("deskgrid", "futures"), own, 1, "tiny"), lambda line: None)
+    (result,) = measure(Plan(("deskgrid", "futures"), own, 1, "tiny"), lambda line: None)
     assert failures(result) == []
     assert [(row["environment"], row["workload"]) for row in result["rows"]] == [("deskgrid", name) for name in own]
     assert all(set(row["figures"]) == {metric.name for metric in metrics_of(row["workload"])} for row in result["rows"])
@@ -43,7 +44,7 @@ def test_a_peer_that_is_not_installed_is_named_and_the_rest_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "PEERS", tmp_path)
-    result = measure(Plan(("dask", "futures"), ("latency",), 1, "tiny"), lambda line: None)
+    (result,) = measure(Plan(("dask", "futures"), ("latency",), 1, "tiny"), lambda line: None)
     assert list(result["environments"]) == ["futures"]
     assert "missing: dask: make bench-peers has not made dask" in shown(result)
 
@@ -51,7 +52,7 @@ def test_a_peer_that_is_not_installed_is_named_and_the_rest_goes_on(
 def test_a_workload_that_fails_is_a_row_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(remote, "PATIENCE_S", 0.0)
-    result = measure(Plan(("futures",), ("latency",), 1, "tiny"), said.append)
+    (result,) = measure(Plan(("futures",), ("latency",), 1, "tiny"), said.append)
     (row,) = failures(result)
     assert row["failure"] == "no answer within 0 s"
     assert "failed: latency on futures, run 1: no answer" in shown(result)
