@@ -5,6 +5,7 @@ broker was restarted: numbers of attempts can be guessed. What anybody else says
 Rule 2: no attempt ran for longer than it was away.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -42,7 +43,9 @@ class WorkerSession:
     state: str = "away"
     done: int = 0
     told_windows: str | None = None
-    # When the last window it announced closes: a worker that is gone is remembered until then.
+    # When the last window to come closes that it announced; and, if that is later, the open one: a worker that is gone
+    # is remembered until then. An open-ended one, whose end nobody knows, may be gone for good.
+    last_closes: float = -math.inf
     known_until: float = 0.0
     templates: set[str] = field(default_factory=set)
 

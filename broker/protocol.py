@@ -137,10 +137,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Still here; remaining seconds as in `Join`."""
+    """Still here; remaining seconds as in `Join`. ``windows`` None: those to come are the ones last announced."""
 
     uptime: float | None
-    windows: tuple[Window, ...]
+    windows: tuple[Window, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

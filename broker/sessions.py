@@ -36,6 +36,7 @@ class Sessions:
         self._asking = Asking(desk, self.workers, self._throughput, lambda: self.clients.credentials)
         self.clients = Clients(desk, self._asking)
         self._counted = 0
+        self._news = True
         self._hold_until: float | None = None
 
     def restore(self, now: float) -> None:
@@ -93,6 +94,7 @@ class Sessions:
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """One message of the peer who holds the credential ``who``."""
+        self._news = self._news or not isinstance(message, wire.Heartbeat)
         if not self.desk.disk.takes(message):
             # A result stays with its worker, who says it again when it is asked to.
             if isinstance(message, wire.Ask):
@@ -134,8 +136,15 @@ class Sessions:
         self.workers.gone(peer, now)
         self.clients.gone(peer)
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether `settle` has something to do at once: more has happened than that known workers said they live."""
+        desk = self.desk
+        return self._news or bool(desk.outbox or desk.fresh) or desk.scheduler.unsettled
+
     def settle(self, now: float) -> list[tuple[bytes, wire.Message]]:
         """Decide, once for all that has been received; what is to be sent when the journal has been committed."""
+        self._news = False
         self._look_at_disk(now)
         self._let_go(now)
         if self.desk.disk.state != "full":

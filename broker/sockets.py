@@ -56,6 +56,8 @@ class Sockets:
         self._now = 0.0
         self._tell_at = 0.0
         self._untold = 0
+        # Whether the monitor has something to tell.
+        self._told = False
         # Peers that were found to be gone, for the next `tend`.
         self._gone: list[bytes] = []
         self._outgoing = Outgoing(self._hand_over)
@@ -116,6 +118,7 @@ class Sockets:
         ready = dict(self._poller.poll(int(1000 * (FLUSH_S if self._outgoing or self._large else seconds))))
         if self._zap in ready:
             self._answer_zap()
+        self._told = self._monitor in ready
         return self.router in ready
 
     def tend(self, now: float) -> list[bytes]:
@@ -124,7 +127,7 @@ class Sockets:
         if self._keys is not None and self._keys.changes != self._known_changes:
             self._known_changes = self._keys.changes
             self.connections.condemn(lambda key: self._who(key) is not None, now)
-        gone, self._gone = [*self._gone, *self._follow_monitor()], []
+        gone, self._gone = [*self._gone, *(self._follow_monitor() if self._told else ())], []
         self.connections.expire(now)
         for peer in [peer for peer, (tracker, _) in self._large.items() if tracker.done]:
             del self._large[peer]

@@ -28,6 +28,8 @@ class Workers:
         self.by_peer: dict[bytes, WorkerSession] = {}
         self.by_name: dict[str, WorkerSession] = {}
         self.attempts = Attempts(desk, self.by_name)
+        # The names of those that wanted to be called so: all but one of them are called something else.
+        self._named: dict[str, list[str]] = {}
         # In the order they were last heard, so that only the head is looked at for leases that ran out.
         self._heard: OrderedDict[str, WorkerSession] = OrderedDict()
         # Those that are lost but have announced windows to come, and when the first of them has none left.
@@ -78,6 +80,7 @@ class Workers:
         if worker is None:
             worker = WorkerSession(self._free_name(join.name), join.session, who, peer, join, now, now)
             self.by_name[worker.name] = worker
+            self._named.setdefault(join.name, []).append(worker.name)
         else:
             if worker.peer != peer:
                 self.by_peer.pop(worker.peer, None)
@@ -101,7 +104,8 @@ class Workers:
         if join.uptime == 0.0 or undecided:
             self._close(worker, join.running, join.windows, now)
             return
-        worker.known_until = _last_closing(join.windows, join.uptime, now)
+        worker.last_closes = _last_closing(join.windows, now)
+        worker.known_until = max(worker.last_closes, now + (join.uptime or 0.0))
         if worker.state != "up":
             worker.opened = now
         worker.state = "up"
@@ -112,8 +116,7 @@ class Workers:
 
     def _session_of(self, who: Credential, join: wire.Join, now: float) -> WorkerSession | None:
         """The session that introduces itself again; for a new one, those of its name that are gone make room."""
-        names = [name for name in self.by_name if name == join.name or name.startswith(f"{join.name}~")]
-        namesakes = [self.by_name[name] for name in names]
+        namesakes = [self.by_name[name] for name in self._named.get(join.name, ())]
         for worker in namesakes:
             if worker.session == join.session and worker.who == who:
                 return worker
@@ -130,7 +133,9 @@ class Workers:
         return name
 
     def _heartbeat(self, worker: WorkerSession, beat: wire.Heartbeat, now: float) -> None:
-        worker.known_until = _last_closing(beat.windows, beat.uptime, now)
+        if beat.windows is not None:
+            worker.last_closes = _last_closing(beat.windows, now)
+        worker.known_until = max(worker.last_closes, now + (beat.uptime or 0.0))
         worker_open = beat.uptime is None or beat.uptime > 0.0
         if worker_open != (worker.state == "up"):
             # An introduction or a leave is missing: it came over a connection that is gone.
@@ -167,7 +172,8 @@ class Workers:
         else:
             self.attempts.handle(ev.UptimeRefreshed(worker.name, 0.0, windows), now)
         worker.state = "away"
-        worker.known_until = _last_closing(windows, 0.0, now)
+        worker.last_closes = _last_closing(windows, now)
+        worker.known_until = max(worker.last_closes, now)
         self._desk.outlived({attempt.task: elapsed for attempt, elapsed in stopped.items()}, now)
 
     def _left(self, event: ev.WorkerLeft, how: How, now: float) -> None:
@@ -219,7 +225,10 @@ class Workers:
         """It is not expected back; what it held, if its window was open, is lost with it."""
         if worker.state == "up":
             self._left(ev.WorkerLeft(worker.name, planned=False), "loss", now)
-        self.by_name.pop(worker.name, None)
+        if self.by_name.pop(worker.name, None) is not None:
+            self._named[worker.join.name].remove(worker.name)
+            if not self._named[worker.join.name]:
+                del self._named[worker.join.name]
         self.by_peer.pop(worker.peer, None)
         self._heard.pop(worker.name, None)
         self._lost.pop(worker.name, None)
@@ -231,6 +240,5 @@ class Workers:
             self._send(peer, wire.Goodbye(reason))
 
 
-def _last_closing(windows: Sequence[wire.Window], uptime: float | None, now: float) -> float:
-    """When the last window that was announced closes; of an open-ended worker, now: it may be gone for good."""
-    return now + max([uptime or 0.0, *(window.starts_in + window.lasts for window in windows)])
+def _last_closing(windows: Sequence[wire.Window], now: float) -> float:
+    return now + max((window.starts_in + window.lasts for window in windows), default=-math.inf)

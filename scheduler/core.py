@@ -187,11 +187,15 @@ class Scheduler(Placing):
         if not event.uptime >= 0.0:
             raise IllegalEvent(f"worker {event.worker}: an uptime of {event.uptime} s")
         worker = self.slots.workers.get(event.worker)
+        if event.windows is not None:
+            windows = announced(event.windows, now)
+            if worker is None:
+                self._note_away(event.worker, windows)
+            else:
+                self.changes += _differ(worker.windows, windows)
+                worker.windows = windows
         if worker is None:
-            self._note_away(event.worker, announced(event.windows, now))
             return
-        self.changes += _differ(worker.windows, windows := announced(event.windows, now))
-        worker.windows = windows
         ends_at = uptime_end(event.uptime, now)
         if ends_at == worker.ends_at or worker.ends_at < ends_at < worker.ends_at + UPTIME_JITTER_S:
             return

@@ -85,11 +85,14 @@ class WorkerJoined:
 
 @dataclass(frozen=True, slots=True)
 class UptimeRefreshed:
-    """What a worker says now of its current window and of those to come. Also of a worker that is away (uptime 0)."""
+    """What a worker says now of its current window and of those to come. Also of a worker that is away (uptime 0).
+
+    ``windows`` None: those to come are the ones last announced.
+    """
 
     worker: str
     uptime: float
-    windows: Sequence[tuple[float, float]] = ()
+    windows: Sequence[tuple[float, float]] | None = ()
 
 
 @dataclass(frozen=True, slots=True)

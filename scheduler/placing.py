@@ -51,6 +51,8 @@ class Placing:
         self.bound: dict[int, Slot] = {}
         # Slots that changed since the last pass; they are in no index until it.
         self.dirty: dict[int, Slot] = {}
+        # The changes that the last pass knew.
+        self._passed = -1
         self._next_attempt = first_attempt
         self._assigns: dict[str, Assign] = {}
         # Tasks that no longer fitted when they were to be sent. They wait until the policy is not looking: so it always
@@ -152,7 +154,13 @@ class Placing:
                 else:
                     self._postpone(step)
             self._give_back_unfit()
+        self._passed = self.changes
         return list(self._assigns.values())
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether there is something that the last pass did not know."""
+        return bool(self.dirty) or self.changes != self._passed
 
     def _give_back_unfit(self) -> None:
         """What no longer fitted when its turn came joins the priority queue."""

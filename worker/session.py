@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker import protocol as wire
+from worker.announcing import Told
 from worker.jobs import Ended, Job, TemplateError
 from worker.uptime import Instant, Plan
 
@@ -86,6 +87,7 @@ class Session:
         self._broken: dict[str, str] = {}
         self._open = False
         self._resting = True
+        self._told = Told()
         self._heartbeat_s = HEARTBEAT_S
         self._speak_at = 0.0
         # When the current window should close, on the monotonic clock, as of the last look.
@@ -196,7 +198,7 @@ class Session:
     def _speak(self, now: Instant) -> None:
         self._speak_at = now.mono + self._heartbeat_s
         if self.joined:
-            self._out.append(wire.Heartbeat(self._uptime(now), self._windows(now)))
+            self._out.append(wire.Heartbeat(self._uptime(now), self._told.news(self._windows(now), now.mono)))
         else:
             self._introduce(now)
 

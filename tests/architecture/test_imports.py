@@ -54,6 +54,7 @@ PLACES = {
     "worker/__init__.py": "empty",
     "worker/agent.py": "worker",
     "worker/alarm.py": "worker",
+    "worker/announcing.py": "worker",
     "worker/session.py": "worker",
     "worker/jobs.py": "worker",
     "worker/uptime.py": "worker",

@@ -253,12 +253,18 @@ class GridMachine(RuleBasedStateMachine):
         self._take_away(name)
         assert self.tell(ev.WorkerLeft(name, planned, False, unstarted, [(5.0, 50.0)])) == []
 
-    @rule(name=NAMES, uptime=UPTIMES | st.just(0.0), shift=st.none() | st.sampled_from([-3.0, -0.2, 0.2, 0.7]))
-    def refresh_uptime(self, name: str, uptime: float, shift: float | None) -> None:
+    @rule(
+        name=NAMES,
+        uptime=UPTIMES | st.just(0.0),
+        shift=st.none() | st.sampled_from([-3.0, -0.2, 0.2, 0.7]),
+        announces=st.booleans(),
+    )
+    def refresh_uptime(self, name: str, uptime: float, shift: float | None, announces: bool) -> None:
         """A worker announces another end of its window, or one that differs little; or it is away."""
         if name in self.up and shift is not None:
             uptime = max(0.0, self.watched.scheduler.slots.workers[name].ends_at - self.now + shift)
-        self._recalls(self.tell(ev.UptimeRefreshed(name, uptime, [(uptime + 10, 50.0)])))
+        windows = [(uptime + 10, 50.0)] if announces else None
+        self._recalls(self.tell(ev.UptimeRefreshed(name, uptime, windows)))
 
     @rule(name=NAMES)
     def forget_worker(self, name: str) -> None:

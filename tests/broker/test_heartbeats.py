@@ -1,0 +1,73 @@
+"""What a heartbeat says nothing new of costs the broker nothing: a thousand workers send 500 in a second."""
+
+from pathlib import Path
+
+import pytest
+
+from broker import protocol as wire
+from tests.broker.office import Office
+from tests.peers import BareWorker
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    return Office(tmp_path)
+
+
+@pytest.fixture
+def worker(office: Office) -> BareWorker:
+    """It has been heard, and settled."""
+    worker = office.worker()
+    worker.join(uptime=100.0, windows=(wire.Window(200.0, 50.0),))
+    office.settle()
+    return worker
+
+
+def coming(office: Office) -> list[tuple[float, float]]:
+    """The windows to come of the only worker there is."""
+    (known,) = office.sessions.desk.scheduler.slots.workers.values()
+    return [(window.opens, window.lasts) for window in known.windows]
+
+
+def test_a_heartbeat_with_nothing_new_leaves_nothing_to_settle(office: Office, worker: BareWorker) -> None:
+    assert not office.sessions.unsettled
+    office.now = 2.0
+    worker.send(wire.Heartbeat(98.0, None))
+    worker.send(wire.Heartbeat(98.0, (wire.Window(198.0, 50.0),)))
+    assert not office.sessions.unsettled
+
+
+@pytest.mark.parametrize("beat", [wire.Heartbeat(50.0, None), wire.Heartbeat(98.0, ()), wire.Heartbeat(0.0, None)])
+def test_one_with_news_is_settled_at_once(office: Office, worker: BareWorker, beat: wire.Heartbeat) -> None:
+    office.now = 2.0
+    worker.send(beat)
+    assert office.sessions.unsettled
+    office.settle()
+    assert not office.sessions.unsettled
+
+
+def test_whatever_else_is_said_is_settled_at_once(office: Office, worker: BareWorker) -> None:
+    worker.send(wire.Returned(()))
+    assert office.sessions.unsettled
+
+
+def test_windows_that_are_not_said_again_are_those_last_announced(office: Office, worker: BareWorker) -> None:
+    office.now = 2.0
+    worker.send(wire.Heartbeat(98.0, None))
+    assert coming(office) == [(200.0, 50.0)]
+    session = office.sessions.workers.by_name["bare"]
+    assert session.known_until == 250.0
+    worker.send(wire.Heartbeat(300.0, None))
+    assert session.known_until == 302.0
+    worker.send(wire.Heartbeat(98.0, ()))
+    assert coming(office) == []
+    assert session.known_until == 100.0
+
+
+def test_one_that_is_away_may_say_as_little(office: Office) -> None:
+    worker = office.worker()
+    worker.join(uptime=0.0, windows=(wire.Window(200.0, 50.0),))
+    office.now = 2.0
+    worker.send(wire.Heartbeat(0.0, None))
+    assert [window.opens for window in office.sessions.desk.scheduler.away["bare"].windows] == [200.0]
+    assert office.sessions.workers.by_name["bare"].known_until == 250.0
