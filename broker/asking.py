@@ -287,17 +287,17 @@ class Asking:
     def _explain(self, args: Json, now: float) -> Json:
         bag, scheduler = self._bag(args), self._desk.scheduler
         if args.get("item") is None:
-            waiting = [t for t in self._tasks(bag, range(bag.total)) if scheduler.tasks.state(t) == State.WAITING]
-            if not waiting:
+            waiting, longest = scheduler.tasks.waiting(bag.row.number)
+            if longest is None:
                 return self._nothing_waits(bag, now)
-            task = max(waiting, key=scheduler.tasks.runtime)
+            task = longest
         else:
             task = self._task(bag, args["item"])
-            waiting = [task] if scheduler.tasks.state(task) == State.WAITING else []
+            waiting = int(scheduler.tasks.state(task) == State.WAITING)
         why, rests = explain(scheduler, task, now), scheduler.resting.rests
         return {
             "text": _explanation(why, self._desk.book.item(task)[1], len(self._workers.by_name), rests),
-            "waiting": len(waiting),
+            "waiting": waiting,
             "longest_s": why.runtime_s,
             "slots": [
                 {

@@ -17,6 +17,7 @@ from scheduler.invariants import check
 from scheduler.model import ENDED, Attempt, IllegalEvent, Outcome, State, Window, checked_runtime
 from scheduler.placing import Placing
 from scheduler.policies.base import Policy
+from scheduler.rows import within
 from scheduler.slots import Away, Sent, Slot, Worker, announced, uptime_end
 from scheduler.waiting import ORDERS
 
@@ -25,6 +26,8 @@ CRASH_LIMIT = 3
 # A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never
 # early, so the earliest estimate of a window's end is the best one.
 UPTIME_JITTER_S = 0.5
+# Waiting tasks that are indexed anew in the time that it takes to change the prediction of one.
+TASKS_A_CHANGE = 8
 
 
 class Scheduler(Placing):
@@ -77,10 +80,7 @@ class Scheduler(Placing):
         for attempt in event.held:
             self.tasks.move(attempt.task, State.HELD)
             self.orphans[attempt.task] = attempt.number
-        waiting: Sequence[int] = range(event.first, event.first + event.count)
-        if any(batch.states):
-            waiting = [task for task in waiting if not batch.states[task - event.first]]
-        self.regular.add(waiting, [batch.runtime(task) for task in waiting])
+        self.regular.add(batch.waiting())
         self.changes += 1
 
     def _check_restored(self, event: ev.TasksSubmitted) -> None:
@@ -98,19 +98,26 @@ class Scheduler(Placing):
         for task, runtime in zip(event.tasks, event.runtimes, strict=True):
             checked_runtime(runtime)
             self.tasks.known(task)
+        waiting = len(self.regular) + len(self.priority)
+        anew = len(event.tasks) * TASKS_A_CHANGE > waiting
         for task, runtime in zip(event.tasks, event.runtimes, strict=True):
+            before = self.tasks.runtime(task)
             self.tasks.predict(task, runtime)
+            if not anew and self.tasks.state(task) == State.WAITING:
+                self.predict([(task, 1)], {before}, runtime)
+        if anew:
+            self.index_anew()
         self._predictions_changed(event.tasks, now)
 
     def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
         checked_runtime(event.runtime)
-        self.tasks.predict_bag(event.bag, event.runtime)
-        bound = [task for task in self.bound if self.tasks.known(task).bag.number == event.bag]
-        self._predictions_changed(bound, now)
+        spans, before = self.tasks.predict_bag(event.bag, event.runtime)
+        self.predict(spans, before, event.runtime)
+        self._predictions_changed(within(self.bound, spans), now)
 
     def _predictions_changed(self, tasks: Iterable[int], now: float) -> None:
-        """Index waiting tasks anew, and give queued ones another chance to be placed (paper, Section 2.1)."""
-        self.index_anew()
+        """Give queued tasks another chance to be placed (paper, Section 2.1)."""
+        self.changes += 1
         slots = {self.bound[task].number: self.bound[task] for task in tasks if task in self.bound}
         for slot in slots.values():
             self.change(slot)

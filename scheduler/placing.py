@@ -6,7 +6,7 @@ Rule 3: what a worker holds ahead is bounded in seconds of predicted work, so th
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from scheduler.accuracy import Accuracy
 from scheduler.events import Assign, Assignment
@@ -14,9 +14,10 @@ from scheduler.metrics import Counters
 from scheduler.model import Attempt, State
 from scheduler.policies.base import Coming, Lane, Place, Policy, Postpone
 from scheduler.resting import Resting
+from scheduler.rows import Spans, grouped
 from scheduler.slots import Away, Sent, Slot, SlotTable, Worker
 from scheduler.tasks import TaskTable
-from scheduler.waiting import ORDERS, OldestFirst, WaitingQueue
+from scheduler.waiting import ORDERS, Regular, WaitingQueue
 
 # Predicted work a worker may hold on one slot, the running task included: enough to hide a round trip, and tasks longer
 # than this are never sent ahead.
@@ -43,7 +44,7 @@ class Placing:
         self.away: dict[str, Away] = {}
         self.changes = 0
         self.resting = Resting()
-        self.regular = OldestFirst()
+        self.regular = Regular()
         self.priority: WaitingQueue = ORDERS[policy.order]()
         # Newest attempts of tasks whose worker is gone, or has not been seen since a restore: still welcome.
         self.orphans: dict[int, int] = {}
@@ -180,8 +181,7 @@ class Placing:
         self._settle_slot(slot)
 
     def _postpone(self, step: Postpone) -> None:
-        tasks, runtimes = self.regular.pop_before(step.entry)
-        self.priority.add(tasks, runtimes)
+        self.priority.add(self.regular.pop_before(step.entry))
 
     def _settle_slot(self, slot: Slot) -> None:
         """Send what may be sent, and index the slot if it has room."""
@@ -244,13 +244,18 @@ class Placing:
         self.policy = policy
         self.index_anew()
 
+    def predict(self, spans: Spans, before: Collection[float], runtime: float) -> None:
+        """Waiting tasks in ``spans``, which took one of ``before``, take ``runtime``."""
+        self.priority.predict(spans, before, runtime)
+        self.regular.predict(spans, before, runtime)
+
     def index_anew(self) -> None:
         """Build both queues again, after predictions or the order have changed."""
         self.changes += 1
         regular, priority = [task for task, _ in self.regular.tasks()], [task for task, _ in self.priority.tasks()]
-        self.regular, self.priority = OldestFirst(), ORDERS[self.policy.order]()
-        self.regular.add(regular, [self.tasks.runtime(task) for task in regular])
-        self.priority.add(priority, [self.tasks.runtime(task) for task in priority])
+        self.regular, self.priority = Regular(), ORDERS[self.policy.order]()
+        self.regular.add(grouped(regular, [self.tasks.runtime(task) for task in regular]))
+        self.priority.add(grouped(priority, [self.tasks.runtime(task) for task in priority]))
 
     def change(self, slot: Slot) -> None:
         """``slot`` is about to change: out of the index until the next pass."""
@@ -299,4 +304,4 @@ class Placing:
         self.changes += bool(tasks)
         for task in tasks:
             self.tasks.move(task, State.WAITING)
-        self.priority.add(tasks, [self.tasks.runtime(task) for task in tasks])
+        self.priority.add(grouped(tasks, [self.tasks.runtime(task) for task in tasks]))

@@ -10,11 +10,12 @@ Rule 4: what is known of a task by its key stays true whatever else comes or goe
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import chain, compress, count, islice, pairwise, repeat
-from operator import add, ne, neg, or_, sub
+from collections.abc import Iterator
+from itertools import accumulate, chain, compress, islice, pairwise, repeat
+from operator import neg
 
 from scheduler.model import agree
+from scheduler.rows import Rows, Spans, cut
 
 # Moving so many runs costs less than finding the leaf; the leaves of a million tasks take a byte for each.
 LEAF = 1024
@@ -104,6 +105,25 @@ class Leaf:
         leaf.extend(self, start, end)
         return leaf
 
+    def pull(self, key: float, spans: Spans) -> list[Run]:
+        """Take out the tasks in ``spans`` of runs with ``key``."""
+        start, end = bisect_left(self.keys, key), bisect_right(self.keys, key)
+        pulled, kept = list[Run](), Leaf()
+        for _, arrival, task, held in self.rows(start, end):
+            for piece, many, inside in cut(task, held, spans):
+                run = key, arrival + piece - task, piece, many
+                if inside:
+                    pulled.append(run)
+                else:
+                    kept.insert(len(kept), *run)
+        if pulled:
+            rest = self.part(end, len(self))
+            for column in (self.keys, self.arrivals, self.tasks, self.counts):
+                del column[start:]
+            self.extend(kept)
+            self.extend(rest)
+        return pulled
+
     def sort(self) -> None:
         """Put the runs in order of their keys, equal ones as they were. Linear for two that were sorted."""
         order = sorted(range(len(self)), key=self.keys.__getitem__)
@@ -123,23 +143,15 @@ class Leaf:
             self.counts = array("I", compress(self.counts, kept))
 
 
-def arrived(tasks: Sequence[int], runtimes: Sequence[float], arrival: int) -> Leaf:
-    """The runs of tasks that arrive together, in order, however many; ``arrival`` is the number of the first."""
+def arrived(rows: Rows, arrival: int) -> Leaf:
+    """Runs that arrive together; ``arrival`` is the number of the first task."""
     leaf = Leaf()
-    if len(tasks) == 1:
-        leaf.insert(0, -runtimes[0], arrival, tasks[0], 1)
-        return leaf
-    changes = map(
-        or_,
-        map(ne, runtimes, islice(runtimes, 1, None)),
-        map(ne, map(add, tasks, repeat(1)), islice(tasks, 1, None)),
-    )
-    starts = [0, *compress(count(1), changes)]
-    leaf.keys.extend(map(neg, map(runtimes.__getitem__, starts)))
-    leaf.arrivals.extend(map(add, starts, repeat(arrival)))
-    leaf.tasks.extend(map(tasks.__getitem__, starts))
-    leaf.counts.extend(map(sub, chain(islice(starts, 1, None), (len(tasks),)), starts))
-    leaf.sort()
+    leaf.keys.extend(map(neg, rows.runtimes))
+    leaf.arrivals.extend(accumulate(islice(rows.counts, len(rows.counts) - 1), initial=arrival))
+    leaf.tasks.extend(rows.firsts)
+    leaf.counts.extend(rows.counts)
+    if len(leaf) > 1:
+        leaf.sort()
     return leaf
 
 
@@ -228,9 +240,9 @@ class Runs:
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
-    def add(self, tasks: Sequence[int], runtimes: Sequence[float], arrival: int) -> None:
+    def add(self, rows: Rows, arrival: int) -> None:
         """Add tasks that arrive together, the first with the number ``arrival``, which is new."""
-        batch, start = arrived(tasks, runtimes, arrival), 0
+        batch, start = arrived(rows, arrival), 0
         while start < len(batch):
             place = bisect_right(self._keys, batch.keys[start]) - 1
             last = place + 1 == len(self._leaves)
@@ -280,6 +292,24 @@ class Runs:
             return
         left.extend(right)
         del self._leaves[place + 1], self._keys[place + 1], self._arrivals[place + 1]
+
+    def predict(self, spans: Spans, old: float, new: float) -> None:
+        """Tasks in ``spans`` whose runtime is ``old`` take another one, and keep their arrival numbers."""
+        last = bisect_right(self._keys, -old) - 1
+        first = max(0, bisect_left(self._keys, -old) - 1)
+        pulled: list[Run] = []
+        for place in range(last, first - 1, -1):
+            leaf = self._leaves[place]
+            pulled += leaf.pull(-old, spans)
+            if len(leaf) > self._most:
+                self._cut(place)
+            elif len(leaf) < self._few:
+                self._join(place)
+        for _, arrival, task, held in pulled:
+            place, row = self._find(-new, arrival)
+            self._leaves[place].insert(row + 1, -new, arrival, task, held)
+            if len(self._leaves[place]) > self._most:
+                self._cut(place)
 
     def sift(self, gone: dict[int, int]) -> None:
         """Take out every task in ``gone`` that arrived before the number it has there."""

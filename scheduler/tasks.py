@@ -4,8 +4,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import itemgetter, not_
 
 from scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
+from scheduler.rows import Rows, Spans, grouped, joined
 
 
 @dataclass(slots=True)
@@ -51,6 +54,24 @@ class Batch:
 
     def runtime(self, task: int) -> float:
         return self.runtimes[0 if len(self.runtimes) == 1 else task - self.first]
+
+    def longest(self) -> tuple[float, int]:
+        """The longest runtime of those of its tasks that wait, and the first of these; some do."""
+        if len(self.runtimes) == 1:
+            return self.runtimes[0], self.first + self.states.index(State.WAITING)
+        # At C speed, because the batch may be a bag of a million: waiting is state zero.
+        longest = max(compress(self.runtimes, map(not_, self.states)))
+        place = self.runtimes.index(longest)
+        while self.states[place]:
+            place = self.runtimes.index(longest, place + 1)
+        return longest, self.first + place
+
+    def waiting(self) -> Rows:
+        """Its tasks that wait, in order."""
+        if not any(self.states) and len(self.runtimes) == 1:
+            return Rows([self.first], [self.count], list(self.runtimes))
+        tasks = [self.first + place for place, state in enumerate(self.states) if state == State.WAITING]
+        return grouped(tasks, [self.runtime(task) for task in tasks])
 
 
 class TaskTable:
@@ -140,14 +161,23 @@ class TaskTable:
         batch.runtimes[place] = runtime
         batch.bag.longest = max(batch.bag.longest, runtime)
 
-    def predict_bag(self, bag: int, runtime: float) -> None:
-        """Change the prediction of every task of a bag."""
+    def predict_bag(self, bag: int, runtime: float) -> tuple[Spans, set[float]]:
+        """Change the prediction of every task of a bag; where its tasks are, and what was predicted before."""
         owner = self.bags.get(bag)
         if owner is None:
             raise IllegalEvent(f"unknown bag {bag}")
+        before = set[float]().union(*(batch.runtimes for batch in owner.batches))
         owner.longest, owner.left_s = runtime, runtime * (owner.total - owner.settled)
         for batch in owner.batches:
             batch.runtimes = array("d", [runtime])
+        return joined([(batch.first, batch.count) for batch in owner.batches]), before
+
+    def waiting(self, bag: int) -> tuple[int, int | None]:
+        """How many tasks of a bag wait, and the first of the longest of them."""
+        batches = self.bags[bag].batches
+        found = [batch.longest() for batch in batches if State.WAITING in batch.states]
+        count = sum(batch.states.count(State.WAITING) for batch in batches)
+        return count, max(found, key=itemgetter(0))[1] if found else None
 
     def crashed(self, task: int, worker: str) -> None:
         """Note a crash of ``task`` on ``worker``."""

@@ -4,21 +4,18 @@ A queue answers one question: "the next task in your order, after this one, whos
 O(log n). So tasks that are too long for every slot are never looked at one by one.
 """
 
-import math
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, pairwise
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, compress, islice
+from operator import add
 from typing import NamedTuple, Protocol
 
+from scheduler.mintree import GONE, MinTree
 from scheduler.model import agree
+from scheduler.rows import Rows, Spans, cut
 from scheduler.runs import Run, Runs
 
-# Sixteen children a node: four or five levels for a million tasks, built at C speed by min() over slices.
-_SHIFT = 4
-_FAN = 1 << _SHIFT
-_MASK = _FAN - 1
-_GONE = math.inf
 # Below this many entries a compaction would not pay.
 _COMPACT_FROM = 1024
 # Going through so many runs costs as much as meeting one discarded task.
@@ -50,7 +47,10 @@ class WaitingQueue(Protocol):
     def ascending(self, limit: int) -> list[float]:
         """The shortest runtimes, ascending, ``limit`` of them: those of all tasks, where no more wait."""
 
-    def add(self, tasks: Sequence[int], runtimes: Sequence[float]) -> None: ...
+    def add(self, rows: Rows) -> None: ...
+
+    def predict(self, spans: Spans, old: Collection[float], new: float) -> None:
+        """Tasks in ``spans`` that wait here with a runtime of ``old`` take the one of ``new``, and keep their turn."""
 
     def take(self, entry: Entry) -> None: ...
 
@@ -64,224 +64,228 @@ class WaitingQueue(Protocol):
         """Raise `InvariantBroken` where what is kept contradicts itself."""
 
 
-class MinTree:
-    """Minimum over an array of runtimes, sixteen to a node, searched for "first (or last) below a limit"."""
-
-    def __init__(self) -> None:
-        self.levels: list[array[float]] = [array("d")]
-
-    def __len__(self) -> int:
-        return len(self.levels[0])
-
-    def extend(self, values: Sequence[float]) -> None:
-        """Append ``values``; only the nodes above them are computed again."""
-        start = len(self.levels[0])
-        self.levels[0].extend(values)
-        level = 0
-        while len(self.levels[level]) > _FAN or level + 1 < len(self.levels):
-            below = self.levels[level]
-            level, start = level + 1, start >> _SHIFT
-            if level == len(self.levels):
-                self.levels.append(array("d"))
-                start = 0
-            node = self.levels[level]
-            del node[start:]
-            node.extend(min(below[i : i + _FAN]) for i in range(start << _SHIFT, len(below), _FAN))
-
-    def clear(self, position: int) -> None:
-        """Take the value at ``position`` out."""
-        below = self.levels[0]
-        below[position] = _GONE
-        for node in self.levels[1:]:
-            position >>= _SHIFT
-            start = position << _SHIFT
-            least = min(below[start : start + _FAN])
-            if node[position] == least:
-                return
-            node[position] = least
-            below = node
-
-    def least(self) -> float:
-        """The minimum, or infinity."""
-        top = self.levels[-1]
-        return min(top) if top else _GONE
-
-    def first_below(self, limit: float, start: int) -> int:
-        """The first position from ``start`` on with a value below ``limit``, or -1."""
-        position, top = start, len(self.levels) - 1
-        for level, values in enumerate(self.levels):
-            end = len(values) if level == top else min(len(values), (position | _MASK) + 1)
-            while position < end and values[position] >= limit:
-                position += 1
-            if position < end:
-                return self._descend_first(level, position, limit)
-            position = (end + _MASK) >> _SHIFT
-        return -1
-
-    def _descend_first(self, level: int, position: int, limit: float) -> int:
-        for values in reversed(self.levels[:level]):
-            position <<= _SHIFT
-            while values[position] >= limit:
-                position += 1
-        return position
-
-    def last_below(self, limit: float, stop: int) -> int:
-        """The last position before ``stop`` with a value below ``limit``, or -1."""
-        position, top = stop - 1, len(self.levels) - 1
-        for level, values in enumerate(self.levels):
-            start = 0 if level == top else max(0, position & ~_MASK)
-            while position >= start and values[position] >= limit:
-                position -= 1
-            if position >= start:
-                return self._descend_last(level, position, limit)
-            position = (start >> _SHIFT) - 1
-        return -1
-
-    def _descend_last(self, level: int, position: int, limit: float) -> int:
-        for values in reversed(self.levels[:level]):
-            position = min(len(values), (position + 1) << _SHIFT) - 1
-            while values[position] >= limit:
-                position -= 1
-        return position
-
-    def check(self) -> None:
-        """Raise `InvariantBroken` unless every node is the least of those below it."""
-        for below, node in pairwise(self.levels):
-            agree("nodes", list(node), [min(below[i : i + _FAN]) for i in range(0, len(below), _FAN)])
-        agree("one node at the top", len(self.levels[-1]) <= _FAN, True)
-
-
-def _too_many(discarded: set[int], entries: int) -> bool:
-    """Whether a pass could meet so many discarded tasks, one by one, that all entries are better gone through once."""
-    return len(discarded) > max(_COMPACT_FROM, entries // 8)
-
-
-def _check_ghosts(discarded: set[int], entries: Sequence[int]) -> None:
-    """A task has one entry, and only one that has an entry can be a ghost: it would hide the task when it is back."""
-    agree("entries of one task", len(set(entries)), len(entries))
-    agree("discarded tasks without an entry", discarded.difference(entries), set())
-
-
 class _Arrivals:
-    """What the two orders of arrival share: positions grow as tasks arrive."""
+    """What the two orders of arrival share: positions, which are those of runs, grow as tasks arrive."""
 
     def __init__(self) -> None:
-        self._tasks: array[int] = array("q")
+        self._firsts: array[int] = array("q")
+        self._counts: array[int] = array("I")
         self._tree = MinTree()
-        self._discarded: set[int] = set()
+        # Tasks in runs, and those of them that are not here any more: ghosts.
         self._held = 0
+        self._gone: set[int] = set()
+        # Runs of none.
+        self._empty = 0
 
     def __len__(self) -> int:
-        return self._held - len(self._discarded)
+        return self._held - len(self._gone)
 
     def shortest(self) -> float:
         return self._tree.least()
 
     def tasks(self) -> Iterator[tuple[int, float]]:
-        runtimes = self._tree.levels[0]
-        for position, task in enumerate(self._tasks):
-            if runtimes[position] != _GONE and task not in self._discarded:
-                yield task, runtimes[position]
+        for first, held, runtime in zip(*self._living(0, len(self._firsts)), strict=True):
+            for task in range(first, first + held):
+                yield task, runtime
+
+    def _living(self, start: int, end: int) -> Rows:
+        """What the runs from ``start`` to before ``end`` hold, without ghosts."""
+        counts = self._counts[start:end]
+        firsts, runtimes = self._firsts[start:end], self._tree.levels[0][start:end]
+        rows = Rows(list(compress(firsts, counts)), list(filter(None, counts)), list(compress(runtimes, counts)))
+        return self._without_ghosts(rows) if self._gone else rows
+
+    def _without_ghosts(self, rows: Rows) -> Rows:
+        ghosts, kept = [(task, 1) for task in sorted(self._gone)], Rows([], [], [])
+        for first, held, runtime in zip(*rows, strict=True):
+            pieces = cut(first, held, ghosts) if held > 1 else ((first, 1, first in self._gone),)
+            for piece, many, gone in pieces:
+                if not gone:
+                    kept.firsts.append(piece)
+                    kept.counts.append(many)
+                    kept.runtimes.append(runtime)
+        return kept
 
     def ascending(self, limit: int) -> list[float]:
         return sorted(runtime for _, runtime in self.tasks())[:limit]
 
-    def add(self, tasks: Sequence[int], runtimes: Sequence[float]) -> None:
+    def add(self, rows: Rows) -> None:
         # A task that was discarded and is back must not be taken for its own ghost.
-        if not self._discarded.isdisjoint(tasks):
+        if self._gone and not self._gone.isdisjoint(
+            chain.from_iterable(map(range, rows.firsts, map(add, rows.firsts, rows.counts)))
+        ):
             self._compact()
-        self._tasks.extend(tasks)
-        self._tree.extend(runtimes)
-        self._held += len(tasks)
+        self._extend(rows)
+
+    def _extend(self, rows: Rows) -> None:
+        self._firsts.extend(rows.firsts)
+        self._counts.extend(rows.counts)
+        self._tree.extend(rows.runtimes)
+        self._held += sum(rows.counts)
+
+    def predict(self, spans: Spans, old: Collection[float], new: float) -> None:
+        runtimes, places = self._tree.levels[0], []
+        for place in self._near(spans):
+            if runtimes[place] in old:
+                pieces = list(cut(self._firsts[place], self._counts[place], spans))
+                if len(pieces) > 1:
+                    self._predict_parts(spans, old, new)
+                    return
+                places += [place for *_, inside in pieces if inside]
+        for place in places:
+            self._tree.put(place, new)
+
+    def _predict_parts(self, spans: Spans, old: Collection[float], new: float) -> None:
+        """The same where runs have to be cut: they are all gone through."""
+        rows, kept = self._living(0, len(self._firsts)), Rows([], [], [])
+        for first, held, runtime in zip(*rows, strict=True):
+            for piece, many, inside in cut(first, held, spans) if runtime in old else ((first, held, False),):
+                kept.firsts.append(piece)
+                kept.counts.append(many)
+                kept.runtimes.append(new if inside else runtime)
+        self._clear()
+        self._extend(kept)
+
+    def _near(self, spans: Spans) -> range:
+        """The places of runs that may hold tasks in ``spans``."""
+        return range(len(self._firsts))
 
     def take(self, entry: Entry) -> None:
-        self._drop(entry.cursor[1])
+        place = entry.cursor[1]
+        first, held = self._firsts[place], self._counts[place]
+        if entry.task == first:
+            self._shorten(place, 1)
+        elif entry.task == first + held - 1:
+            self._shorten(place, 1, first)
+        else:
+            self._gone.add(entry.task)
 
     def discard(self, task: int) -> None:
-        self._discarded.add(task)
+        self._gone.add(task)
 
     def tidy(self) -> None:
-        if len(self._tasks) > max(_COMPACT_FROM, 2 * self._held) or _too_many(self._discarded, self._held):
+        runs = len(self._firsts)
+        many = self._empty > max(_COMPACT_FROM, runs // 2)
+        if many or len(self._gone) > max(_COMPACT_FROM, runs // _RUNS_A_GHOST):
             self._compact()
 
-    def _drop(self, position: int) -> None:
-        self._tree.clear(position)
-        self._held -= 1
+    def _shorten(self, place: int, less: int, first: int | None = None) -> None:
+        """Take so many tasks out of a run: the first ones, unless it goes on with ``first``."""
+        self._firsts[place] = self._firsts[place] + less if first is None else first
+        self._counts[place] -= less
+        self._held -= less
+        if not self._counts[place]:
+            self._tree.clear(place)
+            self._empty += 1
+
+    def _clear(self) -> None:
+        self._firsts, self._counts, self._tree = array("q"), array("I"), MinTree()
+        self._held = self._empty = 0
+        self._gone.clear()
 
     def _compact(self) -> None:
-        kept = list(self.tasks())
-        self._tasks = array("q", [task for task, _ in kept])
-        self._tree = MinTree()
-        self._tree.extend([runtime for _, runtime in kept])
-        self._discarded.clear()
-        self._held = len(kept)
+        kept = self._living(0, len(self._firsts))
+        self._clear()
+        self._extend(kept)
 
     def check(self) -> None:
         """Raise `InvariantBroken` where what is kept contradicts itself."""
         self._tree.check()
-        agree("runtimes", len(self._tree), len(self._tasks))
-        runtimes = self._tree.levels[0]
-        entries = [task for task, runtime in zip(self._tasks, runtimes, strict=True) if runtime != _GONE]
-        agree("entries", self._held, len(entries))
-        _check_ghosts(self._discarded, entries)
-
-    def _entry(self, position: int) -> Entry | None:
-        """The entry at ``position``, or None when it had been discarded and is dropped now."""
-        task = self._tasks[position]
-        if task in self._discarded:
-            self._discarded.remove(task)
-            self._drop(position)
-            return None
-        return Entry((0.0, position), task, self._tree.levels[0][position])
+        agree("runs", (len(self._firsts), len(self._tree)), (len(self._counts),) * 2)
+        empty = [not held for held in self._counts]
+        agree("runs of none", [runtime == GONE for runtime in self._tree.levels[0]], empty)
+        agree("how many runs are of none", self._empty, sum(empty))
+        agree("tasks in runs", self._held, sum(self._counts))
+        entries = [
+            t for first, held in zip(self._firsts, self._counts, strict=True) for t in range(first, first + held)
+        ]
+        # A task has one entry, and only one that has an entry can be a ghost: it would hide the task when it is back.
+        agree("entries of one task", len(set(entries)), len(entries))
+        agree("discarded tasks without an entry", self._gone.difference(entries), set())
 
 
 class OldestFirst(_Arrivals):
-    """First in, first out: the regular queue, and one order of the priority queue (``fifo``)."""
+    """First in, first out: one order of the priority queue (``fifo``)."""
 
     def next_fit(self, limit: float, after: Entry | None = None) -> Entry | None:
-        position = 0 if after is None else after.cursor[1] + 1
-        while (position := self._tree.first_below(limit, position)) >= 0:
-            if (entry := self._entry(position)) is not None:
-                return entry
+        place = begin = 0 if after is None else after.cursor[1]
+        while (place := self._tree.first_below(limit, place)) >= 0:
+            while self._counts[place] and self._firsts[place] in self._gone:
+                self._gone.remove(self._firsts[place])
+                self._shorten(place, 1)
+            task, end = self._firsts[place], self._firsts[place] + self._counts[place]
+            if after is not None and place == begin:
+                task = max(task, after.task + 1)
+            while task in self._gone:
+                task += 1
+            if task < end:
+                return Entry((0.0, place), task, self._tree.levels[0][place])
+            place += 1
         return None
-
-    def holds(self, task: int) -> bool:
-        """Whether ``task`` is here. Only where tasks are added in the order of their numbers (the regular queue)."""
-        position = bisect_left(self._tasks, task)
-        here = position < len(self._tasks) and self._tasks[position] == task
-        return here and self._tree.levels[0][position] != _GONE and task not in self._discarded
 
     def first_before(self, entry: Entry) -> bool:
         """Whether anything waits in front of ``entry``, be it a discarded task not yet met."""
-        return self._front() < entry.cursor[1]
+        return self._front() < entry.cursor[1] or self._firsts[entry.cursor[1]] < entry.task
 
-    def pop_before(self, entry: Entry | None) -> tuple[list[int], list[float]]:
-        """Take out everything in front of ``entry`` (None: everything); the tasks and their runtimes, in order."""
-        end = len(self._tasks) if entry is None else entry.cursor[1]
-        runtimes = self._tree.levels[0]
-        waiting = [i for i in range(self._front(), end) if runtimes[i] != _GONE]
-        kept = [i for i in waiting if self._tasks[i] not in self._discarded]
-        popped = [self._tasks[i] for i in kept], [runtimes[i] for i in kept]
-        self._discarded.difference_update(self._tasks[i] for i in waiting)
+    def pop_before(self, entry: Entry | None) -> Rows:
+        """Take out everything in front of ``entry`` (None: everything), in order."""
+        start, end = self._front(), len(self._firsts) if entry is None else entry.cursor[1]
+        popped = self._living(start, end)
         if entry is None:
-            self._tasks, self._tree, self._held = array("q"), MinTree(), 0
-        else:
-            for position in waiting:
-                self._drop(position)
+            self._clear()
+            return popped
+        if part := entry.task - self._firsts[end]:
+            ahead = self._without_ghosts(Rows([self._firsts[end]], [part], [entry.runtime]))
+            popped.firsts.extend(ahead.firsts)
+            popped.counts.extend(ahead.counts)
+            popped.runtimes.extend(ahead.runtimes)
+        for place in range(start, end):
+            self._leave(place, self._counts[place])
+        self._leave(end, part)
         return popped
 
+    def _leave(self, place: int, many: int) -> None:
+        """Take the first tasks out of a run, ghosts among them."""
+        if many:
+            tasks = range(self._firsts[place], self._firsts[place] + many)
+            self._gone -= {task for task in self._gone if task in tasks} if many > len(self._gone) else {*tasks}
+            self._shorten(place, many)
+
     def _front(self) -> int:
-        return max(0, self._tree.first_below(_GONE, 0))
+        return max(0, self._tree.first_below(GONE, 0))
+
+
+class Regular(OldestFirst):
+    """The regular queue: tasks are added in the order of their numbers, and do not come back."""
+
+    def holds(self, task: int) -> bool:
+        """Whether ``task`` is here."""
+        place = bisect_right(self._firsts, task) - 1
+        return place >= 0 and task < self._firsts[place] + self._counts[place] and task not in self._gone
+
+    def _near(self, spans: Spans) -> range:
+        first, (last, many) = spans[0][0], spans[-1]
+        return range(max(0, bisect_right(self._firsts, first) - 1), bisect_left(self._firsts, last + many))
 
 
 class NewestFirst(_Arrivals):
     """Last in, first out (``newest-first``)."""
 
     def next_fit(self, limit: float, after: Entry | None = None) -> Entry | None:
-        position = len(self._tasks) if after is None else after.cursor[1]
-        while (position := self._tree.last_below(limit, position)) >= 0:
-            if (entry := self._entry(position)) is not None:
-                return entry
+        place = len(self._firsts) if after is None else after.cursor[1] + 1
+        begin = place - 1
+        while (place := self._tree.last_below(limit, place)) >= 0:
+            first = self._firsts[place]
+            while self._counts[place] and first + self._counts[place] - 1 in self._gone:
+                self._gone.remove(first + self._counts[place] - 1)
+                self._shorten(place, 1, first)
+            task = first + self._counts[place] - 1
+            if after is not None and place == begin:
+                task = min(task, after.task - 1)
+            while task in self._gone:
+                task -= 1
+            if task >= first:
+                return Entry((0.0, place), task, self._tree.levels[0][place])
         return None
 
 
@@ -322,11 +326,17 @@ class LongestFirst:
                 if not gone or arrival + task - first >= gone.get(task, 0):
                     yield task, -key
 
-    def add(self, tasks: Sequence[int], runtimes: Sequence[float]) -> None:
-        if len(tasks):
-            self._runs.add(tasks, runtimes, self._arrived)
-            self._arrived += len(tasks)
-            self._held += len(tasks)
+    def add(self, rows: Rows) -> None:
+        if rows.firsts:
+            self._runs.add(rows, self._arrived)
+            count = sum(rows.counts)
+            self._arrived += count
+            self._held += count
+
+    def predict(self, spans: Spans, old: Collection[float], new: float) -> None:
+        for runtime in old:
+            if runtime != new:
+                self._runs.predict(spans, runtime, new)
 
     def next_fit(self, limit: float, after: Entry | None = None) -> Entry | None:
         if after is None or after.runtime >= limit:

@@ -48,7 +48,7 @@ class Looks:
     def into(self, queue: WaitingQueue) -> None:
         """Watch all that ``queue`` has for each task."""
         if isinstance(queue, OldestFirst):
-            queue._tasks = self.at(queue._tasks)
+            queue._firsts, queue._counts = self.at(queue._firsts), self.at(queue._counts)
             queue._tree.levels = [self.at(level) for level in queue._tree.levels]
 
 

@@ -13,6 +13,7 @@ from sortedcontainers import SortedList
 
 from scheduler import events as ev
 from scheduler.model import Attempt, IllegalEvent
+from scheduler.rows import Rows
 from tests.scheduler.builders import Grid, fcfs, pgs
 
 NAN = float("nan")
@@ -140,7 +141,7 @@ def test_the_picture_shows_every_change() -> None:
         slot.sent.clear,
         scheduler.bound.popitem,
         scheduler.orphans.clear,
-        lambda: scheduler.regular.add([777], [1.0]),
+        lambda: scheduler.regular.add(Rows([777], [1], [1.0])),
         lambda: scheduler.priority.discard(12),
         lambda: setattr(scheduler.counters, "done", 99),
         scheduler.away.clear,

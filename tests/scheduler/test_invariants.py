@@ -5,10 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from scheduler.core import Scheduler
+from scheduler.mintree import MinTree
 from scheduler.model import Attempt, InvariantBroken, State, near
 from scheduler.resting import Rest
+from scheduler.rows import Rows
 from scheduler.slots import Slot
-from scheduler.waiting import LongestFirst, MinTree, NewestFirst
+from scheduler.waiting import LongestFirst, NewestFirst
 from tests.scheduler.builders import Grid, pgs
 
 # The tasks of `grid` are where their names say. The first waits too, and an attempt of it may still be answered.
@@ -89,15 +91,15 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("work for one who rests", "work queued for a, which rests", lambda s: s.resting.rests.update(a=Rest(9, 9, 0, 3))),
     # Where tasks are.
     ("a task nowhere", f"places of task {REGULAR}", lambda s: s.regular.discard(REGULAR)),
-    ("a task in both queues", f"places of task {REGULAR}", lambda s: s.priority.add([REGULAR], [3.0])),
-    ("a done task that waits", f"places of task {DONE}", lambda s: s.priority.add([DONE], [9.0])),
-    ("a running task that waits", f"places of task {RUNNING}", lambda s: s.priority.add([RUNNING], [5.0])),
-    ("a held task that waits", f"places of task {HELD}", lambda s: s.priority.add([HELD], [8.0])),
+    ("a task in both queues", f"places of task {REGULAR}", lambda s: s.priority.add(Rows([REGULAR], [1], [3.0]))),
+    ("a done task that waits", f"places of task {DONE}", lambda s: s.priority.add(Rows([DONE], [1], [9.0]))),
+    ("a running task that waits", f"places of task {RUNNING}", lambda s: s.priority.add(Rows([RUNNING], [1], [5.0]))),
+    ("a held task that waits", f"places of task {HELD}", lambda s: s.priority.add(Rows([HELD], [1], [8.0]))),
     ("a queued task that waits", f"places of task {QUEUED}", lambda s: s.tasks.move(QUEUED, State.WAITING)),
     ("a queued task unbound", f"task {QUEUED}, QUEUED, is bound", lambda s: s.bound.pop(QUEUED)),
     ("a wrong slot", f"places of task {RUNNING}", lambda s: s.bound.__setitem__(RUNNING, slot(s, 2))),
     ("a waiting task bound", "bound tasks that are on no", lambda s: s.bound.__setitem__(LOST, slot(s, 2))),
-    ("an unknown task", "places of unknown tasks", lambda s: s.priority.add([99], [1.0])),
+    ("an unknown task", "places of unknown tasks", lambda s: s.priority.add(Rows([99], [1], [1.0]))),
     # Attempts.
     ("two newest attempts", f"task {RUNNING}, SENT, awaits", lambda s: s.orphans.__setitem__(RUNNING, 7)),
     ("an attempt after the end", f"task {DONE}, DONE, awaits", lambda s: s.orphans.__setitem__(DONE, 7)),
@@ -134,9 +136,9 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("another order", "order of the priority queue", swap_queue),
     ("an old prediction of a waiting task", f"prediction of task {REGULAR}", lambda s: s.tasks.predict(REGULAR, 4.0)),
     ("a ghost of nothing", "discarded tasks without an entry", lambda s: s.regular.discard(LOST)),
-    ("a task twice in a queue", "entries of one task", lambda s: s.regular.add([REGULAR], [3.0])),
-    ("entries miscounted", "entries", lambda s: setattr(s.regular, "_held", 2)),
-    ("a task without a runtime", "runtimes", lambda s: s.regular._tasks.append(9)),
+    ("a task twice in a queue", "entries of one task", lambda s: s.regular.add(Rows([REGULAR], [1], [3.0]))),
+    ("entries miscounted", "tasks in runs", lambda s: setattr(s.regular, "_held", 2)),
+    ("a task without a runtime", "runs: ", lambda s: s.regular._firsts.append(9)),
 ]
 
 
@@ -168,7 +170,7 @@ def test_the_check_of_a_tree_finds_that_it_is_not_high_enough() -> None:
 
 def test_the_check_of_the_longest_first_finds_a_number_that_will_be_given_again() -> None:
     queue = LongestFirst()
-    queue.add([1, 2], [1.0, 2.0])
+    queue.add(Rows([1, 2], [1, 1], [1.0, 2.0]))
     queue.check()
     queue._arrived = 1
     with pytest.raises(InvariantBroken, match="arrival numbers"):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model import InvariantBroken
+from scheduler.rows import Rows, grouped
 from scheduler.runs import LEAF, Runs
 
 Row = tuple[float, int, int]  # negated runtime, arrival, task
@@ -33,7 +34,7 @@ def size_of(runs: Runs) -> int:
 def test_runs_hold_what_a_sorted_list_holds(leaf: int, batches: list[list[float]], chosen: list[int]) -> None:
     runs, rows, arrived = Runs(leaf), list[Row](), 0
     for batch in batches:
-        runs.add(range(arrived, arrived + len(batch)), batch, arrived)
+        runs.add(grouped(range(arrived, arrived + len(batch)), batch), arrived)
         rows += [(-runtime, arrived + n, arrived + n) for n, runtime in enumerate(batch)]
         arrived += len(batch)
         rows.sort()
@@ -55,8 +56,8 @@ def test_runs_hold_what_a_sorted_list_holds(leaf: int, batches: list[list[float]
 )
 def test_what_is_sifted_out_has_arrived_before_it_went(runtimes: list[float], gone: dict[int, int]) -> None:
     runs, count = Runs(8), len(runtimes)
-    runs.add(range(count), runtimes, 0)
-    runs.add(range(count), runtimes, count)
+    runs.add(grouped(range(count), runtimes), 0)
+    runs.add(grouped(range(count), runtimes), count)
     kept = [(key, arrival, task) for key, arrival, task in each(runs) if arrival >= gone.get(task, 0)]
     runs.sift(gone)
     runs.check()
@@ -68,7 +69,7 @@ def test_a_task_like_no_other_takes_less_than_32_bytes() -> None:
     runtimes = [float(task * 7919 % 100_003) for task in range(count)]
     for first in range(0, count, 4096):
         batch = range(first, min(first + 4096, count))
-        runs.add(batch, runtimes[first : batch.stop], first)
+        runs.add(grouped(batch, runtimes[first : batch.stop]), first)
     assert len(runs) == count
     assert size_of(runs) < 32 * count
 
@@ -76,7 +77,7 @@ def test_a_task_like_no_other_takes_less_than_32_bytes() -> None:
 def test_a_giant_bag_of_one_runtime_is_one_run_and_takes_next_to_nothing() -> None:
     runs = Runs()
     for first in range(0, 1_000_000, 4096):
-        runs.add(range(first, first + 4096), [60.0] * 4096, first)
+        runs.add(Rows([first], [4096], [60.0]), first)
     for number in range(2000):
         runs.take(60.0, number)
     assert len(runs) == 1
@@ -88,7 +89,7 @@ def test_a_giant_bag_of_one_runtime_is_one_run_and_takes_next_to_nothing() -> No
 
 def test_the_leaves_that_are_left_when_nearly_all_is_taken_are_few() -> None:
     runs, count = Runs(), 20 * LEAF
-    runs.add(range(count), [float(count - number) for number in range(count)], 0)
+    runs.add(grouped(range(count), [float(count - number) for number in range(count)]), 0)
     for number in range(count):
         if number % 100:
             runs.take(float(count - number), number)
@@ -139,7 +140,7 @@ def none(runs: Runs) -> None:
 )
 def test_the_check_finds(spoil: Callable[[Runs], None], what: str) -> None:
     runs = Runs(8)
-    runs.add(range(0, 80, 2), [float(task // 40) for task in range(0, 80, 2)], 0)
+    runs.add(grouped(range(0, 80, 2), [float(task // 40) for task in range(0, 80, 2)]), 0)
     runs.check()
     spoil(runs)
     with pytest.raises(InvariantBroken, match=what):
@@ -149,7 +150,7 @@ def test_the_check_finds(spoil: Callable[[Runs], None], what: str) -> None:
 def test_a_leaf_that_a_take_makes_too_full_is_cut() -> None:
     runs = Runs(4)
     for number, runtime in enumerate([4.0, 3.0, 2.0, 1.0]):
-        runs.add(range(3 * number, 3 * number + 3), [runtime] * 3, 3 * number)
+        runs.add(Rows([3 * number], [3], [runtime]), 3 * number)
     for arrival in range(1, 12, 3):
         runs.take(4.0 - arrival // 3, arrival)  # the middle one of three: what is left is two runs
     runs.check()

@@ -4,6 +4,7 @@ import pytest
 
 from scheduler import events as ev
 from scheduler.model import Attempt, IllegalEvent, Outcome, State
+from scheduler.tasks import TaskTable
 from tests.scheduler.builders import Grid, pgs
 
 # --- cancel ---------------------------------------------------------------------------------------------------------
@@ -211,3 +212,23 @@ def test_a_bag_that_grows_after_all_its_tasks_have_ended_has_work_left_again() -
         grid.expect(a=[task])
         grid.end(task)
         assert grid.scheduler.tasks.bags[0].left_s == 0
+
+
+def test_the_longest_task_of_a_bag_that_waits_is_found_in_any_of_its_batches() -> None:
+    table = TaskTable()
+    table.add(1, 0, 3, [5.0], 0)
+    table.add(1, 3, 4, [7.0, 9.0, 9.0, 1.0], 0)
+    table.add(1, 7, 2, [9.0, 9.0], 0)
+    table.add(2, 9, 1, [100.0], 0)
+    assert table.waiting(1) == (9, 4)
+    table.move(4, State.SENT)
+    assert table.waiting(1) == (8, 5)
+    for task in (5, 7, 8):
+        table.move(task, State.QUEUED)
+    assert table.waiting(1) == (5, 3)
+    for task in (3, 6, 0):
+        table.move(task, State.DONE)
+    assert table.waiting(1) == (2, 1)
+    for task in (1, 2):
+        table.move(task, State.HELD)
+    assert table.waiting(1) == (0, None)

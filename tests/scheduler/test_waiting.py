@@ -1,17 +1,21 @@
 """The waiting queues against lists that do the same slowly, and `MinTree` against a scan."""
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from scheduler.mintree import MinTree
+from scheduler.rows import grouped, joined
 from scheduler.runs import Runs
-from scheduler.waiting import ORDERS, Entry, LongestFirst, MinTree, NewestFirst, OldestFirst, WaitingQueue
+from scheduler.waiting import ORDERS, Entry, LongestFirst, NewestFirst, OldestFirst, Regular, WaitingQueue
 
 # Few distinct values, so that many are equal and many equal the limit.
 VALUES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0])
+COUNTS = st.integers(1, 60)
 LIMITS = st.one_of(VALUES, st.sampled_from([-math.inf, math.inf]))
 
 
@@ -99,7 +103,7 @@ class QueueMachine(RuleBasedStateMachine):
     def add(self, runtimes: list[float]) -> None:
         tasks = list(range(self.next, self.next + len(runtimes)))
         self.next += len(runtimes)
-        self.queue.add(tasks, runtimes)
+        self.queue.add(grouped(tasks, runtimes))
         self.slow.rows += zip(tasks, runtimes, strict=True)
 
     @rule(count=st.integers(1, 40), runtime=VALUES)
@@ -140,8 +144,22 @@ class QueueMachine(RuleBasedStateMachine):
     def come_back(self, row: tuple[int, float], runtime: float) -> None:
         """A task that was discarded is added again, to the end."""
         if row[0] >= 0 and row[0] not in [task for task, _ in self.slow.rows]:
-            self.queue.add([row[0]], [runtime])
+            self.queue.add(grouped([row[0]], [runtime]))
             self.slow.rows.append((row[0], runtime))
+
+    @rule(
+        firsts=st.sets(st.integers(0, 100), min_size=1, max_size=4),
+        old=st.sets(VALUES, max_size=2),
+        new=VALUES,
+        many=COUNTS,
+    )
+    def predict(self, firsts: set[int], old: set[float], new: float, many: int) -> None:
+        spans = joined([(first, min(many, after - first)) for first, after in pairwise([*sorted(firsts), 1000])])
+        self.queue.predict(spans, old, new)
+        chosen = {task for first, count in spans for task in range(first, first + count)}
+        here = [runtime in old and task in chosen for task, runtime in self.slow.rows]
+        pairs = zip(self.slow.rows, here, strict=True)
+        self.slow.rows = [(task, new if changed else runtime) for (task, runtime), changed in pairs]
 
     @rule()
     def tidy(self) -> None:
@@ -164,8 +182,8 @@ class QueueMachine(RuleBasedStateMachine):
             end = [task for task, _ in self.slow.rows].index(entry.task)
             assert self.queue.first_before(entry) or end == 0
         popped, self.slow.rows = self.slow.rows[:end], self.slow.rows[end:]
-        tasks, runtimes = self.queue.pop_before(entry)
-        assert list(zip(tasks, runtimes, strict=True)) == popped
+        rows = zip(*self.queue.pop_before(entry), strict=True)
+        assert [(task, runtime) for first, held, runtime in rows for task in range(first, first + held)] == popped
         if entry is not None:
             self.queue.take(entry)
             self.slow.remove(entry.task)
@@ -188,8 +206,8 @@ TestQueues = QueueMachine.TestCase
 
 @given(held=st.sets(st.integers(0, 60)), gone=st.sets(st.integers(0, 60)))
 def test_the_regular_queue_knows_which_tasks_it_holds(held: set[int], gone: set[int]) -> None:
-    queue = OldestFirst()
-    queue.add(sorted(held), [1.0] * len(held))
+    queue = Regular()
+    queue.add(grouped(sorted(held), [1.0] * len(held)))
     for number, task in enumerate(sorted(gone & held)):
         if number % 2:
             queue.discard(task)
@@ -202,27 +220,15 @@ def test_the_regular_queue_knows_which_tasks_it_holds(held: set[int], gone: set[
 
 def ghosts(queue: OldestFirst | NewestFirst | LongestFirst) -> int:
     """How many entries of discarded tasks there are."""
-    return queue._ghosts if isinstance(queue, LongestFirst) else len(queue._discarded)
+    return queue._ghosts if isinstance(queue, LongestFirst) else len(queue._gone)
 
 
-@pytest.mark.parametrize("kind", [OldestFirst, NewestFirst])
-def test_room_is_made_when_too_many_tasks_were_discarded(kind: type[OldestFirst | NewestFirst]) -> None:
+@pytest.mark.parametrize("kind", [OldestFirst, NewestFirst, LongestFirst])
+def test_room_is_made_when_meeting_the_discarded_would_cost_more(
+    kind: type[OldestFirst | NewestFirst | LongestFirst],
+) -> None:
     queue = kind()
-    queue.add(range(40_000), [float(task % 7) for task in range(40_000)])
-    for task in range(5000):
-        queue.discard(task)
-    queue.tidy()
-    assert ghosts(queue) == 5000
-    queue.discard(5000)
-    queue.tidy()
-    assert ghosts(queue) == 0
-    queue.check()
-    assert [task for task, _ in queue.tasks()] == list(range(5001, 40_000))
-
-
-def test_room_is_made_among_the_longest_first_when_meeting_the_discarded_would_cost_more() -> None:
-    queue = LongestFirst()
-    queue.add(range(40_000), [float(task % 7) for task in range(40_000)])
+    queue.add(grouped(range(40_000), [float(task % 7) for task in range(40_000)]))
     for task in range(2500):
         queue.discard(task)
     queue.tidy()
@@ -236,11 +242,11 @@ def test_room_is_made_among_the_longest_first_when_meeting_the_discarded_would_c
 
 def test_tasks_that_come_and_are_discarded_over_and_over_leave_little_behind() -> None:
     queue = LongestFirst()
-    queue.add(range(10), [9.0] * 10)
+    queue.add(grouped(range(10), [9.0] * 10))
     for _ in range(1000):
         for task in range(5):
             queue.discard(task)
-            queue.add([task], [1.0])
+            queue.add(grouped([task], [1.0]))
         queue.tidy()
         assert ghosts(queue) <= 1024
     queue.check()
@@ -250,13 +256,13 @@ def test_tasks_that_come_and_are_discarded_over_and_over_leave_little_behind() -
 def test_tasks_in_a_row_between_which_another_came_keep_their_places() -> None:
     queue = LongestFirst()
     for task, runtime in ((1, 60.0), (7, 5.0), (2, 60.0)):
-        queue.add([task], [runtime])
+        queue.add(grouped([task], [runtime]))
     assert list(queue.tasks()) == [(1, 60.0), (7, 5.0), (2, 60.0)]
 
 
 def test_what_is_known_of_the_discarded_is_forgotten_with_the_last_ghost() -> None:
     queue = LongestFirst()
-    queue.add(range(4), [4.0, 3.0, 2.0, 1.0])
+    queue.add(grouped(range(4), [4.0, 3.0, 2.0, 1.0]))
     queue.discard(0)
     queue.discard(2)
     first = queue.next_fit(math.inf)
@@ -270,17 +276,17 @@ def test_what_is_known_of_the_discarded_is_forgotten_with_the_last_ghost() -> No
 def test_room_is_made_when_most_of_a_queue_was_taken() -> None:
     queue = OldestFirst()
     for batch in range(30):
-        queue.add(range(1000 * batch, 1000 * batch + 1000), [1.0] * 1000)
+        queue.add(grouped(range(1000 * batch, 1000 * batch + 1000), [1.0] * 1000))
         while (entry := queue.next_fit(math.inf)) is not None:
             queue.take(entry)
         queue.tidy()
-        assert len(queue._tasks) <= 1024
+        assert len(queue._firsts) <= 1024
     queue.check()
 
 
 def test_a_cursor_stays_valid_for_the_longest_first_while_others_are_taken() -> None:
     queue = LongestFirst()
-    queue.add(range(6), [5.0, 5.0, 3.0, 3.0, 1.0, 1.0])
+    queue.add(grouped(range(6), [5.0, 5.0, 3.0, 3.0, 1.0, 1.0]))
     entry = queue.next_fit(5.0)
     assert entry is not None
     assert entry.task == 2

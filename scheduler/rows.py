@@ -1,0 +1,64 @@
+"""Tasks on their way into a queue, or looked for in one, as ranges of numbers: a bag of one runtime is one range."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress, count, islice, repeat
+from operator import add, ne, or_, sub
+from typing import NamedTuple
+
+
+class Rows(NamedTuple):
+    """Runs that are on their way, in order: number and how many there are of the first task of each, and runtimes."""
+
+    firsts: list[int]
+    counts: list[int]
+    runtimes: list[float]
+
+
+def grouped(tasks: Sequence[int], runtimes: Sequence[float]) -> Rows:
+    """Tasks in order, as runs, however many."""
+    if len(tasks) < 2:
+        return Rows(list(tasks), [1] * len(tasks), list(runtimes))
+    changes = map(
+        or_,
+        map(ne, runtimes, islice(runtimes, 1, None)),
+        map(ne, map(add, tasks, repeat(1)), islice(tasks, 1, None)),
+    )
+    starts = [0, *compress(count(1), changes)]
+    counts = list(map(sub, chain(islice(starts, 1, None), (len(tasks),)), starts))
+    return Rows(list(map(tasks.__getitem__, starts)), counts, list(map(runtimes.__getitem__, starts)))
+
+
+# Ranges of task numbers, (first, how many), ascending and apart.
+Spans = Sequence[tuple[int, int]]
+
+
+def cut(first: int, held: int, spans: Spans) -> Iterator[tuple[int, int, bool]]:
+    """A run in pieces, (first, how many, whether it is in ``spans``), in order."""
+    end = first + held
+    place = max(0, bisect_right(spans, (first, math.inf)) - 1)
+    while first < end:
+        while place < len(spans) and sum(spans[place]) <= first:
+            place += 1
+        begins, many = spans[place] if place < len(spans) else (end, 0)
+        inside = begins <= first
+        until = min(end, begins + many if inside else begins)
+        yield first, until - first, inside
+        first = until
+
+
+def joined(spans: Spans) -> Spans:
+    """The same with as few ranges as will do."""
+    fewer: list[tuple[int, int]] = []
+    for first, many in spans:
+        if fewer and sum(fewer[-1]) == first:
+            fewer[-1] = fewer[-1][0], fewer[-1][1] + many
+        else:
+            fewer.append((first, many))
+    return fewer
+
+
+def within(tasks: Iterable[int], spans: Spans) -> list[int]:
+    """Those of ``tasks`` that are in ``spans``."""
+    return [task for task in tasks if (place := bisect_right(spans, (task, math.inf))) and task < sum(spans[place - 1])]
