@@ -18,7 +18,7 @@ from scheduler.core import Scheduler
 from scheduler.model import Outcome, State
 from scheduler.policies import Policy
 from scheduler.waiting import OldestFirst, WaitingQueue
-from tests.scheduler.builders import fcfs, pgs
+from tests.scheduler.builders import fcfs, packing, pgs
 
 FEW, MANY = 1_000, 100_000
 PCS = 100
@@ -188,3 +188,35 @@ def test_a_window_refreshed_with_every_heartbeat_leaves_nothing_behind() -> None
         scheduler.handle(ev.UptimeRefreshed("pc0", 1000.0 - 2 * now), now)
         scheduler.handle(ev.PassDue(), now)
     assert len(scheduler.slots._due) < 3 * PCS
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, packing()], ids=[*NAMES, "packing"])
+def test_a_new_prediction_costs_no_more_with_many_tasks_of_the_bag_waiting(policy: Policy) -> None:
+    costs = []
+    for waiting in (FEW, MANY):
+        scheduler = grid(policy, waiting, runtime=10.0)
+        costs.append(cost(scheduler, lambda s=scheduler: s.handle(ev.BagPredicted(1, 7.0), 1.0)))  # type: ignore[misc]
+        assert scheduler.tasks.bags[1].longest == 7.0
+    tell("a new prediction for a bag", costs)
+    assert costs[1] == costs[0] < 300
+
+
+@pytest.mark.parametrize("policy", [pgs(0), packing()], ids=["pgs", "packing"])
+def test_so_does_one_for_a_single_task_of_them(policy: Policy) -> None:
+    costs = []
+    for waiting in (FEW, MANY):
+        scheduler = grid(policy, waiting, runtime=10.0)
+        event = ev.RuntimesUpdated([PCS * 2 + 7], [7.0])
+        costs.append(cost(scheduler, lambda s=scheduler, e=event: s.handle(e, 1.0)))  # type: ignore[misc]
+    tell("a new prediction for a task", costs)
+    assert costs[1] <= 1.5 * costs[0] < 600
+
+
+def test_a_bag_of_one_runtime_that_fits_nowhere_yet_is_put_aside_as_one() -> None:
+    costs = []
+    for waiting in (10 * FEW, 10 * MANY):
+        scheduler = grid(packing(), waiting, runtime=10.0)
+        costs.append(cost(scheduler, ending(scheduler, 9.0)))
+        assert (len(scheduler.regular), len(scheduler.priority)) == (0, waiting - 1)
+    tell("put aside", costs)
+    assert costs[1] <= 1.5 * costs[0] < 20_000
