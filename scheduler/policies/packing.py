@@ -9,13 +9,14 @@ where it was planned.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import inf, nextafter
 from typing import ClassVar
 
-from scheduler.planning import ROOMS, Fill, LaneKey, Planner, Prospect, Room
-from scheduler.policies.base import Lane, Place, Postpone, View
+from scheduler.model import Window
+from scheduler.planning import ROOMS, Fill, LaneKey, Planner, Prospect, Room, longest_of
+from scheduler.policies.base import Coming, Lane, Place, Postpone, View
 from scheduler.waiting import Entry
 
 # Tasks that a plan is made for, at most.
@@ -58,6 +59,8 @@ class Packing:
         self.ample = inf
         self._planner = Planner()
         self._fills: dict[LaneKey, deque[Fill]] = {}  # of the plan, by lane, the earliest first
+        # The windows of each worker at the last look, and how long the longest of them is.
+        self._lasts: dict[str, tuple[Sequence[Window], float]] = {}
         self._seen = -1
         self._next_look = -inf
 
@@ -136,8 +139,19 @@ class Packing:
             current={key: Room(at.free, at.closes - reserve, key) for key, at in zip(keys, lanes, strict=True)},
             announced={(come.worker, lane): come.windows for come in coming for lane in range(come.slots)},
             reserve=reserve,
+            lasts=self._longest(coming),
         )
         return prospect, max(len(lanes), len(coming)) <= ROOMS
+
+    def _longest(self, coming: Sequence[Coming]) -> float:
+        """How long the longest window to come is. Each worker's are looked through once, not at each look at all."""
+        before, self._lasts = self._lasts, {}
+        for come in coming:
+            known = before.get(come.worker)
+            if known is None or known[0] is not come.windows:
+                known = come.windows, longest_of(come.windows)
+            self._lasts[come.worker] = known
+        return max((lasts for _, lasts in self._lasts.values()), default=0.0)
 
 
 _NO_FILLS: deque[Fill] = deque()
