@@ -243,7 +243,7 @@ class Scheduler(Placing):
         self.counters.wasted_s += sum(now - slot.started for slot in killed)
         for slot in killed:
             if now > slot.due:
-                self.accuracy.add(slot.sent[0].runtime, now - slot.started)
+                self._learn(slot.sent[0].attempt.task, slot.sent[0].runtime, now - slot.started)
         self._detach(event.worker, now)
 
     def _detach(self, name: str, now: float) -> None:
@@ -323,7 +323,7 @@ class Scheduler(Placing):
         """Count the outcome; True when the task has ended by it, False when it will be tried again."""
         self.counters.count(outcome)
         if outcome == Outcome.DONE:
-            self.accuracy.add(self.tasks.runtime(task), elapsed)
+            self._learn(task, self.tasks.runtime(task), elapsed)
         again = False
         if outcome == Outcome.CRASH:
             places = self.tasks.crashes(task)
@@ -335,6 +335,10 @@ class Scheduler(Placing):
         else:
             self.tasks.move(task, State.DONE if outcome == Outcome.DONE else State.FAILED)
         return not again
+
+    def _learn(self, task: int, predicted: float, actual: float) -> None:
+        self.accuracy.add(predicted, actual)
+        self.tasks.known(task).bag.learn(predicted, actual)
 
     def _withdraw(self, slot: Slot, task: int, now: float, elapsed: float | None = None) -> Attempt:
         """Take the attempt of ``task`` off ``slot``; the next one there starts now."""

@@ -28,6 +28,8 @@ AHEAD_TASKS = 2_000
 # The same numbers added in another order give another sum. So each test of fit is stricter by this than the one that
 # follows it: what is searched for, the slot that is looked up for it, the test when it is sent.
 ROUNDING_S = 1e-6
+# Of bags of which nothing is known.
+_UNKNOWN = Accuracy()
 
 
 class Placing:
@@ -99,6 +101,10 @@ class Placing:
         if len(self.priority) + len(self.regular) > limit:
             return None
         return sorted([*self.priority.ascending(limit), *self.regular.ascending(limit)])
+
+    def accuracy_with(self, task: int) -> Accuracy:
+        """How well the tasks of its bag have been predicted, each by itself."""
+        return self.tasks.known(task).bag.accuracy or _UNKNOWN
 
     def lane(self, slot: int) -> Lane:
         """The lane that a slot is."""

@@ -7,13 +7,18 @@ from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter, not_
 
+from scheduler.accuracy import Accuracy
 from scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
 from scheduler.rows import Rows, Spans, grouped, joined
 
 
 @dataclass(slots=True)
 class Bag:
-    """What the core counts for one bag. ``left_s``: predicted seconds of work not yet ended."""
+    """What the core counts for one bag. ``left_s``: predicted seconds of work not yet ended.
+
+    ``bounded``: many tasks share one prediction, which is then a bound for them, and no estimate of each.
+    ``accuracy``: of estimates, once there are any.
+    """
 
     number: int
     retries: int = 0
@@ -24,11 +29,19 @@ class Bag:
     left_s: float = 0.0
     longest: float = 0.0
     batches: list["Batch"] = field(default_factory=list)
+    bounded: bool = False
+    accuracy: Accuracy | None = None
 
     @property
     def settled(self) -> int:
         """Tasks that have ended, one way or another."""
         return self.done + self.failed + self.cancelled
+
+    def learn(self, predicted: float, actual: float) -> None:
+        """Note how well a task was predicted."""
+        if not self.bounded:
+            self.accuracy = self.accuracy or Accuracy()
+            self.accuracy.add(predicted, actual)
 
     def check(self) -> None:
         """Raise `InvariantBroken` unless the counts are those of the batches."""
@@ -95,6 +108,7 @@ class TaskTable:
         values = array("d", [checked_runtime(seconds) for seconds in runtimes])
         owner = self.bags.setdefault(bag, Bag(bag))
         owner.retries = retries
+        owner.bounded |= len(values) < count
         batch = Batch(owner, first, count, values, bytearray(count))
         owner.batches.append(batch)
         owner.total += count
@@ -167,6 +181,7 @@ class TaskTable:
         if owner is None:
             raise IllegalEvent(f"unknown bag {bag}")
         before = set[float]().union(*(batch.runtimes for batch in owner.batches))
+        owner.bounded = True
         owner.longest, owner.left_s = runtime, runtime * (owner.total - owner.settled)
         for batch in owner.batches:
             batch.runtimes = array("d", [runtime])

@@ -60,6 +60,9 @@ class View(Protocol):
     def accuracy(self) -> Accuracy:
         """How well runtimes have been predicted so far."""
 
+    def accuracy_with(self, task: int) -> Accuracy:
+        """How well the tasks of its bag have been predicted, each by itself."""
+
     @property
     def priority(self) -> WaitingQueue: ...
 

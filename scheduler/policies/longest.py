@@ -5,6 +5,7 @@ from math import inf
 from typing import ClassVar
 
 from scheduler.policies.base import Place, Postpone, View
+from scheduler.policies.moves import task_for_each_slot
 
 
 class Longest:
@@ -24,8 +25,4 @@ class Longest:
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         if len(view.regular):
             yield Postpone(None)
-        while (found := view.tightest_empty(view.priority.shortest())) is not None:
-            slot, limit = found
-            entry = view.priority.next_fit(limit)
-            if entry is not None:
-                yield Place(entry, slot, priority=True)
+        yield from task_for_each_slot(view)

@@ -10,13 +10,15 @@ where it was planned.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from math import inf, nextafter
 from typing import ClassVar
 
 from scheduler.model import Window
 from scheduler.planning import ROOMS, Fill, LaneKey, Planner, Prospect, Room, longest_of
-from scheduler.policies.base import Coming, Lane, Place, Postpone, View
+from scheduler.policies.base import Coming, Place, Postpone, View
+from scheduler.policies.moves import slot_for_each_task, task_for_each_slot
 from scheduler.waiting import Entry
 
 # Tasks that a plan is made for, at most.
@@ -33,6 +35,14 @@ PAUSE = 10.0
 SAME_S = 0.5
 # A slot that has so much left of the longest window has ample time.
 AMPLE = 0.95
+# A long shot has, by experience with its bag, at least this chance to end in time. Where fewer than that took less than
+# half of what was predicted, predictions are taken at their word.
+LONG_SHOT = 0.1
+FAR_TOO_LONG = 0.5
+# What was tried in vain is tried again where so many times as much is left: so no task is tried often.
+AGAIN = 1.5
+# Tasks, the longest first, that are looked at in a pass for long shots.
+LONG_SHOTS = 64
 # Kept free in each planned window, for sums that are made in another order.
 SLACK_S = 1e-4
 
@@ -42,6 +52,7 @@ class Packing:
 
     ``confidence``: the fraction of attempts, by experience, that have to end within what a task is given of a window; 0
     trusts the predictions. It sets ``stretch``; what would then fit in no window may have nearly all of the longest.
+    Slots that are idle for it take chances; but none if predictions are trusted.
     """
 
     name: ClassVar[str] = "packing"
@@ -61,6 +72,7 @@ class Packing:
         self._fills: dict[LaneKey, deque[Fill]] = {}  # of the plan, by lane, the earliest first
         # The windows of each worker at the last look, and how long the longest of them is.
         self._lasts: dict[str, tuple[Sequence[Window], float]] = {}
+        self._tried: dict[int, float] = {}  # tasks that were long shots, and what was left of the window
         self._seen = -1
         self._next_look = -inf
 
@@ -70,39 +82,47 @@ class Packing:
         self.stretch = max(1.0, view.accuracy.quantile(self.confidence)) if self.confidence else 1.0
         if view.changes != self._seen and view.now >= self._next_look:
             self._look(view)
-        yield from self._first_task_for_each_slot(view)
-        yield from self._short_tasks(view)
+        yield from task_for_each_slot(view, partial(self._planned, view))
+        # More for queues that may hold some seconds of work: a plan does not matter to tasks as short as that.
+        yield from slot_for_each_task(view, self.queue_s)
         if self.confidence:
+            stretch, ample = self.stretch, self.ample
             yield from self._chances(view)
-
-    def _first_task_for_each_slot(self, view: View) -> Iterator[Place]:
-        while (found := view.tightest_empty(view.priority.shortest())) is not None:
-            slot, limit = found
-            entry = self._planned(view, view.lane(slot), limit) or view.priority.next_fit(limit)
-            if entry is not None:
-                yield Place(entry, slot, priority=True)
-
-    def _short_tasks(self, view: View) -> Iterator[Place]:
-        """More for queues that may hold some seconds of work: a plan does not matter to tasks as short as that."""
-        entry = view.priority.next_fit(min(view.longest_fit(), self.queue_s))
-        while entry is not None and (slot := view.tightest(entry.runtime)) is not None:
-            yield Place(entry, slot, priority=True)
-            entry = view.priority.next_fit(min(view.longest_fit(), self.queue_s), entry)
+            yield from self._long_shots(view)
+            self.stretch, self.ample = stretch, ample
 
     def _chances(self, view: View) -> Iterator[Place]:
         """For slots that nothing is certain enough for: what ends in time if its prediction is right."""
-        stretch, ample = self.stretch, self.ample
         self.stretch, self.ample = 1.0, inf
-        while (found := view.tightest_empty(view.priority.shortest())) is not None:
-            entry = view.priority.next_fit(found[1])
-            if entry is not None:
-                yield Place(entry, found[0], priority=True)
-        self.stretch, self.ample = stretch, ample
+        yield from task_for_each_slot(view)
+
+    def _long_shots(self, view: View) -> Iterator[Place]:
+        """For slots that are idle even so: what is predicted not to fit, if its bag was predicted far too long."""
+        if view.accuracy.quantile(0.0) >= FAR_TOO_LONG:
+            return  # nothing was, lately
+        entry = view.priority.next_fit(inf)
+        for _ in range(LONG_SHOTS):
+            if entry is None:
+                return
+            self.stretch = view.accuracy_with(entry.task).quantile(LONG_SHOT)
+            if self.stretch < FAR_TOO_LONG:
+                yield from self._long_shot(view, entry)
+            entry = view.priority.next_fit(inf, entry)
+
+    def _long_shot(self, view: View, entry: Entry) -> Iterator[Place]:
+        """A slot that is idle, with much more left than this task has had in vain."""
+        found = view.tightest_empty(max(entry.runtime, AGAIN * self._tried.get(entry.task, 0.0) / self.stretch))
+        if found is not None and (at := view.lane(found[0])).free <= view.now:
+            if len(self._tried) == TASKS:
+                del self._tried[next(iter(self._tried))]
+            self._tried[entry.task] = at.closes - view.now
+            yield Place(entry, found[0], priority=True)
 
     # --- one slot ----------------------------------------------------------------------------------------------------
 
-    def _planned(self, view: View, at: Lane, limit: float) -> Entry | None:
-        """The next task that is planned for the open window of a lane."""
+    def _planned(self, view: View, slot: int, limit: float) -> Entry | None:
+        """The next task that is planned for the open window of a slot."""
+        at = view.lane(slot)
         fills = self._fills.get((at.worker, at.lane), _NO_FILLS)
         end = at.closes - self.margin
         while fills and fills[0].room.end < end - SAME_S:

@@ -10,6 +10,7 @@ from math import inf
 from typing import ClassVar
 
 from scheduler.policies.base import Place, Postpone, View
+from scheduler.policies.moves import slot_for_each_task
 
 
 class PGS:
@@ -43,7 +44,7 @@ class PGS:
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         yield from self._first_task_for_each_slot(view)
-        yield from self._priority_tasks(view)
+        yield from slot_for_each_task(view)
         yield from self._regular_tasks(view)
 
     def _first_task_for_each_slot(self, view: View) -> Iterator[Place]:
@@ -54,12 +55,6 @@ class PGS:
                 yield Place(entry, slot, priority=True)
             elif (entry := view.regular.next_fit(limit)) is not None:
                 yield Place(entry, slot, priority=False)
-
-    def _priority_tasks(self, view: View) -> Iterator[Place]:
-        entry = view.priority.next_fit(view.longest_fit())
-        while entry is not None and (slot := view.tightest(entry.runtime)) is not None:
-            yield Place(entry, slot, priority=True)
-            entry = view.priority.next_fit(view.longest_fit(), entry)
 
     def _regular_tasks(self, view: View) -> Iterator[Place | Postpone]:
         while view.rooms() and len(view.regular):

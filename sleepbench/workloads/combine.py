@@ -18,7 +18,6 @@ from sleepbench.workloads.source import Jobs, Lab, WorkloadError
 # waits for it makes the makespan a matter of that one window.
 HORIZON_S = 30 * 24 * 3600.0
 
-
 # Far more than a scheduler allows for rounding, far less than matters: a task that fits by less is left out, too.
 HAIR_S = 1e-3
 

@@ -1,5 +1,6 @@
 """Packing: when it plans, what it knows then, and what it does with its plan."""
 
+from collections import deque
 from collections.abc import Callable
 from itertools import chain
 
@@ -7,7 +8,7 @@ import pytest
 
 from scheduler import events as ev
 from scheduler.model import Window
-from scheduler.planning import Room
+from scheduler.planning import Fill, Room
 from scheduler.policies.base import Coming, Lane
 from scheduler.policies.packing import LANE_COST_S, PAUSE, ROOM_COST_S, SLACK_S, TASK_COST_S, WINDOW_COST_S
 from tests.scheduler.builders import Grid
@@ -280,3 +281,53 @@ def test_tasks_of_a_plan_that_are_gone_are_passed_over() -> None:
     grid.cancel(gone)
     grid.run_all("a", 1)
     assert grid.running("a") == 3 - first - gone
+
+
+@pytest.mark.parametrize(("closes", "planned"), [(9.3, False), (9.6, True), (10.4, True), (10.7, False)])
+def test_what_is_planned_for_a_window_is_for_one_that_closes_at_about_that_time(closes: float, planned: bool) -> None:
+    grid = Planned()
+    grid.packing._next_look = float("inf")
+    grid.pc("a", closes)
+    short, long = grid.tasks(3, 9)
+    grid.packing._fills = {("a", 0): deque([Fill(Room(0, 10, ("a", 0)), [3])])}
+    grid.expect(a=[short if planned else long])
+
+
+def test_what_was_planned_for_a_window_that_has_gone_does_not_hide_what_is_for_this_one() -> None:
+    grid = Planned()
+    grid.packing._next_look = float("inf")
+    grid.pc("a", 20)
+    _, planned, _ = grid.tasks(4, 3, 12)
+    rooms = [Room(0, 10, ("a", 0)), Room(11, 20, ("a", 0))]
+    grid.packing._fills = {("a", 0): deque([Fill(rooms[0], [4]), Fill(rooms[1], [3])])}
+    grid.expect(a=[planned])
+
+
+def test_a_planned_task_that_is_gone_is_not_replaced_by_a_shorter_one_of_another_window() -> None:
+    grid = Planned()
+    grid.packing._next_look = float("inf")
+    grid.pc("a", 100)
+    planned, _ = grid.tasks(10, 20)
+    grid.packing._fills = {("a", 0): deque([Fill(Room(0, 100, ("a", 0)), [10, 30])])}
+    grid.expect(a=[planned])
+
+
+def test_a_task_exactly_as_long_as_the_longest_room_is_no_part_of_a_plan() -> None:
+    grid = Planned()
+    grid.pc("a", 21)
+    grid.tasks(21 - SLACK_S, 10, 5)
+    grid.tell_pass()
+    ((prospect, runtimes),) = grid.planner.asked
+    assert prospect.longest() == 21 - SLACK_S
+    assert runtimes == [5, 10]
+
+
+def test_of_several_windows_of_a_slot_the_plan_for_the_first_comes_first_whatever_their_length() -> None:
+    grid = Planned()
+    grid.pc("a", 20, windows=[(30, 12.5), (50, 20)])
+    longest, *first = grid.tasks(12, 11, 8.5)
+    grid.tell_pass()
+    assert grid.planner.best is not None
+    assert [fill.room.start for fill in grid.planner.best.fills] == [30, 0], "the shortest is filled first"
+    assert grid.running("a") in first
+    assert longest in grid.priority()

@@ -1,0 +1,59 @@
+"""Random grids: how they are drawn, and what is told of those that were simulated."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+
+from sleepbench import grids
+from sleepbench.cli.grids import lines
+from sleepbench.grids import BEST, BEST_QUEUED, CONTENDERS, LONGEST, QUEUES, Outcome, outcomes, random_grid
+from sleepbench.scenarios import Row
+from sleepbench.simulated import Trial, Unfinished
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_mean_runtime_is_that_part_of_the_mean_uptime(seed: int) -> None:
+    for mean in (0.02, 0.05):  # so short that next to nothing is drawn again for its length
+        grid = random_grid(seed, mean)
+        uptimes = [next(pc.timetable()).closes for pc in grid.pcs]
+        runtimes = grid.arrivals[0].runtimes
+        assert fmean(runtimes) == pytest.approx(mean * fmean(uptimes), rel=0.35)
+        assert 0 < min(runtimes) <= max(runtimes) < LONGEST * max(uptimes)
+
+
+def test_a_grid_is_the_same_each_time_and_another_for_each_number() -> None:
+    assert random_grid(3) == random_grid(3) == random_grid(3, 0.2)
+    assert [random_grid(seed).name for seed in range(4)] == ["uniform", "log-normal", "hyper-exponential", "uniform"]
+    assert random_grid(0).pcs != random_grid(3).pcs
+
+
+def rows(trials: Sequence[Trial], processes: int) -> Iterator[Row | Unfinished]:
+    """As if PGS took 20 minutes, less a minute for each place in its queue, and never ended with one of 10."""
+    row = Row("a", "packing", 1, 0, 8.0, 1.0, None, 5, 0, 0, 0.0, 0.0)
+    for trial in trials:
+        queue = trial.parameters.options[trial.policy].get("queue_length")
+        if queue == 10:
+            yield Unfinished(trial, "it stalls")
+        else:
+            yield replace(row, makespan_min=8.0 if queue is None else 20.0 - float(str(queue)), planned_kills=3)
+
+
+def test_of_each_grid_the_best_queue_counts_and_packings_kills(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grids, "rows_of", rows)
+    (found,) = outcomes([0], processes=1)
+    assert [found.makespan_min[f"pgs, queue {queue}"] for queue in QUEUES] == [20, 19, 18, 16, math.inf]
+    assert found.makespan_min[BEST] == found.makespan_min[BEST_QUEUED] == 16
+    assert found.planned_kills == 6, "told of the coming windows, and not"
+    assert found.ratio("packing", BEST) == 0.5
+
+
+def test_without_queues_pgs_is_one_thing_and_with_them_another() -> None:
+    minutes = {contender.name: 10.0 for contender in CONTENDERS} | {BEST: 10.0, BEST_QUEUED: 12.5}
+    told = {line[0]: line[1:] for line in lines([[Outcome(0, "uniform", 5, 5.0, minutes, 2)]])}
+    assert told["packing"] == ("1.000",)
+    assert told[BEST_QUEUED] == ("1.250",)
+    assert told[f"packing, to {BEST_QUEUED}"] == ("0.800",)
+    assert (told["lower bound"], told[f"worst, to {BEST}"], told["planned kills"]) == (("0.500",), ("1.000",), ("2",))
