@@ -331,3 +331,12 @@ def test_of_several_windows_of_a_slot_the_plan_for_the_first_comes_first_whateve
     assert [fill.room.start for fill in grid.planner.best.fills] == [30, 0], "the shortest is filled first"
     assert grid.running("a") in first
     assert longest in grid.priority()
+
+
+def test_where_all_that_was_planned_is_gone_a_window_gets_the_longest_that_fits() -> None:
+    grid = Planned()
+    grid.packing._next_look = float("inf")
+    grid.pc("a", 100)
+    longest, _ = grid.tasks(20, 10)
+    grid.packing._fills = {("a", 0): deque([Fill(Room(0, 100, ("a", 0)), [30, 40])])}
+    grid.expect(a=[longest])
