@@ -148,7 +148,7 @@ class Replay:
         return window.slots * max(0.0, closes - opens)
 
     def play(self, policy: str) -> Played:
-        """What ``policy`` would have done."""
+        """What ``policy`` would have done, as a broker makes it: it was a real grid, whose margins were needed."""
         try:
             run = Simulator(make_policy(policy), self.pcs, self.arrivals, trace=True).run()
         except Stalled as error:
