@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from scheduler.mintree import MinTree
-from scheduler.rows import grouped, joined
+from scheduler.rows import Rows, grouped, joined
 from scheduler.runs import Runs
 from scheduler.waiting import ORDERS, Entry, LongestFirst, NewestFirst, OldestFirst, Regular, WaitingQueue
 
@@ -297,3 +297,17 @@ def test_a_cursor_stays_valid_for_the_longest_first_while_others_are_taken() -> 
     shorter = queue.next_fit(3.0, after)
     assert shorter is not None
     assert shorter.task == 4
+
+
+def test_what_is_in_front_of_a_task_met_within_a_run_is_taken_out_without_ghosts() -> None:
+    queue = OldestFirst()
+    queue.add(Rows([0], [5], [1.0]))
+    entry = None
+    for _ in range(3):
+        entry = queue.next_fit(math.inf, entry)
+    queue.discard(1)
+    assert entry is not None
+    assert queue.first_before(entry)
+    assert queue.pop_before(entry) == Rows([0], [1], [1.0])
+    queue.check()
+    assert [task for task, _ in queue.tasks()] == [2, 3, 4]
