@@ -1,5 +1,6 @@
 """Many workers in one process, which run nothing: they join, beat, and say of what they are given that it is done."""
 
+import math
 import platform
 import secrets
 import sys
@@ -27,7 +28,7 @@ class FakeWorkers:
 
     def __init__(self, line: JoinLine, count: int, slots: int = 1) -> None:
         _allow_files(FILES_EACH * count + FILES)
-        self.finished = 0
+        self.finished = self.taken = 0  # what was said to be done, and what the broker has written down of it
         self._slots = slots
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, count + MORE_SOCKETS)
@@ -36,8 +37,9 @@ class FakeWorkers:
         self._count = count
         self._sockets: list[zmq.Socket[bytes]] = []
         self._welcome = 0
-        self._beat_s = JOIN_S
-        self._beat_at = 0.0
+        self._beat_s = math.inf  # until the broker has said how often
+        self._beat_at = math.inf
+        self.beats = 0
 
     def _connect(self) -> None:
         """One more, which introduces itself."""
@@ -108,16 +110,20 @@ class FakeWorkers:
             beat = wire.encode(wire.Heartbeat(None, ()))
             for socket in self._sockets[: self._welcome]:
                 socket.send(beat)
+            self.beats += self._welcome
 
     def _hear(self, socket: "zmq.Socket[bytes]", message: wire.Message) -> None:
         if isinstance(message, wire.Welcome):
             self._welcome += 1
             self._beat_s = message.heartbeat
+            self._beat_at = min(self._beat_at, time.monotonic() + self._beat_s)
         elif isinstance(message, wire.Assign):
             done = int(wire.Outcome.DONE)
             rows = tuple(wire.Result(work.task, work.number, done, 0.0, b"", b"", b"") for work in message.work)
             socket.send(wire.encode(wire.Finished(rows)))
             self.finished += len(rows)
+        elif isinstance(message, wire.Taken):
+            self.taken += len(message.attempts)
         elif isinstance(message, (wire.Refused, wire.Rejoin)):
             raise ConnectionError(f"the broker will not have a worker any more: {message}")
 

@@ -33,7 +33,7 @@ def _tables(result: Mapping[str, Any]) -> Iterator[Table]:
         metrics = [metric for metric in metrics_of(name) if metric.better]
         about = f"[bold]{name}[/]  {_size(result, name)}"
         if name != START and not workload(name).workers:
-            yield _list(result, name, metrics, about)
+            yield _list(result, name, metrics_of(name), about)
         else:
             yield _table(result, name, metrics, about)
 

@@ -20,13 +20,12 @@ class Deskgrid(Environment):
         self.processes = Processes(more=self.OPTIONS)
         self._grid: Grid | None = None
         self._names: list[str] = []
-        self._started = 0
 
     def start(self, workers: int) -> None:
         """A broker, and workers of one slot each; returns when they have joined, as `Grid.local` does."""
         self.processes.__enter__()
-        for _ in range(workers):
-            self._start_worker()
+        for number in range(workers):
+            self._start_worker(f"pc{number}")
         grid = self._grid = Grid(self.processes.client_line)
         self.processes.wait_for(lambda: len(snapshot_of(grid)["workers"]) == workers, "the workers to join")
 
@@ -65,15 +64,14 @@ class Deskgrid(Environment):
         return [self.processes.pid(name) for name in self._names]
 
     def kill_worker(self) -> None:
-        """A PC loses its power; another one comes in its place at once."""
+        """An agent dies with all its tasks, and is started again at once, as its PC's service manager does."""
         name = self._names.pop(0)
         self.processes.kill(name)
-        self._start_worker()
+        self._start_worker(name)
 
-    def _start_worker(self) -> None:
-        self._started += 1
-        self._names.append(f"pc{self._started}")
-        self.processes.start_worker(self._names[-1])
+    def _start_worker(self, name: str) -> None:
+        self._names.append(name)
+        self.processes.start_worker(name)
 
     def stop(self) -> None:
         """End the processes and remove their files."""

@@ -50,11 +50,11 @@ def _grown(
 
 WORKLOAD = Workload(
     metrics=(
-        Metric("bag_scheduler", "waiting in a bag: scheduler", "bytes a task", "less"),
-        Metric("bag_client", "client", "bytes a task", "less"),
+        Metric("bag_scheduler", "in a bag: scheduler", "bytes a task", "less"),
+        Metric("bag_client", "in a bag: client", "bytes a task", "less"),
         Metric("bag_tasks", "of so many", "tasks"),
-        Metric("each_scheduler", "submitted by itself: scheduler", "bytes a task", "less"),
-        Metric("each_client", "client", "bytes a task", "less"),
+        Metric("each_scheduler", "by itself: scheduler", "bytes a task", "less"),
+        Metric("each_client", "by itself: client", "bytes a task", "less"),
         Metric("each_tasks", "of so many", "tasks"),
     ),
     run=run,

@@ -39,10 +39,8 @@ def _half_done(processes: Processes, tasks: int) -> str:
     with Grid(processes.client_line) as grid:
         bag = grid.bag(noop, range(tasks))
         with FakeWorkers(line, WORKERS, SLOTS) as workers:
-            while bag.progress().done < tasks // 2:
-                goal = workers.finished + max(1, tasks // 100)
-                while workers.finished < min(goal, tasks):
-                    workers.turn(0.1)
+            while workers.taken < tasks // 2:
+                workers.turn(0.1)
         return bag.id
 
 

@@ -37,6 +37,7 @@ def test_what_concerns_deskgrid_only_is_measured_once_for_each_run() -> None:
     (result,) = measure(Plan(("deskgrid", "futures"), own, 1, "tiny"), lambda line: None)
     assert failures(result) == []
     assert [(row["environment"], row["workload"]) for row in result["rows"]] == [("deskgrid", name) for name in own]
+    assert min(values(result, "deskgrid", "idle", "beats_per_s").values()) > 0.0
     assert all(set(row["figures"]) == {metric.name for metric in metrics_of(row["workload"])} for row in result["rows"])
 
 
