@@ -232,6 +232,7 @@ class Asking:
             rows.append(ResultRow(task, bag.row.number, item, wire.Outcome.CANCELLED, 0.0, "", 0, b"", b"", b"", ended))
         self._desk.journal.add_results(rows)
         bag.settled += len(rows)
+        bag.remembered.difference_update(tasks)
         if items is None and not bag.closed:
             bag.closed = True
             self._desk.journal.close_bag(bag.row.number)

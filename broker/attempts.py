@@ -6,7 +6,7 @@ Rule 2: no attempt ran for longer than it was away.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from broker import protocol as wire
@@ -20,13 +20,15 @@ from scheduler.resting import Rest
 from scheduler.slots import Sent, Slot
 
 # An attempt is written down as it is sent when it is at least this long: after a restart of the broker those are waited
-# for; shorter ones are simply made again. (Of a bag with longer ones all are: what is written down must be the newest.)
+# for; shorter ones are simply made again. (Of a task that had a longer one all are: what is written down must be the
+# newest.)
 REMEMBERED_S = 1.0
 # Bytes of work that a worker may leave untaken, eight of the largest arguments. It gets more when it has taken some.
 UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
 # Of attempts that are with nobody it is known to whom they were given. It is looked which of them do not matter any
 # more when there are twice as many as matter, and so many more.
 SPARE = 1000
+_OUTCOMES = tuple(Outcome)
 
 
 @dataclass(slots=True)
@@ -48,6 +50,27 @@ class WorkerSession:
     last_closes: float = -math.inf
     known_until: float = 0.0
     templates: set[str] = field(default_factory=set)
+
+
+class Whereabouts:
+    """Where attempts are, while nothing changes: each slot is gone through once, however many of its are asked for."""
+
+    def __init__(self, bound: Mapping[int, Slot]) -> None:
+        self._bound = bound
+        self._met: dict[Attempt, tuple[Slot, Sent]] = {}
+        self._rest: dict[int, Iterator[Sent]] = {}
+
+    def find(self, attempt: Attempt) -> tuple[Slot, Sent] | None:
+        """The slot that has an attempt, if any."""
+        slot = self._bound.get(attempt.task)
+        if slot is None or attempt in self._met:
+            return self._met.get(attempt)
+        rest = self._rest.setdefault(slot.number, iter(slot.sent))
+        for sent in rest:
+            self._met[sent.attempt] = slot, sent
+            if sent.attempt == attempt:
+                break
+        return self._met.get(attempt)
 
 
 class Attempts:
@@ -95,53 +118,53 @@ class Attempts:
             self._given = {task: given for task, given in self._given.items() if orphans.get(task) == given[0]}
         self._given.update((task, (number, session)) for task, number, session in rows)
 
-    def _at_a_worker(self, attempt: Attempt) -> tuple[Slot, Sent] | None:
-        """The slot that has an attempt, if any."""
-        slot = self._desk.scheduler.bound.get(attempt.task)
-        sent = None if slot is None else next((sent for sent in slot.sent if sent.attempt == attempt), None)
-        return None if slot is None or sent is None else (slot, sent)
+    def _whereabouts(self) -> Whereabouts:
+        return Whereabouts(self._desk.scheduler.bound)
 
-    def _holder(self, attempt: Attempt) -> str | None:
+    def _holder(self, attempt: Attempt, where: Whereabouts) -> str | None:
         """The session that was given the newest attempt of a task; "" when nobody knows; None: it is not the newest."""
-        if (found := self._at_a_worker(attempt)) is not None:
+        if (found := where.find(attempt)) is not None:
             return self._by_name[found[0].worker.name].session
         if self._desk.scheduler.orphans.get(attempt.task) != attempt.number:
             return None
         number, session = self._given.get(attempt.task, (attempt.number, ""))
         return session if number == attempt.number else ""
 
-    def speaks_for(self, worker: WorkerSession, attempt: Attempt) -> bool:
-        """Whether that attempt is the newest of its task, and was given to this worker."""
-        return self._holder(attempt) in ("", worker.session)
+    def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt]) -> list[Attempt]:
+        """Those attempts that are the newest of their tasks, and were given to this worker."""
+        where = self._whereabouts()
+        return [attempt for attempt in attempts if self._holder(attempt, where) in ("", worker.session)]
 
-    def _is_anothers(self, worker: WorkerSession, attempt: Attempt) -> bool:
+    def _is_anothers(self, worker: WorkerSession, attempt: Attempt, where: Whereabouts) -> bool:
         """Whether that attempt was given to somebody else: what this worker says of it counts for nothing."""
-        return self._holder(attempt) not in (None, "", worker.session)
+        return self._holder(attempt, where) not in (None, "", worker.session)
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running]) -> list[ev.HeldAttempt]:
         """What a worker that introduces itself says it has, but for what was never its own: that it is to stop."""
-        others = [wire.Ref(r.task, r.number) for r in running if self._is_anothers(worker, Attempt(r.task, r.number))]
+        where = self._whereabouts()
+        held = [ev.HeldAttempt(Attempt(r.task, r.number), r.slot, r.elapsed) for r in running]
+        others = [hold for hold in held if self._is_anothers(worker, hold.attempt, where)]
         if others:
-            self._send(worker.peer, wire.Stop(tuple(others)))
-        held = [r for r in running if wire.Ref(r.task, r.number) not in set(others)]
-        return [ev.HeldAttempt(Attempt(r.task, r.number), r.slot, r.elapsed) for r in held]
+            self._send(worker.peer, wire.Stop(tuple(wire.Ref(*hold.attempt) for hold in others)))
+        anothers = {hold.attempt for hold in others}
+        return [hold for hold in held if hold.attempt not in anothers]
 
     # --- results -----------------------------------------------------------------------------------------------------
 
     def returned(self, worker: WorkerSession, message: wire.Returned, now: float) -> None:
         """A worker gives back what it has not begun."""
-        attempts = [Attempt(ref.task, ref.number) for ref in message.attempts]
-        own = [attempt for attempt in attempts if self.speaks_for(worker, attempt)]
+        own = self.its_own(worker, [Attempt(ref.task, ref.number) for ref in message.attempts])
         self.handle(ev.AttemptsReturned(worker.name, own), now)
 
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         """Attempts ended at a worker."""
         known = [r for r in message.results if r.outcome <= Outcome.TIMEOUT and r.task < self._desk.book.next_task]
         results = {Attempt(r.task, r.number): r for r in known}
-        own = {attempt: r for attempt, r in results.items() if not self._is_anothers(worker, attempt)}
-        self._results = {attempt: self._believable(attempt, r, now) for attempt, r in own.items()}
+        where = self._whereabouts()
+        own = {attempt: r for attempt, r in results.items() if not self._is_anothers(worker, attempt, where)}
+        self._results = {attempt: self._believable(attempt, r, where, now) for attempt, r in own.items()}
         self._from = worker.name
-        ended = [ev.Ended(attempt, Outcome(r.outcome), r.elapsed) for attempt, r in self._results.items()]
+        ended = [ev.Ended(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
         scheduler = self._desk.scheduler
         crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
         self._crashes = {task: scheduler.tasks.crashes(task) for task in crashed}
@@ -149,11 +172,11 @@ class Attempts:
         self.handle(ev.AttemptsEnded(worker.name, ended), now)
         self._note_rest(worker.name, rest, scheduler.resting.rests.get(worker.name))
         self._results, self._crashes = {}, {}
-        self._send(worker.peer, wire.Taken(tuple(wire.Ref(r.task, r.number) for r in message.results)))
+        self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
 
-    def _believable(self, attempt: Attempt, result: wire.Result, now: float) -> wire.Result:
+    def _believable(self, attempt: Attempt, result: wire.Result, where: Whereabouts, now: float) -> wire.Result:
         """A result that says no more seconds than there were since the attempt was sent: predictions are made of it."""
-        found = self._at_a_worker(attempt)
+        found = where.find(attempt)
         if found is not None:
             most = now - found[1].at
         elif self._desk.scheduler.orphans.get(attempt.task) == attempt.number:
@@ -176,6 +199,7 @@ class Attempts:
             result = self._results[attempt]
             bag, item = self._desk.book.item(attempt.task)
             bag.settled += 1
+            bag.remembered.discard(attempt.task)
             self._desk.fresh.add(bag.row.number)
             bag.runs.add(result.elapsed)
             number, payload = bag.row.number, result.payload
@@ -215,8 +239,8 @@ class Attempts:
                 break
             bag, batch, place = self._desk.book.find(assignment.attempt.task)
             payload = self._desk.journal.payload(batch.first, place)
-            bag.remembered = bag.remembered or assignment.runtime >= REMEMBERED_S
-            if bag.remembered:
+            if assignment.runtime >= REMEMBERED_S or assignment.attempt.task in bag.remembered:
+                bag.remembered.add(assignment.attempt.task)
                 remembered.append((assignment.attempt.task, assignment.attempt.number, worker.session))
             if bag.row.template not in worker.templates:
                 self.send_template(worker, bag.row.template)

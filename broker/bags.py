@@ -66,7 +66,7 @@ class OpenBag:
 
     ``size``: bytes of its arguments.
     ``learned_at``: how many runs it takes until its prediction is looked at again, if nobody gave one.
-    ``remembered``: whether the journal knows which of its attempts are at workers.
+    ``remembered``: those of its tasks that have not ended and of which the journal knows an attempt at a worker.
     ``deserted``: it counts as closed, for as long as the client that submitted it is not there.
     """
 
@@ -81,7 +81,7 @@ class OpenBag:
     runs: Runs = field(default_factory=Runs)
     note: str = ""
     learned_at: int = 1
-    remembered: bool = False
+    remembered: set[int] = field(default_factory=set)
     deserted: bool = False
     watchers: list[Watcher] = field(default_factory=list)
 

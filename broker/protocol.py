@@ -4,9 +4,11 @@ Rule 1: ``decode(bytes)`` gives a message or raises `ProtocolError`; nothing els
 Rule 2: durations in seconds, never dates: the clocks of lab PCs are wrong.
 Rule 3: payloads (templates, arguments, results) are opaque bytes here; the broker never unpickles.
 
-A message is a frozen dataclass packed by msgpack as the array ``[tag, field, ...]`` in the order of its fields; a row
+A message is a frozen dataclass packed by msgpack as the array ``[tag, field, ...]`` in the order of its fields. A row
 (one of many in a message) is a named tuple, because a busy grid makes thousands of them a second and a named tuple
-costs a third of a frozen dataclass. Integers are non-negative. Floats are seconds, from 0 to `SECONDS_LIMIT`.
+costs a third of a frozen dataclass. Rows travel as their columns, ``[[task, task, ...], [number, ...], ...]``, which
+are checked and made rows of by loops in C; a column after the first whose values are all the same has that one only.
+Integers are non-negative. Floats are seconds, from 0 to `SECONDS_LIMIT`.
 """
 
 import types
@@ -14,6 +16,7 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import msgpack
@@ -26,6 +29,9 @@ PAYLOAD_LIMIT = 64 * 2**20
 BATCH_BYTES = 4 * 2**20
 # Rows in one message: a few milliseconds of work for whoever decodes it.
 BATCH_ROWS = 10_000
+# Rows that are read of one message at most, for with columns of one value a row is as small as a byte: more than the
+# attempts that a worker of the most slots can hold, which it names all at once when it introduces itself.
+ROWS_LIMIT = 2**21
 # What a socket takes at most: one payload of the limit and a batch around it.
 MESSAGE_LIMIT = PAYLOAD_LIMIT + 2 * BATCH_BYTES
 # Tasks in one bag. Ten times the largest measured; beyond it ids and indexes have not been tried.
@@ -436,22 +442,47 @@ def _optional(inner: _Check) -> _Check:
     return lambda value: None if value is None else inner(value)
 
 
-def _many(inner: _Check) -> _Check:
+def _all_in_range(values: list[Any], kind: object) -> bool:
+    """Whether all of ``values``, which are of ``kind``, are what `_PLAIN` has for it, by a few loops in C."""
+    if kind is int:
+        return bool(min(values) >= 0 and max(values) < 2**63)
+    # The sum is not a number when one of them is none; then what the others of these say means nothing.
+    return kind is not float or bool(sum(values) >= 0.0 and min(values) >= 0.0 and max(values) <= SECONDS_LIMIT)
+
+
+def _many(hint: Any) -> _Check:
+    """The check for an array of a plain type, or of one that is optional: at first of all values together."""
+    inner, optional = _check_of(hint), isinstance(hint, types.UnionType)
+    kind = typing.get_args(hint)[0] if optional else hint
+
     def check(value: Any) -> Any:
         if type(value) is not list:
             raise _Wrong(f"expected an array, got {type(value).__name__}")
-        return tuple([inner(item) for item in value])
+        some = [item for item in value if item is not None] if optional else value
+        if some and not (set(map(type, some)) == {kind} and _all_in_range(some, kind)):
+            _ = [inner(item) for item in some]  # raises, and says what is wrong with the first that is
+        return tuple(value)
 
     return check
 
 
-def _row(kind: type) -> _Check:
-    checks = [_check_of(hint) for hint in typing.get_type_hints(kind).values()]
+def _rows(kind: type) -> _Check:
+    """The check for many rows of one kind, which it makes of their columns."""
+    checks = [_many(hint) for hint in typing.get_type_hints(kind).values()]
 
     def check(value: Any) -> Any:
-        if type(value) is not list or len(value) != len(checks):
-            raise _Wrong(f"not a row of {len(checks)} fields for {kind.__name__}")
-        return kind(*[field(item) for field, item in zip(checks, value, strict=True)])
+        if type(value) is not list:
+            raise _Wrong(f"expected an array, got {type(value).__name__}")
+        if not value:
+            return ()
+        if len(value) != len(checks):
+            raise _Wrong(f"not the {len(checks)} columns of {kind.__name__}")
+        columns = [column(values) for column, values in zip(checks, value, strict=True)]
+        count = len(columns[0])
+        if not 1 <= count <= ROWS_LIMIT or any(len(column) not in (1, count) for column in columns):
+            raise _Wrong(f"columns of {kind.__name__} with {[*map(len, columns)]} values")
+        whole = [column if len(column) == count else repeat(column[0], count) for column in columns]
+        return tuple(map(tuple.__new__, repeat(kind), zip(*whole, strict=True)))
 
     return check
 
@@ -466,21 +497,33 @@ _PLAIN: dict[object, _Check] = {
 
 
 def _check_of(hint: Any) -> _Check:
-    """The check for a declared type: plain, ``X | None``, ``tuple[X, ...]`` or a row."""
+    """The check for a declared type: plain, ``X | None``, or ``tuple[X, ...]`` of one that is plain or a row."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     arguments = typing.get_args(hint)
     if isinstance(hint, types.UnionType):
         return _optional(_check_of(arguments[0]))
-    if arguments:
-        return _many(_check_of(arguments[0]))
-    return _row(hint)
+    return _many(arguments[0]) if arguments[0] in _PLAIN else _rows(arguments[0])
 
 
-# What a message or a row in it is without its payload, about.
+# What a message or a row in it is without its payload, at most, about.
 _ROW_BYTES = 100
 _TAGS = {kind: tag for tag, kind in enumerate(MESSAGES)}
 _NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in MESSAGES}
+
+
+def _are_rows(hint: Any) -> bool:
+    """Whether a declared type is ``tuple[X, ...]`` of rows, or that or None."""
+    if isinstance(hint, types.UnionType):
+        hint = typing.get_args(hint)[0]
+    return typing.get_origin(hint) is tuple and typing.get_args(hint)[0] not in _PLAIN
+
+
+# Which of a message's values, after its tag, are rows.
+_TABLES = {
+    kind: [place for place, hint in enumerate(typing.get_type_hints(kind).values(), 1) if _are_rows(hint)]
+    for kind in MESSAGES
+}
 _CHECKS = {kind: tuple(_check_of(hint) for hint in typing.get_type_hints(kind).values()) for kind in MESSAGES}
 
 
@@ -497,12 +540,20 @@ def encode(message: Message) -> bytes:
     """
     kind = type(message)
     values = [_TAGS[kind], *[getattr(message, name) for name in _NAMES[kind]]]
+    for place in _TABLES[kind]:
+        values[place] = values[place] and _columns(values[place])
     packed: bytes = msgpack.packb(values, unicode_errors="replace")
     return packed
 
 
+def _columns(rows: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The columns of one row or more."""
+    first, *others = zip(*rows, strict=True)
+    return [first, *[column[:1] if column.count(column[0]) == len(column) else column for column in others]]
+
+
 def weight(message: Message) -> int:
-    """About how many bytes ``message`` is, without encoding it: exact enough for what can be large."""
+    """About how many bytes ``message`` is at most, without encoding it: exact enough for what can be large."""
     match message:
         case Outcomes(results=rows):
             return _ROW_BYTES * (1 + len(rows)) + sum(len(row.payload) for row in rows)

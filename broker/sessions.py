@@ -59,7 +59,7 @@ class Sessions:
             ended = {*cancelled, *done}
             sent = journal.sent(batch.first, batch.count)
             held = [Attempt(task, number) for task, number, _ in sent]
-            bag.remembered = bag.remembered or bool(held)
+            bag.remembered.update(task for task, _, _ in sent)
             event = ev.TasksSubmitted(
                 bag=batch.bag,
                 first=batch.first,

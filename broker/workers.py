@@ -161,7 +161,7 @@ class Workers:
     ) -> None:
         """A worker's window is not open, or no longer; ``held`` is what it handed back."""
         ran = {Attempt(r.task, r.number): r.elapsed for r in held if r.elapsed is not None}
-        stopped = {attempt: elapsed for attempt, elapsed in ran.items() if self.attempts.speaks_for(worker, attempt)}
+        stopped = {attempt: ran[attempt] for attempt in self.attempts.its_own(worker, ran)}
         if worker.state == "up":
             # What it does not name as stopped never started there, or ended; some may still be on its way.
             slots = self._desk.scheduler.slots.workers[worker.name].slots

@@ -18,14 +18,11 @@ from scheduler.model import ENDED, Attempt, IllegalEvent, Outcome, State, Window
 from scheduler.placing import Placing
 from scheduler.policies.base import Policy
 from scheduler.rows import within
-from scheduler.slots import Away, Sent, Slot, Worker, announced, uptime_end
+from scheduler.slots import UPTIME_JITTER_S, Away, Sent, Slot, Worker, announced, differ, uptime_end
 from scheduler.waiting import ORDERS
 
 # A task that has killed its process so often is given up: it would go on killing. Departures never count.
 CRASH_LIMIT = 3
-# A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never
-# early, so the earliest estimate of a window's end is the best one.
-UPTIME_JITTER_S = 0.5
 # Waiting tasks that are indexed anew in the time that it takes to change the prediction of one.
 TASKS_A_CHANGE = 8
 
@@ -138,7 +135,7 @@ class Scheduler(Placing):
                 continue
             if state == State.SENT:
                 slot = self.bound[task]
-                attempt = self._withdraw(slot, task, now)
+                attempt = self._withdraw(slot, slot.place_of(task), now)
                 stops.setdefault(slot.worker.name, []).append(attempt)
             else:
                 self._unqueue(task, state)
@@ -199,7 +196,7 @@ class Scheduler(Placing):
             if worker is None:
                 self._note_away(event.worker, windows)
             else:
-                self.changes += _differ(worker.windows, windows)
+                self.changes += differ(worker.windows, windows)
                 worker.windows = windows
         if worker is None:
             return
@@ -267,7 +264,7 @@ class Scheduler(Placing):
     def _note_away(self, name: str, windows: tuple[Window, ...]) -> None:
         """What a worker announces whose window is closed."""
         known = self.away.get(name, Away(()))
-        self.changes += _differ(known.windows, windows)
+        self.changes += differ(known.windows, windows)
         self.away[name] = replace(known, windows=windows)
 
     # --- attempts ----------------------------------------------------------------------------------------------------
@@ -287,11 +284,13 @@ class Scheduler(Placing):
 
     def _take_answer(self, ended: ev.Ended, reporter: str, now: float) -> tuple[str, int] | None:
         """Free the slot the attempt was on; its worker and lane. None: it is not the newest of an unended task."""
-        task, number = ended.attempt.task, ended.attempt.number
+        task, number = ended.attempt
         slot = self.bound.get(task)
-        if slot is not None and slot.sent and any(sent.attempt == ended.attempt for sent in slot.sent):
-            self._withdraw(slot, task, now, ended.elapsed)
-            return slot.worker.name, slot.lane
+        if slot is not None:
+            place = slot.place_of(task)
+            if place >= 0 and slot.sent[place].attempt == ended.attempt:
+                self._withdraw(slot, place, now, ended.elapsed)
+                return slot.worker.name, slot.lane
         if self.orphans.get(task) == number:
             # The worker was given up for lost, but finished the work: nothing newer exists, so this is the answer.
             self._unqueue(task, self.tasks.state(task))
@@ -302,13 +301,13 @@ class Scheduler(Placing):
 
     def _watch(self, name: str, lane: int, ended: ev.Ended, now: float) -> None:
         """Notice workers that are broken, and those that are not."""
-        task, worker = ended.attempt.task, self.slots.workers.get(name)
         if ended.outcome == Outcome.CRASH:
+            task, worker = ended.attempt.task, self.slots.workers.get(name)
             self.tasks.crashed(task, name)
             changed = self.resting.crashed(name, lane, self.tasks.known(task).bag, self.slots.workers, now)
             if changed and worker is not None:
                 self._relieve(worker)
-        elif self.resting.works(name) and worker is not None:
+        elif self.resting.works(name) and (worker := self.slots.workers.get(name)) is not None:
             self.change_all(worker)
 
     def _relieve(self, worker: Worker) -> None:
@@ -324,29 +323,29 @@ class Scheduler(Placing):
         self.counters.count(outcome)
         if outcome == Outcome.DONE:
             self._learn(task, self.tasks.runtime(task), elapsed)
-        again = False
+            self.tasks.move(task, State.DONE)
+            return True
         if outcome == Outcome.CRASH:
             places = self.tasks.crashes(task)
             again = len(places) < self.crash_limit or self.resting.excuses(places)
-        elif outcome != Outcome.DONE:
+        else:
             again = self.tasks.erred(task) <= self.tasks.known(task).bag.retries
         if again:
             self.to_priority([task])
         else:
-            self.tasks.move(task, State.DONE if outcome == Outcome.DONE else State.FAILED)
+            self.tasks.move(task, State.FAILED)
         return not again
 
     def _learn(self, task: int, predicted: float, actual: float) -> None:
         self.accuracy.add(predicted, actual)
         self.tasks.known(task).bag.learn(predicted, actual)
 
-    def _withdraw(self, slot: Slot, task: int, now: float, elapsed: float | None = None) -> Attempt:
-        """Take the attempt of ``task`` off ``slot``; the next one there starts now."""
+    def _withdraw(self, slot: Slot, place: int, now: float, elapsed: float | None = None) -> Attempt:
+        """Take the attempt at ``place`` off ``slot``; the next one there starts now."""
         self.change(slot)
-        place = next(i for i, sent in enumerate(slot.sent) if sent.attempt.task == task)
         sent: Sent = slot.sent[place]
         del slot.sent[place]
-        del self.bound[task]
+        del self.bound[sent.attempt.task]
         if elapsed is not None:
             slot.busy_s += elapsed
         elif place == 0:
@@ -365,8 +364,9 @@ class Scheduler(Placing):
         for attempt in event.attempts:
             slot = self.bound.get(attempt.task)
             # Anything else is an answer to a recall that something newer has overtaken.
-            if slot is not None and any(sent.attempt == attempt for sent in slot.sent):
-                self._withdraw(slot, attempt.task, now, elapsed=0.0)
+            place = -1 if slot is None else slot.place_of(attempt.task)
+            if slot is not None and place >= 0 and slot.sent[place].attempt == attempt:
+                self._withdraw(slot, place, now, elapsed=0.0)
                 self.to_priority([attempt.task])
 
     def _hold_expired(self, event: ev.HoldExpired, now: float) -> None:
@@ -393,11 +393,3 @@ class Scheduler(Placing):
 
     def _pass_due(self, event: ev.PassDue, now: float) -> None:
         self._commands += self.place_all(now)
-
-
-def _differ(before: Sequence[Window], after: Sequence[Window]) -> bool:
-    """Whether windows announced again are others, beyond the jitter of heartbeats."""
-    if len(before) != len(after):
-        return True
-    pairs = zip(before, after, strict=True)
-    return any(max(abs(a.opens - b.opens), abs(a.closes - b.closes)) > UPTIME_JITTER_S for a, b in pairs)

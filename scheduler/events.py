@@ -6,6 +6,7 @@ in the grid and consecutive within a batch. All durations are seconds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from scheduler.model import Attempt, Outcome
 from scheduler.policies.base import Policy
@@ -117,8 +118,7 @@ class WorkerForgotten:
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """One attempt that ended; ``elapsed`` is what it used."""
 
     attempt: Attempt
@@ -179,8 +179,7 @@ Event = (
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(NamedTuple):
     """One attempt to make on slot ``lane`` of a worker, after what that slot already holds."""
 
     attempt: Attempt

@@ -7,6 +7,7 @@ Rule 3: what a worker holds ahead is bounded in seconds of predicted work, so th
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice, repeat
 
 from scheduler.accuracy import Accuracy
 from scheduler.events import Assign, Assignment
@@ -177,14 +178,27 @@ class Placing:
 
     def _carry_out(self, place: Place) -> None:
         slot = self.slots.slots[place.slot]
-        task, runtime = place.entry.task, place.entry.runtime
-        (self.priority if place.priority else self.regular).take(place.entry)
+        runtime = place.entry.runtime
+        count = 1 if place.count == 1 else self._how_many(slot, runtime, place.count)
+        (self.priority if place.priority else self.regular).take(place.entry, count)
         self.slots.unindex(slot)
-        slot.queue.append((task, runtime))
-        slot.queued_s += runtime
-        self.bound[task] = slot
-        self.tasks.move(task, State.QUEUED)
+        tasks = range(place.entry.task, place.entry.task + count)
+        slot.queue.extend(zip(tasks, repeat(runtime)))
+        slot.queued_s += runtime * count
+        self.bound.update(zip(tasks, repeat(slot)))
+        self.tasks.move_all(tasks, State.QUEUED)
         self._settle_slot(slot)
+
+    def _how_many(self, slot: Slot, runtime: float, most: int) -> int:
+        """How many tasks of one runtime, of which one may be put there, may be put on ``slot`` together."""
+        most = min(most, AHEAD_TASKS - len(slot.queue))
+        room_s = min(
+            self.policy.queue_s - slot.in_flight_s() - slot.queued_s,
+            slot.remaining(self.now) - self.needs(runtime) - 2 * ROUNDING_S,
+        )
+        if room_s <= 0.0:
+            return 1
+        return max(1, int(min(most, room_s / runtime)) if runtime else most)
 
     def _postpone(self, step: Postpone) -> None:
         self.priority.add(self.regular.pop_before(step.entry))
@@ -206,6 +220,7 @@ class Placing:
         return slot.in_flight_s() + slot.queued_s < self.policy.queue_s and len(slot.queue) < AHEAD_TASKS
 
     def _send(self, slot: Slot) -> None:
+        handed: list[int] = []
         while slot.queue and self.may_send(slot):
             task, runtime = slot.queue[0]
             start = max(self.now, slot.due) + slot.ahead_s
@@ -214,25 +229,32 @@ class Placing:
                 continue
             slot.queue.popleft()
             slot.queued_s = slot.queued_s - runtime if slot.queue else 0.0
-            attempt = Attempt(task, self._next_attempt)
-            self._next_attempt += 1
-            self._sent_new(slot, attempt, runtime)
+            self._put(slot, Attempt(task, self._next_attempt + len(handed)), runtime, self.now)
+            handed.append(task)
+        if handed:
+            self._hand(slot, handed)
 
     def may_send(self, slot: Slot) -> bool:
         """Whether the first task in the queue of ``slot`` may go to its worker now."""
-        if not slot.sent:
+        sent = slot.sent
+        if not sent:
             return True
-        return slot.in_flight_s() + slot.queue[0][1] <= AHEAD_S and len(slot.sent) < AHEAD_TASKS
+        return sent[0].runtime + slot.ahead_s + slot.queue[0][1] <= AHEAD_S and len(sent) < AHEAD_TASKS
 
-    def _sent_new(self, slot: Slot, attempt: Attempt, runtime: float) -> None:
-        name = slot.worker.name
+    def _hand(self, slot: Slot, tasks: Sequence[int]) -> None:
+        """The newest attempts on ``slot``, which are of ``tasks``, are to be handed to its worker."""
+        name, lane = slot.worker.name, slot.lane
         assign = self._assigns.get(name)
         if assign is None:
             assign = self._assigns[name] = Assign(name)
-        assign.work.append(Assignment(attempt, slot.lane, runtime))
-        self.counters.attempts += 1
-        self.orphans.pop(attempt.task, None)
-        self.sent(slot, attempt, self.now)
+        newest = islice(slot.sent, len(slot.sent) - len(tasks), None)
+        assign.work += [Assignment(sent.attempt, lane, sent.runtime) for sent in newest]
+        self._next_attempt += len(tasks)
+        self.counters.attempts += len(tasks)
+        if self.orphans:
+            for task in tasks:
+                self.orphans.pop(task, None)
+        self.tasks.move_all(tasks, State.SENT)
 
     @property
     def next_attempt(self) -> int:
@@ -260,8 +282,8 @@ class Placing:
         self.changes += 1
         regular, priority = [task for task, _ in self.regular.tasks()], [task for task, _ in self.priority.tasks()]
         self.regular, self.priority = Regular(), ORDERS[self.policy.order]()
-        self.regular.add(grouped(regular, [self.tasks.runtime(task) for task in regular]))
-        self.priority.add(grouped(priority, [self.tasks.runtime(task) for task in priority]))
+        self.regular.add(grouped(regular, self.tasks.runtimes(regular)))
+        self.priority.add(grouped(priority, self.tasks.runtimes(priority)))
 
     def change(self, slot: Slot) -> None:
         """``slot`` is about to change: out of the index until the next pass."""
@@ -277,14 +299,17 @@ class Placing:
 
     def sent(self, slot: Slot, attempt: Attempt, started: float) -> None:
         """``attempt`` is at the worker, behind what the slot already holds."""
-        runtime = self.tasks.runtime(attempt.task)
+        self._put(slot, attempt, self.tasks.runtime(attempt.task), started)
+        self.bound[attempt.task] = slot
+        self.tasks.move(attempt.task, State.SENT)
+
+    @staticmethod
+    def _put(slot: Slot, attempt: Attempt, runtime: float, started: float) -> None:
         if slot.sent:
             slot.ahead_s += runtime
         else:
             slot.started = started
         slot.sent.append(Sent(attempt, runtime, started))
-        self.bound[attempt.task] = slot
-        self.tasks.move(attempt.task, State.SENT)
 
     def unbind(self, slot: Slot, task: int) -> int:
         """Take a queued task off ``slot``; returns it."""
@@ -308,6 +333,5 @@ class Placing:
     def to_priority(self, tasks: Sequence[int]) -> None:
         """These still need a slot, and had their turn."""
         self.changes += bool(tasks)
-        for task in tasks:
-            self.tasks.move(task, State.WAITING)
-        self.priority.add(grouped(tasks, [self.tasks.runtime(task) for task in tasks]))
+        self.tasks.move_all(tasks, State.WAITING)
+        self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))

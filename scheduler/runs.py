@@ -24,8 +24,8 @@ ONE_BY_ONE = 4
 
 # A run: its key, and arrival number, number and how many there are of its first task and those that follow.
 Run = tuple[float, int, int, int]
-# A task: runtime, arrival number, number.
-Found = tuple[float, int, int]
+# A task: runtime, arrival number, number; and how many of its run there are from it on.
+Found = tuple[float, int, int, int]
 
 
 class Leaf:
@@ -64,13 +64,14 @@ class Leaf:
         self.counts[row] = here + held
         return True
 
-    def take(self, row: int, nth: int) -> None:
-        """Take the ``nth`` task out of the run at ``row``."""
+    def take(self, row: int, nth: int, taken: int) -> None:
+        """Take ``taken`` tasks, from the ``nth`` on, out of the run at ``row``."""
         held = self.counts[row]
-        if held == 1:
+        if held == taken:
             del self.keys[row], self.arrivals[row], self.tasks[row], self.counts[row]
             return
-        arrival, task, behind = self.arrivals[row] + nth + 1, self.tasks[row] + nth + 1, held - nth - 1
+        end = nth + taken
+        arrival, task, behind = self.arrivals[row] + end, self.tasks[row] + end, held - end
         if nth == 0:
             self.arrivals[row], self.tasks[row], self.counts[row] = arrival, task, behind
             return
@@ -199,7 +200,7 @@ class Runs:
             if place + 1 == len(self._leaves):
                 return None
             leaf, row = self._leaves[place + 1], 0
-        return -leaf.keys[row], leaf.arrivals[row] + nth, leaf.tasks[row] + nth
+        return -leaf.keys[row], leaf.arrivals[row] + nth, leaf.tasks[row] + nth, leaf.counts[row] - nth
 
     def _find(self, key: float, arrival: int) -> tuple[int, int]:
         """Leaf and row of the last run that begins no later than that; row -1: none of its leaf does."""
@@ -272,11 +273,11 @@ class Runs:
         self._keys[place + 1 : place + 1] = [leaf.keys[edge] for edge in edges[1:-1]]
         self._arrivals[place + 1 : place + 1] = [leaf.arrivals[edge] for edge in edges[1:-1]]
 
-    def take(self, runtime: float, arrival: int) -> None:
-        """Take out the task of that runtime and arrival, which is here."""
+    def take(self, runtime: float, arrival: int, taken: int = 1) -> None:
+        """Take out the task of that runtime and arrival, which is here, or ``taken`` of its run."""
         place, row = self._find(-runtime, arrival)
         leaf = self._leaves[place]
-        leaf.take(row, arrival - leaf.arrivals[row])
+        leaf.take(row, arrival - leaf.arrivals[row], taken)
         if len(leaf.keys) < self._few:
             self._join(place)
         elif len(leaf.keys) > self._most:

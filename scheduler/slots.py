@@ -16,6 +16,10 @@ from sortedcontainers import SortedList
 
 from scheduler.model import OPEN_ENDED, Attempt, Window, agree, near
 
+# A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never
+# early, so the earliest estimate of a window's end is the best one.
+UPTIME_JITTER_S = 0.5
+
 
 @dataclass(slots=True)
 class Sent:
@@ -49,6 +53,13 @@ class Slot:
     def remaining(self, now: float) -> float:
         """tl, seconds; negative when the slot has promised more than it has."""
         return self.worker.ends_at - max(now, self.due) - self.ahead_s - self.queued_s
+
+    def place_of(self, task: int) -> int:
+        """The place in ``sent`` of the attempt of ``task``, or -1. The first is looked at first: it ends first."""
+        for place, sent in enumerate(self.sent):
+            if sent.attempt.task == task:
+                return place
+        return -1
 
     def in_flight_s(self) -> float:
         """Predicted seconds of everything at the worker, the running task in full."""
@@ -268,3 +279,11 @@ def _kind(slot: Slot) -> int:
 def uptime_end(uptime: float, now: float) -> float:
     """When a window with ``uptime`` seconds left closes."""
     return OPEN_ENDED if uptime == OPEN_ENDED else now + uptime
+
+
+def differ(before: Sequence[Window], after: Sequence[Window]) -> bool:
+    """Whether windows announced again are others, beyond the jitter of heartbeats."""
+    if len(before) != len(after):
+        return True
+    pairs = zip(before, after, strict=True)
+    return any(max(abs(a.opens - b.opens), abs(a.closes - b.closes)) > UPTIME_JITTER_S for a, b in pairs)

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter, not_
@@ -140,15 +140,32 @@ class TaskTable:
     def runtime(self, task: int) -> float:
         return self.known(task).runtime(task)
 
+    def runtimes(self, tasks: Iterable[int]) -> list[float]:
+        """The runtimes of many."""
+        found: list[float] = []
+        batch, first, end = None, 0, 0
+        for task in tasks:
+            if batch is None or not first <= task < end:
+                batch = self.known(task)
+                first, end = batch.first, batch.first + batch.count
+            found.append(batch.runtimes[0 if len(batch.runtimes) == 1 else task - first])
+        return found
+
     def move(self, task: int, state: State) -> None:
         """Change a task's state and the counts that depend on it."""
         batch = self.known(task)
-        before = batch.states[task - batch.first]
-        if before == state:
-            return
         batch.states[task - batch.first] = state
-        if state in ENDED:
+        if state >= State.DONE:
             self._settle(batch, task, state)
+
+    def move_all(self, tasks: Iterable[int], state: State) -> None:
+        """Change the state of tasks which do not end by that."""
+        batch, first, end = None, 0, 0
+        for task in tasks:
+            if batch is None or not first <= task < end:
+                batch = self.known(task)
+                first, end = batch.first, batch.first + batch.count
+            batch.states[task - first] = state
 
     def _settle(self, batch: Batch, task: int, state: State) -> None:
         bag = batch.bag
@@ -159,10 +176,12 @@ class TaskTable:
             bag.failed += 1
         else:
             bag.cancelled += 1
-        if bag.settled == bag.total:
+        if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # what rounding left
-        self._errors.pop(task, None)
-        self._crashes.pop(task, None)
+        if self._errors:
+            self._errors.pop(task, None)
+        if self._crashes:
+            self._crashes.pop(task, None)
 
     def predict(self, task: int, runtime: float) -> None:
         """Change a prediction."""

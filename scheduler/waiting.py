@@ -28,6 +28,7 @@ class Entry(NamedTuple):
     cursor: tuple[float, int]
     task: int
     runtime: float
+    alike: int = 1  # so many, this one first, have one runtime, consecutive numbers, and come next; perhaps more
 
 
 class WaitingQueue(Protocol):
@@ -52,7 +53,8 @@ class WaitingQueue(Protocol):
     def predict(self, spans: Spans, old: Collection[float], new: float) -> None:
         """Tasks in ``spans`` that wait here with a runtime of ``old`` take the one of ``new``, and keep their turn."""
 
-    def take(self, entry: Entry) -> None: ...
+    def take(self, entry: Entry, count: int = 1) -> None:
+        """Take out the task of ``entry``, or ``count`` of those that are alike."""
 
     def discard(self, task: int) -> None:
         """Forget a task that is known to be here; its entry is dropped when it is next met."""
@@ -150,15 +152,15 @@ class _Arrivals:
         """The places of runs that may hold tasks in ``spans``."""
         return range(len(self._firsts))
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: Entry, count: int = 1) -> None:
         place = entry.cursor[1]
         first, held = self._firsts[place], self._counts[place]
         if entry.task == first:
-            self._shorten(place, 1)
-        elif entry.task == first + held - 1:
-            self._shorten(place, 1, first)
+            self._shorten(place, count)
+        elif entry.task + count == first + held:
+            self._shorten(place, count, first)
         else:
-            self._gone.add(entry.task)
+            self._gone.update(range(entry.task, entry.task + count))
 
     def discard(self, task: int) -> None:
         self._gone.add(task)
@@ -344,9 +346,9 @@ class LongestFirst:
         else:
             found = self._runs.first_after(*after.cursor)
         while found is not None:
-            runtime, number, task = found
+            runtime, number, task, held = found
             if number >= self._gone.get(task, 0):
-                return Entry((runtime, number), task, runtime)
+                return Entry((runtime, number), task, runtime, 1 if self._gone else held)
             self._lay(runtime, number)
             found = self._runs.first_after(runtime, number)
         return None
@@ -359,9 +361,9 @@ class LongestFirst:
         if not self._ghosts:
             self._gone.clear()
 
-    def take(self, entry: Entry) -> None:
-        self._runs.take(*entry.cursor)
-        self._held -= 1
+    def take(self, entry: Entry, count: int = 1) -> None:
+        self._runs.take(*entry.cursor, count)
+        self._held -= count
 
     def discard(self, task: int) -> None:
         self._gone[task] = self._arrived

@@ -1,6 +1,6 @@
 """What a worker runs and what comes of it: the values that its session and its executor exchange."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.protocol import Outcome
 
@@ -9,8 +9,7 @@ class TemplateError(ValueError):
     """A template is malformed, or cannot be unpacked here; the bag is at fault, or this PC's disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """One attempt to make; ``timeout`` in seconds."""
 
     task: int
@@ -20,8 +19,7 @@ class Job:
     timeout: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """One attempt that ended; ``elapsed`` in seconds.
 
     ``payload`` is the pickled value if ``outcome`` is DONE, else msgpack of [type, message, traceback, pickled

@@ -15,11 +15,15 @@ from scheduler.waiting import Entry, OldestFirst, WaitingQueue
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Bind the waiting task of ``entry`` to the slot numbered ``slot``."""
+    """Bind the waiting task of ``entry`` to the slot numbered ``slot``.
+
+    ``count``: and those alike behind it, so many in all (``entry.alike`` at most), as far as they fit there.
+    """
 
     entry: Entry
     slot: int
     priority: bool
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

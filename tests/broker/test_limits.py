@@ -288,10 +288,12 @@ def test_a_worker_that_takes_nothing_is_given_no_more_and_one_that_does_gets_it_
 
 @pytest.mark.parametrize("kind", [wire.Outcomes, wire.Assign, wire.Blob, wire.Answer])
 def test_the_weight_of_what_can_be_large_is_about_what_it_is_encoded(kind: type[wire.Message]) -> None:
-    rows = 1000
+    payloads = [b"%04d" % row * 250 for row in range(1000)]
+    results = tuple([wire.BagResult(1, 0, 0.5, "pc", payload) for payload in payloads])
+    work = tuple([wire.Work(1, 1, 0, "d" * 64, 1.0, None, payload) for payload in payloads])
     large: dict[type[wire.Message], wire.Message] = {
-        wire.Outcomes: wire.Outcomes(1, "b", (wire.BagResult(1, 0, 0.5, "pc", bytes(1000)),) * rows, 1, 1, 1, True),
-        wire.Assign: wire.Assign(1, (wire.Work(1, 1, 0, "d" * 64, 1.0, None, bytes(1000)),) * rows),
+        wire.Outcomes: wire.Outcomes(1, "b", results, 1, 1, 1, True),
+        wire.Assign: wire.Assign(1, work),
         wire.Blob: wire.Blob("d" * 64, bytes(1000_000)),
         wire.Answer: wire.Answer(1, "x" * 1000_000),
     }

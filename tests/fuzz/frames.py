@@ -58,8 +58,10 @@ def _value(hint: Any, dice: random.Random) -> Any:
     arguments = typing.get_args(hint)
     if isinstance(hint, types.UnionType):
         return None if dice.random() < 0.3 else _value(arguments[0], dice)
-    if arguments:
+    if arguments and not hasattr(arguments[0], "_fields"):
         return [_value(arguments[0], dice) for _ in range(dice.randint(0, 3))]
+    if arguments:
+        return _columns(arguments[0], dice.randint(0, 3), dice)
     plain = {
         int: dice.getrandbits(dice.choice([3, 8, 33, 63])),
         float: dice.uniform(0.0, 1e4),
@@ -69,7 +71,14 @@ def _value(hint: Any, dice: random.Random) -> Any:
         return plain[hint]
     if hint is str:
         return "".join(dice.choices("aé☃x ", k=dice.randint(0, 9)))
-    return dice.randbytes(dice.randint(0, 20)) if hint is bytes else [_value(each, dice) for each in _hints(hint)]
+    return dice.randbytes(dice.randint(0, 20))
+
+
+def _columns(kind: Any, count: int, dice: random.Random) -> list[Any]:
+    """``count`` rows as they travel."""
+    lengths = [count, *(dice.choice([1, count]) for _ in _hints(kind)[1:])]
+    columns = zip(_hints(kind), lengths, strict=True)
+    return [[_value(hint, dice) for _ in range(length)] for hint, length in columns] if count else []
 
 
 def whole(dice: random.Random) -> list[Any]:

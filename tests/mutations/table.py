@@ -7,8 +7,8 @@ MUTATIONS = (
     Mutation(
         "accept the answer of a stale attempt",
         "scheduler.core:Scheduler._take_answer",
-        "any(sent.attempt == ended.attempt for sent in slot.sent)",
-        "any(sent.attempt.task == task for sent in slot.sent)",
+        "slot.sent[place].attempt == ended.attempt",
+        "True",
     ),
     Mutation(
         "accept the answer of any attempt of a task that is with nobody",
@@ -48,7 +48,7 @@ MUTATIONS = (
     Mutation(
         "requeue what is handed back, and leave it where it was",
         "scheduler.core:Scheduler._returned",
-        "self._withdraw(slot, attempt.task, now, elapsed=0.0)",
+        "self._withdraw(slot, place, now, elapsed=0.0)",
         "pass",
     ),
     Mutation(
@@ -121,15 +121,15 @@ MUTATIONS = (
     Mutation(
         "let a worker answer for others",
         "broker.attempts:Attempts._is_anothers",
-        'return self._holder(attempt) not in (None, "", worker.session)',
+        'return self._holder(attempt, where) not in (None, "", worker.session)',
         "return False",
         "raid",
     ),
     Mutation(
         "believe a worker how long others took",
-        "broker.attempts:Attempts.speaks_for",
-        'return self._holder(attempt) in ("", worker.session)',
-        "return self._holder(attempt) is not None",
+        "broker.attempts:Attempts.its_own",
+        'if self._holder(attempt, where) in ("", worker.session)',
+        "if self._holder(attempt, where) is not None",
         "raid",
     ),
     Mutation(

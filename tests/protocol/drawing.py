@@ -101,12 +101,28 @@ def conforms(value: Any, hint: Any) -> bool:
     arguments = typing.get_args(hint)
     if isinstance(hint, types.UnionType):
         return value is None or conforms(value, arguments[0])
-    if arguments:
-        return type(value) is list and all(conforms(item, arguments[0]) for item in value)
-    return type(value) is list and fits(value, hint)
+    return type(value) is list and _are_all(value, arguments[0])
+
+
+def _are_all(values: list[Any], hint: Any) -> bool:
+    """Whether ``values`` are all of a plain type, or the columns of rows, or none."""
+    if hint in PLAIN:
+        return all(conforms(value, hint) for value in values)
+    return not values or _are_columns(values, hint)
+
+
+def _are_columns(columns: list[Any], kind: Any) -> bool:
+    """Whether ``columns`` are those of one or more rows of ``kind``."""
+    hints = _hints(kind)
+    if len(columns) != len(hints) or not all(type(column) is list and column for column in columns):
+        return False
+    return all(
+        len(column) in (1, len(columns[0])) and all(conforms(value, hint) for value in column)
+        for column, hint in zip(columns, hints, strict=True)
+    )
 
 
 def fits(values: list[Any], kind: Any) -> bool:
-    """Whether ``values`` are the fields of a message or row of ``kind``."""
+    """Whether ``values`` are the fields of a message of ``kind``."""
     hints = _hints(kind)
     return len(values) == len(hints) and all(map(conforms, values, hints))

@@ -15,13 +15,14 @@ from broker import protocol as wire
 from tests.protocol.drawing import fits, harmed, messages, messages_of
 
 TAGS = {kind: tag for tag, kind in enumerate(wire.MESSAGES)}
-# A row with most sorts of field, by name; ``frame(outcome=True)`` is garbage but for its form.
+# A row with most sorts of field, by name; ``frame(outcome=[True])`` is garbage but for its form.
 GOOD: dict[str, Any] = wire.Result(3, 4, 0, 0.5, b"payload", b"", b"")._asdict()
 
 
 def frame(*more: Any, **changes: Any) -> bytes:
-    """A `Finished` with one result, with ``changes`` to its fields and ``more`` of them."""
-    return packed([TAGS[wire.Finished], [[*(GOOD | changes).values(), *more]]])
+    """A `Finished` with one result, with ``changes`` to its columns and ``more`` of them."""
+    columns = {name: [value] for name, value in GOOD.items()} | changes
+    return packed([TAGS[wire.Finished], [*columns.values(), *more]])
 
 
 def packed(values: Any) -> bytes:
@@ -105,23 +106,32 @@ def test_a_message_is_taken_exactly_when_its_fields_are_of_their_types(
         (packed([TAGS[wire.Failed], 1]), "Failed has 2 fields, got 1"),
         (packed([TAGS[wire.Rejoin]]) + b"\0", "not msgpack"),
         (frame()[:-1], "not msgpack"),
-        (frame(7), "not a row of 7 fields for Result"),
-        (frame(task=True), "expected int, got bool"),
-        (frame(task=1.0), "expected int, got float"),
-        (frame(task=None), "expected int, got NoneType"),
-        (frame(task=-1), "not an integer from 0"),
-        (frame(task=2**63), "not an integer from 0"),
-        (frame(elapsed=1), "expected float, got int"),
-        (frame(elapsed=math.nan), "not a number of seconds from 0 to 1e[+]10: nan"),
-        (frame(elapsed=math.inf), "not a number of seconds .*: inf"),
-        (frame(elapsed=-math.inf), "not a number of seconds .*: -inf"),
-        (frame(elapsed=-1e-9), "not a number of seconds .*: -1e-09"),
-        (frame(elapsed=1e10 + 1), "not a number of seconds .*: 10000000001.0"),
-        (frame(payload="p"), "expected bytes, got str"),
-        (frame(payload=msgpack.ExtType(5, b"p")), "expected bytes, got ExtType"),
-        (frame(payload=msgpack.Timestamp(1, 2)), "expected bytes, got Timestamp"),
+        (frame([7]), "not the 7 columns of Result"),
+        (frame(task=[True]), "expected int, got bool"),
+        (frame(task=[1.0]), "expected int, got float"),
+        (frame(task=[None]), "expected int, got NoneType"),
+        (frame(task=[-1]), "not an integer from 0"),
+        (frame(task=[2**63]), "not an integer from 0"),
+        (frame(task=[3, 4, -1]), "not an integer from 0 to 2.63: -1"),
+        (frame(task=[3, 4, "5"]), "expected int, got str"),
+        (frame(task=7), "expected an array, got int"),
+        (frame(task=[]), r"columns of Result with \[0, 1, 1, 1, 1, 1, 1\] values"),
+        (frame(number=[]), r"columns of Result with \[1, 0, 1, 1, 1, 1, 1\] values"),
+        (frame(number=[4, 5]), r"columns of Result with \[1, 2, 1, 1, 1, 1, 1\] values"),
+        (frame(task=[3, 4, 5], number=[4, 5]), r"columns of Result with \[3, 2, 1, 1, 1, 1, 1\] values"),
+        (frame(elapsed=[1]), "expected float, got int"),
+        (frame(elapsed=[math.nan]), "not a number of seconds from 0 to 1e[+]10: nan"),
+        (frame(elapsed=[1.0, math.nan, 2.0]), "not a number of seconds from 0 to 1e[+]10: nan"),
+        (frame(elapsed=[math.inf]), "not a number of seconds .*: inf"),
+        (frame(elapsed=[math.inf, -math.inf]), "not a number of seconds .*: inf"),
+        (frame(elapsed=[-math.inf]), "not a number of seconds .*: -inf"),
+        (frame(elapsed=[-1e-9]), "not a number of seconds .*: -1e-09"),
+        (frame(elapsed=[1e10 + 1]), "not a number of seconds .*: 10000000001.0"),
+        (frame(payload=["p"]), "expected bytes, got str"),
+        (frame(payload=[msgpack.ExtType(5, b"p")]), "expected bytes, got ExtType"),
+        (frame(payload=[msgpack.Timestamp(1, 2)]), "expected bytes, got Timestamp"),
         (packed([TAGS[wire.Finished], {"results": []}]), "expected an array, got dict"),
-        (packed([TAGS[wire.Finished], [GOOD]]), "not a row of 7 fields for Result"),
+        (packed([TAGS[wire.Finished], [GOOD]]), "not the 7 columns of Result"),
         (packed([TAGS[wire.Goodbye], b"bytes"]), "expected str, got bytes"),
         # Text that is not UTF-8, a key that cannot be one, a timestamp with too many nanoseconds, a reserved byte.
         (bytes([0x92, TAGS[wire.Goodbye], 0xA2, 0xC3, 0x28]), "not msgpack"),

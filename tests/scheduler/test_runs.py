@@ -44,7 +44,8 @@ def test_runs_hold_what_a_sorted_list_holds(leaf: int, batches: list[list[float]
             key, arrival, _ = rows.pop(number % len(rows))
             runs.take(-key, arrival)
             after = next((row for row in rows if row > (key, arrival)), None)
-            assert runs.first_after(-key, arrival) == (after and (-after[0], after[1], after[2]))
+            found = runs.first_after(-key, arrival)
+            assert (found and found[:3]) == (after and (-after[0], after[1], after[2]))
         runs.check()
         assert each(runs) == rows
     assert runs.shortest() == (-rows[-1][0] if rows else math.inf)

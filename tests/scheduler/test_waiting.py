@@ -110,6 +110,18 @@ class QueueMachine(RuleBasedStateMachine):
     def add_a_bag(self, count: int, runtime: float) -> None:
         self.add([runtime] * count)
 
+    @rule(limit=LIMITS, share=st.integers(1, 4))
+    def take_those_alike(self, limit: float, share: int) -> None:
+        """Take the first, and with it some of those that are said to be like it, or all."""
+        entry = self.queue.next_fit(limit)
+        if entry is not None:
+            together = range(entry.task, entry.task + -(-entry.alike // share))
+            rows = [row for row in self.slow.in_order() if row[1] < limit][: len(together)]
+            assert rows == [(task, entry.runtime) for task in together]
+            self.queue.take(entry, len(together))
+            for task in together:
+                self.slow.remove(task)
+
     @rule(limit=LIMITS, data=st.data())
     def walk_and_take(self, limit: float, data: st.DataObject) -> None:
         """Walk from the front, as policies do, take some of what is met, and let others come meanwhile."""
