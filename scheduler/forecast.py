@@ -7,6 +7,7 @@ the predictions at their word.
 import math
 
 from scheduler.core import Scheduler
+from scheduler.fluid import done_at
 
 
 class Capacity:
@@ -28,16 +29,11 @@ class Capacity:
         fits = [start + longest_s for start, end, _ in self._spans if end - start > longest_s]
         if not fits:
             return None
-        steps = self._steps = self._steps or self._sorted_steps()
-        done, slots, at = 0.0, 0, 0.0
-        for time, change in steps:
-            if slots and done + slots * (time - at) >= work_s:
-                return max(min(fits), at + (work_s - done) / slots)
-            done += slots * (time - at) if slots else 0.0
-            at, slots = time, slots + change
-        return None
+        self._steps = self._steps or self._sorted_steps()
+        soonest = max(min(fits), done_at(self._steps, work_s))
+        return None if math.isinf(soonest) else soonest
 
     def _sorted_steps(self) -> list[tuple[float, int]]:
         opens = [(start, slots) for start, _, slots in self._spans]
         closes = [(end, -slots) for _, end, slots in self._spans if end < math.inf]
-        return sorted([*opens, *closes, (math.inf, 0)])
+        return sorted([*opens, *closes])

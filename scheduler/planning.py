@@ -15,6 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from scheduler.filling import fill
+from scheduler.fluid import done_at
 from scheduler.model import Window
 
 # A lane of a worker: its name, and which one.
@@ -216,14 +217,7 @@ def packed(rooms: Sequence[Room], runtimes: Sequence[float], end: float, *, forc
 def soonest(rooms: Sequence[Room], work_s: float) -> float:
     """When ``work_s`` seconds would be done if tasks could be cut: no plan in these rooms ends before that."""
     steps = sorted([(room.start, 1) for room in rooms] + [(room.end, -1) for room in rooms])
-    done, lanes, at = 0.0, 0, 0.0
-    for time, change in steps:
-        if lanes:
-            if done + lanes * (time - at) >= work_s:
-                return at + (work_s - done) / lanes
-            done += lanes * (time - at)
-        at, lanes = time, lanes + change
-    return at
+    return min(done_at(steps, work_s), steps[-1][0])
 
 
 def renewed(plan: Plan, rooms: Sequence[Room], runtimes: Sequence[float]) -> Plan | None:

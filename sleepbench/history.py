@@ -178,11 +178,15 @@ def whole(windows: tuple[PastWindow, ...], until: float, idle_from: float) -> di
     for window in windows:
         before = workers.setdefault(window.worker, [])
         if before and _goes_on(before[-1], window):
-            last = before.pop()
-            kills, wasted_s = last.kills + window.kills, last.wasted_s + window.wasted_s
-            window = replace(window, opened=last.opened, kills=kills, wasted_s=wasted_s)  # noqa: PLW2901
-        before.append(window)
+            before.append(_joined(before.pop(), window))
+        else:
+            before.append(window)
     return {worker: [*_closed(found, until, idle_from)] for worker, found in workers.items()}
+
+
+def _joined(first: PastWindow, second: PastWindow) -> PastWindow:
+    kills, wasted_s = first.kills + second.kills, first.wasted_s + second.wasted_s
+    return replace(second, opened=first.opened, kills=kills, wasted_s=wasted_s)
 
 
 def _goes_on(last: PastWindow, window: PastWindow) -> bool:

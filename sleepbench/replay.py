@@ -7,9 +7,8 @@ Rule 2: what really happened stands beside it, from the record and not from a si
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from heapq import merge
 from itertools import count
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from scheduler.policies import make_policy
 from scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Span, Stalled
 from sleepbench.history import History, HistoryError, PastBatch, PastWindow, whole
 from sleepbench.scenarios import MINUTE_S, Row
+from sleepbench.workloads.combine import soonest_s
 
 DAY_S = 86_400.0
 WEEK_S = 7 * DAY_S
@@ -96,10 +96,7 @@ class Replay:
             longest = max(task.elapsed for task in batch.tasks)
             self._longest[batch.bag.number] = max(longest, self._longest.get(batch.bag.number, 0.0))
         self.arrivals = [self._arrival(batch) for batch in self.batches]
-        self.lower_bound_s = max(
-            soonest(self.pcs, self.work_s),
-            max(arrival.at + max(arrival.really()) for arrival in self.arrivals),
-        )
+        self.lower_bound_s = soonest_s(self.arrivals, self.pcs)
 
     def _pcs(self) -> Iterator[SimulatedPC]:
         """A PC for each worker, and for each number of slots it has had."""
@@ -235,21 +232,3 @@ def _bags(number: int) -> str:
 
 def _tasks(number: int) -> str:
     return f"{number:,} task{'' if number == 1 else 's'}"
-
-
-def soonest(pcs: Sequence[SimulatedPC], work_s: float) -> float:
-    """When the windows have been open for ``work_s`` of all slots together: no schedule of that much ends before."""
-    done = last = 0.0
-    slots = 0
-    for at, change in merge(*map(_edges, pcs)):
-        if slots and done + slots * (at - last) >= work_s:
-            break
-        done += slots * (at - last)
-        last, slots = at, slots + change
-    return last + (work_s - done) / slots if slots else math.inf
-
-
-def _edges(pc: SimulatedPC) -> Iterator[tuple[float, int]]:
-    for span in pc.timetable():
-        yield span.opens, pc.slots
-        yield span.closes, -pc.slots

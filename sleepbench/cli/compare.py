@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.base import Refusal
-from sleepbench.cli.common import check_writable, progress_bar, write_json
-from sleepbench.cli.live import SCALE_LEAST
+from sleepbench.cli.common import SCALE_OPTION, SEED_OPTION, check_writable, progress_bar, write_json
 from sleepbench.cli.values import chosen_policies, scenario_numbers
-from sleepbench.scenarios import Row, Scenario, ScenarioError, paper_row, paper_scenario
+from sleepbench.scenarios import Row, Scenario, paper_row, paper_scenario
 
 if TYPE_CHECKING:
     from sleepbench.compare import Comparison, Setting
@@ -30,17 +29,9 @@ if TYPE_CHECKING:
     metavar="NAME,...|all",
     help="Which policies.",
 )
-@click.option(
-    "--scale",
-    type=click.FloatRange(min=SCALE_LEAST, max=1.0),
-    default=0.02,
-    show_default=True,
-    help="What every time is multiplied by: at 0.02 the paper's hour takes 72 seconds.",
-)
+@SCALE_OPTION
 @click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Live runs of each.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first run; then one more."
-)
+@SEED_OPTION
 @click.option("--check", is_flag=True, help="Exit with code 1 when one does not agree.")
 @click.option(
     "--json",
@@ -72,10 +63,6 @@ def compare(
 
     check_writable(file)
     scenarios = [paper_scenario(number) for number in scenario]
-    try:
-        scenarios[0].scaled(scale)
-    except ScenarioError as error:  # click lets NaN pass as within any range
-        raise click.BadParameter(str(error), param_hint="--scale") from error
     found: list[Comparison] = []
     try:
         for one in scenarios:

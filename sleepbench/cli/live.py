@@ -5,11 +5,8 @@ from pathlib import Path
 import click
 
 from scheduler.policies import policy_names
-from sleepbench.cli.common import check_writable, progress_bar, write_rows
-from sleepbench.scenarios import Row, ScenarioError, paper_row, paper_scenario
-
-# Below this a PC's window is shorter than starting a task takes, and nothing is measured but that.
-SCALE_LEAST = 0.002
+from sleepbench.cli.common import SCALE_OPTION, SEED_OPTION, check_writable, progress_bar, write_rows
+from sleepbench.scenarios import Row, paper_row, paper_scenario
 
 
 @click.command("live")
@@ -27,17 +24,9 @@ SCALE_LEAST = 0.002
     show_default=True,
     help="The scheduler.",
 )
-@click.option(
-    "--scale",
-    type=click.FloatRange(min=SCALE_LEAST, max=1.0),
-    default=0.02,
-    show_default=True,
-    help="What every time is multiplied by: at 0.02 the paper's hour takes 72 seconds.",
-)
+@SCALE_OPTION
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="How often.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first run; then one more."
-)
+@SEED_OPTION
 @click.option(
     "--json",
     "file",
@@ -56,10 +45,6 @@ def live(*, scenario: int, policy: str, scale: float, runs: int, seed: int, file
 
     check_writable(file)
     paper = paper_scenario(scenario)
-    try:
-        paper.scaled(scale)
-    except ScenarioError as error:  # click lets NaN pass as within any range
-        raise click.BadParameter(str(error), param_hint="--scale") from error
     rows: list[Row] = []
     try:
         for run in range(1, runs + 1):

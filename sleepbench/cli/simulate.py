@@ -11,7 +11,7 @@ import click
 
 from broker.cli.base import Refusal
 from sleepbench.cli.chosen import Chosen, Sweep, new_policies
-from sleepbench.cli.common import Factor, check_writable, progress_bar, write_json
+from sleepbench.cli.common import SEED_OPTION, Factor, check_writable, progress_bar, write_json
 from sleepbench.cli.pictures import Pictures, picture_options
 from sleepbench.cli.problems import Asked, Grids, Problems, problems
 from sleepbench.cli.values import chosen_policies, error_factors, policy_options, scenario_numbers, seconds_option
@@ -86,9 +86,7 @@ from sleepbench.workloads.options import Sources, source_options
     help="What every time of a scenario is multiplied by, as by `live`; not what a grid costs.",
 )
 @click.option("--runs", type=click.IntRange(min=1), default=10, show_default=True, help="How often.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first run; then one more."
-)
+@SEED_OPTION
 @click.option("--processes", "-j", type=click.IntRange(min=1), help="How many at once.  [default: one for each core]")
 @click.option(
     "--json",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
+from scheduler.fluid import done_at
 from scheduler.policies.base import Policy
 from scheduler.simulator import IDEAL, Arrival, Conditions, SimulatedPC, Span
 from sleepbench.workloads.source import Jobs, Lab, WorkloadError
@@ -50,17 +51,17 @@ def lower_bound_s(jobs: Jobs, lab: Lab) -> float:
 
     For PCs that stay it is the paper's bound (Section 4.2). Raises `WorkloadError` if they are gone before.
     """
-    last = max(arrival.at + max(arrival.really()) for arrival in jobs.arrivals)
-    left = math.fsum(seconds for arrival in jobs.arrivals for seconds in arrival.really())
-    slots, since = 0, 0.0
-    for time, more in heapq.merge(*map(_edges, lab.pcs)):
-        if slots and since + left / slots <= time:
-            return max(last, since + left / slots)
-        left -= slots * (time - since)
-        slots, since = slots + more, time
-    if not slots:
-        raise WorkloadError(f"{lab.title} are gone for good when {left / 3600:,.1f} hours of work are left")
-    return max(last, since + left / slots)
+    soonest = soonest_s(jobs.arrivals, lab.pcs)
+    if math.isinf(soonest):
+        raise WorkloadError(f"{lab.title} are gone for good before all is done")
+    return soonest
+
+
+def soonest_s(arrivals: Iterable[Arrival], pcs: Iterable[SimulatedPC]) -> float:
+    """The same; infinite if they are gone before."""
+    last = max(arrival.at + max(arrival.really()) for arrival in arrivals)
+    work = math.fsum(seconds for arrival in arrivals for seconds in arrival.really())
+    return max(last, done_at(heapq.merge(*map(_edges, pcs)), work))
 
 
 def _edges(pc: SimulatedPC) -> Iterator[tuple[float, int]]:

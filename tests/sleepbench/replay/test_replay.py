@@ -9,9 +9,9 @@ import pytest
 
 from broker.protocol import Outcome
 from scheduler.policies import make_policy
-from scheduler.simulator import Arrival, SimulatedPC, Simulator, Span, always, cycle
+from scheduler.simulator import Arrival, SimulatedPC, Simulator, Span, cycle
 from sleepbench.history import HistoryError, read_history
-from sleepbench.replay import DAY_S, WEEK_S, Again, Replay, soonest
+from sleepbench.replay import DAY_S, WEEK_S, Again, Replay
 from tests.sleepbench.replay.past import T0, Past, Ran
 
 
@@ -240,18 +240,6 @@ def test_a_long_record_comes_again_in_whole_days_or_weeks(
     past.window("pc1", 0.0, 10.0, 10.0)
     past.bag("a", 0.0, [Ran(1.0, 1.0, 1.0)])
     assert ready(past, tmp_path, recorded).period == period
-
-
-@pytest.mark.parametrize(("work", "end"), [(5.0, 5.0), (10.0, 10.0), (11.0, 20.0 + 1 / 3), (41.0, 40.0 + 1 / 3)])
-def test_the_soonest_end_of_some_work(work: float, end: float) -> None:
-    pcs = [SimulatedPC("a", cycle(10.0, 10.0)), SimulatedPC("b", lambda: iter([Span(20.0, 30.0, 30.0)]), slots=2)]
-    found = soonest(pcs[:1] if work <= 10.0 else pcs, work)
-    assert found == pytest.approx(end if work < 41.0 else 40.0 + 1.0)
-
-
-def test_work_that_never_ends_has_no_soonest_end() -> None:
-    assert soonest([SimulatedPC("a", lambda: iter([Span(0.0, 1.0, 1.0)]))], 2.0) == math.inf
-    assert soonest([SimulatedPC("a", always, slots=2)], 9.0) == 4.5
 
 
 # --- a past that a policy made itself ---------------------------------------------------------------------------------

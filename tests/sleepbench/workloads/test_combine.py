@@ -140,6 +140,6 @@ def test_what_tasks_really_take_counts_not_what_was_predicted() -> None:
 
 
 def test_nor_ever_on_pcs_that_are_gone_before() -> None:
-    with pytest.raises(WorkloadError, match=r"a PC are gone for good when 0\.5 hours of work are left"):
+    with pytest.raises(WorkloadError, match="a PC are gone for good before all is done"):
         lower_bound_s(jobs(Arrival([60.0, 1840.0])), lab(HUNDRED))
     assert lower_bound_s(jobs(Arrival([60.0, 40.0])), lab(HUNDRED)) == 150.0

@@ -79,7 +79,7 @@ def test_pcs_of_a_fit_are_drawn_anew_for_each_run_the_same_for_every_policy(tmp_
 def test_pcs_that_are_gone_before_the_work_is_done_are_refused(tmp_path: Path, swf: Path) -> None:
     result = invoke("--swf", swf, "--fta", trace(tmp_path, event(0, 1, 0, 700)), "--policy", "fcfs")
     assert result.exit_code == 2
-    assert "are gone for good when 0.0 hours of work are left" in result.output
+    assert "are gone for good before all is done" in result.output
 
 
 def test_what_cannot_be_read_is_refused_with_file_and_line(tmp_path: Path) -> None:
