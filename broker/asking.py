@@ -57,6 +57,7 @@ class Asking:
         self._clients = clients
         admission = Admission(desk, self._connected)
         self._table: dict[str, Callable[[Json, float], Json]] = {
+            "ping": lambda args, now: {},
             "status": self._status,
             "bags": lambda args, now: {"bags": self._bag_rows(now)},
             "progress": lambda args, now: self._bag_row(self._bag(args), now),

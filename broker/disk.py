@@ -28,7 +28,7 @@ TRIAL_S = 1.0
 TRIAL_MOST_S = 60.0
 CALM_S = 120.0
 # Questions that need nothing written down, and so are answered whatever the disk does.
-READS = frozenset({"status", "bags", "progress", "explain", "logs", "policy"})
+READS = frozenset({"ping", "status", "bags", "progress", "explain", "logs", "policy", "keys"})
 
 
 class Storage(Protocol):

@@ -18,6 +18,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 Access = Literal["everyone", "owner", "admin"]
 # Everything a client can ask, and who is answered. "owner": of the bag that is asked about.
 ACCESS: Mapping[str, Access] = {
+    "ping": "everyone",  # a sign of life is asked for
     "status": "everyone",
     "bags": "everyone",
     "progress": "owner",  # this is how a client attaches to a bag

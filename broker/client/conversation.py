@@ -134,7 +134,7 @@ class Conversation:
         said = [message for request in again for message in self._said(request, now)]
         if not self._pinged and now - self._heard >= PING_S:
             self._pinged = True
-            # Any answer will do: "no such question" is one, and so is "I do not know you".
+            # Any answer will do: "I do not know you" is one.
             said.append(wire.Ask(self.number(), "ping", "{}"))
         return said
 

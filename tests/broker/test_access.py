@@ -30,7 +30,7 @@ OF_ADMINS: dict[str, dict[str, Any]] = {
     "keys add": {"role": "submitter", "name": "eve", "public": "00" * 32},
     "keys revoke": {"name": "worker"},
 }
-OF_EVERYONE: dict[str, dict[str, Any]] = {"status": {}, "bags": {}}
+OF_EVERYONE: dict[str, dict[str, Any]] = {"ping": {}, "status": {}, "bags": {}}
 REFUSED = "bag {} belongs to ann; you are connected as ben"
 
 
@@ -151,7 +151,7 @@ def test_what_concerns_everybody_is_for_admins(office: Office, ann: Client, what
     assert isinstance(office.client(ADMIN).ask(what, **OF_ADMINS[what]), dict)
 
 
-@pytest.mark.parametrize("what", OF_EVERYONE)
+@pytest.mark.parametrize("what", ["status", "bags"])
 def test_the_status_and_the_list_of_bags_are_for_everyone_and_name_the_owner(
     office: Office, bag: str, what: str
 ) -> None:

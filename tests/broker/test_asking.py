@@ -31,6 +31,10 @@ def counts(client: Client, bag: str) -> dict[str, int]:
     return {name: row[name] for name in names if row[name]}
 
 
+def test_a_sign_of_life_is_an_answer_with_nothing_in_it(client: Client) -> None:
+    assert client.ask("ping") == {}
+
+
 # --- bags and progress -----------------------------------------------------------------------------------------------
 
 

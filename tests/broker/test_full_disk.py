@@ -13,6 +13,7 @@ from broker import disk as disk_module
 from broker import protocol as wire
 from broker.disk import CALM_S, LOOK_S, RELIEF, RESERVE_BYTES, TRIAL_MOST_S, TRIAL_S, Disk
 from broker.journal import Journal, JournalFull
+from broker.roles import ACCESS
 from tests.broker.office import ADMIN, Office
 from tests.broker.records import batch_row
 from tests.peers import BareWorker, Client
@@ -88,6 +89,12 @@ def test_a_full_disk_takes_nothing_that_has_to_be_written(disk: Disk) -> None:
     assert not disk.takes(wire.Ask(1, "something of a later version", "{}"))
     assert disk.takes(wire.Ask(1, "status", "{}"))
     assert disk.takes(wire.Heartbeat(None, ()))
+
+
+def test_every_operation_is_a_question_or_has_to_be_written() -> None:
+    writes = {"cancel", "forget", "runtimes", "keys add", "keys revoke"}
+    assert disk_module.READS | writes == set(ACCESS)
+    assert not disk_module.READS & writes
 
 
 def test_a_full_disk_is_tried_until_it_takes_something(disk: Disk, storage: FakeStorage) -> None:
@@ -279,6 +286,7 @@ def test_questions_are_answered_and_orders_refused_while_the_disk_is_full(office
     assert facts["disk"] == "full"
     assert "is full (database or disk is full)" in facts["disk_note"]
     assert client.ask("progress", bag=bag)["waiting"] == 1
+    assert client.ask("ping") == {}
     assert "is full" in client.failed("cancel", bag=bag)
     assert client.ask("progress", bag=bag)["cancelled"] == 0
 
