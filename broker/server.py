@@ -33,6 +33,8 @@ log = logging.getLogger("deskgrid.broker")
 
 # Messages taken before a pass is made and answers go out: keeps answers prompt when one peer floods.
 DRAIN = 1_000
+# Bytes of them, likewise. The largest message of all is one turn.
+DRAIN_BYTES = 64 * 2**20
 # How long the loop waits for a message before it looks at leases, at the windows file and at whether to stop. What says
 # nothing new, as nearly every heartbeat, is settled no sooner than that: a thousand workers send 500 in a second.
 TICK_S = 0.2
@@ -225,13 +227,17 @@ class _Loop:
         self._sessions = self._sessions.successor(str(full), self._now())
 
     def _drain(self) -> bool:
+        size = 0
         for _ in range(DRAIN):
+            if size >= DRAIN_BYTES:
+                break
             received = self._sockets.receive()
             if received is None:
                 return True
             peer, who, data = received
             if who is None:
-                continue  # its key was revoked: nothing of it is read any more
+                continue  # its key was revoked, or it was cut off: nothing of it is read any more
+            size += len(data)
             try:
                 message = wire.decode(data)
             except wire.ProtocolError as error:

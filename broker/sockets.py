@@ -3,29 +3,27 @@
 Rule 1: an unknown key is turned away in the handshake (ZAP), before any message is read. What a connection may do is
 looked up by its key at each message, so that a key that was revoked is worth nothing from that moment on.
 Rule 2: nothing here blocks, and nothing here grows without bound: connections, messages that were not read, bytes that
-were not taken. The numbers are below, in `broker.connections` and in `broker.outgoing`.
+were not taken. The numbers are below, in `broker.connections`, in `broker.backlog` and in `broker.outgoing`.
 """
 
 import logging
-import socket
-import sys
-from contextlib import suppress
 from typing import cast
 
 import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
+from broker import backlog, descriptors
 from broker import protocol as wire
-from broker.connections import CONNECTIONS_LIMIT, Connections
+from broker.connections import CONNECTIONS_LIMIT, PROGRAMS_LIMIT, Connections
 from broker.keys import KeyRing
 from broker.outgoing import Handed, Outgoing
 from broker.roles import ANYBODY, Credential
 
 log = logging.getLogger("deskgrid.broker")
 
-# Messages of one peer that are taken in but not read: then TCP makes it wait. They may all be of the largest size, and
-# this few cost no speed: busy peers send in batches.
+# Messages of one peer that are taken in but not read: then TCP makes it wait. So few cost no speed, for busy peers send
+# in batches; their bytes are bounded by `broker.backlog`.
 RECEIVE_HIGH_WATER = 10
 # Small messages that ZeroMQ keeps for one peer; what does not fit waits in `Outgoing`, where bytes are counted.
 SEND_HIGH_WATER = 64
@@ -45,6 +43,9 @@ OTHER_FILES = 100
 # Refused handshakes make at most one line in the log in so long, lest they fill the disk. Seconds.
 TELL_S = 1.0
 _ZAP_FRAMES = 7
+# Of frames that a message may have; those of deskgrid have one. Whoever sends more than this is no peer of ours, and
+# others would wait while they are read.
+FRAMES_LIMIT = 8
 
 
 class Sockets:
@@ -58,12 +59,13 @@ class Sockets:
         self._untold = 0
         # Whether the monitor has something to tell.
         self._told = False
+        self._look_at = 0.0
         # Peers that were found to be gone, for the next `tend`.
         self._gone: list[bytes] = []
         self._outgoing = Outgoing(self._hand_over)
         # Peers for which ZeroMQ has a large message, and how it says that it has not any more.
         self._large: dict[bytes, tuple[zmq.MessageTracker, int]] = {}
-        self.connections = Connections(_cut, min(CONNECTIONS_LIMIT, _files_allowed() - OTHER_FILES))
+        self.connections = Connections(descriptors.cut, self._connections_allowed())
         self.context = zmq.Context()
         self.router = self.context.socket(zmq.ROUTER)
         self._monitor = self.router.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
@@ -93,6 +95,10 @@ class Sockets:
         self.router.setsockopt(zmq.CURVE_SERVER, 1)
         self.router.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(keys.server[0]))
         self.router.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(keys.server[1]))
+
+    @staticmethod
+    def _connections_allowed() -> int:
+        return min(CONNECTIONS_LIMIT, descriptors.files_allowed(CONNECTIONS_LIMIT + OTHER_FILES) - OTHER_FILES)
 
     def __enter__(self) -> "Sockets":
         return self
@@ -127,7 +133,12 @@ class Sockets:
         if self._keys is not None and self._keys.changes != self._known_changes:
             self._known_changes = self._keys.changes
             self.connections.condemn(lambda key: self._who(key) is not None, now)
-        gone, self._gone = [*self._gone, *(self._follow_monitor() if self._told else ())], []
+        if self._told or now >= self._look_at:
+            self._gone += self._follow_monitor()
+        if now >= self._look_at:
+            self._look_at = now + backlog.LOOK_S
+            self._bound_backlog(now)
+        gone, self._gone = self._gone, []
         self.connections.expire(now)
         for peer in [peer for peer, (tracker, _) in self._large.items() if tracker.done]:
             del self._large[peer]
@@ -141,11 +152,22 @@ class Sockets:
             event = parse_monitor_message(self._monitor.recv_multipart())
             fd = int(event["value"])
             if event["event"] == zmq.EVENT_ACCEPTED:
-                self.connections.accepted(fd, _address(fd), self._now)
+                self.connections.accepted(fd, descriptors.address(fd), self._now)
             elif (peer := self.connections.ended(fd)) is not None:
                 self._forget(peer)
                 gone.append(peer)
         return gone
+
+    def _bound_backlog(self, now: float) -> None:
+        found = backlog.surplus(self.connections.backlogs(descriptors.received, now))
+        for each in found:
+            if (peer := self.connections.flooded(each.fd)) is not None:
+                self._forget(peer)
+                self._gone.append(peer)
+        if found:
+            who, size = self._who(found[0].key), sum(each.size for each in found) // 2**20
+            row = "-" if who is None else who.name, found[0].address, len(found), size
+            log.warning("too-much-unread first-of=%s address=%s cut-off=%d MiB=%d", *row)
 
     def _forget(self, peer: bytes) -> None:
         self._outgoing.drop(peer)
@@ -178,19 +200,40 @@ class Sockets:
     def receive(self) -> tuple[bytes, Credential | None, bytes] | None:
         """(peer, whose key it has, message), or None when nothing waits. Of nobody nothing is to be read."""
         try:
-            frames = self.router.recv_multipart(zmq.NOBLOCK, copy=False)
+            head = self.router.recv(zmq.NOBLOCK, copy=False)
         except zmq.Again:
+            self.connections.all_read()
             return None
-        peer = frames[0].bytes
-        key = b"" if self._keys is None else bytes.fromhex(cast(str, frames[0].get("User-Id")))
-        if peer not in self.connections and not self._introduce(peer, frames[0], key):
+        frame = self.router.recv(copy=False)  # with the head all of a message is there
+        count, size = 1, self._on_wire(frame)
+        while frame.more:
+            frame = self.router.recv(copy=False)
+            count, size = count + 1, size + self._on_wire(frame)
+        peer = head.bytes
+        key = b"" if self._keys is None else bytes.fromhex(cast(str, head.get("User-Id")))
+        if peer not in self.connections and not self._introduce(peer, head, key):
             return peer, None, b""
-        return peer, self._who(key), frames[-1].bytes
+        self.connections.read(peer, size)
+        if count > FRAMES_LIMIT:
+            self._give_up(peer)
+            return peer, None, b""
+        return peer, self._who(key), frame.bytes
+
+    def _on_wire(self, frame: zmq.Frame) -> int:
+        return backlog.on_wire(len(frame), self._keys is not None)
+
+    def _give_up(self, peer: bytes) -> None:
+        """Nothing more is read of a peer, or said to it."""
+        self.connections.cut_off(peer)
+        self._forget(peer)
+        self._gone.append(peer)
 
     def _introduce(self, peer: bytes, frame: zmq.Frame, key: bytes) -> bool:
         # What was told of the connection is told before its first message, also that one before it had the same number.
         self._gone += self._follow_monitor()
-        return self.connections.heard(peer, int(frame.get("__fd")), key)
+        who = self._who(key)
+        program = self._keys is not None and who is not None and who.role != "worker"
+        return self.connections.heard(peer, int(frame.get("__fd")), key, PROGRAMS_LIMIT if program else None)
 
     def _who(self, key: bytes) -> Credential | None:
         return ANYBODY if self._keys is None else self._keys.who(key)
@@ -226,40 +269,3 @@ class Sockets:
                 return Handed.NOBODY
             raise
         return Handed.TAKEN
-
-
-def _files_allowed() -> int:
-    """How many files this process may have open, after it asked for as many as it can have."""
-    allowed = CONNECTIONS_LIMIT + OTHER_FILES
-    if sys.platform != "win32":  # which has no such limit
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if hard != resource.RLIM_INFINITY:
-            allowed = min(hard, allowed)
-        if soft != resource.RLIM_INFINITY:
-            if soft < allowed:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-            allowed = max(soft, allowed)
-    return allowed
-
-
-def _address(fd: int) -> str:
-    """The address at the other end of a connection; empty when it has ended already."""
-    with suppress(OSError):
-        line = socket.socket(fileno=fd)
-        try:
-            return str(line.getpeername()[0])
-        finally:
-            line.detach()
-    return ""
-
-
-def _cut(fd: int) -> None:
-    """End a connection, which stays ZeroMQ's; it notices, and says so by the monitor."""
-    with suppress(OSError):  # it has ended already
-        line = socket.socket(fileno=fd)
-        try:
-            line.shutdown(socket.SHUT_RDWR)
-        finally:
-            line.detach()

@@ -264,9 +264,9 @@ class BrokerProcess:
             pipe.close()
 
 
-def main(home: str, listen: str, lease_s: str, *, ready: Callable[[], None] = lambda: None) -> None:
+def main(home: str, listen: str, lease_s: str, *, ready: Callable[[], None] = lambda: None, **options: Any) -> None:
     """What runs in a `BrokerProcess`. ``ready`` is called when it has been said that the broker is there."""
-    broker = LiveBroker(Path(home), listen, lease_s=float(lease_s))
+    broker = LiveBroker(Path(home), listen, lease_s=float(lease_s), **options)
     broker.start()
     at = broker.ready
     print(json.dumps([at.address, at.worker_line, at.client_line]), flush=True)

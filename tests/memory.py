@@ -9,8 +9,17 @@ LEAST = 9
 
 def resident(pid: int) -> int:
     """The resident memory of a process, bytes."""
+    return _status(pid, "VmRSS:")
+
+
+def most_resident(pid: int) -> int:
+    """The most that a process has had resident so far, bytes."""
+    return _status(pid, "VmHWM:")
+
+
+def _status(pid: int, name: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(name):
             return int(line.split()[1]) * 1024
     raise AssertionError(f"process {pid} has ended")
 

@@ -29,6 +29,8 @@ PLACES = {
     "broker/quotas.py": "server",
     "broker/sockets.py": "server",
     "broker/connections.py": "server",
+    "broker/backlog.py": "server",
+    "broker/descriptors.py": "server",
     "broker/outgoing.py": "server",
     "broker/private.py": "server",
     "broker/roles.py": "server",

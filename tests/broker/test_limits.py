@@ -110,6 +110,7 @@ def test_a_connection_that_ended_is_forgotten_and_its_number_may_come_again() ->
     assert connections.ended(5) is None
     assert peer not in connections
     assert len(connections) == 0
+    connections.all_read()
     connections.let_in(5, b"another", now=40.0)
     connections.expire(1000.0)
     assert connections.cuts == []
@@ -131,9 +132,57 @@ def test_those_of_a_revoked_key_are_cut_off_after_a_last_word_and_no_others() ->
 
 def test_a_peer_can_be_cut_off_and_one_that_is_gone_need_not() -> None:
     connections = Cuts()
-    connections.cut_off(connections.let_in(5))
+    peer = connections.let_in(5)
+    connections.cut_off(peer)
     connections.cut_off(b"nobody")
     assert connections.cuts == [5]
+    assert len(connections) == 0
+    assert not connections.heard(peer, 5, b"k")
+    assert connections.ended(5) is None
+
+
+def test_what_a_peer_said_before_it_went_is_read_and_registers_nobody() -> None:
+    connections = Cuts(limit=2)
+    for fd in range(5, 15):
+        peer = connections.let_in(fd)
+        connections.ended(fd)
+        assert connections.heard(peer, fd, b"k")
+        assert peer not in connections
+    assert len(connections) == 0
+    connections.all_read()
+    assert not connections.heard(b"peer 5", 5, b"k")
+    connections.let_in(15)  # a key's connections are counted as they are
+
+
+def test_of_a_stranger_that_was_turned_away_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = Cuts()
+    connections.accepted(5, "10.0.0.1", 0.0)
+    connections.expire(limits.FIRST_WORD_S)
+    assert not connections.heard(b"peer 5", 5, b"k")
+    assert len(connections) == 0
+
+
+def test_a_number_that_is_given_again_before_its_first_message_was_read_is_one_connection() -> None:
+    connections = Cuts(limit=2)
+    for _ in range(2):
+        connections.accepted(5, "10.0.0.1", 0.0)
+        connections.ended(5)
+    connections.accepted(5, "10.0.0.1", 0.0)
+    assert connections.heard(b"earlier", 5, b"k")
+    assert connections.heard(b"later", 5, b"k")
+    assert b"earlier" not in connections
+    assert len(connections) == 1
+    assert connections.ended(5) == b"later"
+    assert len(connections) == 0
+
+
+def test_a_submitter_has_fewer_connections_than_a_key_that_all_pcs_share() -> None:
+    connections = Cuts()
+    for fd in range(limits.PROGRAMS_LIMIT + 1):
+        connections.accepted(fd, f"10.0.{fd}.1", 0.0)
+        let_in = connections.heard(f"{fd}".encode(), fd, b"submitter", limits.PROGRAMS_LIMIT)
+        assert let_in == (fd < limits.PROGRAMS_LIMIT)
+    assert connections.cuts == [limits.PROGRAMS_LIMIT]
 
 
 # --- what waits ------------------------------------------------------------------------------------------------------

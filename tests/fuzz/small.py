@@ -1,0 +1,22 @@
+"""A broker in which little may wait, so that it is soon too much: ``python -m tests.fuzz.small HOME HOST:PORT LEASE``.
+
+It is one without encryption, which would take most of the time that a flood takes.
+"""
+
+import sys
+
+from broker import backlog
+from tests import live
+
+LIMIT = 64 * 2**20
+LOOK_S = 0.1
+
+
+def main(home: str, listen: str, lease_s: str) -> None:
+    """Run it until its input ends."""
+    backlog.BACKLOG_LIMIT, backlog.LOOK_S = LIMIT, LOOK_S
+    live.main(home, listen, lease_s, insecure=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
