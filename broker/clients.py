@@ -136,8 +136,17 @@ class Clients:
         kind = template_kind(blob.data)
         if kind is None or hashlib.sha256(blob.data).hexdigest() != blob.digest:
             self._desk.send(peer, wire.Refused("that is not a template, or it was damaged on the way"))
-        elif not self._desk.disk.refusal:  # otherwise its bag is refused, too, and says why
+        elif not self._desk.disk.refusal and self._counts(peer, blob):  # otherwise its bag is refused, and says why
             self._desk.journal.add_template(blob.digest, kind, blob.data)
+
+    def _counts(self, peer: bytes, blob: wire.Blob) -> bool:
+        """Add a template to what its submitter has here, unless it is known; False when there is no room for it."""
+        owner, size = self.by_peer[peer].who.name, len(blob.data)
+        if self._desk.journal.template(blob.digest) is None:
+            if self._desk.quotas.refusal(owner, 0, size):
+                return False
+            self._desk.quotas.extended(owner, 0, size)
+        return True
 
     def _submit(self, peer: bytes, submit: wire.Submit, now: float) -> wire.Message | str:
         count = len(submit.payloads)

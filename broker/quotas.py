@@ -1,7 +1,8 @@
 """How much one submitter may have at the broker, so that nobody fills it up for all. Pure.
 
 What counts is by the credential that owns a bag: tasks that have not ended, each of which the broker has in memory and
-looks at; and the arguments of all bags that are not forgotten, which are in the journal.
+looks at; and the arguments of all bags that are not forgotten, which are in the journal. New templates count as
+arguments, and until the broker is started again, for a template is of no bag until one comes for it.
 """
 
 from collections import Counter

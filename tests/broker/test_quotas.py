@@ -1,7 +1,9 @@
 """One submitter does not fill the broker up: tasks that have not ended, and bytes of arguments, have limits."""
 
+from hashlib import sha256
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from broker import protocol as wire
@@ -71,3 +73,18 @@ def test_what_was_accepted_once_is_accepted_again(tmp_path: Path, monkeypatch: p
     assert isinstance(client.answer_to(batch), wire.Accepted)
     monkeypatch.setattr(quotas_module, "TASKS_LIMIT", 3)
     assert isinstance(client.answer_to(batch), wire.Accepted)
+
+
+def test_templates_of_which_no_bag_comes_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas_module, "ARGUMENTS_LIMIT", 10_000)
+    office = Office(tmp_path)
+    client = office.client(OTHER)
+    templates = [msgpack.packb({"kind": "command", "argv": [str(number) * 3000]}) for number in range(9)]
+    digests = [sha256(template).hexdigest() for template in templates]
+    for digest, template in zip(digests, templates, strict=True):
+        client.send(wire.Blob(digest, template))
+        client.send(wire.Blob(digest, template))
+    office.settle()
+    assert [office.journal.template(digest) is not None for digest in digests] == [True] * 3 + [False] * 6
+    assert "of 10000: forget some bags" in refusal(office, [bytes(1000)])
+    assert isinstance(office.client().submit([bytes(1000)]), str), "others have a share of their own"

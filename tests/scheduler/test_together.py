@@ -95,3 +95,11 @@ def test_no_more_are_placed_together_than_fit_the_window(runtime: float) -> None
     queued = grid.queues().get("pc0", [])
     assert 19 <= len(placed) + len(queued) <= 20
     assert len(grid.priority()) == count - len(placed) - len(queued)
+
+
+def test_where_no_seconds_may_be_queued_a_slot_gets_one_task_at_a_time() -> None:
+    grid = Grid(packing(queue_s=0.0))
+    grid.pc("pc0", 1000.0)
+    grid.tasks(*[1e-3] * (TASKS + TOGETHER_TASKS))
+    assert len(grid.tell_pass()["pc0"]) == 1
+    assert grid.queues().get("pc0", []) == []
