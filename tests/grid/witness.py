@@ -49,8 +49,9 @@ class Witness:
         self.deliveries: list[int] = []
         # How many messages of each kind the broker has sent.
         self.said: Counter[type[wire.Message]] = Counter()
-        # Attempts of this life of the broker that were done when they were the newest: they have to count.
-        self._due: set[tuple[int, int]] = set()
+        # Attempts of this life of the broker that were done when they were the newest, and over which connection it was
+        # said: they have to count.
+        self._due: dict[tuple[int, int], bytes] = {}
         self._where: dict[int, tuple[str, int]] = {}
         self._submits: dict[tuple[bytes, int], tuple[str, int]] = {}
         self._seen = 0
@@ -65,7 +66,7 @@ class Witness:
         elif isinstance(message, wire.Finished):
             self.deliveries.append(len(message.results))
             done = {(row.task, row.number) for row in message.results if row.outcome == wire.Outcome.DONE}
-            self._due |= {attempt for attempt in done if self.holdings.holds(peer, *attempt)}
+            self._due |= {attempt: peer for attempt in done if self.holdings.holds(peer, *attempt)}
 
     def sent(self, peer: bytes, message: wire.Message, uncommitted: bool, now: float, lease_s: float) -> None:
         """The broker sends a message."""
@@ -82,14 +83,15 @@ class Witness:
             self._taken(message)
         elif isinstance(message, wire.Rejoin):
             self.holdings.lost_touch(peer)
+            # Of a worker that was lost nothing is read until it is in again: by then others may have its tasks.
+            self._due = {attempt: by for attempt, by in self._due.items() if by != peer}
         elif isinstance(message, wire.Accepted):
             bag, total = self._submits[peer, message.request]
             self.told[bag] = max(total, self.told.get(bag, 0))
 
     def _taken(self, message: wire.Taken) -> None:
         for ref in message.attempts:
-            if (ref.task, ref.number) in self._due:
-                self._due.discard((ref.task, ref.number))
+            if self._due.pop((ref.task, ref.number), None) is not None:
                 place = self._where[ref.task]
                 gone = place[0] in self.cancelled or place[0] in self.forgotten
                 expect(
