@@ -7,7 +7,7 @@ from tests.counting import COUNTS
 from tests.fuzz import frames
 from tests.fuzz.frames import fuzz, taken
 
-INPUTS = 60_000
+INPUTS = 40_000
 
 
 @pytest.mark.timeout(300)

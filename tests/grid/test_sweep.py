@@ -12,7 +12,7 @@ from tests.counting import COUNTS
 from tests.grid.sweep import all_cores, said, seeds_of, sweep
 
 # As many as take a minute on two cores.
-SEEDS = 600
+SEEDS = 400
 # Several times what they take, for machines that are busy.
 pytestmark = pytest.mark.timeout(300)
 
