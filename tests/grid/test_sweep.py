@@ -11,8 +11,8 @@ import pytest
 from tests.counting import COUNTS
 from tests.grid.sweep import all_cores, said, seeds_of, sweep
 
-# As many as take a minute on two cores.
-SEEDS = 400
+# As many as take half a minute on two cores.
+SEEDS = 300
 # Several times what they take, for machines that are busy.
 pytestmark = pytest.mark.timeout(300)
 

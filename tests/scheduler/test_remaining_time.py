@@ -136,3 +136,19 @@ def test_waiting_tasks_are_found_by_their_new_runtimes() -> None:
     grid.predict({long: 40, longer: 9})
     grid.expect(a=[longer])
     assert grid.priority() == [long]
+
+
+def test_a_slot_that_is_on_time_may_be_tighter_than_one_that_is_late() -> None:
+    grid = Grid(pgs())
+    grid.pc("late", 1000)
+    grid.tasks(5)
+    grid.tell_pass()
+    grid.pc("on time", 100)
+    grid.tasks(50)
+    grid.tell_pass()
+    grid.wait(20)
+    grid.tell_pass()
+    slots, now = grid.scheduler.slots, grid.scheduler.now
+    found = [index.tightest(limit, now) for index in slots.indexes() for limit in (10, 40)]
+    names = {slots.slots[row[2]].worker.name for row in found if row is not None}
+    assert names == {"on time"}
