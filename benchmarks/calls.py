@@ -35,8 +35,8 @@ def call_tables(module: str, arguments: Sequence[str], lines: int) -> Iterator[T
 def _table(role: str, stats: pstats.Stats, lines: int) -> Table:
     """The functions with the most time of their own."""
     table = Table("calls", "own s", "with what it calls, s", "function", title=f"{role}: seconds on the clock")
-    # (Any: typeshed knows nothing of what is in there.)
-    rows: list[tuple[Any, Any]] = sorted(stats.stats.items(), key=lambda row: -row[1][2])  # type: ignore[attr-defined]
+    found: dict[Any, Any] = vars(stats)["stats"]  # of which typeshed knows nothing
+    rows = sorted(found.items(), key=lambda row: -row[1][2])
     for (file, line, function), (_, calls, own, cumulative, _) in rows[:lines]:
         table.add_row(
             f"{calls:,}", f"{own:.3f}", f"{cumulative:.3f}", f"{_short(file)}:{line} {function}"[-NAME_WIDTH:]

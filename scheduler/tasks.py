@@ -155,7 +155,7 @@ class TaskTable:
         """Change a task's state and the counts that depend on it."""
         batch = self.known(task)
         batch.states[task - batch.first] = state
-        if state >= State.DONE:
+        if state >= State.DONE:  # those that have ended come last, and comparing is quicker than looking up
             self._settle(batch, task, state)
 
     def move_all(self, tasks: Iterable[int], state: State) -> None:

@@ -66,8 +66,8 @@ class Environment(ABC):
         return None
 
     def gather_bag(self, submitted: Any) -> list[Any]:
-        """Their results."""
-        raise NotImplementedError
+        """Their results, as of calls submitted one by one where a system does not say otherwise."""
+        return self.gather(submitted)
 
     def schedulers(self) -> list[int]:
         """The processes, beside this one, that hold waiting tasks."""

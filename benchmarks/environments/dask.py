@@ -64,8 +64,6 @@ class Dask(Environment):
         """`Client.map`."""
         return self.client.map(function, items, pure=False)
 
-    gather_bag = gather
-
     def workers(self) -> list[int]:
         """The processes that the nannies keep."""
         return [pid for pid in children(self._processes[1].pid) if not children(pid)]

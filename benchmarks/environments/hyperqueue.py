@@ -61,8 +61,6 @@ class HyperQueue(Environment):
             job.program(NOOP, stdout=None, stderr=None)
         return self.client.submit(job), len(items)
 
-    gather_bag = gather
-
     def stop(self) -> None:
         """Server and workers."""
         if self._cluster is not None:

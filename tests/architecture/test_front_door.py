@@ -29,15 +29,9 @@ class Told(NamedTuple):
     whose: list[str]
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """What PROGRAM printed, run as a script of a project with its own worker.py and scheduler.py."""
-    project: Path = tmp_path_factory.mktemp("project")
-    for name in ("worker", "scheduler"):
-        (project / f"{name}.py").write_text("WHOSE = 'the user'\n", encoding="utf-8")
-    (project / "program.py").write_text(PROGRAM, encoding="utf-8")
-    # PYTHONPATH comes after the script's own folder, as an installed deskgrid does.
-    ran = subprocess.run(
+def run_program(project: Path) -> "subprocess.CompletedProcess[str]":
+    """Run the program.py of a project; PYTHONPATH comes after its own folder, as an installed deskgrid does."""
+    return subprocess.run(
         [sys.executable, "program.py"],
         cwd=project,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -46,6 +40,16 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
         timeout=30,
         check=False,
     )
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """What PROGRAM printed, run as a script of a project with its own worker.py and scheduler.py."""
+    project: Path = tmp_path_factory.mktemp("project")
+    for name in ("worker", "scheduler"):
+        (project / f"{name}.py").write_text("WHOSE = 'the user'\n", encoding="utf-8")
+    (project / "program.py").write_text(PROGRAM, encoding="utf-8")
+    ran = run_program(project)
     assert ran.returncode == 0, ran.stderr
     return Told(*json.loads(ran.stdout))
 
@@ -69,15 +73,7 @@ def test_a_users_own_broker_is_named_as_the_cause(tmp_path: Path, file: str, bef
     own.parent.mkdir(exist_ok=True)
     own.write_text("WHOSE = 'the user'\n", encoding="utf-8")
     (tmp_path / "program.py").write_text(f"{before}import deskgrid\n", encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, "program.py"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    ran = run_program(tmp_path)
     assert ran.returncode == 1
     said = ran.stderr.splitlines()[-1]
     assert said == (

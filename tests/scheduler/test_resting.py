@@ -31,6 +31,21 @@ def broken(grid: Grid, name: str = "bad") -> list[int]:
     return tasks
 
 
+def crashed_on_one(grid: Grid) -> int:
+    """A task that crashed as often as a task may, each time on one worker, and is now on another."""
+    grid.pc("good")
+    (long,) = grid.tasks(ENDLESS)
+    grid.expect(good=[long])
+    grid.pc("bad")
+    (task,) = grid.tasks(5.0, bag=1)
+    for _ in range(CRASH_LIMIT):
+        grid.expect(bad=[task])
+        assert crash(grid, task) == []
+    grid.end(long)
+    grid.expect(good=[task])
+    return task
+
+
 def rests(grid: Grid) -> dict[str, float]:
     """How long each resting worker has been told to rest."""
     return {name: rest.lasts for name, rest in grid.scheduler.resting.rests.items()}
@@ -46,32 +61,14 @@ def test_a_worker_on_which_task_after_task_crashes_gets_no_more_of_them() -> Non
 
 def test_a_task_is_not_given_up_for_crashes_that_were_all_on_one_broken_worker() -> None:
     grid = Grid()
-    grid.pc("good")
-    (long,) = grid.tasks(ENDLESS)
-    grid.expect(good=[long])
-    grid.pc("bad")
-    (task,) = grid.tasks(5.0, bag=1)
-    for _ in range(CRASH_LIMIT):
-        grid.expect(bad=[task])
-        assert crash(grid, task) == []
-    grid.end(long)
-    grid.expect(good=[task])
+    task = crashed_on_one(grid)
     assert grid.end(task) == [task]
     assert grid.state(task) == State.DONE
 
 
 def test_a_task_that_crashes_elsewhere_as_well_is_given_up() -> None:
     grid = Grid()
-    grid.pc("good")
-    (long,) = grid.tasks(ENDLESS)
-    grid.expect(good=[long])
-    grid.pc("bad")
-    (task,) = grid.tasks(5.0, bag=1)
-    for _ in range(CRASH_LIMIT):
-        grid.expect(bad=[task])
-        assert crash(grid, task) == []
-    grid.end(long)
-    grid.expect(good=[task])
+    task = crashed_on_one(grid)
     assert crash(grid, task) == [task]
     assert grid.state(task) == State.FAILED
 
