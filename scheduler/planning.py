@@ -23,8 +23,10 @@ LaneKey = tuple[str, int]
 
 # Rooms that a plan looks at, at most.
 ROOMS = 600
-# Ends tried for in one look, and how near to the best the last that failed is near enough (of the time that is left).
+# Ends tried for in one look, and in the first, after which every free slot gets a task; and how near to the best the
+# last that failed is near enough (of the time that is left).
 TRIES = 2
+FIRST_TRIES = 4
 NEAR = 0.0005
 # By so much a failed end is forgotten with each look: as tasks are done, what could not be packed can.
 FORGET = 0.1
@@ -125,17 +127,20 @@ class Planner:
         if before is not None:
             rooms = _rooms_until(before.end, prospect.rooms(runtimes[0]))
             self.best = renewed(before, rooms, runtimes)
-        if self.best is None:
+        if first := self.best is None:
             rooms, self.best = longest_first(prospect.rooms(runtimes[0]), runtimes)
-            self._failed = prospect.now
+            self._failed, self._force = prospect.now, False
         if self.best is not None:
-            self.best = self._bettered(self.best, rooms, runtimes, prospect.now)
+            self.best = self._bettered(self.best, rooms, runtimes, prospect.now, first=first)
         return len(rooms)
 
-    def _bettered(self, best: Plan, rooms: Sequence[Room], runtimes: Sequence[float], now: float) -> Plan:
+    def _bettered(
+        self, best: Plan, rooms: Sequence[Room], runtimes: Sequence[float], now: float, *, first: bool
+    ) -> Plan:
+        """Try for earlier ends: the first time in the way that succeeds more often, later in both."""
         bound = soonest(rooms, sum(runtimes))
         self._failed = max(bound, self._failed - FORGET * (self._failed - bound))
-        for _ in range(TRIES):
+        for _ in range(FIRST_TRIES if first else TRIES):
             if best.end - self._failed <= NEAR * (best.end - now):
                 break
             end = (self._failed + best.end) / 2
@@ -143,9 +148,9 @@ class Planner:
             if found is not None:
                 best = found
                 continue
-            if self._force:
-                self._failed = end  # both ways
-            self._force = not self._force
+            if self._force or first:
+                self._failed = end
+            self._force = not (self._force or first)
         return best
 
 

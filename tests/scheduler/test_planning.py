@@ -348,7 +348,7 @@ def test_a_plan_is_bettered_with_each_look_until_it_is_near_the_best() -> None:
     assert 12 <= ends[-1] <= 12.05
 
 
-def test_an_end_is_given_up_when_both_ways_have_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ends_that_are_tried_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[tuple[float, bool]] = []
 
     def fails(rooms: list[Room], runtimes: list[float], end: float, *, force: bool) -> None:
@@ -358,10 +358,13 @@ def test_an_end_is_given_up_when_both_ways_have_failed(monkeypatch: pytest.Monke
     view, runtimes = hard()
     planner = Planner()
     planner.look(view, runtimes)
-    assert tried == [(13.0, False), (13.0, True)]
+    # The first time between 12, the bound, and 14, each end in one way.
+    assert tried == [(end, False) for end in (13.0, 13.5, 13.75, 13.875)]
+    tried.clear()
     planner.look(view, runtimes)
-    # A tenth of the way back to 12, the bound; and half way from there to 14.
-    assert tried[2:] == [((12.9 + 14) / 2, False), ((12.9 + 14) / 2, True)]
+    # Then in both: from a tenth of the way back to the bound.
+    failed = 13.875 - 0.1 * (13.875 - 12)
+    assert tried == [((failed + 14) / 2, False), ((failed + 14) / 2, True)]
 
 
 def test_nothing_is_tried_for_where_the_plan_cannot_be_bettered(monkeypatch: pytest.MonkeyPatch) -> None:
