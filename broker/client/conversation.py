@@ -23,6 +23,8 @@ PING_S = 2.0
 SILENCE_S = 10.0
 # On a slow line large batches take a while to arrive, and nothing can have come back yet. Bytes in a second.
 SLOW_LINE = 2 * 2**20
+# How long what is asked may wait for company, when it is only of use once something else has been asked. Seconds.
+DEFER_S = 0.25
 # After this much a request is said again, and after twice as long each further time.
 REPEAT_S = 10.0
 # How long an introduction may stay unanswered the first time; twice as long each further time, up to SILENCE_S.
@@ -61,6 +63,9 @@ class Conversation:
         self._hello = hello
         self._numbers = itertools.count(1)
         self._open: dict[int, Request] = {}
+        # What waits for another request to go with, and since when.
+        self._deferred: list[Request] = []
+        self._deferred_at = 0.0
         # Templates that this connection's broker has.
         self._sent: set[str] = set()
         self._heard = 0.0
@@ -76,8 +81,8 @@ class Conversation:
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is waited for."""
-        return bool(self._open) or not self.joined
+        """Whether there is something to look after now and then: an answer, or a request that waits for company."""
+        return bool(self._open or self._deferred) or not self.joined
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -88,8 +93,21 @@ class Conversation:
         self._heard = now
         return [self._hello]
 
+    def defer(self, request: Request, now: float) -> list[wire.Message]:
+        """Ask something together with the next request, or in a while: what is heard of soonest is sent with it."""
+        self._deferred.append(request)
+        self._deferred_at = now
+        return []
+
     def request(self, request: Request, now: float) -> list[wire.Message]:
         """Ask something."""
+        return self._asked(request, now) + self._asked_with_it(now)
+
+    def _asked_with_it(self, now: float) -> list[wire.Message]:
+        deferred, self._deferred = self._deferred, []
+        return [message for request in deferred for message in self._asked(request, now)]
+
+    def _asked(self, request: Request, now: float) -> list[wire.Message]:
         if self.refusal is not None:
             request.answered(self.refusal)
             return []
@@ -127,7 +145,9 @@ class Conversation:
         return True
 
     def overdue(self, now: float) -> list[wire.Message]:
-        """What to say because nothing has come for a while."""
+        """What to say because nothing has come for a while, or nothing was asked that it could go with."""
+        if self._deferred and now - self._deferred_at >= DEFER_S:
+            return self._asked_with_it(now)
         if not self._open or not self.joined:
             return []
         again = [request for request in self._open.values() if now - request.said_at >= request.patience]
@@ -145,8 +165,9 @@ class Conversation:
 
     def abandon(self, error: DeskgridError) -> None:
         """Answer everything with ``error``."""
-        open_ones, self._open = self._open, {}
-        for request in open_ones.values():
+        open_ones, self._open = [*self._open.values(), *self._deferred], {}
+        self._deferred = []
+        for request in open_ones:
             request.answered(error)
 
     # --- what follows ------------------------------------------------------------------------------------------------

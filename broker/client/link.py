@@ -80,11 +80,20 @@ class Link:
         return self._conversation.number()
 
     def send(
-        self, message: wire.Submit | wire.Watch | wire.Ask, answered: Handler, template: Template | None = None
+        self,
+        message: wire.Submit | wire.Watch | wire.Ask,
+        answered: Handler,
+        template: Template | None = None,
+        *,
+        defer: bool = False,
     ) -> None:
-        """Ask; ``answered`` is called with the answer, on the link's thread, whenever it comes."""
+        """Ask; ``answered`` is called with the answer, on the link's thread, whenever it comes.
+
+        ``defer``: together with the next request, or in a while.
+        """
         request = Request(message, answered, template)
-        error = self._do(lambda now: self._conversation.request(request, now))
+        ask = self._conversation.defer if defer else self._conversation.request
+        error = self._do(lambda now: ask(request, now))
         if error is not None:
             answered(error)
 
@@ -116,7 +125,8 @@ class Link:
         return None
 
     def _awaken(self) -> None:
-        if not self._is_woken:
+        # The thread itself does what its own handlers ask for before it waits again.
+        if not self._is_woken and threading.current_thread() is not self._thread:
             self._is_woken = True
             try:
                 self._wake.send(b"\0")
@@ -179,10 +189,10 @@ class Link:
                 self._conversation.refused(f"the broker at {self.address} does not know this key: was it revoked?")
                 return
             if any(who is not dealer for who, _ in ready):
-                _drain(self._woken)
+                self._woken.recv(1024)
                 self._is_woken = False  # before the queue is emptied: what comes later wakes again
-            self._act(dealer)
             self._receive(dealer)
+            self._act(dealer)
             now = time.monotonic()
             _send(dealer, self._conversation.overdue(now))
             if self._conversation.gone(now):
@@ -262,14 +272,6 @@ def _encrypt(dealer: "zmq.Socket[bytes]", keys: Keys) -> None:
 def _send(dealer: "zmq.Socket[bytes]", messages: Iterable[wire.Message]) -> None:
     for message in messages:
         dealer.send(wire.encode(message), zmq.NOBLOCK)
-
-
-def _drain(woken: socket.socket) -> None:
-    try:
-        while woken.recv(1024):
-            pass
-    except BlockingIOError:
-        return
 
 
 def _diagnosis(join: JoinLine) -> str:

@@ -2,7 +2,9 @@
 
 Rule 1: the first call leaves at once; those that come while it is on its way leave together when it has been
 acknowledged, and so on. So one call alone waits for nothing, and ten thousand make few messages.
-Rule 2: whoever takes a future out is the one who settles it; nobody else may. Nothing here settles one: that runs the
+Rule 2: results are watched for while some are missing. When all are here the next watch leaves with the next call, so
+that a program that waits for each of its calls is two messages for the broker and not two turns of its loop.
+Rule 3: whoever takes a future out is the one who settles it; nobody else may. Nothing here settles one: that runs the
 user's callbacks, which the link's thread must not.
 """
 
@@ -204,8 +206,8 @@ class Stream:
 
     # --- results -----------------------------------------------------------------------------------------------------
 
-    def _watch(self, after: int) -> None:
-        self._link.send(wire.Watch(self._link.number(), self.bag, after), self._told)
+    def _watch(self, after: int, *, defer: bool = False) -> None:
+        self._link.send(wire.Watch(self._link.number(), self.bag, after), self._told, defer=defer)
 
     def _told(self, reply: Reply | DeskgridError) -> None:
         """On the link's thread: some calls have ended."""
@@ -214,7 +216,7 @@ class Stream:
             return
         self._seen += len(reply.results)
         if not (reply.closed and self._seen >= reply.total):
-            self._watch(reply.after)
+            self._watch(reply.after, defer=self._seen == self._sent)
         self._ended(Ended(self, reply.results, None))
 
     # --- cancelling --------------------------------------------------------------------------------------------------

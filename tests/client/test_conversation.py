@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from broker import protocol as wire
 from broker.client.conversation import (
+    DEFER_S,
     GREETING_S,
     PING_S,
     REPEAT_S,
@@ -46,12 +47,21 @@ class Client:
         number = self.talk.number()
         return number, self._request(submit(number), now, TEMPLATE)
 
+    def defer(self, now: float = 0.0) -> wire.Watch:
+        """Ask what can wait for another request."""
+        watch = wire.Watch(self.talk.number(), "bag", 0)
+        assert self.talk.defer(self._made(watch), now) == []
+        return watch
+
     def _request(self, message: wire.Ask | wire.Submit, now: float, template: Template | None) -> list[wire.Message]:
+        return self.talk.request(self._made(message, template), now)
+
+    def _made(self, message: wire.Ask | wire.Submit | wire.Watch, template: Template | None = None) -> Request:
         def answered(reply: Reply | DeskgridError) -> None:
             assert message.request not in self.answers, "answered twice"
             self.answers[message.request] = reply
 
-        return self.talk.request(Request(message, answered, template), now)
+        return Request(message, answered, template)
 
     def join(self, now: float = 0.0) -> list[wire.Message]:
         """Connect and be greeted; what is said then."""
@@ -79,6 +89,31 @@ def test_what_is_asked_after_the_greeting_is_said_at_once(client: Client) -> Non
     client.join()
     number, said = client.ask()
     assert said == [wire.Ask(number, "status", "{}")]
+
+
+def test_what_can_wait_goes_with_what_is_asked_next_and_then_is_a_request_like_any_other(client: Client) -> None:
+    client.join()
+    watch = client.defer()
+    assert client.talk.busy, "it is not to wait for ever"
+    number, said = client.ask(DEFER_S / 2)
+    assert said == [wire.Ask(number, "status", "{}"), watch]
+    assert client.talk.receive(wire.Rejoin(), 0.2) == [HELLO]
+    assert client.talk.receive(GREETING, 0.3) == said
+
+
+def test_what_can_wait_does_not_wait_long_for_another_request(client: Client) -> None:
+    client.join()
+    watch = client.defer()
+    assert client.talk.overdue(DEFER_S / 2) == []
+    assert client.talk.overdue(DEFER_S) == [watch]
+    assert client.talk.overdue(DEFER_S) == []
+
+
+def test_what_waited_for_another_request_is_answered_when_there_is_no_grid_any_more(client: Client) -> None:
+    client.join()
+    watch, closed = client.defer(), GridClosed("it was shut down")
+    client.talk.abandon(closed)
+    assert client.answers == {watch.request: closed}
 
 
 def test_an_answer_reaches_whoever_asked_once(client: Client) -> None:
