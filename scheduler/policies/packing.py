@@ -80,7 +80,9 @@ class Packing:
         if len(view.regular):
             yield Postpone(None)
         self.stretch = max(1.0, view.accuracy.quantile(self.confidence)) if self.confidence else 1.0
-        if view.changes != self._seen and view.now >= self._next_look:
+        if len(view.priority) == 1 and view.longest_fit() == inf:
+            self.ample = inf  # nothing to be planned: one task, and a slot that it can have now, without any end
+        elif view.changes != self._seen and view.now >= self._next_look:
             self._look(view)
         yield from task_for_each_slot(view, partial(self._planned, view))
         # More for queues that may hold some seconds of work: a plan does not matter to tasks as short as that.

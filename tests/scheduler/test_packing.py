@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from itertools import chain
+from math import inf
 
 import pytest
 
@@ -87,6 +88,17 @@ def test_tasks_that_end_as_predicted_are_not_planned_for() -> None:
     assert grid.looks() == 1
     assert sorted(grid.run_all("a", 3)) == [10, 20, 30]
     assert grid.looks() == 0
+
+
+def test_one_task_is_not_planned_for_where_a_slot_without_an_end_is_free() -> None:
+    grid = Planned()
+    grid.pc("a", 100)
+    grid.pc("b", inf)
+    grid.tasks(200)
+    assert grid.looks() == 0
+    assert grid.running("b") == 0
+    grid.tasks(20)
+    assert grid.looks() == 1, "the slot that is free now ends"
 
 
 def test_after_a_look_nothing_is_planned_for_ten_times_as_long_as_it_took() -> None:
