@@ -7,11 +7,11 @@ were not taken. The numbers are below, in `broker.connections`, in `broker.backl
 """
 
 import logging
+import struct
 from typing import cast
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import parse_monitor_message
 
 from broker import backlog, descriptors
 from broker import protocol as wire
@@ -149,9 +149,8 @@ class Sockets:
     def _follow_monitor(self) -> list[bytes]:
         gone = []
         while self._monitor.poll(0):
-            event = parse_monitor_message(self._monitor.recv_multipart())
-            fd = int(event["value"])
-            if event["event"] == zmq.EVENT_ACCEPTED:
+            event, fd = struct.unpack("=Hi", self._monitor.recv_multipart()[0])
+            if event == zmq.EVENT_ACCEPTED:
                 self.connections.accepted(fd, descriptors.address(fd), self._now)
             elif (peer := self.connections.ended(fd)) is not None:
                 self._forget(peer)

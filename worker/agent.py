@@ -9,21 +9,25 @@ import logging
 import platform
 import secrets
 import socket
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import parse_monitor_message
 
 from broker import protocol as wire
 from broker.joinline import JoinLine
-from worker.alarm import Alarm, read_clocks
+from worker.clocks import read_clocks
 from worker.executor import Executor
 from worker.session import Identity, Refusal, Session
 from worker.uptime import OpenEnded, Plan, PlanError, weekly_from_json
+
+if TYPE_CHECKING:
+    from worker.alarm import Alarm
 
 log = logging.getLogger("deskgrid.worker")
 
@@ -151,7 +155,7 @@ class _Link:
         """What happened to the connection."""
         found = []
         while self.monitor.poll(0):
-            found.append(int(parse_monitor_message(self.monitor.recv_multipart())["event"]))
+            found.append(struct.unpack_from("=H", self.monitor.recv_multipart()[0])[0])
         return found
 
 
@@ -183,7 +187,8 @@ class _Agent:
         self._woken = woken
         self._say = say
         self._session = Session(identity, plan, executor, follows_broker=options.plan is None)
-        self._alarm = Alarm(plan, wake)
+        self._wake = wake
+        self._alarm: Alarm | None = None
         self._table: str | None = None
         self._was_joined = False
         self._silent_at = time.monotonic() + SILENCE_S
@@ -196,7 +201,7 @@ class _Agent:
 
     def run(self, stopping: Callable[[], bool]) -> None:
         self._say(f"planned uptime: {self._session.plan.describe()}")
-        self._alarm.start()
+        self._watch_windows()
         try:
             while not stopping():
                 self._turn(TICK_S)
@@ -205,7 +210,19 @@ class _Agent:
                     break
             self._end("stopped by its user" if stopping() else "its last window closed")
         finally:
-            self._alarm.close()
+            if self._alarm is not None:
+                self._alarm.close()
+
+    def _watch_windows(self) -> None:
+        """Be woken when a window opens or closes."""
+        plan = self._session.plan
+        if self._alarm is not None:
+            self._alarm.replace(plan)
+        elif not isinstance(plan, OpenEnded):
+            from worker.alarm import Alarm  # here, for what it needs takes longer to load than all else of a worker
+
+            self._alarm = Alarm(plan, self._wake)
+            self._alarm.start()
 
     def _turn(self, longest: float) -> None:
         now = read_clocks()
@@ -266,7 +283,7 @@ class _Agent:
             log.error("windows-from-broker error=%r", str(error))
             return
         self._session.use_plan(plan)
-        self._alarm.replace(self._session.plan)
+        self._watch_windows()
         self._say(f"planned uptime, from the broker: {self._session.plan.describe()}")
 
     def _report(self) -> None:

@@ -24,7 +24,6 @@ What APScheduler 3.11 does and why that needs care:
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -34,6 +33,7 @@ from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
+from worker.clocks import read_clocks
 from worker.uptime import Instant, Plan
 
 # The longest that a clock which was set, or a PC that slept, stays unnoticed. A look costs a fraction of a
@@ -49,11 +49,6 @@ AFTER_S = 0.001
 SAME_S = 1e-5
 
 _JOB = "boundary"
-
-
-def read_clocks() -> Instant:
-    """Return one reading of this machine's clocks."""
-    return Instant(wall=time.time(), mono=time.monotonic())
 
 
 class Alarm:

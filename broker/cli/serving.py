@@ -288,7 +288,7 @@ def cores() -> int:
 
 def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan | None":
     """The plan of the one option that is given, or None; raises PlanError."""
-    from worker.alarm import read_clocks
+    from worker.clocks import read_clocks
     from worker.uptime import parse_until, read_cycle, read_windows
 
     if sum(option is not None for option in (windows, until, cycle)) > 1:

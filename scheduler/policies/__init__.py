@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scheduler.model import UnknownPolicy
 from scheduler.policies.base import Place, Policy, Postpone, View
@@ -13,6 +12,9 @@ from scheduler.policies.longest import Longest
 from scheduler.policies.packing import Packing
 from scheduler.policies.pgs import PGS
 from scheduler.waiting import ORDERS
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 __all__ = [
     "DEFAULT",
@@ -36,7 +38,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {"packing": Packing, "pgs": PGS, "l
 
 def policy_names() -> list[str]:
     """Every name `make_policy` knows, ours first."""
-    installed = {point.name for point in entry_points(group=GROUP)}
+    installed = {point.name for point in _installed()}
     return [*POLICIES, *sorted(installed.difference(POLICIES))]
 
 
@@ -59,13 +61,19 @@ def policy_options(policy: Policy) -> dict[str, Any]:
 def _maker(name: str) -> Callable[..., Policy]:
     if name in POLICIES:
         return POLICIES[name]
-    for point in entry_points(group=GROUP, name=name):
+    for point in _installed().select(name=name):
         try:
             installed: Callable[..., Policy] = point.load()
         except (ImportError, AttributeError) as error:
             raise UnknownPolicy(f"policy {name!r} cannot be loaded: {error}") from error
         return installed
     raise UnknownPolicy(f"no policy {name!r}; there are: {', '.join(policy_names())}")
+
+
+def _installed() -> "EntryPoints":
+    from importlib.metadata import entry_points  # here, because a grid starts sooner without
+
+    return entry_points(group=GROUP)
 
 
 def _check_options(policy: Policy) -> None:

@@ -57,6 +57,7 @@ PLACES = {
     "worker/agent.py": "worker",
     "worker/alarm.py": "worker",
     "worker/announcing.py": "worker",
+    "worker/clocks.py": "worker",
     "worker/session.py": "worker",
     "worker/jobs.py": "worker",
     "worker/uptime.py": "worker",

@@ -112,7 +112,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def entry_points(**wanted: Any) -> EntryPoints:
         return EntryPoints(points).select(**wanted)
 
-    monkeypatch.setattr(scheduler.policies, "entry_points", entry_points)
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
 
 
 @pytest.mark.usefixtures("installed")

@@ -18,7 +18,7 @@ from tests.peers import PATIENCE_S, Client
 from tests.waiting import eventually
 from tests.worker.tasks import square, starts, submit_waiting
 from worker import agent as agent_module
-from worker.alarm import read_clocks
+from worker.clocks import read_clocks
 from worker.uptime import Cycle, parse_until
 from worker.weekly import DAY_NAMES
 
