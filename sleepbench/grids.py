@@ -90,14 +90,15 @@ class Contender:
     announces: bool = True
 
 
-def _queued(queue: int) -> str:
+def queued(queue: int) -> str:
+    """What PGS with queues of that length is called."""
     return f"pgs, queue {queue}"
 
 
 PACKING: Mapping[str, object] = {"queue_s": 0, "margin": 0}
 CONTENDERS = (
     *(
-        Contender(_queued(queue), "pgs", {"order": "newest-first", "queue_length": queue, "queue_s": 0, "margin": 0})
+        Contender(queued(queue), "pgs", {"order": "newest-first", "queue_length": queue, "queue_s": 0, "margin": 0})
         for queue in QUEUES
     ),
     Contender("longest", "longest", {"margin": 0}),
@@ -143,6 +144,6 @@ def _outcome(seed: int, problem: Problem, rows: Sequence[Row | Unfinished]) -> O
         minutes[contender.name] = row.makespan_min if isinstance(row, Row) else math.inf
         if isinstance(row, Row) and contender.policy == "packing":
             kills += row.planned_kills
-    minutes[BEST] = min(minutes[_queued(queue)] for queue in QUEUES)
-    minutes[BEST_QUEUED] = min(minutes[_queued(queue)] for queue in QUEUES if queue)
+    minutes[BEST] = min(minutes[queued(queue)] for queue in QUEUES)
+    minutes[BEST_QUEUED] = min(minutes[queued(queue)] for queue in QUEUES if queue)
     return Outcome(seed, str(problem.name), problem.tasks, problem.lower_bound_s / MINUTE_S, minutes, kills)

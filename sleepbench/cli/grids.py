@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sleepbench.cli.common import Factor, check_writable, progress_bar, write_json
-from sleepbench.grids import BEST, BEST_QUEUED, CONTENDERS, KINDS, MEAN, QUEUES, Outcome, outcomes
+from sleepbench.grids import BEST, BEST_QUEUED, CONTENDERS, KINDS, MEAN, QUEUES, Outcome, outcomes, queued
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -74,7 +74,7 @@ def table(found: Sequence[Outcome], mean: float) -> "Table":
 
 
 def lines(groups: Sequence[Sequence[Outcome]]) -> Iterator[tuple[str, ...]]:
-    """The rows of the table, a cell for each group."""
+    """The rows of the table, a cell for each group; the last of them is of all grids."""
     for name in (*(contender.name for contender in CONTENDERS), BEST_QUEUED):
         yield name, *(f"{fmean(each.ratio(name, AGAINST) for each in some):.3f}" for some in groups)
     yield (
@@ -85,6 +85,20 @@ def lines(groups: Sequence[Sequence[Outcome]]) -> Iterator[tuple[str, ...]]:
         f"packing, to {BEST_QUEUED}",
         *(f"{fmean(each.ratio('packing', BEST_QUEUED) for each in some):.3f}" for some in groups),
     )
+    queued = best_length(groups[-1])
+    yield (
+        f"mean of packing, to mean of {queued}",
+        *(f"{_mean_min(some, 'packing') / _mean_min(some, queued):.3f}" for some in groups),
+    )
     for name in (AGAINST, "longest"):
         yield f"worst, to {name}", *(f"{max(each.ratio('packing', name) for each in some):.3f}" for some in groups)
     yield "planned kills", *(str(sum(each.planned_kills for each in some)) for some in groups)
+
+
+def best_length(found: Sequence[Outcome]) -> str:
+    """The one queue length from 1 on that is best for all these grids together."""
+    return min((queued(length) for length in QUEUES if length), key=lambda name: _mean_min(found, name))
+
+
+def _mean_min(found: Sequence[Outcome], name: str) -> float:
+    return fmean(each.makespan_min[name] for each in found)
