@@ -10,7 +10,7 @@ from broker.attendance import Attendance
 from broker.bags import BagBook, OpenBag
 from broker.disk import Disk
 from broker.journal import Journal
-from broker.protocol import BATCH_BYTES, SECONDS_LIMIT, Failed, Message, weight
+from broker.protocol import BATCH_BYTES, SECONDS_LIMIT, Accepted, Failed, Message, Taken, weight
 from broker.quotas import Quotas
 from broker.roles import Credentials
 from scheduler import events as ev
@@ -106,9 +106,10 @@ class Desk:
         return self.owed[peer] + self.waiting(peer) < limit
 
     def take_outbox(self) -> list[tuple[bytes, Message]]:
-        """What has been queued since the last call."""
+        """What has been queued since the last call: first what somebody does nothing without, then receipts."""
         outbox, self.outbox = self.outbox, []
         self.owed.clear()
+        outbox.sort(key=lambda entry: isinstance(entry[1], Accepted | Taken))
         return outbox
 
     def forget(self, bag: OpenBag, why: str, now: float) -> None:

@@ -40,9 +40,11 @@ CACHED_BATCHES = 16
 # 40 s, because everything that arrives together shares a commit. Hence the broker's default, which is "power".
 Durability = Literal["process", "power"]
 _SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
-# The log of commits is worked into the tables, and cut to nothing, when it is as long as this: about what SQLite does
-# by itself, which would keep what it has worked in: then a log that is damaged later could give a mixture of states.
-LOG_BYTES = 4 * 1024 * 1024
+# The log of commits is worked into the tables, and cut to nothing, when it is as long as this. That takes tens of
+# milliseconds, for which everybody waits: of tasks that are submitted one at a time, one in eight hundred. SQLite does
+# it by itself four times as often, and would keep what it has worked in: then a log that is damaged later could give a
+# mixture of states.
+LOG_BYTES = 16 * 1024 * 1024
 # What a disk that was full has to take before it is written to again.
 TRIAL_BYTES = 1024 * 1024
 # Windows of workers that closed so long ago are dropped at the next opening, so that the table does not grow for ever:
