@@ -31,7 +31,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, TextIO
 
-import cloudpickle
 import msgpack
 
 # As in broker.protocol.Outcome, which must not be imported here; a test holds them equal.
@@ -96,6 +95,14 @@ def write_all(descriptor: int, data: bytes) -> None:
     written = os.write(descriptor, data)
     while written < len(data):
         written += os.write(descriptor, memoryview(data)[written:])
+
+
+def pickle_by_value() -> Callable[..., bytes]:
+    """What pickles also what cannot be imported elsewhere. Workers import this file, too, and do without."""
+    import cloudpickle
+
+    dumps: Callable[..., bytes] = cloudpickle.dumps
+    return dumps
 
 
 def error_payload(kind: str, message: str, trace: str = "", pickled: bytes = b"") -> bytes:
@@ -168,7 +175,7 @@ def _portable(error: BaseException) -> bytes:
     """
     if not isinstance(error, Exception):
         return b""
-    for dumps in (pickle.dumps, cloudpickle.dumps):
+    for dumps in (pickle.dumps, pickle_by_value()):
         with suppress(Exception):
             pickled: bytes = dumps(error, protocol=HIGHEST)
             if len(pickled) <= TEXT_LIMIT and isinstance(pickle.loads(pickled), type(error)):
@@ -218,7 +225,7 @@ def _pickled(value: object) -> bytes:
     with suppress(Exception):
         return pickle.dumps(value, HIGHEST)
     try:  # what cannot be imported over there, such as a class of the user's script, travels with its code
-        pickled: bytes = cloudpickle.dumps(value, protocol=HIGHEST)
+        pickled: bytes = pickle_by_value()(value, protocol=HIGHEST)
     except Exception as error:
         message = f"the result, of type {type(value).__qualname__}, cannot be pickled: {error}"
         raise TaskFailure("ResultNotPicklable", message) from error
@@ -340,6 +347,7 @@ class Child:
         threading.Thread(target=self._trim, daemon=True).start()
         self._open_streams()
         write_all(self._out, frame(["ready", os.getpid()]))
+        pickle_by_value()  # to have it before the user's modules can be found, but not before there is time
         while True:
             kind, digest, body = self._inbox.get()
             if kind == "template":
