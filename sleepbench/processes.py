@@ -73,13 +73,7 @@ class Processes:
         self.home = self.folder / "home"
 
     def __enter__(self) -> Self:
-        try:
-            (self.folder / "tmp").mkdir()
-            self.start_broker()
-            self._worker_line = f"@{self.home / 'worker.join'}"  # all can read what a process is started with
-        except BaseException:
-            self.close()
-            raise
+        self.start()
         return self
 
     def __exit__(
@@ -87,17 +81,29 @@ class Processes:
     ) -> None:
         self.close()
 
-    def start_broker(self) -> None:
+    def start(self, workers: Sequence[str] = ()) -> None:
+        """Start a broker, and workers of these names that load while it does; returns when it listens."""
+        try:
+            (self.folder / "tmp").mkdir()
+            self.start_broker(workers)
+        except BaseException:
+            self.close()
+            raise
+
+    def start_broker(self, workers: Sequence[str] = ()) -> None:
         """Start the broker, also again on the same home after it was killed; returns when it listens."""
         for role in ("worker", "client"):
             (self.home / f"{role}.join").unlink(missing_ok=True)
         self._start("broker", ["broker", "--listen", "127.0.0.1:0", "--home", str(self.home), *self._more])
+        for name in workers:
+            self.start_worker(name)
         self.client_line = self._line("client")
 
     def start_worker(self, name: str, cycle: Path | None = None) -> None:
         """Start a worker of one slot; it has joined some time later. ``cycle``: its file of planned uptime."""
         plan = ["--cycle", str(cycle)] if cycle is not None else []
-        self._start(name, ["worker", "--join", self._worker_line, "--slots", "1", "--name", name, *plan])
+        line = f"@{self.home / 'worker.join'}"  # all can read what a process is started with
+        self._start(name, ["worker", "--join", line, "--slots", "1", "--name", name, *plan])
 
     def pid(self, name: str) -> int:
         """The process id of a worker, or of the "broker"."""

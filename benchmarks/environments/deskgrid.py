@@ -23,9 +23,8 @@ class Deskgrid(Environment):
 
     def start(self, workers: int) -> None:
         """A broker, and workers of one slot each; returns when they have joined, as `Grid.local` does."""
-        self.processes.__enter__()
-        for number in range(workers):
-            self._start_worker(f"pc{number}")
+        self._names = [f"pc{number}" for number in range(workers)]
+        self.processes.start(self._names)
         grid = self._grid = Grid(self.processes.client_line)
         self.processes.wait_for(lambda: len(snapshot_of(grid)["workers"]) == workers, "the workers to join")
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from worker.uptime import Plan
 
 PORT = 7077
+# Between two looks for the join line of a broker that is started at the same time. Seconds.
+LINE_LOOK_S = 0.005
 # A task's process with little but Python in it.
 TASK_MEMORY_LEAST = 64 * 1024**2
 # Long enough for whoever comes back from a summer; without any end, the disk of each grid would be full one day.
@@ -248,17 +250,19 @@ def worker(
     from worker.uptime import PlanError
 
     try:
-        options = WorkerOptions(
-            join=_broker_of(join, address),
-            slots=slots or cores(),
-            name=name or socket.gethostname(),
-            site=site,
-            plan=_plan(windows, until, cycle),
-            task_memory=task_memory,
-        )
-        log_to_stderr(log_level)
-        log = logging.getLogger("deskgrid.worker")
         with Stopping(until_stdin_closes) as stopping:
+            if until_stdin_closes:
+                _wait_for_line(join or "", stopping)
+            options = WorkerOptions(
+                join=_broker_of(join, address),
+                slots=slots or cores(),
+                name=name or socket.gethostname(),
+                site=site,
+                plan=_plan(windows, until, cycle),
+                task_memory=task_memory,
+            )
+            log_to_stderr(log_level)
+            log = logging.getLogger("deskgrid.worker")
             run_worker(options, stopping, lambda line: log.info("%s", line))
     except (WorkerError, PlanError, JoinLineError) as error:
         raise Refusal(str(error)) from error
@@ -315,6 +319,13 @@ def _broker_of(join: str | None, address: str | None) -> JoinLine:
     if not is_loopback(host):
         raise Refusal(f"{host} is another machine: use --join with the line that its broker printed")
     return JoinLine("worker", host, port, None)
+
+
+def _wait_for_line(join: str, stopping: Callable[[], bool]) -> None:
+    """Wait for the file that ``join`` names: whoever started us may have started its broker only a moment ago."""
+    never = threading.Event()
+    while join.startswith("@") and not Path(join[1:]).exists() and not stopping():
+        never.wait(LINE_LOOK_S)
 
 
 def _line_at_home() -> JoinLine | None:

@@ -128,8 +128,9 @@ class _Processes:
                 stderr=errors,
                 encoding="utf-8",
             )
-        self._wait_for_line(self._broker, log)
+        # They load while the broker does, and wait for its line.
         self._workers = [self._start_worker(number) for number in range(1, workers + 1)]
+        self._wait_for_line(self._broker, log)
         return (self._home / "client.join").read_text(encoding="utf-8").strip()
 
     @staticmethod

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.cli.serving import LogFormat, Stopping, cores, is_loopback
+from broker.cli.serving import LogFormat, Stopping, _wait_for_line, cores, is_loopback
 from broker.joinline import JoinLine, Keys
 from broker.server import BrokerError, BrokerOptions, Ready
 from tests.cli.fakes import deskgrid
@@ -269,6 +269,21 @@ def test_another_port_on_this_machine_is_a_broker_without_keys(agent: Worker, ho
     (home / "worker.join").write_text(f"{LINE}\n", encoding="utf-8")
     deskgrid("worker", "--broker", "127.0.0.1:7078")
     assert agent.options.join == JoinLine("worker", "127.0.0.1", 7078, None)
+
+
+def test_a_worker_that_is_started_with_its_broker_waits_for_the_line_or_until_it_is_to_stop(tmp_path: Path) -> None:
+    line, looks = tmp_path / "worker.join", 0
+
+    def stopping() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            line.touch()
+        return False
+
+    _wait_for_line(f"@{line}", stopping)
+    assert looks == 3
+    _wait_for_line(f"@{tmp_path / 'nothing'}", lambda: True)
 
 
 @pytest.mark.parametrize("address", ["lab-server.example:7078", "10.0.0.1:7077"])
