@@ -17,7 +17,7 @@ from broker.desk import Desk
 from broker.roles import Credential, owner_refusal
 from broker.rows import BagRow, BatchRow
 from scheduler import events as ev
-from scheduler.explain import longest_window
+from scheduler.explain import is_longer_window, longest_window
 
 # Kinds of template a worker can run.
 KINDS = ("python", "command")
@@ -254,12 +254,13 @@ class Clients:
         scheduler = self._desk.scheduler
         if not scheduler.policy.timed:
             return bag.note
-        longest, margin = longest_window(scheduler, now), scheduler.policy.margin
+        margin = scheduler.policy.margin
+        if is_longer_window(scheduler, max(runtimes) + margin, now):
+            return bag.note
+        longest = longest_window(scheduler, now)
         if not longest:
             return "no worker is known yet: the bag waits"
         too_long = sum(seconds + margin >= longest for seconds in runtimes)
-        if not too_long:
-            return bag.note
         some = bag.total if len(runtimes) == 1 else too_long
         return (
             f"{some} of {bag.total} tasks are longer than any window known: the longest is {longest:.0f} s, "

@@ -1,5 +1,6 @@
 """Why is it waiting: for one task, how many seconds each slot is short, and which announced window it would fit."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scheduler.core import Scheduler
@@ -83,7 +84,16 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
 
 def longest_window(scheduler: Scheduler, now: float) -> float:
     """The longest window that is open or announced, 0.0 when there is none: a task must be shorter, by the margin."""
-    open_now = [worker.uptime(now) for worker in scheduler.slots.workers.values()]
-    announced = [w.lasts for worker in scheduler.slots.workers.values() for w in worker.windows]
-    away = [w.lasts for away in scheduler.away.values() for w in away.windows]
-    return max([*open_now, *announced, *away], default=0.0)
+    return max(_lengths(scheduler, now), default=0.0)
+
+
+def is_longer_window(scheduler: Scheduler, than: float, now: float) -> bool:
+    """Whether `longest_window` is longer than so many seconds: mostly one of the first looked at is."""
+    return any(length > than for length in _lengths(scheduler, now))
+
+
+def _lengths(scheduler: Scheduler, now: float) -> Iterator[float]:
+    workers = scheduler.slots.workers.values()
+    yield from (worker.uptime(now) for worker in workers)
+    for known in (workers, scheduler.away.values()):
+        yield from (window.lasts for each in known for window in each.windows)
