@@ -58,20 +58,13 @@ class Plan(NamedTuple):
 class Prospect:
     """What is known of the windows at ``now``: what is left of open ones, and what is announced, by lane.
 
-    ``reserve``: seconds to be kept free in each. ``lasts``: of the longest that is announced, if known.
+    ``reserve``: seconds to be kept free in each.
     """
 
     now: float
     current: Mapping[LaneKey, Room]
     announced: Mapping[LaneKey, Sequence[Window]]
     reserve: float
-    lasts: float | None = None
-
-    def longest(self) -> float:
-        """The longest room there is."""
-        open_now = max((room.end - room.start for room in self.current.values()), default=0.0)
-        lasts = longest_of(*self.announced.values()) if self.lasts is None else self.lasts
-        return max(open_now, lasts - self.reserve)
 
     def rooms(self, least: float) -> Iterator[Room]:
         """All rooms longer than ``least``, by their start; endless where windows are taken to go on."""
@@ -100,11 +93,6 @@ class Prospect:
         while lasts > least and last.opens > before.closes:
             opens += last.opens - before.opens
             yield Room(opens, opens + lasts, lane)
-
-
-def longest_of(*announced: Sequence[Window]) -> float:
-    """How long the longest of these windows is."""
-    return max((window.lasts for windows in announced for window in windows), default=0.0)
 
 
 class Planner:

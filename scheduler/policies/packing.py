@@ -16,8 +16,8 @@ from math import inf, nextafter
 from typing import ClassVar
 
 from scheduler.model import Window
-from scheduler.planning import ROOMS, Fill, LaneKey, Planner, Prospect, Room, longest_of
-from scheduler.policies.base import Coming, Place, Postpone, View
+from scheduler.planning import ROOMS, Fill, LaneKey, Planner, Prospect, Room
+from scheduler.policies.base import Coming, Lane, Place, Postpone, View
 from scheduler.policies.moves import slot_for_each_task, task_for_each_slot
 from scheduler.waiting import Entry
 
@@ -87,7 +87,7 @@ class Packing:
         yield from task_for_each_slot(view, partial(self._planned, view))
         # More for queues that may hold some seconds of work: a plan does not matter to tasks as short as that.
         yield from slot_for_each_task(view, self.queue_s)
-        if self.confidence:
+        if self.confidence and view.rooms():
             stretch, ample = self.stretch, self.ample
             yield from self._chances(view)
             yield from self._long_shots(view)
@@ -124,6 +124,8 @@ class Packing:
 
     def _planned(self, view: View, slot: int, limit: float) -> Entry | None:
         """The next task that is planned for the open window of a slot."""
+        if not self._fills:
+            return None
         at = view.lane(slot)
         fills = self._fills.get((at.worker, at.lane), _NO_FILLS)
         end = at.closes - self.margin
@@ -138,51 +140,61 @@ class Packing:
     def _look(self, view: View) -> None:
         """See to the plan; not again for a while that grows with what it cost."""
         self._seen = view.changes
-        prospect, complete = self._prospect(view)
-        longest = prospect.longest()
+        lanes, coming = list(islice(view.lanes(), ROOMS + 1)), list(islice(view.coming(), ROOMS + 1))
+        longest = self._longest(lanes, coming)
         self.ample = AMPLE * longest
-        runtimes = (view.waiting(TASKS) or []) if complete else []
-        cost_s = TASK_COST_S * len(runtimes) + _cost_s(prospect)
+        cost_s = _cost_s(lanes, coming)
+        if max(len(lanes), len(coming)) > ROOMS:  # of too many no plan is made
+            lanes, coming, runtimes = [], [], []
+        else:
+            runtimes = view.waiting(TASKS) or []
+        cost_s += TASK_COST_S * len(runtimes)
         while runtimes and runtimes[-1] >= longest:
             runtimes.pop()  # it fits in no window that is known: it is no part of a plan
-        rooms = self._planner.look(prospect, runtimes)
+        rooms = self._planner.look(self._prospect(view.now, lanes, coming), runtimes)
         self._next_look = view.now + PAUSE * (ROOM_COST_S * rooms + cost_s)
         self._fills = {}
         for fill in sorted(self._planner.best.fills) if self._planner.best is not None else ():
             self._fills.setdefault(fill.room.lane, deque()).append(fill)
 
-    def _prospect(self, view: View) -> tuple[Prospect, bool]:
-        """Windows that are known, and whether they are all: of too many slots no plan is made."""
-        lanes, coming = list(islice(view.lanes(), ROOMS + 1)), list(islice(view.coming(), ROOMS + 1))
-        reserve = self.margin + SLACK_S
-        keys = [(at.worker, at.lane) for at in lanes]
-        prospect = Prospect(
-            now=view.now,
-            current={key: Room(at.free, at.closes - reserve, key) for key, at in zip(keys, lanes, strict=True)},
-            announced={(come.worker, lane): come.windows for come in coming for lane in range(come.slots)},
-            reserve=reserve,
-            lasts=self._longest(coming),
-        )
-        return prospect, max(len(lanes), len(coming)) <= ROOMS
+    @property
+    def _reserve(self) -> float:
+        return self.margin + SLACK_S
 
-    def _longest(self, coming: Sequence[Coming]) -> float:
-        """How long the longest window to come is. Each worker's are looked through once, not at each look at all."""
-        before, self._lasts = self._lasts, {}
+    def _prospect(self, now: float, lanes: Sequence[Lane], coming: Sequence[Coming]) -> Prospect:
+        keys = [(at.worker, at.lane) for at in lanes]
+        return Prospect(
+            now=now,
+            current={key: Room(at.free, at.closes - self._reserve, key) for key, at in zip(keys, lanes, strict=True)},
+            announced={(come.worker, lane): come.windows for come in coming for lane in range(come.slots)},
+            reserve=self._reserve,
+        )
+
+    def _longest(self, lanes: Sequence[Lane], coming: Sequence[Coming]) -> float:
+        """The longest room there is. Each worker's windows are looked through once, not at each look at all."""
+        before, self._lasts, reserve = self._lasts, {}, self._reserve
         for come in coming:
             known = before.get(come.worker)
             if known is None or known[0] is not come.windows:
                 known = come.windows, longest_of(come.windows)
             self._lasts[come.worker] = known
-        return max((lasts for _, lasts in self._lasts.values()), default=0.0)
+        lasts = max((lasts for _, lasts in self._lasts.values()), default=0.0)
+        open_now = max((at.closes - reserve - at.free for at in lanes), default=0.0)
+        return max(open_now, lasts - reserve)
 
 
 _NO_FILLS: deque[Fill] = deque()
 
 
-def _cost_s(prospect: Prospect) -> float:
+def longest_of(windows: Sequence[Window]) -> float:
+    """How long the longest of these windows is."""
+    return max((window.lasts for window in windows), default=0.0)
+
+
+def _cost_s(lanes: Sequence[Lane], coming: Sequence[Coming]) -> float:
     """What it takes to see what is known of the windows, whether anything is planned in them or not."""
-    lanes = len(prospect.current) + len(prospect.announced)
-    return LANE_COST_S * lanes + WINDOW_COST_S * sum(map(len, prospect.announced.values()))
+    known = len(lanes) + sum(come.slots for come in coming)
+    return LANE_COST_S * known + WINDOW_COST_S * sum(come.slots * len(come.windows) for come in coming)
 
 
 def _next_of(runtimes: list[float], view: View, limit: float) -> Entry | None:

@@ -11,7 +11,7 @@ from scheduler import events as ev
 from scheduler.model import Window
 from scheduler.planning import Fill, Room
 from scheduler.policies.base import Coming, Lane
-from scheduler.policies.packing import LANE_COST_S, PAUSE, ROOM_COST_S, SLACK_S, TASK_COST_S, WINDOW_COST_S
+from scheduler.policies.packing import AMPLE, LANE_COST_S, PAUSE, ROOM_COST_S, SLACK_S, TASK_COST_S, WINDOW_COST_S
 from tests.scheduler.builders import Grid
 from tests.scheduler.planned import Planned
 
@@ -190,7 +190,7 @@ def test_a_margin_is_kept_free_in_each_window() -> None:
     grid.expect()
     ((prospect, runtimes),) = grid.planner.asked
     assert prospect.current == {("a", 0): Room(0, 8 - SLACK_S, ("a", 0))}
-    assert prospect.longest() == pytest.approx(8, abs=0.001)
+    assert grid.packing.ample == AMPLE * (8 - SLACK_S)
     assert runtimes == []
     seven, _ = grid.tasks(7, 8)
     grid.expect(a=[seven])
@@ -329,8 +329,8 @@ def test_a_task_exactly_as_long_as_the_longest_room_is_no_part_of_a_plan() -> No
     grid.pc("a", 21)
     grid.tasks(21 - SLACK_S, 10, 5)
     grid.tell_pass()
-    ((prospect, runtimes),) = grid.planner.asked
-    assert prospect.longest() == 21 - SLACK_S
+    ((_, runtimes),) = grid.planner.asked
+    assert grid.packing.ample == AMPLE * (21 - SLACK_S)
     assert runtimes == [5, 10]
 
 

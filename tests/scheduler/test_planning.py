@@ -74,8 +74,6 @@ def check_plan(plan: Plan, rooms: list[Room], runtimes: list[float]) -> None:
 def test_rooms_are_what_is_left_of_open_windows_and_those_announced_by_their_start() -> None:
     view = prospect({A: Room(3, 10, A)}, {A: [Window(12, 20)], B: [Window(5, 9)]}, now=3)
     assert rooms_of(view) == [Room(3, 10, A), Room(5, 9, B), Room(12, 20, A)]
-    assert view.longest() == 8
-    assert prospect().longest() == 0
     assert rooms_of(prospect()) == []
 
 
@@ -89,8 +87,6 @@ def test_a_room_that_holds_not_even_the_shortest_task_is_none() -> None:
 def test_something_is_kept_free_in_each_announced_window_and_is_off_the_open_one_already() -> None:
     view = prospect({A: Room(0, 9, A)}, {A: [Window(10, 15)], B: [Window(5, 14)]}, reserve=1)
     assert rooms_of(view) == [Room(0, 9, A), Room(5, 13, B), Room(10, 14, A)]
-    assert view.longest() == 9
-    assert prospect({}, {B: [Window(5, 14)]}, reserve=1).longest() == 8
 
 
 def test_a_window_that_should_have_opened_is_a_room_from_now_on() -> None:
@@ -128,7 +124,6 @@ def test_one_window_or_two_that_touch_are_not_taken_to_go_on(windows: list[Windo
 def test_an_open_ended_window_is_a_room_without_end() -> None:
     view = prospect({A: Room(3, OPEN_ENDED, A)})
     assert rooms_of(view, least=1e9) == [Room(3, OPEN_ENDED, A)]
-    assert view.longest() == OPEN_ENDED
 
 
 # --- ways to plan ----------------------------------------------------------------------------------------------------
