@@ -189,7 +189,7 @@ class _Loop:
         self._look_at_windows()
         gone: list[bytes] = []
         while not stopping():
-            arrived = self._sockets.wait(TICK_S)
+            arrived = self._sockets.wait(0.0 if self._sessions.unfinished else TICK_S)
             gone += self._sockets.tend(self._now())
             # What a peer said before it went is still waiting to be read, its goodbye among it.
             if self._turn(arrived):

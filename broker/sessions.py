@@ -22,6 +22,9 @@ from scheduler.model import Attempt
 HOLD_LEASES = 2.0
 # Slots of one worker: more than the cores of any PC. Each is a row in several indexes.
 SLOTS_LIMIT = 1024
+# Tasks that a turn hands out beside those that take the place of others: about as much work as a full message of
+# results. The slots of a large grid hold a million tasks that take no time, which would hold the line for seconds.
+PASS_TASKS = 1_000
 
 
 class Sessions:
@@ -142,6 +145,11 @@ class Sessions:
         desk = self.desk
         return self._news or bool(desk.outbox or desk.fresh) or desk.scheduler.unsettled
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the next turn is due at once, whether anything arrives or not."""
+        return self.desk.scheduler.unfinished and self.desk.disk.state != "full"
+
     def settle(self, now: float) -> list[tuple[bytes, wire.Message]]:
         """Decide, once for all that has been received; what is to be sent when the journal has been committed."""
         self._news = False
@@ -156,7 +164,7 @@ class Sessions:
         self.clients.sweep(now)
         self.desk.learn(now)
         # What is handed out has to be written down, too.
-        handed_out = self.desk.handle(ev.PassDue(), now) if self.desk.disk.state != "full" else []
+        handed_out = self.desk.handle(ev.PassDue(PASS_TASKS), now) if self.desk.disk.state != "full" else []
         for command in [*self.desk.pending, *handed_out]:
             self.workers.attempts.carry_out(command)
         self.desk.pending.clear()

@@ -343,6 +343,7 @@ class Scheduler(Placing):
     def _withdraw(self, slot: Slot, place: int, now: float, elapsed: float | None = None) -> Attempt:
         """Take the attempt at ``place`` off ``slot``; the next one there starts now."""
         self.change(slot)
+        self._freed += 1
         sent: Sent = slot.sent[place]
         del slot.sent[place]
         del self.bound[sent.attempt.task]
@@ -392,4 +393,6 @@ class Scheduler(Placing):
         self.set_policy(event.policy)
 
     def _pass_due(self, event: ev.PassDue, now: float) -> None:
-        self._commands += self.place_all(now)
+        if not event.most >= 1:
+            raise IllegalEvent(f"a pass that decides {event.most} times")
+        self._commands += self.place_all(now, event.most)

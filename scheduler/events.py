@@ -4,6 +4,7 @@ Events and commands carry batches. A worker is known by its name, a bag by a num
 in the grid and consecutive within a batch. All durations are seconds.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -156,7 +157,13 @@ class PolicyChanged:
 
 @dataclass(frozen=True, slots=True)
 class PassDue:
-    """The driver has drained what had arrived: decide now."""
+    """The driver has drained what had arrived: decide now.
+
+    ``most``: hand out as many tasks as have left their slots since the last pass and so many more, decisions that hand
+    nothing out counted with them. When there is more to decide (`Scheduler.unfinished`), the next pass is due at once.
+    """
+
+    most: float = math.inf
 
 
 Event = (

@@ -39,6 +39,12 @@ class MinTree:
             del node[start:]
             node.extend(min(below[i : i + _FAN]) for i in range(start << _SHIFT, len(below), _FAN))
 
+    def splice(self, part: slice, values: Sequence[float]) -> None:
+        """Put ``values`` in the place of a part; the nodes above it and what follows are computed again."""
+        tail = self.levels[0][part.stop :]
+        del self.levels[0][part.start :]
+        self.extend(array("d", values) + tail)
+
     def clear(self, position: int) -> None:
         """Take the value at ``position`` out."""
         self.put(position, GONE)
@@ -63,6 +69,9 @@ class MinTree:
 
     def first_below(self, limit: float, start: int) -> int:
         """The first position from ``start`` on with a value below ``limit``, or -1."""
+        values = self.levels[0]
+        if start < len(values) and values[start] < limit:
+            return start  # as it mostly is where tasks are taken in the order in which they came
         position, top = start, len(self.levels) - 1
         for level, values in enumerate(self.levels):
             end = len(values) if level == top else min(len(values), (position | _MASK) + 1)

@@ -3,11 +3,11 @@
 Rule 1: only slots that changed are looked at, and only tasks that could be placed.
 Rule 2: fit is tested when a task is placed and again when it is sent, because time has passed between.
 Rule 3: what a worker holds ahead is bounded in seconds of predicted work, so that little is lost with it.
+Rule 4: a pass that is bounded stops where it is; nothing is lost by that, and the next one goes on.
 """
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from itertools import islice, repeat
 
 from scheduler.accuracy import Accuracy
 from scheduler.events import Assign, Assignment
@@ -57,6 +57,9 @@ class Placing:
         self.dirty: dict[int, Slot] = {}
         # The changes that the last pass knew.
         self._passed = -1
+        # Attempts that have left their slots since the last pass, and what this one may still hand out or decide.
+        self._freed = 0
+        self._budget = math.inf
         self._next_attempt = first_attempt
         self._assigns: dict[str, Assign] = {}
         # Tasks that no longer fitted when they were to be sent. They wait until the policy is not looking: so it always
@@ -67,6 +70,8 @@ class Placing:
 
     def tightest(self, runtime: float) -> int | None:
         """Paper, phase 2: the slot with the smallest tl strictly greater than the runtime (and the margin)."""
+        if not self.rooms():
+            return None
         needs = self.needs(runtime) + ROUNDING_S
         found = [index.tightest(needs, self.now) for index in self.slots.indexes()]
         fits = [row for row in found if row is not None]
@@ -74,6 +79,8 @@ class Placing:
 
     def tightest_empty(self, runtime: float) -> tuple[int, float] | None:
         """Paper, phase 1: a slot with an empty queue on which ``runtime`` fits, and the limit on runtimes there."""
+        if not self.rooms():
+            return None
         for index in (self.slots.idle, self.slots.spare):
             row = index.tightest(self.needs(runtime) + 2 * ROUNDING_S, self.now)
             if row is not None:
@@ -83,11 +90,13 @@ class Placing:
 
     def longest_fit(self) -> float:
         """The limit on runtimes that fit anywhere."""
+        if not self.rooms():
+            return -math.inf
         return self._limit(max(index.widest(self.now) for index in self.slots.indexes()))
 
     def rooms(self) -> int:
-        """How many slots have room."""
-        return sum(len(index) for index in self.slots.indexes())
+        """How many slots have room; none any more when a bounded pass has done what it may."""
+        return self.slots.rooms if self._budget > 0 else 0
 
     def room(self, place: int) -> int:
         """The slot at ``place`` of ``rooms()``."""
@@ -140,10 +149,11 @@ class Placing:
 
     # --- the pass ----------------------------------------------------------------------------------------------------
 
-    def place_all(self, now: float) -> list[Assign]:
-        """Decide what can be decided at ``now``; what is to be handed to which worker."""
+    def place_all(self, now: float, most: float) -> list[Assign]:
+        """Decide what can be decided at ``now``; what to hand to which worker. ``most``: as `PassDue` has it."""
         self.now = now
         self._assigns = {}
+        self._budget, self._freed = most + self._freed, 0
         self.regular.tidy()
         self.priority.tidy()
         for slot in self.slots.overdue(now):
@@ -151,9 +161,9 @@ class Placing:
         if self.resting.rests:
             for name in self.resting.due(self.slots.workers, now):
                 self.change_all(self.slots.workers[name])
-        for slot in list(self.dirty.values()):
+        changed, self.dirty = self.dirty, {}
+        for slot in changed.values():
             self._settle_slot(slot)
-        self.dirty.clear()
         self._give_back_unfit()
         if self.rooms() and (len(self.priority) or len(self.regular)):
             for step in self.policy.plan(self):
@@ -168,13 +178,19 @@ class Placing:
     @property
     def unsettled(self) -> bool:
         """Whether there is something that the last pass did not know."""
-        return bool(self.dirty) or self.changes != self._passed
+        return bool(self.dirty) or self.changes != self._passed or self.unfinished
 
     def _give_back_unfit(self) -> None:
         """What no longer fitted when its turn came joins the priority queue."""
-        tasks, self._unfit = self._unfit, []
-        self.counters.unfit += len(tasks)
-        self.to_priority(tasks)
+        if self._unfit:
+            tasks, self._unfit = self._unfit, []
+            self.counters.unfit += len(tasks)
+            self.to_priority(tasks)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last pass was stopped by its bound: then the next one is due at once."""
+        return self._budget <= 0
 
     def _carry_out(self, place: Place) -> None:
         slot = self.slots.slots[place.slot]
@@ -183,11 +199,14 @@ class Placing:
         (self.priority if place.priority else self.regular).take(place.entry, count)
         self.slots.unindex(slot)
         tasks = range(place.entry.task, place.entry.task + count)
-        slot.queue.extend(zip(tasks, repeat(runtime)))
+        for task in tasks:
+            slot.queue.append((task, runtime))
+            self.bound[task] = slot
         slot.queued_s += runtime * count
-        self.bound.update(zip(tasks, repeat(slot)))
-        self.tasks.move_all(tasks, State.QUEUED)
-        self._settle_slot(slot)
+        if not self._settle_slot(slot):
+            self._budget -= 1
+        if slot.queue:
+            self.tasks.move_all(tasks[-len(slot.queue) :], State.QUEUED)
 
     def _how_many(self, slot: Slot, runtime: float, most: int) -> int:
         """How many tasks of one runtime, of which one may be put there, may be put on ``slot`` together."""
@@ -203,11 +222,14 @@ class Placing:
     def _postpone(self, step: Postpone) -> None:
         self.priority.add(self.regular.pop_before(step.entry))
 
-    def _settle_slot(self, slot: Slot) -> None:
-        """Send what may be sent, and index the slot if it has room."""
-        self._send(slot)
-        if self.has_room(slot):
+    def _settle_slot(self, slot: Slot) -> int:
+        """Send what may be sent, how much, and index the slot if it has room."""
+        handed = self._send(slot) if slot.queue else 0
+        if self._budget <= 0 and slot.queue and self.may_send(slot):
+            self.dirty[slot.number] = slot  # it is seen to in the next pass
+        elif self.has_room(slot):
             self.slots.index(slot, self.now)
+        return handed
 
     def has_room(self, slot: Slot) -> bool:
         """Whether the queue of ``slot`` may take one more task, however long."""
@@ -219,20 +241,23 @@ class Placing:
             return True
         return slot.in_flight_s() + slot.queued_s < self.policy.queue_s and len(slot.queue) < AHEAD_TASKS
 
-    def _send(self, slot: Slot) -> None:
-        handed: list[int] = []
-        while slot.queue and self.may_send(slot):
-            task, runtime = slot.queue[0]
+    def _send(self, slot: Slot) -> int:
+        handed: list[Assignment] = []
+        queue, name = slot.queue, slot.worker.name
+        while queue and len(handed) < self._budget and self.may_send(slot):
+            task, runtime = queue[0]
             start = max(self.now, slot.due) + slot.ahead_s
             if self.policy.timed and self.needs(runtime) >= slot.worker.ends_at - start:
                 self._unfit.append(self.unbind(slot, task))
                 continue
-            slot.queue.popleft()
-            slot.queued_s = slot.queued_s - runtime if slot.queue else 0.0
-            self._put(slot, Attempt(task, self._next_attempt + len(handed)), runtime, self.now)
-            handed.append(task)
+            queue.popleft()
+            slot.queued_s = slot.queued_s - runtime if queue else 0.0
+            attempt = Attempt(task, self._next_attempt + len(handed))
+            self._put(slot, attempt, runtime, self.now)
+            handed.append(Assignment(attempt, slot.lane, runtime))
         if handed:
-            self._hand(slot, handed)
+            self._hand(name, handed)
+        return len(handed)
 
     def may_send(self, slot: Slot) -> bool:
         """Whether the first task in the queue of ``slot`` may go to its worker now."""
@@ -241,16 +266,16 @@ class Placing:
             return True
         return sent[0].runtime + slot.ahead_s + slot.queue[0][1] <= AHEAD_S and len(sent) < AHEAD_TASKS
 
-    def _hand(self, slot: Slot, tasks: Sequence[int]) -> None:
-        """The newest attempts on ``slot``, which are of ``tasks``, are to be handed to its worker."""
-        name, lane = slot.worker.name, slot.lane
+    def _hand(self, name: str, work: Sequence[Assignment]) -> None:
+        """This is to be handed to a worker."""
         assign = self._assigns.get(name)
         if assign is None:
             assign = self._assigns[name] = Assign(name)
-        newest = islice(slot.sent, len(slot.sent) - len(tasks), None)
-        assign.work += [Assignment(sent.attempt, lane, sent.runtime) for sent in newest]
-        self._next_attempt += len(tasks)
-        self.counters.attempts += len(tasks)
+        assign.work += work
+        self._budget -= len(work)
+        self._next_attempt += len(work)
+        self.counters.attempts += len(work)
+        tasks = [assignment.attempt.task for assignment in work]
         if self.orphans:
             for task in tasks:
                 self.orphans.pop(task, None)

@@ -92,8 +92,10 @@ class Worker:
 
     def expected(self, now: float) -> Sequence[Window]:
         """The windows to come: as announced, or by habit."""
+        if self.windows:
+            return self.windows
         open_now = Window(self.joined_at, self.ends_at) if self.ends_at < OPEN_ENDED else None
-        return self.windows or habitual(open_now, self.gap, now)
+        return habitual(open_now, self.gap, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,8 @@ class SlotIndex:
         """(tl, load, slot number) of the slot with the smallest tl strictly above ``limit``."""
         best = None
         for rows, offset in ((self._anchored, 0.0), (self._falling, now)):
+            if not rows:
+                continue
             place = rows.bisect_right((limit + offset, math.inf))
             if place < len(rows):
                 key, load, number = rows[place]
@@ -206,6 +210,7 @@ class SlotTable:
     """Every slot of every worker that is up, and three indexes of those with room.
 
     ``idle``: nothing to do; ``spare``: something at the worker, nothing queued; ``queued``: something queued.
+    ``rooms``: how many slots there are in these.
     """
 
     def __init__(self) -> None:
@@ -214,6 +219,7 @@ class SlotTable:
         self.idle = SlotIndex()
         self.spare = SlotIndex()
         self.queued = SlotIndex()
+        self.rooms = 0
         self._due: list[tuple[float, int]] = []
         self._next = 0
 
@@ -236,11 +242,13 @@ class SlotTable:
 
     def unindex(self, slot: Slot) -> None:
         """Take ``slot`` out of its index, before its contents change or because it has no room."""
-        _ = self.idle.remove(slot.number) or self.spare.remove(slot.number) or self.queued.remove(slot.number)
+        number = slot.number
+        self.rooms -= self.idle.remove(number) or self.spare.remove(number) or self.queued.remove(number)
 
     def index(self, slot: Slot, now: float) -> None:
         """Put ``slot``, which has room, into the index of its kind."""
         # Once for each due time: a slot is indexed anew with every change, and a task may run for hours.
+        self.rooms += 1
         if self.indexes()[_kind(slot)].add(slot, now) and slot.watched != slot.due:
             slot.watched = slot.due
             heapq.heappush(self._due, (slot.due, slot.number))
@@ -269,6 +277,7 @@ class SlotTable:
             groups[_kind(slot)][slot.number] = slot
         for index, slots in zip(self.indexes(), groups, strict=True):
             index.check(slots, set(self._due), now)
+        agree("how many slots have room", self.rooms, sum(map(len, self.indexes())))
 
 
 def _kind(slot: Slot) -> int:

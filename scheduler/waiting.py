@@ -76,8 +76,9 @@ class _Arrivals:
         # Tasks in runs, and those of them that are not here any more: ghosts.
         self._held = 0
         self._gone: set[int] = set()
-        # Runs of none.
+        # Runs of none; and the first run that is not, all there are if none is.
         self._empty = 0
+        self._head = 0
 
     def __len__(self) -> int:
         return self._held - len(self._gone)
@@ -126,27 +127,28 @@ class _Arrivals:
         self._held += sum(rows.counts)
 
     def predict(self, spans: Spans, old: Collection[float], new: float) -> None:
-        runtimes, places = self._tree.levels[0], []
-        for place in self._near(spans):
+        runtimes, places, near = self._tree.levels[0], [], self._near(spans)
+        for place in near:
             if runtimes[place] in old:
                 pieces = list(cut(self._firsts[place], self._counts[place], spans))
                 if len(pieces) > 1:
-                    self._predict_parts(spans, old, new)
-                    return
+                    self._predict_parts(slice(place, near.stop), spans, old, new)
+                    break
                 places += [place for *_, inside in pieces if inside]
         for place in places:
             self._tree.put(place, new)
 
-    def _predict_parts(self, spans: Spans, old: Collection[float], new: float) -> None:
-        """The same where runs have to be cut: they are all gone through."""
-        rows, kept = self._living(0, len(self._firsts)), Rows([], [], [])
-        for first, held, runtime in zip(*rows, strict=True):
+    def _predict_parts(self, part: slice, spans: Spans, old: Collection[float], new: float) -> None:
+        """The same in one part of the runs, where some have to be cut: what is behind them only moves."""
+        kept = Rows([], [], [])
+        columns = self._firsts[part], self._counts[part], self._tree.levels[0][part]
+        for first, held, runtime in zip(*columns, strict=True):
             for piece, many, inside in cut(first, held, spans) if runtime in old else ((first, held, False),):
                 kept.firsts.append(piece)
                 kept.counts.append(many)
                 kept.runtimes.append(new if inside else runtime)
-        self._clear()
-        self._extend(kept)
+        self._firsts[part], self._counts[part] = array("q", kept.firsts), array("I", kept.counts)
+        self._tree.splice(part, kept.runtimes)
 
     def _near(self, spans: Spans) -> range:
         """The places of runs that may hold tasks in ``spans``."""
@@ -179,10 +181,13 @@ class _Arrivals:
         if not self._counts[place]:
             self._tree.clear(place)
             self._empty += 1
+            if place == self._head:
+                found = self._tree.first_below(GONE, place)
+                self._head = found if found >= 0 else len(self._firsts)
 
     def _clear(self) -> None:
         self._firsts, self._counts, self._tree = array("q"), array("I"), MinTree()
-        self._held = self._empty = 0
+        self._held = self._empty = self._head = 0
         self._gone.clear()
 
     def _compact(self) -> None:
@@ -197,6 +202,7 @@ class _Arrivals:
         empty = [not held for held in self._counts]
         agree("runs of none", [runtime == GONE for runtime in self._tree.levels[0]], empty)
         agree("how many runs are of none", self._empty, sum(empty))
+        agree("the first run", self._head, empty.index(False) if False in empty else len(empty))
         agree("tasks in runs", self._held, sum(self._counts))
         entries = [
             t for first, held in zip(self._firsts, self._counts, strict=True) for t in range(first, first + held)
@@ -210,7 +216,7 @@ class OldestFirst(_Arrivals):
     """First in, first out: one order of the priority queue (``fifo``)."""
 
     def next_fit(self, limit: float, after: Entry | None = None) -> Entry | None:
-        place = begin = 0 if after is None else after.cursor[1]
+        place = begin = self._head if after is None else after.cursor[1]
         while (place := self._tree.first_below(limit, place)) >= 0:
             while self._counts[place] and self._firsts[place] in self._gone:
                 self._gone.remove(self._firsts[place])
@@ -227,11 +233,11 @@ class OldestFirst(_Arrivals):
 
     def first_before(self, entry: Entry) -> bool:
         """Whether anything waits in front of ``entry``, be it a discarded task not yet met."""
-        return self._front() < entry.cursor[1] or self._firsts[entry.cursor[1]] < entry.task
+        return self._head < entry.cursor[1] or self._firsts[entry.cursor[1]] < entry.task
 
     def pop_before(self, entry: Entry | None) -> Rows:
         """Take out everything in front of ``entry`` (None: everything), in order."""
-        start, end = self._front(), len(self._firsts) if entry is None else entry.cursor[1]
+        start, end = self._head, len(self._firsts) if entry is None else entry.cursor[1]
         popped = self._living(start, end)
         if entry is None:
             self._clear()
@@ -252,9 +258,6 @@ class OldestFirst(_Arrivals):
             tasks = range(self._firsts[place], self._firsts[place] + many)
             self._gone -= {task for task in self._gone if task in tasks} if many > len(self._gone) else {*tasks}
             self._shorten(place, many)
-
-    def _front(self) -> int:
-        return max(0, self._tree.first_below(GONE, 0))
 
 
 class Regular(OldestFirst):
@@ -341,6 +344,8 @@ class LongestFirst:
                 self._runs.predict(spans, runtime, new)
 
     def next_fit(self, limit: float, after: Entry | None = None) -> Entry | None:
+        if not self._held:
+            return None
         if after is None or after.runtime >= limit:
             found = self._runs.first_below(limit)
         else:

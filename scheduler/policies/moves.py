@@ -24,18 +24,22 @@ def task_for_each_slot(view: View, choice: Choice = lambda slot, limit: None) ->
         chosen = choice(slot, limit)
         entry = chosen or view.priority.next_fit(limit)
         if entry is not None:
-            yield Place(entry, slot, priority=True, count=1 if chosen else _together(entry, view.rooms()))
+            yield Place(entry, slot, priority=True, count=1 if chosen else _together(entry, view))
 
 
 def slot_for_each_task(view: View, limit: float = inf) -> Iterator[Place]:
     """Each task below ``limit``, in the order of the queue, goes to the tightest slot that has room for it."""
+    if not view.rooms():
+        return
     entry = view.priority.next_fit(min(view.longest_fit(), limit))
     while entry is not None and (slot := view.tightest(entry.runtime)) is not None:
-        yield Place(entry, slot, priority=True, count=_together(entry, view.rooms()))
+        yield Place(entry, slot, priority=True, count=_together(entry, view))
         entry = view.priority.next_fit(min(view.longest_fit(), limit), entry)
 
 
-def _together(entry: Entry, rooms: int) -> int:
+def _together(entry: Entry, view: View) -> int:
     """How many of the tasks like ``entry`` are placed on one slot together: of the last ones, fewer and fewer."""
-    most = min(TOGETHER_TASKS, entry.alike // (TOGETHER_ROUNDS * rooms))
+    if entry.alike == 1:
+        return 1
+    most = min(TOGETHER_TASKS, entry.alike // (TOGETHER_ROUNDS * view.rooms()))
     return max(1, int(min(most, TOGETHER_S / entry.runtime)) if entry.runtime else most)

@@ -3,6 +3,7 @@
 Rule 1: time passes only in `Grid.wait`. Rule 2: a command that no test asked for fails it.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -98,10 +99,10 @@ class Grid:
         """After a pass now, these workers (``pc``, or ``pc_1`` for its lane 1) have been handed just these tasks."""
         assert self.tell_pass() == {worker: list(tasks) for worker, tasks in work.items()}
 
-    def tell_pass(self) -> dict[str, list[int]]:
-        """A pass now; which workers have been handed which tasks."""
+    def tell_pass(self, most: float = math.inf) -> dict[str, list[int]]:
+        """A pass now, bounded perhaps; which workers have been handed which tasks."""
         handed: dict[str, list[int]] = {}
-        for command in self.tell(ev.PassDue()):
+        for command in self.tell(ev.PassDue(most)):
             assert isinstance(command, ev.Assign)
             for assignment in command.work:
                 self.attempts[assignment.attempt.task] = assignment.attempt

@@ -131,6 +131,7 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ),
     ("all rows lost", "rows: 1 is kept, 0 is true", lambda s: s.slots.queued._anchored.clear()),
     ("no alarm", "slot 2 moves without notice", lambda s: s.slots._due.clear()),
+    ("rooms miscounted", "how many slots have room", lambda s: setattr(s.slots, "rooms", 9)),
     ("a slot indexed as overdue", "slot 1 moves without notice", lambda s: index_as_of(s, 100.0)),
     # The waiting queues.
     ("another order", "order of the priority queue", swap_queue),
@@ -138,6 +139,7 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("a ghost of nothing", "discarded tasks without an entry", lambda s: s.regular.discard(LOST)),
     ("a task twice in a queue", "entries of one task", lambda s: s.regular.add(Rows([REGULAR], [1], [3.0]))),
     ("entries miscounted", "tasks in runs", lambda s: setattr(s.regular, "_held", 2)),
+    ("a front that is not", "the first run", lambda s: setattr(s.regular, "_head", 1)),
     ("a task without a runtime", "runs: ", lambda s: s.regular._firsts.append(9)),
 ]
 

@@ -3,6 +3,7 @@
 A task is done if and only if its newest attempt was answered so; in the end every task that nobody cancelled ends.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,10 +112,10 @@ class GridMachine(RuleBasedStateMachine):
             assert (states[task] == State.SENT) == (known.at is not None), f"task {task}: {known}"
             assert known.at is None or sent[task] == known.at
 
-    @rule()
-    def pass_due(self) -> None:
+    @rule(most=st.sampled_from([1, 3, math.inf]))
+    def pass_due(self, most: float = math.inf) -> None:
         self.health.look(set(self.up), self.now)
-        for command in self.watched.handle(ev.PassDue(), self.now):
+        for command in self.watched.handle(ev.PassDue(most), self.now):
             assert isinstance(command, ev.Assign)
             rest = self.health.rests.get(command.worker)
             assert rest is None or (rest.tried and len(command.work) == 1), "work for one that rests"

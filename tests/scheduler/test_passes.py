@@ -1,0 +1,81 @@
+"""A pass that is bounded hands out no more than it may, and those that follow decide as one without a bound does."""
+
+import math
+
+import pytest
+
+from scheduler import events as ev
+from scheduler.model import IllegalEvent, Outcome
+from scheduler.placing import AHEAD_TASKS
+from scheduler.policies import POLICIES, make_policy
+from tests.scheduler.builders import Grid, packing
+
+# Tasks that take no time, some like each other and some that are sent ahead, and some that are not.
+RUNTIMES = [0.0] * 40 + [0.001 * number for number in range(40)] + [0.2] * 20 + [3.0, 1.0, 2.0, 5.0]
+
+
+def handed_out(policy: str, most: float) -> list[list[tuple[str, int, int]]]:
+    """What is handed out at once: worker, lane and task, by worker and lane; then once more when some has ended."""
+    grid = Grid(make_policy(policy))
+    for number, uptime in enumerate((20.0, 40.0, math.inf)):
+        grid.pc(f"pc{number}", uptime, slots=2)
+    grid.tasks(*RUNTIMES)
+    found = [_passes(grid, most)]
+    grid.wait(1.0)
+    grid.end(*(task for _, _, task in found[0][::2]))
+    return [*found, _passes(grid, most)]
+
+
+def _passes(grid: Grid, most: float) -> list[tuple[str, int, int]]:
+    """As many passes as it takes."""
+    handed: list[tuple[str, int, int]] = []
+    while True:
+        for command in grid.tell(ev.PassDue(most)):
+            assert isinstance(command, ev.Assign)
+            for work in command.work:
+                grid.attempts[work.attempt.task] = work.attempt
+                handed.append((command.worker, work.lane, work.attempt.task))
+        if not grid.scheduler.unfinished:
+            return sorted(handed, key=lambda row: row[:2])
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_bounded_passes_hand_out_what_one_without_a_bound_does(policy: str) -> None:
+    assert handed_out(policy, 1) == handed_out(policy, 7) == handed_out(policy, math.inf)
+
+
+def test_a_pass_hands_out_no_more_than_it_may_and_what_takes_the_place_of_others() -> None:
+    grid = Grid(packing(queue_s=1.0))
+    grid.pc("pc0")
+    grid.tasks(*[0.0] * AHEAD_TASKS)
+    first = grid.tell_pass(most=30)["pc0"]
+    assert (len(first), grid.scheduler.unfinished, grid.scheduler.unsettled) == (30, True, True)
+    grid.end(*first[:20], outcome=Outcome.DONE)
+    assert len(grid.tell_pass(most=30)["pc0"]) == 50
+    assert len(grid.tell_pass()["pc0"]) == AHEAD_TASKS - 80
+    assert (grid.scheduler.unfinished, grid.scheduler.unsettled) == (False, False)
+
+
+def test_decisions_that_hand_nothing_out_are_bounded_with_the_others() -> None:
+    grid = Grid(make_policy("pgs", queue_length=10))
+    grid.pc("pc0")
+    grid.tasks(*range(10, 20))
+    assert grid.tell_pass(most=4) == {"pc0": [0]}
+    assert len(grid.queues()["pc0"]) == 3
+
+
+def test_what_is_queued_and_may_be_sent_waits_for_the_next_pass() -> None:
+    grid = Grid(make_policy("pgs", queue_length=10, queue_s=0.0))
+    grid.pc("pc0")
+    grid.tasks(*[10.0] * 8)
+    grid.expect(pc0=[0])
+    grid.predict(dict.fromkeys(range(8), 0.0))
+    assert grid.tell_pass(most=3) == {"pc0": [1, 2, 3]}
+    assert grid.tell_pass() == {"pc0": [4, 5, 6, 7]}
+
+
+@pytest.mark.parametrize("most", [0, -1, math.nan])
+def test_a_pass_may_decide_something(most: float) -> None:
+    grid = Grid()
+    with pytest.raises(IllegalEvent, match="a pass that decides"):
+        grid.tell(ev.PassDue(most))
