@@ -337,7 +337,7 @@ def _error_text(row: ResultRow) -> str | None:
     if row.outcome in (wire.Outcome.DONE, wire.Outcome.CANCELLED):
         return None
     try:
-        kind, message, trace = (str(part) for part in msgpack.unpackb(row.payload)[:3])
+        kind, message, trace = (str(part) for part in msgpack.unpackb(bytes(row.payload))[:3])
     except (ValueError, TypeError, msgpack.UnpackException):
         return "the worker's account of it cannot be read"
     # A Python traceback ends with what was raised; what a command wrote to stderr does not say how it ended.

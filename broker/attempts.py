@@ -204,7 +204,7 @@ class Attempts:
             bag.runs.add(result.elapsed)
             number, payload = bag.row.number, result.payload
             if result.outcome == Outcome.CRASH:
-                payload = with_places(payload, [*self._crashes[attempt.task], self._from])
+                payload = with_places(bytes(payload), [*self._crashes[attempt.task], self._from])
             rows.append(
                 ResultRow(
                     attempt.task,

@@ -143,11 +143,6 @@ class BagBook:
         bag, batch, place = self.find(task)
         return bag, batch.start + place
 
-    def payload(self, task: int) -> bytes:
-        """The argument of a task."""
-        _, batch, place = self.find(task)
-        return self._journal.payload(batch.first, place)
-
     def forget(self, bag: OpenBag) -> None:
         """Drop a bag."""
         del self.by_id[bag.row.id], self.by_number[bag.row.number]

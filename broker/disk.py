@@ -68,6 +68,10 @@ class Disk:
             return message.what in READS
         return not isinstance(message, wire.Finished | wire.Blob)
 
+    def records(self, message: wire.Message) -> bool:
+        """Whether what ``message`` brings may be written down: only then is it worth making files of it."""
+        return self.takes(message) and not (isinstance(message, wire.Submit) and self.refusal)
+
     def failed(self, reason: str, now: float) -> None:
         """A write did not succeed; nothing of its transaction is there."""
         relapse = now - self._relieved_at < CALM_S

@@ -3,6 +3,7 @@
 Rule 1: nothing is acknowledged before `commit`; what was committed survives SIGKILL of the broker at any instant.
 Rule 2: a bag is a template, stored once, and batches of packed arguments; a task has a row of its own when it ended.
 Rule 3: every ended task has exactly one row in ``results``; the table's UNIQUE says so too.
+Rule 4: a large payload is a file beside the tables (`broker.values`), and in them is its name.
 Payloads are opaque. Arguments are read back on demand, so a waiting task costs the broker no memory for them.
 """
 
@@ -14,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgpack
 
 from broker.private import make_private
-from broker.protocol import BATCH_BYTES, BATCH_ROWS, BagResult
+from broker.protocol import BATCH_BYTES, BATCH_ROWS, BagResult, Payload
 from broker.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
 from broker.schema import FORMAT, bring_up, format_of
 from broker.soundness import (
@@ -30,6 +31,7 @@ from broker.soundness import (
     wrong_with_pages,
     wrong_with_values,
 )
+from broker.values import Cell, Values
 
 NAME = "journal.sqlite3"
 # Unpacked batches kept in memory: enough for the batches that slots of a lab are working through, a few at most.
@@ -38,6 +40,7 @@ CACHED_BATCHES = 16
 # from the end. "power": also that, because each commit waits for the disk. Measured on a virtual machine's ext4: 0.4
 # and 6.3 ms a commit, 11 and 14 ms for a task on its own there and back. 100,000 no-ops take as long either way, 20 to
 # 40 s, because everything that arrives together shares a commit. Hence the broker's default, which is "power".
+# Files likewise; with "process" a power cut may take one that a commit names, and then the home is refused.
 Durability = Literal["process", "power"]
 _SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
 # The log of commits is worked into the tables, and cut to nothing, when it is as long as this. That takes tens of
@@ -72,11 +75,12 @@ class Journal:
         self._durability = durability
         self._log = home / f"{NAME}-wal"
         self._shorten_at = LOG_BYTES
-        self._cache: OrderedDict[int, list[bytes]] = OrderedDict()
+        self._cache: OrderedDict[int, list[Cell]] = OrderedDict()
         # Why the number of this opening is not written down yet; empty when it is.
         self.full = ""
         try:
             make_private(home, NAME)
+            self.values = Values(home, flush=durability == "power")
             self._refuse(wrong_with_files(home / NAME, self._log))
             self._db = sqlite3.connect(home / NAME, isolation_level=None, check_same_thread=False, timeout=0.5)
         except (OSError, sqlite3.Error) as error:
@@ -110,12 +114,14 @@ class Journal:
         try:
             bring_up(self._db, found)
             self._refuse(wrong_with_values(self._db))
+            self._refuse(self.values.open(self._db, self._write))
             self._begin()
         except sqlite3.OperationalError as error:
             if found < FORMAT or error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
             self.rollback()
             self.full = str(error)
+        self.values.begin(self.epoch)
         with suppress(OSError):  # on a full disk; then the next opening does it
             had_begun(home / NAME).touch(mode=0o600)
 
@@ -165,17 +171,19 @@ class Journal:
     def rollback(self) -> None:
         """Undo what has been written since the last commit."""
         self._cache.clear()  # it may hold batches that are undone
+        self.values.undo()
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
     def _shorten_log(self) -> None:
         size = self._log.stat().st_size
-        if size >= self._shorten_at:
+        if size >= self._shorten_at or self.values.dropped:
             # On a full disk there may be no room for the tables to grow: the commits stay where they are, in the log.
             self._shorten_at = size + LOG_BYTES
             with suppress(sqlite3.OperationalError):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._shorten_at = LOG_BYTES
+                self.values.let_go()
 
     def free(self) -> tuple[int, int]:
         """Bytes that are free on the disk, and all that it has."""
@@ -214,18 +222,24 @@ class Journal:
     def close_bag(self, number: int) -> None:
         self._write("UPDATE bags SET closed = 1 WHERE number = ?", [(number,)])
 
-    def add_batch(self, batch: BatchRow, payloads: Sequence[bytes], arrived: float) -> None:
+    def add_batch(self, batch: BatchRow, payloads: Sequence[Payload], arrived: float) -> None:
         """``arrived``: POSIX seconds."""
         runtimes = array("d", batch.runtimes).tobytes()
-        packed = msgpack.packb(payloads)
+        packed = msgpack.packb(
+            [each if type(each) is bytes else self.values.cell(each, batch.bag, batch.first) for each in payloads]
+        )
         row = (batch.first, batch.bag, batch.start, batch.count, packed, runtimes, arrived)
         self._write("INSERT INTO batches VALUES (?1,?2,?3,?4,?5,?6,?7,NULL,checksum(?5,?6))", [row])
 
     def add_results(self, rows: Sequence[ResultRow]) -> None:
         values = "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11"
-        for long, some in groupby(rows, lambda row: len(row[7]) + len(row[8]) + len(row[9]) > LONG_BYTES):
+        cells = [row if type(row[7]) is bytes else self._with_cell(row) for row in rows]
+        for long, some in groupby(cells, lambda row: len(row[7]) + len(row[8]) + len(row[9]) > LONG_BYTES):
             more, its = (", checksum", ", checksum(?8,?9,?10)") if long else ("", "")
             self._write(f"INSERT INTO results ({_RESULT}{more}) VALUES ({values}{its})", list(some))
+
+    def _with_cell(self, row: ResultRow) -> tuple[Any, ...]:
+        return *row[:7], self.values.cell(row.payload, row.bag), *row[8:]
 
     def add_sent(self, rows: Sequence[tuple[int, int, str]]) -> None:
         """These tasks are at workers as these attempts: number and session; for those that are worth waiting for."""
@@ -269,6 +283,7 @@ class Journal:
         for table, column in (("results", "bag"), ("batches", "bag"), ("bags", "number")):
             self._write(f"DELETE FROM {table} WHERE {column} = ?", [(bag,)])
         self._write("DELETE FROM templates WHERE digest NOT IN (SELECT template FROM bags)", [()])
+        self.values.forget(bag)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -277,7 +292,7 @@ class Journal:
         row = self._db.execute("SELECT kind, data FROM templates WHERE digest = ?", (digest,)).fetchone()
         return (row[0], row[1]) if row else None
 
-    def payload(self, first: int, place: int) -> bytes:
+    def payload(self, first: int, place: int) -> Payload:
         """The argument of the task at ``place`` of the batch that begins with task ``first``."""
         batch = self._cache.get(first)
         if batch is None:
@@ -287,7 +302,7 @@ class Journal:
                 self._cache.popitem(last=False)
         else:
             self._cache.move_to_end(first)
-        return batch[place]
+        return self.values.payload(batch[place])
 
     def results(self, bag: int, after: int) -> tuple[list[BagResult], int]:
         """Results recorded after ``after``, as many as make a batch, and the new ``after``."""
@@ -297,6 +312,8 @@ class Journal:
         query = f"SELECT {columns} FROM results WHERE bag = ? AND seq > ? ORDER BY seq LIMIT ?"
         for seq, *fields in self._db.execute(query, (bag, after, BATCH_ROWS)):
             result = BagResult(*fields)
+            if type(fields[-1]) is not bytes:
+                result = result._replace(payload=self.values.payload(fields[-1]))
             size += len(result.payload)
             if found and size > BATCH_BYTES:
                 break
@@ -307,7 +324,8 @@ class Journal:
     def result(self, task: int) -> ResultRow | None:
         """The row of one ended task."""
         row = self._db.execute(f"SELECT {_RESULT} FROM results WHERE task = ?", (task,)).fetchone()
-        return ResultRow(*row) if row else None
+        found = ResultRow(*row) if row else None
+        return found and found._replace(payload=self.values.payload(row[7]))
 
     def last_ended(self, bag: int) -> float | None:
         """When the last task of a bag ended, POSIX seconds; None when that was not recorded."""
@@ -325,7 +343,8 @@ class Journal:
     def batches(self) -> Iterator[BatchRow]:
         """Every batch, in the order of its tasks."""
         for first, bag, start, count, packed, size in self._db.execute(
-            "SELECT first, bag, start, count, runtimes, length(payloads) FROM batches ORDER BY first"
+            "SELECT first, bag, start, count, runtimes, length(payloads) + "
+            "(SELECT coalesce(sum(size), 0) FROM files WHERE batch = first) FROM batches ORDER BY first"
         ):
             runtimes = array("d")
             runtimes.frombytes(packed)

@@ -5,10 +5,13 @@ Rule 2: what waits for one peer is bounded in bytes. Long before that, the sessi
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 
-from broker.protocol import PAYLOAD_LIMIT
+from broker.protocol import PAYLOAD_LIMIT, Payload
+
+# A message as it waits: what it says, and its large payloads, which are not in memory before it is handed over.
+Parts = Sequence[Payload]
 
 # Bytes that may wait for one peer; one for which more would wait is cut off. A PC with sixteen slots may be given
 # sixteen of the largest arguments at once.
@@ -23,12 +26,17 @@ class Handed(Enum):
     NOBODY = 3  # the peer is gone
 
 
-class Outgoing:
-    """``hand_over(peer, data)`` gives a message to a peer's connection, or says why not."""
+def size_of(parts: Parts) -> int:
+    """The bytes of a message."""
+    return sum(map(len, parts))
 
-    def __init__(self, hand_over: Callable[[bytes, bytes], Handed]) -> None:
+
+class Outgoing:
+    """``hand_over(peer, parts)`` gives a message to a peer's connection, or says why not."""
+
+    def __init__(self, hand_over: Callable[[bytes, Parts], Handed]) -> None:
         self._hand_over = hand_over
-        self._waiting: dict[bytes, deque[bytes]] = {}
+        self._waiting: dict[bytes, deque[Parts]] = {}
         self._bytes: dict[bytes, int] = {}
 
     def __bool__(self) -> bool:
@@ -38,17 +46,18 @@ class Outgoing:
         """How much waits for ``peer``."""
         return self._bytes.get(peer, 0)
 
-    def put(self, peer: bytes, data: bytes) -> bool:
-        """Send ``data`` now or later; False when the peer is gone, or is to be cut off: nothing waits for it then."""
+    def put(self, peer: bytes, parts: Parts) -> bool:
+        """Send ``parts`` now or later; False when the peer is gone, or is to be cut off: nothing waits for it then."""
         if peer not in self._waiting:
-            handed = self._hand_over(peer, data)
+            handed = self._hand_over(peer, parts)
             if handed is not Handed.LATER:
                 return handed is Handed.TAKEN
-        if self.bytes_for(peer) + len(data) > WAITING_LIMIT:
+        size = self.bytes_for(peer) + size_of(parts)
+        if size > WAITING_LIMIT:
             self.drop(peer)
             return False
-        self._waiting.setdefault(peer, deque()).append(data)
-        self._bytes[peer] = self.bytes_for(peer) + len(data)
+        self._waiting.setdefault(peer, deque()).append(parts)
+        self._bytes[peer] = size
         return True
 
     def flush(self) -> list[bytes]:
@@ -60,7 +69,7 @@ class Outgoing:
         while messages and handed is Handed.TAKEN:
             handed = self._hand_over(peer, messages[0])
             if handed is Handed.TAKEN:
-                self._bytes[peer] -= len(messages.popleft())
+                self._bytes[peer] -= size_of(messages.popleft())
         if handed is not Handed.LATER:
             self.drop(peer)
         return handed

@@ -16,6 +16,12 @@ def make_private(home: Path, name: str) -> None:
         path.chmod(_OWNER_ONLY)  # an earlier version let others read it
 
 
+def make_private_folder(folder: Path) -> None:
+    """Make a folder for its owner only, if there is none."""
+    folder.mkdir(mode=_OWNER_ONLY_FOLDER, exist_ok=True)
+    folder.chmod(_OWNER_ONLY_FOLDER)
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Write a file that only its owner can read, complete or not at all. One that is as wanted is left alone."""
     with suppress(OSError):  # on a full disk nothing could be written in its place

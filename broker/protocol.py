@@ -8,14 +8,16 @@ A message is a frozen dataclass packed by msgpack as the array ``[tag, field, ..
 (one of many in a message) is a named tuple, because a busy grid makes thousands of them a second and a named tuple
 costs a third of a frozen dataclass. Rows travel as their columns, ``[[task, task, ...], [number, ...], ...]``, which
 are checked and made rows of by loops in C; a column after the first whose values are all the same has that one only.
+A payload that is large travels behind the message, in frames of its own, as `Chunks`; in its place is how long it is.
 Integers are non-negative. Floats are seconds, from 0 to `SECONDS_LIMIT`.
 """
 
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -25,6 +27,11 @@ VERSION = "0.1.0"
 
 # One task's argument or result, or one template. Above it a task fails with a clear error and the grid goes on.
 PAYLOAD_LIMIT = 64 * 2**20
+# A payload from this size on is `Chunks`, and the broker keeps it as a file: for what is smaller, a file of its own
+# costs more than to be copied with a batch.
+LARGE_BYTES = 2**20
+# A frame of a large payload: while one is deciphered the next is enciphered, and messages of others go between two.
+CHUNK_BYTES = 2**20
 # A batch closes at this size, so that one message never holds the line for long; a single large payload travels alone.
 BATCH_BYTES = 4 * 2**20
 # Rows in one message: a few milliseconds of work for whoever decodes it.
@@ -44,6 +51,49 @@ WINDOWS_LIMIT = 64
 
 class ProtocolError(ValueError):
     """What arrived is not a message of this protocol; the peer is at fault."""
+
+
+class Chunks:
+    """A payload of `LARGE_BYTES` or more, in pieces that lie anywhere in memory: to be sent it need not be copied.
+
+    ``file``: by which name whoever has to keep it keeps it; empty while nobody does.
+    """
+
+    __slots__ = ("_pieces", "_size", "file")
+
+    def __init__(self, pieces: Sequence[memoryview], file: str = "") -> None:
+        """``pieces``: of single bytes, and contiguous."""
+        self._pieces = pieces
+        self._size = sum(map(len, pieces))
+        self.file = file
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.frames())
+
+    def frames(self) -> list[memoryview]:
+        """All of it, in order, in pieces of at most `CHUNK_BYTES`."""
+        step = CHUNK_BYTES
+        return [piece[start : start + step] for piece in self._pieces for start in range(0, len(piece), step)]
+
+
+# A task's argument or result.
+Payload = bytes | Chunks
+
+
+def frames_of(parts: Sequence[Payload]) -> list[bytes | memoryview]:
+    """A message and its large payloads, as they travel."""
+    found: list[bytes | memoryview] = []
+    for part in parts:
+        found += part.frames() if isinstance(part, Chunks) else [part]
+    return found
+
+
+def payload_of(data: bytes) -> Payload:
+    """``data`` as it travels."""
+    return data if len(data) < LARGE_BYTES else Chunks([memoryview(data)])
 
 
 class Outcome(IntEnum):
@@ -89,7 +139,7 @@ class Work(NamedTuple):
     template: str
     runtime: float
     timeout: float | None
-    payload: bytes
+    payload: Payload
 
 
 class Result(NamedTuple):
@@ -99,7 +149,7 @@ class Result(NamedTuple):
     number: int
     outcome: int
     elapsed: float
-    payload: bytes
+    payload: Payload
     stdout: bytes
     stderr: bytes
 
@@ -111,7 +161,7 @@ class BagResult(NamedTuple):
     outcome: int
     elapsed: float
     worker: str
-    payload: bytes
+    payload: Payload
 
 
 # --- worker to broker ------------------------------------------------------------------------------------------------
@@ -292,7 +342,7 @@ class Submit:
     name: str
     template: str
     first: int
-    payloads: tuple[bytes, ...]
+    payloads: tuple[Payload, ...]
     runtime: float | None
     runtimes: tuple[float, ...]
     timeout: float | None
@@ -438,6 +488,12 @@ def _seconds(value: Any) -> float:
     return value
 
 
+def _payload(value: Any) -> Any:
+    if type(value) is not bytes and type(value) is not Chunks:
+        raise _Wrong(f"expected bytes, got {type(value).__name__}")
+    return value
+
+
 def _optional(inner: _Check) -> _Check:
     return lambda value: None if value is None else inner(value)
 
@@ -452,8 +508,8 @@ def _all_in_range(values: list[Any], kind: object) -> bool:
 
 def _many(hint: Any) -> _Check:
     """The check for an array of a plain type, or of one that is optional: at first of all values together."""
-    inner, optional = _check_of(hint), isinstance(hint, types.UnionType)
-    kind = typing.get_args(hint)[0] if optional else hint
+    inner, optional = _check_of(hint), isinstance(hint, types.UnionType) and hint != Payload
+    kind = typing.get_args(hint)[0] if isinstance(hint, types.UnionType) else hint
 
     def check(value: Any) -> Any:
         if type(value) is not list:
@@ -479,6 +535,8 @@ def _rows(kind: type) -> _Check:
             raise _Wrong(f"not the {len(checks)} columns of {kind.__name__}")
         columns = [column(values) for column, values in zip(checks, value, strict=True)]
         count = len(columns[0])
+        if count > 1 and any(len(column) == 1 and type(column[0]) is Chunks for column in columns):
+            raise _Wrong(f"one large payload for {count} rows")
         if not 1 <= count <= ROWS_LIMIT or any(len(column) not in (1, count) for column in columns):
             raise _Wrong(f"columns of {kind.__name__} with {[*map(len, columns)]} values")
         whole = [column if len(column) == count else repeat(column[0], count) for column in columns]
@@ -493,6 +551,7 @@ _PLAIN: dict[object, _Check] = {
     str: _exactly(str),
     bytes: _exactly(bytes),
     bool: _exactly(bool),
+    Payload: _payload,
 }
 
 
@@ -508,6 +567,8 @@ def _check_of(hint: Any) -> _Check:
 
 # What a message or a row in it is without its payload, at most, about.
 _ROW_BYTES = 100
+# What stands in a message for a large payload: an extension type of msgpack, its data the length of what follows.
+_CHUNKS, _LENGTH = 1, 8
 _TAGS = {kind: tag for tag, kind in enumerate(MESSAGES)}
 _NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in MESSAGES}
 
@@ -533,16 +594,24 @@ def pack_failure(kind: str, message: str, trace: str = "", pickled: bytes = b"")
     return packed
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Message, values: list[Chunks] | None = None) -> bytes:
     """The bytes of ``message``. Values of the declared types are the caller's duty (mypy's); `decode` checks them.
 
+    Its large payloads are appended to ``values``, whose frames belong behind it; without that they are in it.
     What UTF-8 cannot say in a text, half a surrogate pair that came out of JSON or a file's name, is sent as "?".
     """
+
+    def outside(payload: Chunks) -> msgpack.ExtType | bytes:
+        if values is None:
+            return bytes(payload)
+        values.append(payload)
+        return msgpack.ExtType(_CHUNKS, len(payload).to_bytes(_LENGTH, "big"))
+
     kind = type(message)
-    values = [_TAGS[kind], *[getattr(message, name) for name in _NAMES[kind]]]
+    array = [_TAGS[kind], *[getattr(message, name) for name in _NAMES[kind]]]
     for place in _TABLES[kind]:
-        values[place] = values[place] and _columns(values[place])
-    packed: bytes = msgpack.packb(values, unicode_errors="replace")
+        array[place] = array[place] and _columns(array[place])
+    packed: bytes = msgpack.packb(array, unicode_errors="replace", default=outside)
     return packed
 
 
@@ -566,10 +635,46 @@ def weight(message: Message) -> int:
     return _ROW_BYTES
 
 
-def decode(data: bytes) -> Message:
-    """The message in ``data``; raises `ProtocolError` for anything else, with the reason in one line."""
+def large_of(message: Message) -> list[Chunks]:
+    """The large payloads of what a worker or a client says."""
+    match message:
+        case Submit(payloads=payloads):
+            return [payload for payload in payloads if isinstance(payload, Chunks)]
+        case Finished(results=rows):
+            return [row.payload for row in rows if isinstance(row.payload, Chunks)]
+    return []
+
+
+def _taken(frames: Iterator[memoryview], code: int, data: bytes) -> Chunks | msgpack.ExtType:
+    """The payload that an extension stands for, off the front of ``frames``; raises ValueError."""
+    if code != _CHUNKS:
+        return msgpack.ExtType(code, data)
+    size = int.from_bytes(data, "big")
+    if not LARGE_BYTES <= size <= PAYLOAD_LIMIT:
+        raise ValueError(f"a large payload of {size} bytes")
+    pieces: list[memoryview] = []
+    while size > 0:
+        pieces.append(next(frames, memoryview(b"")))
+        if not len(pieces[-1]):
+            raise ValueError("a large payload is not all there")
+        size -= len(pieces[-1])
+    if size:
+        raise ValueError("a large payload ends within a frame")
+    return Chunks(pieces)
+
+
+def decode(data: bytes, chunks: Sequence[memoryview] = ()) -> Message:
+    """The message in ``data``; raises `ProtocolError` for anything else, with the reason in one line.
+
+    ``chunks``: the frames behind it; those of its large payloads, and no others.
+    """
+    frames = iter(chunks)
     try:
-        values = msgpack.unpackb(data, max_str_len=MESSAGE_LIMIT, max_bin_len=MESSAGE_LIMIT)
+        values = msgpack.unpackb(
+            data, max_str_len=MESSAGE_LIMIT, max_bin_len=MESSAGE_LIMIT, ext_hook=partial(_taken, frames)
+        )
+        if next(frames, None) is not None:
+            raise ValueError("more frames than large payloads")
     except (ValueError, msgpack.UnpackException, RecursionError) as error:
         raise ProtocolError(f"not msgpack: {error!s:.80}") from error
     if type(values) is not list or not values or type(values[0]) is not int or not 0 <= values[0] < len(MESSAGES):

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from broker.protocol import Payload
+
 # How a window closed: as planned; the worker said so before that; it fell silent; the broker was not there to see it.
 How = Literal["departure", "stop", "loss", "broker"]
 
@@ -18,7 +20,7 @@ class ResultRow(NamedTuple):
     elapsed: float
     worker: str
     number: int
-    payload: bytes
+    payload: Payload
     stdout: bytes
     stderr: bytes
     ended: float | None  # POSIX seconds; None when it was recorded in format 1
@@ -81,3 +83,13 @@ class WindowEnd(NamedTuple):
     kills: int
     wasted_s: float
     number: int
+
+
+class FileRow(NamedTuple):
+    """A file of a large value. ``batch``: the first task of the batch that it is an argument of; None: a result."""
+
+    name: str
+    bag: int
+    batch: int | None
+    size: int
+    checksum: int

@@ -46,6 +46,13 @@ UPDATE results SET checksum = checksum(payload, stdout, stderr)
  WHERE length(payload) + length(stdout) + length(stderr) > 2048;
 CREATE INDEX long_results ON results (seq) WHERE checksum IS NOT NULL;
 """,
+    # Large values are files, and where one stood is the file's name, a text: an argument among those that are bytes in
+    # its batch, a result in its column. What is in the tables already stays there.
+    """
+CREATE TABLE files (name TEXT PRIMARY KEY, bag INTEGER, batch INTEGER, size INTEGER, checksum INTEGER) WITHOUT ROWID;
+CREATE INDEX files_of_bag ON files (bag);
+CREATE INDEX files_of_batch ON files (batch) WHERE batch IS NOT NULL;
+""",
 )
 FORMAT = len(_FORMATS)
 

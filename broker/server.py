@@ -1,6 +1,7 @@
 """The broker's loop. Its sockets are in `broker.sockets`.
 
-Rule 1: drain what has arrived (a bounded number), settle, commit, send: in this order, always.
+Rule 1: drain what has arrived (a bounded number), settle, commit, send: in this order, always. A message with large
+payloads is heard when these are files, some turns later.
 Rule 2: never block on a peer. What a slow one does not take waits for it, within bounds; others do not wait for it.
 """
 
@@ -20,6 +21,8 @@ import zmq
 
 from broker import protocol as wire
 from broker.desk import Desk, GridFacts, WindowsSource
+from broker.files import Damaged
+from broker.intake import Intake
 from broker.joinline import JoinLine, JoinLineError, Side, parse_address
 from broker.journal import NAME, Durability, Journal, JournalError, JournalFull
 from broker.keys import KeyRing, KeysError
@@ -111,7 +114,10 @@ def serve(
                 loop = _Loop(sessions, sockets, journal)
                 ready(announcement)
                 log.info("started address=%s home=%s policy=%s", announcement.address, options.home, policy.name)
-                loop.run(stopping)
+                with closing(loop):
+                    loop.run(stopping)
+    except Damaged as error:
+        raise BrokerError(f"{options.home} is damaged: {error}; put a copy of it in its place") from error
     except (KeysError, JournalError, OSError, zmq.ZMQError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise BrokerError(f"the disk of {options.home} is full: the join lines cannot be written") from error
@@ -174,6 +180,9 @@ class _Loop:
         self._sessions = sessions
         self._sockets = sockets
         self._journal = journal
+        self._intake = Intake(self._keep, self._wake)
+        # Large payloads that were heard of in this turn: what is not recorded by its end never will be.
+        self._heard: list[wire.Chunks] = []
         self._start = time.monotonic()
         self._windows_at = 0.0
         self._settle_at = 0.0
@@ -193,16 +202,21 @@ class _Loop:
             gone += self._sockets.tend(self._now())
             # What a peer said before it went is still waiting to be read, its goodbye among it.
             if self._turn(arrived):
-                for peer in gone:
+                for peer in [peer for peer in gone if peer not in self._intake]:
                     self._sessions.gone(peer, self._now())
-                gone.clear()
+                gone = [peer for peer in gone if peer in self._intake]
         self._finish(self._sessions.farewell("the broker stops; it can be started again on the same home"))
         log.info("stopped")
+
+    def close(self) -> None:
+        """Wait for what is on its way to the disk."""
+        self._intake.close()
 
     def _turn(self, arrived: bool) -> bool:
         """Read, decide, commit and send; whether everything that had arrived was read."""
         drained = True
         try:
+            self._hear_waiting()
             if arrived:
                 drained = self._drain()
             if self._now() >= self._windows_at:
@@ -224,28 +238,55 @@ class _Loop:
     def _begin_again(self, full: JournalFull) -> None:
         """Go on as if killed before this batch, of which nobody was told anything, and started again."""
         self._journal.rollback()
+        self._release()
         self._sessions = self._sessions.successor(str(full), self._now())
 
     def _drain(self) -> bool:
         size = 0
         for _ in range(DRAIN):
-            if size >= DRAIN_BYTES:
+            if size >= DRAIN_BYTES or not self._intake.has_room():
                 break
             received = self._sockets.receive()
             if received is None:
                 return True
-            peer, who, data = received
+            peer, who, data, chunks = received
             if who is None:
                 continue  # its key was revoked, or it was cut off: nothing of it is read any more
-            size += len(data)
+            size += len(data) + sum(map(len, chunks))
             try:
-                message = wire.decode(data)
+                message = wire.decode(data, chunks)
             except wire.ProtocolError as error:
                 self._tell_of_garbage(len(data), str(error))
                 self._send(peer, wire.Refused(f"that is not a message of deskgrid {wire.VERSION}: {error}"))
                 continue
-            self._sessions.receive(peer, who, message, self._now())
+            values = wire.large_of(message) if chunks and self._sessions.desk.disk.records(message) else []
+            if not self._intake.put(peer, who, message, values):
+                self._sessions.receive(peer, who, message, self._now())
         return False
+
+    def _keep(self, value: wire.Chunks) -> None:
+        self._journal.values.keep(value)
+
+    def _wake(self) -> None:
+        self._sockets.wake()
+
+    def _hear_waiting(self) -> None:
+        """Hear messages whose large payloads are files by now."""
+        for arrival in self._intake.ready():
+            self._heard += arrival.values
+            for kept in arrival.kept:
+                try:
+                    kept.result()
+                except OSError as error:
+                    raise JournalFull(str(error)) from error
+            self._sessions.receive(arrival.peer, arrival.who, arrival.message, self._now())
+
+    def _release(self) -> None:
+        """Files that nobody needs, of what was heard and of what was forgotten, go."""
+        values, heard, self._heard = self._journal.values, self._heard, []
+        values.release(heard)
+        if names := values.take_unneeded():
+            self._intake.afterwards(lambda: values.remove(names))
 
     def _tell_of_garbage(self, size: int, reason: str) -> None:
         if self._now() >= self._garbage_at:
@@ -254,13 +295,15 @@ class _Loop:
 
     def _finish(self, outbox: list[tuple[bytes, wire.Message]]) -> None:
         self._journal.commit()
+        self._release()
         for notice in self._sessions.desk.take_notices():
             log.info("%s", notice)
         for peer, message in outbox:
             self._send(peer, message)
 
     def _send(self, peer: bytes, message: wire.Message) -> None:
-        if not self._sockets.send(peer, wire.encode(message)):
+        values: list[wire.Chunks] = []
+        if not self._sockets.send(peer, [wire.encode(message, values), *values]):
             self._sessions.gone(peer, self._now())
 
     def _look_at_windows(self) -> None:

@@ -7,7 +7,10 @@ were not taken. The numbers are below, in `broker.connections`, in `broker.backl
 """
 
 import logging
+import socket
 import struct
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
 import zmq
@@ -17,7 +20,7 @@ from broker import backlog, descriptors
 from broker import protocol as wire
 from broker.connections import CONNECTIONS_LIMIT, PROGRAMS_LIMIT, Connections
 from broker.keys import KeyRing
-from broker.outgoing import Handed, Outgoing
+from broker.outgoing import Handed, Outgoing, Parts, size_of
 from broker.roles import ANYBODY, Credential
 
 log = logging.getLogger("deskgrid.broker")
@@ -38,14 +41,15 @@ LINGER_MS = 500
 FLUSH_S = 0.005
 # Questions about keys that are answered in one turn of the loop.
 ZAP_DRAIN = 100
-# Files that the broker needs besides connections: the journal, the log, a few for the interpreter.
+# Files that the broker needs besides connections: the journal, the log, a few for the interpreter. And one for each
+# connection that is being sent a large payload, which is mapped until then.
 OTHER_FILES = 100
 # Refused handshakes make at most one line in the log in so long, lest they fill the disk. Seconds.
 TELL_S = 1.0
 _ZAP_FRAMES = 7
-# Of frames that a message may have; those of deskgrid have one. Whoever sends more than this is no peer of ours, and
-# others would wait while they are read.
-FRAMES_LIMIT = 8
+# Of frames that a message may have: of one that is as large as can be, of which some are short, before and at the end
+# of each large piece. Whoever sends more than this is no peer of ours, and others would wait while they are read.
+FRAMES_LIMIT = 1 + 4 * wire.MESSAGE_LIMIT // wire.CHUNK_BYTES
 
 
 class Sockets:
@@ -76,6 +80,9 @@ class Sockets:
             self._encrypt(keys)
         for each in filter(None, (self.router, self._monitor, self._zap)):
             self._poller.register(each, zmq.POLLIN)
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._poller.register(self._woken, zmq.POLLIN)
 
     def _set_options(self) -> None:
         for option, value in (
@@ -98,12 +105,15 @@ class Sockets:
 
     @staticmethod
     def _connections_allowed() -> int:
-        return min(CONNECTIONS_LIMIT, descriptors.files_allowed(CONNECTIONS_LIMIT + OTHER_FILES) - OTHER_FILES)
+        wanted = 2 * CONNECTIONS_LIMIT + OTHER_FILES
+        return min(CONNECTIONS_LIMIT, (descriptors.files_allowed(wanted) - OTHER_FILES) // 2)
 
     def __enter__(self) -> "Sockets":
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._wake.close()
+        self._woken.close()
         self.router.disable_monitor()
         self._monitor.close()
         self.router.close()
@@ -122,10 +132,17 @@ class Sockets:
     def wait(self, seconds: float) -> bool:
         """Wait until something is to be done, ``seconds`` at most; whether there are messages."""
         ready = dict(self._poller.poll(int(1000 * (FLUSH_S if self._outgoing or self._large else seconds))))
+        if self._woken.fileno() in ready:
+            self._woken.recv(4096)
         if self._zap in ready:
             self._answer_zap()
         self._told = self._monitor in ready
         return self.router in ready
+
+    def wake(self) -> None:
+        """End a `wait`; for any thread."""
+        with suppress(OSError):  # it was woken often enough, or will wait no more
+            self._wake.send(b"\0")
 
     def tend(self, now: float) -> list[bytes]:
         """Look after the connections; the peers that are gone since the last time."""
@@ -196,27 +213,30 @@ class Sockets:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def receive(self) -> tuple[bytes, Credential | None, bytes] | None:
-        """(peer, whose key it has, message), or None when nothing waits. Of nobody nothing is to be read."""
+    def receive(self) -> tuple[bytes, Credential | None, bytes, Sequence[memoryview]] | None:
+        """(peer, whose key it has, message, the frames behind it), or None when nothing waits. Nobody says nothing."""
         try:
             head = self.router.recv(zmq.NOBLOCK, copy=False)
         except zmq.Again:
             self.connections.all_read()
             return None
-        frame = self.router.recv(copy=False)  # with the head all of a message is there
-        count, size = 1, self._on_wire(frame)
+        first = frame = self.router.recv(copy=False)  # with the head all of a message is there
+        chunks: list[memoryview] = []
+        size, whole, count = self._on_wire(frame), 0, 1
         while frame.more:
             frame = self.router.recv(copy=False)
-            count, size = count + 1, size + self._on_wire(frame)
+            size, whole, count = size + self._on_wire(frame), whole + len(frame), count + 1
+            if count <= FRAMES_LIMIT:
+                chunks.append(frame.buffer)
         peer = head.bytes
         key = b"" if self._keys is None else bytes.fromhex(cast(str, head.get("User-Id")))
         if peer not in self.connections and not self._introduce(peer, head, key):
-            return peer, None, b""
+            return peer, None, b"", ()
         self.connections.read(peer, size)
-        if count > FRAMES_LIMIT:
+        if count > FRAMES_LIMIT or whole > wire.MESSAGE_LIMIT:
             self._give_up(peer)
-            return peer, None, b""
-        return peer, self._who(key), frame.bytes
+            return peer, None, b"", ()
+        return peer, self._who(key), first.bytes, chunks
 
     def _on_wire(self, frame: zmq.Frame) -> int:
         return backlog.on_wire(len(frame), self._keys is not None)
@@ -237,9 +257,9 @@ class Sockets:
     def _who(self, key: bytes) -> Credential | None:
         return ANYBODY if self._keys is None else self._keys.who(key)
 
-    def send(self, peer: bytes, data: bytes) -> bool:
+    def send(self, peer: bytes, parts: Parts) -> bool:
         """Send now or later; False when the peer is gone, or has taken too little for too long and is cut off."""
-        if self._outgoing.put(peer, data):
+        if self._outgoing.put(peer, parts):
             return True
         self.connections.cut_off(peer)
         self._forget(peer)
@@ -250,17 +270,20 @@ class Sockets:
         _, size = self._large.get(peer, (None, 0))
         return self._outgoing.bytes_for(peer) + size
 
-    def _hand_over(self, peer: bytes, data: bytes) -> Handed:
-        large = len(data) >= LARGE
-        if large and peer in self._large and not self._large[peer][0].done:
+    def _hand_over(self, peer: bytes, parts: Parts) -> Handed:
+        size = size_of(parts)
+        if size >= LARGE and peer in self._large and not self._large[peer][0].done:
             return Handed.LATER
+        frames = wire.frames_of(parts)
         try:
             self.router.send(peer, zmq.SNDMORE | zmq.NOBLOCK)
-            if large:
-                tracker = self.router.send(data, zmq.NOBLOCK, copy=False, track=True)
-                self._large[peer] = tracker, len(data)
+            for frame in frames[:-1]:
+                self.router.send(frame, zmq.SNDMORE | zmq.NOBLOCK, copy=False)
+            if size >= LARGE:
+                tracker = self.router.send(frames[-1], zmq.NOBLOCK, copy=False, track=True)
+                self._large[peer] = tracker, size
             else:
-                self.router.send(data, zmq.NOBLOCK)
+                self.router.send(frames[-1], zmq.NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno == zmq.EAGAIN:
                 return Handed.LATER

@@ -68,11 +68,11 @@ def wrong_with_pages(db: sqlite3.Connection) -> str:
     return "" if found == "ok" else " ".join(found.split())
 
 
-def checksum(*values: bytes | None) -> int:
+def checksum(*values: bytes | str | None) -> int:
     """Of the long values of a row; no value is like an empty one."""
     found = 0
     for value in values:
-        found = crc32(value or b"", found)
+        found = crc32(value.encode() if isinstance(value, str) else value or b"", found)
     return found
 
 

@@ -72,7 +72,10 @@ class SocketLine:
         self.socket.send(data)
 
     def receive(self, seconds: float) -> bytes | None:
-        return self.socket.recv() if self.socket.poll(int(seconds * 1000)) else None
+        if not self.socket.poll(int(seconds * 1000)):
+            return None
+        data, *more = self.socket.recv_multipart()
+        return wire.encode(wire.decode(data, [memoryview(frame) for frame in more])) if more else data
 
     def close(self) -> None:
         if self._monitor is not None:

@@ -138,8 +138,10 @@ class _Link:
 
     def send(self, message: wire.Message) -> bool:
         """Whether there was a connection to take it."""
+        values: list[wire.Chunks] = []
+        data = wire.encode(message, values)
         try:
-            self.socket.send(wire.encode(message), zmq.NOBLOCK)
+            self.socket.send_multipart(wire.frames_of([data, *values]), zmq.NOBLOCK, copy=not values)
         except zmq.Again:
             return False
         return True
@@ -147,9 +149,10 @@ class _Link:
     def receive(self) -> wire.Message | None:
         """The next message, or None when none waits."""
         try:
-            return wire.decode(self.socket.recv(zmq.NOBLOCK))
+            first, *more = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return None
+        return wire.decode(first.bytes, [frame.buffer for frame in more])
 
     def events(self) -> list[int]:
         """What happened to the connection."""

@@ -4,7 +4,8 @@ Rule 1: this file stands alone. It is started by its path with ``-P`` and import
 user's own worker.py or scheduler.py is found first; it has what it needs before their folder is on the path.
 Rule 2: frames travel on private copies of descriptors 0 and 1. 0 itself is empty; 1 and 2 are files, so that
 what C code, subprocesses and dying processes print is captured, and no print can be taken for a frame.
-Rule 3: the end of a task is told in one write before the next one starts: a crash costs only that task.
+Rule 3: the end of a task is told before the next one starts, in one write unless its result is large: a crash costs
+only that task.
 Rule 4: it never outlives the worker. The end of its input ends it with its process group. On Linux the kernel
 does that even while C code holds the interpreter; on Windows, what the task itself started may stay.
 
@@ -26,21 +27,26 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, TextIO
 
 import msgpack
 
-# As in broker.protocol.Outcome, which must not be imported here; a test holds them equal.
+# As in broker.protocol, which must not be imported here; a test holds them equal.
 DONE = 0
 ERROR = 1
+LARGE_BYTES = 2**20
 
 # One read of a pipe; more than a pipe holds by default, on any system.
 CHUNK = 256 * 1024
 # Bytes of a frame; larger than any we make, so a larger number is not a length but something a task wrote.
 FRAME_LIMIT = 2**30
+# Bytes of a payload behind a frame, likewise.
+RAW_LIMIT = 2**28
+_RAW = 1
 # The end of stderr that goes into an error's text: a screenful.
 TAIL = 4096
 # An error's message, and its traceback: what anybody reads, however large the object printed into it.
@@ -63,9 +69,25 @@ class TaskFailure(Exception):
         self.trace = trace
 
 
-def frame(message: list[Any]) -> bytes:
-    """``message`` as it goes through a pipe."""
-    packed: bytes = msgpack.packb(message)
+class Raw:
+    """A large payload, in pieces, to be sent behind a frame without being copied."""
+
+    def __init__(self, pieces: Sequence[memoryview]) -> None:
+        self.pieces = pieces
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+
+def frame(message: list[Any], behind: list[memoryview] | None = None) -> bytes:
+    """``message`` as it goes through a pipe; what goes behind it is appended to ``behind``."""
+
+    def outside(raw: Raw) -> msgpack.ExtType:
+        assert behind is not None
+        behind.extend(raw.pieces)
+        return msgpack.ExtType(_RAW, len(raw).to_bytes(8, "big"))
+
+    packed: bytes = msgpack.packb(message, default=outside)
     return len(packed).to_bytes(4, "big") + packed
 
 
@@ -74,23 +96,83 @@ def unpack(data: bytes | memoryview) -> Any:
     return msgpack.unpackb(data)
 
 
-def take_frames(buffer: bytearray) -> list[Any]:
-    """Take all complete frames off the front of ``buffer``: their messages. ValueError: there are none."""
-    messages, start, end = [], 0, len(buffer)
-    with memoryview(buffer) as view:
-        while end - start >= 4:
-            stop = start + 4 + int.from_bytes(view[start : start + 4], "big")
-            if stop - start > FRAME_LIMIT:
-                raise ValueError("no frame is that long")
-            if stop > end:
+class Frames:
+    """What comes through a pipe: frames, taken apart, each with what is behind it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._file = io.FileIO(descriptor, "r", closefd=False)
+        self._buffer = bytearray()
+        # A message that waits for what belongs behind it, the payloads there, and how much of the first is filled.
+        self._waiting: list[Any] | None = None
+        self._raws: list[bytearray] = []
+        self._filled = 0
+
+    def read(self) -> tuple[int, list[Any]]:
+        """Wait for something: the bytes that came, none at the end, and messages. ValueError: there are none."""
+        if self._raws:
+            with memoryview(self._raws[0]) as view:
+                count = self._file.readinto(view[self._filled :]) or 0
+            self._filled += count
+        else:
+            chunk = os.read(self._file.fileno(), CHUNK)
+            count = len(chunk)
+            self._buffer += chunk
+        return count, self._messages() if count else []
+
+    def _messages(self) -> list[Any]:
+        """Take out what is complete."""
+        found: list[Any] = []
+        while self._filled_up():
+            if self._waiting is not None:
+                found.append(self._waiting)
+                self._waiting = None
+            found += self._taken()
+            if self._waiting is None:
                 break
-            messages.append(unpack(view[start + 4 : stop]))
-            start = stop
-    del buffer[:start]
-    return messages
+        return found
+
+    def _taken(self) -> list[Any]:
+        """Take the complete frames off the front of the buffer, up to one that something belongs behind."""
+        messages, start, end = [], 0, len(self._buffer)
+        with memoryview(self._buffer) as view:
+            while self._waiting is None and end - start >= 4:
+                stop = start + 4 + int.from_bytes(view[start : start + 4], "big")
+                if stop - start > FRAME_LIMIT:
+                    raise ValueError("no frame is that long")
+                if stop > end:
+                    break
+                message = msgpack.unpackb(view[start + 4 : stop], ext_hook=self._expect)
+                if self._raws:
+                    self._waiting = message
+                else:
+                    messages.append(message)
+                start = stop
+        del self._buffer[:start]
+        return messages
+
+    def _filled_up(self) -> bool:
+        """Whether all is there that belongs behind a frame; what has come of it is put in its place."""
+        while self._raws:
+            raw = self._raws[0]
+            some = self._buffer[: len(raw) - self._filled]
+            raw[self._filled : self._filled + len(some)] = some
+            del self._buffer[: len(some)]
+            self._filled += len(some)
+            if self._filled < len(raw):
+                return False
+            self._raws.pop(0)
+            self._filled = 0
+        return True
+
+    def _expect(self, code: int, data: bytes) -> bytearray:
+        size = int.from_bytes(data, "big")
+        if code != _RAW or size > RAW_LIMIT:
+            raise ValueError("no payload is that long")
+        self._raws.append(bytearray(size))
+        return self._raws[-1]
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Write ``data``: in one call, unless a signal or the system cuts it."""
     written = os.write(descriptor, data)
     while written < len(data):
@@ -194,7 +276,7 @@ class Function:
         if template["folder"] and template["folder"] not in sys.path:
             sys.path.insert(0, template["folder"])
 
-    def result(self, payload: bytes) -> bytes:
+    def result(self, payload: bytes) -> bytes | Raw:
         """Run one task: its value, pickled. Raises what the task raises, or TaskFailure."""
         function, args, kwargs = self._load(payload)
         return _pickled(function(*args, **kwargs))
@@ -221,8 +303,10 @@ class Function:
         return f"{self._host} (Python {PYTHON} at {sys.executable})"
 
 
-def _pickled(value: object) -> bytes:
+def _pickled(value: object) -> "bytes | Raw":
     with suppress(Exception):
+        if type(value) is bytes and len(value) >= LARGE_BYTES:
+            return _around(value)
         return pickle.dumps(value, HIGHEST)
     try:  # what cannot be imported over there, such as a class of the user's script, travels with its code
         pickled: bytes = pickle_by_value()(value, protocol=HIGHEST)
@@ -230,6 +314,13 @@ def _pickled(value: object) -> bytes:
         message = f"the result, of type {type(value).__qualname__}, cannot be pickled: {error}"
         raise TaskFailure("ResultNotPicklable", message) from error
     return pickled
+
+
+def _around(value: bytes) -> Raw:
+    """The pickle of a large bytes object, which is not copied for that."""
+    pieces: list[bytes] = []
+    pickle.dump(value, types.SimpleNamespace(write=pieces.append), HIGHEST)
+    return Raw([memoryview(piece) for piece in pieces])
 
 
 class Command:
@@ -366,11 +457,11 @@ class Child:
                     capture.trim()
 
     def _receive(self) -> None:
-        buffer = bytearray()
+        frames, count = Frames(self._in), 1
         try:
-            while chunk := os.read(self._in, CHUNK):
-                buffer += chunk
-                for message in take_frames(buffer):
+            while count:
+                count, messages = frames.read()
+                for message in messages:
                     self._inbox.put(message)
         finally:
             end_everything()
@@ -384,7 +475,7 @@ class Child:
         start = time.perf_counter()
         outcome, spent = DONE, False
         try:
-            result = template.result(payload)
+            result: bytes | Raw = template.result(payload)
             if len(result) > self._limit:
                 raise too_large(len(result), self._limit)
         except MemoryError as error:
@@ -396,8 +487,13 @@ class Child:
             outcome, result = ERROR, describe(error)
         elapsed = time.perf_counter() - start
         self._flush()
+        if isinstance(result, bytes) and len(result) >= LARGE_BYTES:
+            result = Raw([memoryview(result)])
         told = ["ended", task, number, outcome, elapsed, result, self._stdout.take(), self._stderr.take()]
-        write_all(self._out, frame(told))
+        behind: list[memoryview] = []
+        write_all(self._out, frame(told, behind))
+        for data in behind:
+            write_all(self._out, data)
         if spent:
             write_all(self._out, frame(["spent"]))
             end_everything()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.protocol import BATCH_BYTES, PAYLOAD_LIMIT, Outcome
-from worker.child import TAIL, error_payload, frame
+from worker.child import TAIL, Raw, error_payload, frame
 from worker.folders import Folder
 from worker.jobs import Ended, Job
 from worker.process import Process, Said
@@ -227,10 +227,13 @@ class Executor:
             size += len(job.payload)
             if rows and size > BATCH_BYTES:
                 break
-            rows.append([job.task, job.number, job.payload])
+            payload = job.payload if isinstance(job.payload, bytes) else Raw(job.payload.frames())
+            rows.append([job.task, job.number, payload])
         slot.sent, slot.since = len(rows), None
         process.expected = len(rows)
-        process.write(data + frame(["run", digest, rows]))
+        behind: list[memoryview] = []
+        data += frame(["run", digest, rows], behind)
+        process.write([data, *behind])
 
     def _hear(self, slot: _Slot, process: Process, said: Said, now: float, ended: list[Ended]) -> None:
         if isinstance(said, Ended):

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from broker.protocol import Outcome
+from broker.protocol import Outcome, Payload
 
 
 class TemplateError(ValueError):
@@ -15,7 +15,7 @@ class Job(NamedTuple):
     task: int
     number: int
     template: str
-    payload: bytes
+    payload: Payload
     timeout: float | None
 
 
@@ -31,6 +31,6 @@ class Ended(NamedTuple):
     number: int
     outcome: Outcome
     elapsed: float
-    payload: bytes
+    payload: Payload
     stdout: bytes
     stderr: bytes

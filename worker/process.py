@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from broker.protocol import Outcome
-from worker.child import CHUNK, exit_text, read_ends, take_frames, write_all
+from broker.protocol import Chunks, Outcome
+from worker.child import Frames, exit_text, read_ends, write_all
 from worker.jobs import Ended
 
 PROGRAM = Path(__file__).with_name("child.py")
@@ -54,21 +54,22 @@ class Process:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
-    def write(self, data: bytes) -> None:
-        """Send ``data`` without waiting."""
+    def write(self, data: Sequence[bytes | memoryview]) -> None:
+        """Send ``data``, in pieces, without waiting."""
         with self._dying:
             if self._dead:
                 self.delivered = False
-            elif len(data) <= PIPE_ROOM:
+            elif sum(map(len, data)) <= PIPE_ROOM:
                 self._write(data)
             else:
                 self._writer = threading.Thread(target=self._write, args=(data,), daemon=True)
                 self._writer.start()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: Sequence[bytes | memoryview]) -> None:
         assert self._popen.stdin is not None
         try:
-            write_all(self._popen.stdin.fileno(), data)
+            for piece in data:
+                write_all(self._popen.stdin.fileno(), piece)
         except OSError:
             self.delivered = False
 
@@ -115,15 +116,14 @@ class Process:
 
     def _read(self) -> None:
         assert self._popen.stdout is not None
-        descriptor = self._popen.stdout.fileno()
-        buffer = bytearray()
-        while chunk := os.read(descriptor, CHUNK):
-            buffer += chunk
-            if messages := take_frames(buffer):
+        frames, count = Frames(self._popen.stdout.fileno()), 1
+        while count:
+            count, messages = frames.read()
+            if messages:
                 self.expected -= len(messages)
                 more = self.expected > 0  # before others are told, who may then expect something else
                 self._tell(self, [self._understood(message) for message in messages])
-                if more and len(chunk) <= LULL_BYTES * len(messages):
+                if more and count <= LULL_BYTES * len(messages):
                     time.sleep(LULL_S)
 
     def _understood(self, message: list[Any]) -> Said:
@@ -132,7 +132,8 @@ class Process:
         if message[0] == "spent":
             return "spent"
         task, number, outcome, elapsed, payload, stdout, stderr = message[1:]
-        return Ended(self.slot, task, number, Outcome(outcome), elapsed, payload, stdout, stderr)
+        whole = payload if isinstance(payload, bytes) else Chunks([memoryview(payload)])
+        return Ended(self.slot, task, number, Outcome(outcome), elapsed, whole, stdout, stderr)
 
 
 Tell = Callable[[Process, list[Said]], None]

@@ -24,6 +24,7 @@ from broker.client.payload import pack_call, pack_text
 from broker.client.replies import ANSWER_S, ask
 from broker.client.submission import Runtime, Terms, checked_seconds, kept, submit_bag
 from broker.client.template import Template, command_template, name_of, pickle_function, python_template
+from broker.protocol import Payload
 
 if TYPE_CHECKING:
     from broker.client.local import Keeper
@@ -197,7 +198,7 @@ class Grid(Executor):
         self,
         template: Template,
         items: Iterable[Any],
-        pack: Callable[[Any, str], bytes],
+        pack: Callable[[Any, str], Payload],
         runtime: Runtime,
         terms: Terms,
     ) -> Bag[Any, Any]:
@@ -328,7 +329,7 @@ def _as_task(function: Any) -> Task[Any]:
     return Task(function)
 
 
-def _pack_item(item: Any, what: str) -> bytes:
+def _pack_item(item: Any, what: str) -> Payload:
     return pack_call((item,), {}, what)
 
 

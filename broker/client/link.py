@@ -212,11 +212,11 @@ class Link:
     def _receive(self, dealer: "zmq.Socket[bytes]") -> None:
         for _ in range(DRAIN):
             try:
-                data = dealer.recv(zmq.NOBLOCK)
+                first, *more = dealer.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
             try:
-                message = wire.decode(data)
+                message = wire.decode(first.bytes, [frame.buffer for frame in more])
             except wire.ProtocolError as error:
                 log.warning("what came from %s is no message of deskgrid: %s", self.address, error)
                 continue
@@ -271,7 +271,9 @@ def _encrypt(dealer: "zmq.Socket[bytes]", keys: Keys) -> None:
 
 def _send(dealer: "zmq.Socket[bytes]", messages: Iterable[wire.Message]) -> None:
     for message in messages:
-        dealer.send(wire.encode(message), zmq.NOBLOCK)
+        values: list[wire.Chunks] = []
+        data = wire.encode(message, values)
+        dealer.send_multipart(wire.frames_of([data, *values]), zmq.NOBLOCK, copy=not values)
 
 
 def _diagnosis(join: JoinLine) -> str:

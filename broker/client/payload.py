@@ -6,6 +6,7 @@ was and where it ran; what cannot be rebuilt becomes a `TaskError`.
 
 import pickle
 from collections.abc import Mapping
+from sys import getsizeof
 from typing import Any
 
 import msgpack
@@ -21,12 +22,14 @@ from broker.client.errors import (
     TaskError,
     TaskTimeout,
 )
-from broker.protocol import PAYLOAD_LIMIT, BagResult, Outcome
+from broker.protocol import LARGE_BYTES, PAYLOAD_LIMIT, BagResult, Chunks, Outcome, Payload, payload_of
 
 
-def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> bytes:
+def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Payload:
     """The payload of one call; ``what`` names it in messages. Raises `PicklingFailed` or `BagRejected`."""
     call = (args, kwargs)
+    if any(getsizeof(arg) >= LARGE_BYTES for arg in args):
+        return _pack_large(call, what)
     try:
         packed = pickle.dumps(call, pickle.HIGHEST_PROTOCOL)
         by_value = b"__main__" in packed
@@ -36,6 +39,42 @@ def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> by
         # Something of the user's program, which a worker cannot import, or something only cloudpickle knows.
         packed = _by_value(call, what)
     return checked_size(packed, what)
+
+
+class _Pieces:
+    """A file for pickle, which takes large bytes objects as they are: they are neither copied nor searched."""
+
+    def __init__(self) -> None:
+        self.by_value = False
+        self._all: list[bytes] = []
+        self._small: list[bytes] = []
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Take a piece; what could be changed meanwhile is copied."""
+        if len(data) >= LARGE_BYTES:
+            self._all += [b"".join(self._small), bytes(data)]
+            self._small = []
+        else:
+            self.by_value = self.by_value or b"__main__" in data
+            self._small.append(bytes(data))
+
+    def all(self) -> list[bytes]:
+        """What was written; of two neighbours at least one is large."""
+        return [piece for piece in (*self._all, b"".join(self._small)) if piece]
+
+
+def _pack_large(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> Payload:
+    pieces = _Pieces()
+    try:
+        pickle.dump(call, pieces, pickle.HIGHEST_PROTOCOL)
+        by_value = pieces.by_value
+    except Exception:
+        by_value = True
+    if by_value:
+        return checked_size(_by_value(call, what), what)
+    payload = Chunks([memoryview(piece) for piece in pieces.all()])
+    _check_size(len(payload), what)
+    return payload if len(payload) >= LARGE_BYTES else bytes(payload)
 
 
 def _by_value(call: tuple[Any, ...], what: str) -> bytes:
@@ -48,7 +87,7 @@ def _by_value(call: tuple[Any, ...], what: str) -> bytes:
     return packed
 
 
-def pack_text(item: object, what: str) -> bytes:
+def pack_text(item: object, what: str) -> Payload:
     """The payload of one task of a command bag."""
     if not isinstance(item, str):
         raise BagRejected(f"{what} is not text but {type(item).__name__}: a command's items are texts")
@@ -58,11 +97,15 @@ def pack_text(item: object, what: str) -> bytes:
         raise PicklingFailed(f"{what} cannot be sent as UTF-8: {error}") from error
 
 
-def checked_size(packed: bytes, what: str) -> bytes:
-    """``packed``, unless it is larger than a task may carry."""
-    if len(packed) > PAYLOAD_LIMIT:
-        raise BagRejected(f"{what} has {len(packed):,} bytes; the limit is {PAYLOAD_LIMIT:,}")
-    return packed
+def checked_size(packed: bytes, what: str) -> Payload:
+    """``packed`` as it travels, unless it is larger than a task may carry."""
+    _check_size(len(packed), what)
+    return payload_of(packed)
+
+
+def _check_size(size: int, what: str) -> None:
+    if size > PAYLOAD_LIMIT:
+        raise BagRejected(f"{what} has {size:,} bytes; the limit is {PAYLOAD_LIMIT:,}")
 
 
 class Failure:
@@ -78,7 +121,7 @@ def value_of(result: BagResult, bag: str) -> Any:
     """What the task returned, or a `Failure` with the exception that it raised or that says what befell it."""
     if result.outcome == Outcome.DONE:
         try:
-            return pickle.loads(result.payload)
+            return pickle.loads(bytes(result.payload))
         except Exception as error:
             unreadable = ResultUnreadable(f"the result of {_where(result, bag)} cannot be unpickled: {error!r}")
             unreadable.__cause__ = error
@@ -95,7 +138,7 @@ _KINDS: dict[int, tuple[type[TaskError], str]] = {
 
 
 def _failure(result: BagResult, bag: str) -> Exception:
-    name, message, trace, pickled = _parts(result.payload)
+    name, message, trace, pickled = _parts(bytes(result.payload))
     where = _where(result, bag)
     if result.outcome in _KINDS:
         kind, what = _KINDS[result.outcome]

@@ -49,7 +49,7 @@ class GridFuture(Future[Any]):
 
 class _Call(NamedTuple):
     future: GridFuture
-    payload: bytes
+    payload: wire.Payload
     runtime: float | None
 
 
@@ -91,7 +91,7 @@ class Stream:
         """Whether another bag should be begun."""
         return self._sent + len(self._waiting) >= BAG_CALLS
 
-    def submit(self, payload: bytes, runtime: float | None) -> GridFuture:
+    def submit(self, payload: wire.Payload, runtime: float | None) -> GridFuture:
         """One more call."""
         future = GridFuture(self)
         with self._lock:

@@ -60,7 +60,7 @@ class Accepted(NamedTuple):
 class Row(NamedTuple):
     """One task: its payload, and its runtime when the tasks' differ."""
 
-    payload: bytes
+    payload: wire.Payload
     runtime: float | None
 
 
@@ -77,7 +77,7 @@ def submit_bag(
     template: Template,
     items: Iterable[Any],
     *,
-    pack: Callable[[Any, str], bytes],
+    pack: Callable[[Any, str], wire.Payload],
     runtime: Runtime,
     terms: Terms,
 ) -> Accepted:
@@ -119,7 +119,7 @@ def _check_count(count: int | None) -> None:
         raise BagRejected(f"the bag has more than {wire.BAG_LIMIT:,} items: make several bags of them")
 
 
-def _rows(items: Iterable[Any], pack: Callable[[Any, str], bytes], runtimes: "Runtimes") -> Iterator[Row]:
+def _rows(items: Iterable[Any], pack: Callable[[Any, str], wire.Payload], runtimes: "Runtimes") -> Iterator[Row]:
     for index, item in enumerate(items):
         if index == wire.BAG_LIMIT:
             _check_count(index + 1)

@@ -29,6 +29,7 @@ FEW: dict[object, list[Any]] = {
     float: [0.0, 1e-9, 0.5, 1.0, 5.0, 60.0, wire.SECONDS_LIMIT],
     str: ["pc1", "pc2", "pc1~2", *BAGS],
     bytes: [b"", b"\x90", COMMAND],
+    wire.Payload: [b"", b"\x90", COMMAND],
     bool: [True, False],
 }
 # What the broker looks at first is as it should be, or nothing would come of it.

@@ -1,7 +1,7 @@
 """What has arrived and was not read: how it is counted, and who is cut off when it is too much."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -183,9 +183,9 @@ class Busy:
         self._data = bytes(size)
         self.taken = 0
 
-    def receive(self) -> tuple[bytes, Credential, bytes]:
+    def receive(self) -> tuple[bytes, Credential, bytes, Sequence[memoryview]]:
         self.taken += 1
-        return b"peer", ANYBODY, self._data
+        return b"peer", ANYBODY, self._data, ()
 
     def send(self, peer: bytes, data: bytes) -> bool:
         return True

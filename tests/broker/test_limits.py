@@ -10,7 +10,7 @@ from broker import connections as limits
 from broker import outgoing as outgoing_module
 from broker import protocol as wire
 from broker.connections import Connections
-from broker.outgoing import Handed, Outgoing
+from broker.outgoing import Handed, Outgoing, Parts
 from tests.broker.office import Office, OfficeLine
 
 
@@ -193,31 +193,31 @@ class Network:
 
     def __init__(self, **takes: int) -> None:
         self.takes = {name.encode(): count for name, count in takes.items()}
-        self.taken: list[tuple[bytes, bytes]] = []
+        self.taken: list[tuple[bytes, ...]] = []
         self.outgoing = Outgoing(self._hand_over)
 
-    def _hand_over(self, peer: bytes, data: bytes) -> Handed:
+    def _hand_over(self, peer: bytes, parts: Parts) -> Handed:
         if peer not in self.takes:
             return Handed.NOBODY
         if not self.takes[peer]:
             return Handed.LATER
         self.takes[peer] -= 1
-        self.taken.append((peer, data))
+        self.taken.append((peer, *map(bytes, parts)))
         return Handed.TAKEN
 
 
 def test_what_a_slow_peer_does_not_take_waits_in_order_and_nobody_else_does() -> None:
     network = Network(slow=1, quick=99)
     for data in (b"1", b"22", b"333"):
-        assert network.outgoing.put(b"slow", data)
-        assert network.outgoing.put(b"quick", data)
+        assert network.outgoing.put(b"slow", [data])
+        assert network.outgoing.put(b"quick", [data])
     assert [data for peer, data in network.taken if peer == b"quick"] == [b"1", b"22", b"333"]
     assert (network.outgoing.bytes_for(b"slow"), network.outgoing.bytes_for(b"quick")) == (5, 0)
     network.takes[b"slow"] = 1
     assert network.outgoing.flush() == []
     assert network.outgoing.bytes_for(b"slow") == 3
     network.takes[b"slow"] = 9
-    assert network.outgoing.put(b"slow", b"4444")  # behind what waits
+    assert network.outgoing.put(b"slow", [b"4444"])  # behind what waits
     assert network.outgoing.flush() == []
     assert [data for peer, data in network.taken if peer == b"slow"] == [b"1", b"22", b"333", b"4444"]
     assert not network.outgoing
@@ -228,16 +228,16 @@ def test_a_peer_for_which_too_much_would_wait_is_given_up_and_nothing_waits_for_
 ) -> None:
     monkeypatch.setattr(outgoing_module, "WAITING_LIMIT", 10)
     network = Network(stuck=0, slow=0)
-    assert network.outgoing.put(b"slow", b"x")
-    assert network.outgoing.put(b"stuck", bytes(10))
-    assert not network.outgoing.put(b"stuck", b"x")
+    assert network.outgoing.put(b"slow", [b"x"])
+    assert network.outgoing.put(b"stuck", [bytes(10)])
+    assert not network.outgoing.put(b"stuck", [b"x"])
     assert (network.outgoing.bytes_for(b"stuck"), network.outgoing.bytes_for(b"slow")) == (0, 1)
 
 
 def test_a_peer_that_is_gone_is_said_to_be_at_once_or_at_the_next_look() -> None:
     network = Network(leaves=0)
-    assert not network.outgoing.put(b"nobody", b"x")
-    assert network.outgoing.put(b"leaves", b"x")
+    assert not network.outgoing.put(b"nobody", [b"x"])
+    assert network.outgoing.put(b"leaves", [b"x"])
     del network.takes[b"leaves"]
     assert network.outgoing.flush() == [b"leaves"]
     assert network.outgoing.flush() == []

@@ -41,7 +41,7 @@ class Halves:
         worker.finish(*self.held, payload=b"again")
         results = client.results(self.bag)
         assert sorted(result.item for result in results) == list(range(10))
-        assert sorted(result.payload for result in results) == [b"after"] * 5 + [b"before"] * 5
+        assert sorted(bytes(result.payload) for result in results) == [b"after"] * 5 + [b"before"] * 5
         rest = client.watch(self.bag, self.client_saw.after).results
         assert {result.payload for result in rest} == {b"after"}
         counters = client.ask("status")["counters"]

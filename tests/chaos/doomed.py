@@ -9,6 +9,7 @@ import signal
 import sys
 
 from broker.journal import Journal
+from broker.outgoing import Parts
 from broker.sockets import Sockets
 from tests import live
 
@@ -33,9 +34,9 @@ def main(step: str, count: str, home: str, listen: str, lease_s: str) -> None:
         if wrote:
             passed("commit: after")
 
-    def doomed_send(sockets: Sockets, peer: bytes, data: bytes) -> bool:
+    def doomed_send(sockets: Sockets, peer: bytes, parts: Parts) -> bool:
         passed("send: before")
-        sent = send(sockets, peer, data)
+        sent = send(sockets, peer, parts)
         passed("send: after")
         return sent
 

@@ -119,8 +119,8 @@ class FakeBroker:
     def _serve(self) -> None:
         while not self._stop.is_set():
             if self._router.poll(_TICK_MS):
-                peer, data = self._router.recv_multipart()
-                message = wire.decode(data)
+                peer, data, *more = self._router.recv_multipart()
+                message = wire.decode(data, [memoryview(frame) for frame in more])
                 if not self.lose(message):
                     with self._lock:
                         self._receive(peer, message)
@@ -165,7 +165,7 @@ class FakeBroker:
         if submit.first > len(bag.payloads):
             return wire.Failed(submit.request, "a batch is missing")
         if submit.first == len(bag.payloads):
-            bag.payloads += submit.payloads
+            bag.payloads += map(bytes, submit.payloads)
             bag.runtimes += submit.runtimes or [submit.runtime] * len(submit.payloads)
             for item in range(submit.first, len(bag.payloads)):
                 if not self.memory.hold:

@@ -1,5 +1,6 @@
 """Arguments out, results and exceptions back."""
 
+import os
 import pickle
 import sys
 import threading
@@ -23,7 +24,7 @@ from broker.client.errors import (
     TaskTimeout,
 )
 from broker.client.payload import Failure, pack_call, pack_text, value_of
-from broker.protocol import PAYLOAD_LIMIT, Outcome
+from broker.protocol import LARGE_BYTES, PAYLOAD_LIMIT, Chunks, Outcome
 
 
 def ended(outcome: Outcome, payload: bytes = b"") -> Any:
@@ -40,7 +41,7 @@ def failed(outcome: Outcome, *parts: object) -> Exception:
 
 
 def test_arguments_are_plain_pickles_of_args_and_kwargs() -> None:
-    assert pickle.loads(pack_call((1, "two"), {"three": 3}, "it")) == ((1, "two"), {"three": 3})
+    assert pickle.loads(bytes(pack_call((1, "two"), {"three": 3}, "it"))) == ((1, "two"), {"three": 3})
 
 
 @pytest.fixture
@@ -54,13 +55,43 @@ def of_the_program() -> Iterator[type]:
 
 
 def test_an_object_of_the_program_travels_with_its_class(of_the_program: type) -> None:
-    packed = pack_call((of_the_program(),), {}, "it")
+    packed = bytes(pack_call((of_the_program(),), {}, "it"))
     assert b"speed" in packed
     assert b"speed" not in pickle.dumps(of_the_program())
 
 
+def test_a_large_argument_is_not_copied() -> None:
+    data = os.urandom(LARGE_BYTES)
+    packed = pack_call((data, 1), {}, "it")
+    assert isinstance(packed, Chunks)
+    assert any(frame.obj is data for frame in packed.frames())
+    assert pickle.loads(bytes(packed)) == ((data, 1), {})
+
+
+def test_one_that_could_be_changed_meanwhile_is_as_it_was() -> None:
+    data = bytearray(LARGE_BYTES)
+    packed = pack_call((data,), {}, "it")
+    data[:] = bytes([1]) * LARGE_BYTES
+    assert pickle.loads(bytes(packed)) == ((bytes(LARGE_BYTES),), {})
+
+
+def test_an_argument_that_is_only_large_here_is_a_small_payload() -> None:
+    many = [None] * (LARGE_BYTES // 8)
+    packed = pack_call((many,), {}, "it")
+    assert isinstance(packed, bytes)
+    assert pickle.loads(packed) == ((many,), {})
+
+
+def test_an_object_of_the_program_travels_with_its_class_beside_a_large_argument(of_the_program: type) -> None:
+    for beside in (of_the_program(), lambda: None):
+        packed = pack_call((bytes(LARGE_BYTES), beside), {}, "it")
+        assert b"cloudpickle" in bytes(packed)
+    with pytest.raises(BagRejected, match="the limit is"):
+        pack_call((bytes(PAYLOAD_LIMIT),), {}, "it")
+
+
 def test_a_lambda_can_be_an_argument() -> None:
-    ((function,), _) = pickle.loads(pack_call((lambda x: x + 1,), {}, "it"))
+    ((function,), _) = pickle.loads(bytes(pack_call((lambda x: x + 1,), {}, "it")))
     assert function(1) == 2
 
 

@@ -57,8 +57,8 @@ def written(path: Path) -> str:
 
 def value(ended: Ended) -> Any:
     """What the task returned; fails when it did not."""
-    assert ended.outcome is Outcome.DONE, msgpack.unpackb(ended.payload)
-    return pickle.loads(ended.payload)
+    assert ended.outcome is Outcome.DONE, msgpack.unpackb(bytes(ended.payload))
+    return pickle.loads(bytes(ended.payload))
 
 
 def error(ended: Ended) -> tuple[str, str, str, bytes]:

@@ -1,20 +1,43 @@
-"""Frames: however a pipe cuts them, they come out whole."""
+"""Frames: however a pipe cuts them, they come out whole, and with what is behind them."""
 
-from hypothesis import given
+import os
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.child import frame, take_frames
+from broker.protocol import LARGE_BYTES
+from worker import child
+from worker.child import Frames, Raw, frame, write_all
 
-MESSAGES = st.lists(st.lists(st.integers(0, 2**40) | st.binary(max_size=300) | st.text(max_size=9), max_size=5))
+# What a message says; and, as bytes of a bytearray, what goes behind it.
+VALUES = st.integers(0, 2**40) | st.binary(max_size=300) | st.text(max_size=9) | st.binary(max_size=90).map(bytearray)
+MESSAGES = st.lists(st.lists(VALUES, max_size=5), max_size=9)
 
 
-@given(MESSAGES, st.integers(1, 50))
+@given(MESSAGES, st.integers(5, 80))
+@settings(max_examples=40)
 def test_frames_survive_any_cut(messages: list[list[object]], step: int) -> None:
-    data = b"".join(frame(message) for message in messages)
-    buffer = bytearray()
-    taken: list[object] = []
-    for place in range(0, len(data), step):
-        buffer += data[place : place + step]
-        taken += take_frames(buffer)
+    data = b""
+    for message in messages:
+        behind: list[memoryview] = []
+        values = [Raw([memoryview(value)]) if isinstance(value, bytearray) else value for value in message]
+        data += b"".join([frame(values, behind), *behind])
+    ours, theirs = os.pipe()
+    frames, taken = Frames(ours), list[object]()
+    try:
+        for place in range(0, len(data), step):
+            write_all(theirs, data[place : place + step])
+            left = len(data[place : place + step])
+            while left:
+                count, found = frames.read()
+                left -= count
+                taken += found
+        os.close(theirs)
+        assert frames.read() == (0, [])
+    finally:
+        os.close(ours)
     assert taken == messages
-    assert not buffer
+
+
+def test_the_process_of_tasks_takes_the_same_payloads_for_large() -> None:
+    assert child.LARGE_BYTES == LARGE_BYTES

@@ -4,7 +4,7 @@ The process can be killed at every step of the loop, and be frozen; its home out
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,7 @@ from broker import protocol as wire
 from broker import server
 from broker.desk import Desk, GridFacts
 from broker.journal import Journal, JournalFull
+from broker.outgoing import Parts
 from broker.roles import Credential
 from broker.sessions import Sessions
 from scheduler.policies import Policy
@@ -139,7 +140,7 @@ class Loop(server._Loop):
 
     # --- in place of the sockets -------------------------------------------------------------------------------------
 
-    def receive(self) -> tuple[bytes, Credential, bytes] | None:
+    def receive(self) -> tuple[bytes, Credential, bytes, Sequence[memoryview]] | None:
         if not self._broker.inbox:
             return None
         self._broker.steps.step("receive")
@@ -151,9 +152,10 @@ class Loop(server._Loop):
             with suppress(wire.ProtocolError):
                 witness.received(peer, wire.decode(data), now, lease_s)
             self._quiet = -1
-        return peer, CREDENTIALS[role], data
+        return peer, CREDENTIALS[role], data, ()
 
-    def send(self, peer: bytes, data: bytes) -> bool:
+    def send(self, peer: bytes, parts: Parts) -> bool:
+        (data,) = map(bytes, parts)  # nothing here has a large payload
         self._broker.steps.step("send: before")
         message = wire.decode(data)
         witness, lease_s = self._broker.witness, self._broker.lease_s

@@ -145,18 +145,18 @@ class FakeExecutor:
 
     def _count_started(self, lane: _Lane, now: float) -> None:
         if lane.jobs and lane.since <= now:
-            task = task_of(lane.jobs[0].payload)
+            task = task_of(bytes(lane.jobs[0].payload))
             self._executions.started[task.bag, task.item] += 1
 
     @staticmethod
     def _end_of(lane: _Lane) -> float:
         job = lane.jobs[0]
-        seconds = task_of(job.payload).seconds
+        seconds = task_of(bytes(job.payload)).seconds
         return lane.since + (seconds if job.timeout is None else min(seconds, job.timeout))
 
     def _finish(self, slot: int, lane: _Lane) -> None:
         end, job = self._end_of(lane), lane.jobs.popleft()
-        task, elapsed = task_of(job.payload), end - lane.since
+        task, elapsed = task_of(bytes(job.payload)), end - lane.since
         outcome = self._outcome(task, job)
         answer = answer_of(task, job.number, outcome)
         self._executions.started[task.bag, task.item] += 1

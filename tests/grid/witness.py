@@ -99,7 +99,7 @@ class Witness:
                 )
 
     def _assigned(self, work: wire.Work) -> None:
-        task = task_of(work.payload)
+        task = task_of(bytes(work.payload))
         place = (task.bag, task.item)
         expect(self.tasks.get(place) == task, "task {} carries the payload of {}, changed", work.task, place)
         expect(work.number > self.newest.get(work.task, -1), "attempt {} of task {} is not new", work.number, work.task)

@@ -23,6 +23,7 @@ PLAIN: Plain = {
     str: st.text(max_size=20),
     bytes: st.binary(max_size=40),
     bool: st.booleans(),
+    wire.Payload: st.binary(max_size=40),
 }
 
 
@@ -96,8 +97,8 @@ def conforms(value: Any, hint: Any) -> bool:
         return type(value) is int and 0 <= value <= 2**63 - 1
     if hint is float:
         return type(value) is float and value >= 0 and value <= wire.SECONDS_LIMIT
-    if hint in (str, bytes, bool):
-        return type(value) is hint
+    if hint in (str, bytes, bool, wire.Payload):
+        return type(value) is (bytes if hint == wire.Payload else hint)
     arguments = typing.get_args(hint)
     if isinstance(hint, types.UnionType):
         return value is None or conforms(value, arguments[0])

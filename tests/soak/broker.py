@@ -9,7 +9,7 @@ import logging
 import multiprocessing
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -19,6 +19,7 @@ from typing import Any, cast
 from broker import server
 from broker.desk import Desk, GridFacts
 from broker.journal import NAME, Journal
+from broker.outgoing import Parts
 from broker.roles import Credential
 from broker.sessions import Sessions
 from scheduler.policies import DEFAULT, make_policy
@@ -84,13 +85,14 @@ class Loop(server._Loop):
         to_send, self._to_send = self._to_send, []
         return to_send
 
-    def receive(self) -> tuple[bytes, Credential | None, bytes] | None:
+    def receive(self) -> tuple[bytes, Credential | None, bytes, Sequence[memoryview]] | None:
         if not self._arrived:
             return None
         peer, role, data = self._arrived.popleft()
-        return peer, CREDENTIALS[role], data
+        return peer, CREDENTIALS[role], data, ()
 
-    def send(self, peer: bytes, data: bytes) -> bool:
+    def send(self, peer: bytes, parts: Parts) -> bool:
+        (data,) = map(bytes, parts)  # nothing here has a large payload
         self._to_send.append((peer, data))
         return True
 

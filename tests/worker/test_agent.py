@@ -27,7 +27,7 @@ def values(client: Client, bag: str) -> list[Any]:
     """What the tasks of a bag returned, in the order of its items."""
     results = sorted(client.results(bag))
     assert all(result.outcome == wire.Outcome.DONE for result in results), results
-    return [pickle.loads(result.payload) for result in results]
+    return [pickle.loads(bytes(result.payload)) for result in results]
 
 
 def failure(result: wire.BagResult) -> tuple[wire.Outcome, str]:
@@ -87,7 +87,7 @@ def test_tasks_that_fail_end_as_they_should_and_the_slot_goes_on(grid: LiveGrid)
     assert failure(results[0]) == (wire.Outcome.ERROR, "on purpose")
     assert failure(results[1])[0] == wire.Outcome.CRASH
     assert failure(results[2])[0] == wire.Outcome.TIMEOUT
-    assert pickle.loads(results[3].payload) == "work"
+    assert pickle.loads(bytes(results[3].payload)) == "work"
     assert "Traceback" in client.ask("logs", bag=bag, item=0)["error"]
     found = counters(client)
     assert (found["errors"], found["crashes"], found["timeouts"], found["done"]) == (1, 3, 1, 1)
@@ -105,7 +105,7 @@ def test_a_result_that_is_too_large_fails_its_task_with_the_limit_and_the_grid_g
     outcome, message = failure(large)
     assert outcome == wire.Outcome.ERROR
     assert "64" in message
-    assert pickle.loads(small.payload) == bytes(7)
+    assert pickle.loads(bytes(small.payload)) == bytes(7)
 
 
 def test_a_cancelled_task_is_killed_and_its_slot_is_free(grid: LiveGrid, tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""Messages with large payloads, which become files before the sessions hear of them, while others are heard.
+
+Rule 1: what one peer says is heard in its order: behind a message that waits here, its later ones do too.
+Rule 2: what waits is bounded in bytes; above that nothing more is read until some of it is written.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from broker import protocol as wire
+from broker.roles import Credential
+
+# Bytes that wait to be written: a few of the largest messages, so that the disk is never without work.
+INTAKE_LIMIT = 4 * wire.PAYLOAD_LIMIT
+# How long one waits for the disk when there are more. Seconds; meanwhile nothing else is done.
+PAUSE_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message, and its large payloads. ``kept``: what says that they are files."""
+
+    peer: bytes
+    who: Credential
+    message: wire.Message
+    values: list[wire.Chunks]
+    kept: list[Future[None]]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its large payloads."""
+        return sum(map(len, self.values))
+
+
+class Intake:
+    """``keep(value)`` makes a file of a large payload, on a thread; ``wake()`` is called there when one is made."""
+
+    def __init__(self, keep: Callable[[wire.Chunks], None], wake: Callable[[], None]) -> None:
+        self._keep = keep
+        self._wake = wake
+        self._thread = ThreadPoolExecutor(1, "deskgrid-files")
+        self._waiting: dict[bytes, deque[Arrival]] = {}
+        self._size = 0
+
+    def __contains__(self, peer: bytes) -> bool:
+        """Whether something that ``peer`` said waits."""
+        return peer in self._waiting
+
+    def put(self, peer: bytes, who: Credential, message: wire.Message, values: list[wire.Chunks]) -> bool:
+        """Whether a message has to wait, for its own values or for those of an earlier one; else it can be heard."""
+        if not values and peer not in self._waiting:
+            return False
+        arrival = Arrival(peer, who, message, values, [self._begin(value) for value in values])
+        self._size += arrival.size
+        self._waiting.setdefault(peer, deque()).append(arrival)
+        return True
+
+    def _begin(self, value: wire.Chunks) -> Future[None]:
+        kept = self._thread.submit(self._keep, value)
+        kept.add_done_callback(lambda _: self._wake())
+        return kept
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Have the thread do something, after all that it was told before."""
+        self._thread.submit(action)
+
+    def close(self) -> None:
+        """Wait for the thread."""
+        self._thread.shutdown()
+
+    def has_room(self) -> bool:
+        """Whether more can be read; if not, this waits a moment for the disk."""
+        if self._size > INTAKE_LIMIT:
+            heads = [future for arrivals in self._waiting.values() for future in arrivals[0].kept if not future.done()]
+            wait(heads, PAUSE_S, FIRST_COMPLETED)
+        return self._size <= INTAKE_LIMIT
+
+    def ready(self) -> Iterator[Arrival]:
+        """Take out what can be heard now."""
+        for peer, arrivals in list(self._waiting.items()):
+            while arrivals and all(future.done() for future in arrivals[0].kept):
+                arrival = arrivals.popleft()
+                if not arrivals:
+                    del self._waiting[peer]
+                self._size -= arrival.size
+                yield arrival

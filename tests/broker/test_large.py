@@ -1,0 +1,126 @@
+"""Large arguments and results on a real grid: through files of the broker, across its restarts, on a full disk."""
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from broker import files
+from broker import intake as intake_module
+from broker import protocol as wire
+from broker.client.errors import BagRejected
+from broker.client.grid import Grid
+from broker.files import FOLDER
+from broker.intake import Intake
+from broker.roles import ANYBODY
+from broker.server import BrokerError
+from tests.live import live_grid
+from tests.waiting import eventually
+
+# One that is read, and one that is mapped.
+# What the tasks do is Python's own: no modules have to travel.
+VALUES = [os.urandom(size) for size in (wire.LARGE_BYTES, wire.BATCH_BYTES + 3)]
+
+
+def on_disk(home: Path) -> list[Path]:
+    return [*(home / FOLDER).iterdir()]
+
+
+def test_they_get_there_and_back_wait_through_a_restart_and_go_with_their_bag(tmp_path: Path) -> None:
+    with live_grid(tmp_path) as live, Grid(live.broker.ready.client_line) as grid:
+        bag = grid.bag(bytes.swapcase, [*VALUES, b"small"], runtime=0.1)
+        live.restart()
+        live.worker()
+        assert bag.results() == [data.swapcase() for data in [*VALUES, b"small"]]
+        assert [grid.submit(bytes.swapcase, data).result() for data in VALUES] == [data.swapcase() for data in VALUES]
+        assert len(on_disk(tmp_path)) == 8
+        assert grid.attach(bag.id).results()[0] == VALUES[0].swapcase()
+        bag.forget()
+        assert eventually(lambda: len(on_disk(tmp_path)) == 4)
+
+
+def test_on_a_full_disk_they_are_refused_and_what_was_accepted_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int, _data: memoryview) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with live_grid(tmp_path) as live, Grid(live.broker.ready.client_line) as grid:
+        small = grid.bag(bytes.swapcase, [b"small"], runtime=0.1)
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "_write", full)
+            with pytest.raises(BagRejected, match="is full"):
+                grid.bag(bytes.swapcase, VALUES)
+            assert not on_disk(tmp_path)
+        live.worker()
+        assert small.results() == [b"SMALL"]
+        assert eventually(lambda: grid.status()["broker"]["disk"] == "ok")
+        assert grid.submit(bytes.swapcase, VALUES[0]).result() == VALUES[0].swapcase()
+
+
+def test_a_broker_whose_file_is_harmed_while_it_runs_ends_and_says_so(tmp_path: Path) -> None:
+    with live_grid(tmp_path) as live, Grid(live.broker.ready.client_line) as grid:
+        grid.bag(bytes.swapcase, VALUES[:1])
+        (path,) = on_disk(tmp_path)
+        path.unlink()
+        live.start_worker()
+        error = live.broker.failure()
+        assert isinstance(error, BrokerError)
+        assert str(error).startswith(f"{tmp_path} is damaged: file {FOLDER}/{path.name}: No such file")
+
+
+# --- while they are written -------------------------------------------------------------------------------------------
+
+
+class Disk:
+    """Writes nothing before it is let."""
+
+    def __init__(self) -> None:
+        self.let = threading.Event()
+        self.woken = threading.Event()
+        self.intake = Intake(self._keep, self.woken.set)
+
+    def _keep(self, _value: wire.Chunks) -> None:
+        self.let.wait()
+
+    def put(self, peer: bytes, message: wire.Message) -> bool:
+        return self.intake.put(peer, ANYBODY, message, wire.large_of(message))
+
+
+def finished(task: int) -> wire.Finished:
+    payload = wire.payload_of(VALUES[0])
+    return wire.Finished((wire.Result(task, 1, 0, 0.5, payload, b"", b""),))
+
+
+def test_what_a_peer_says_behind_them_waits_and_nobody_else_does() -> None:
+    disk, leave = Disk(), wire.Goodbye("later")
+    try:
+        assert not disk.put(b"a", leave)
+        first, second = finished(1), finished(2)
+        assert [disk.put(b"a", message) for message in (first, leave, second)] == [True] * 3
+        assert not disk.put(b"b", leave)
+        assert (b"a" in disk.intake, b"b" in disk.intake) == (True, False)
+        assert not list(disk.intake.ready())
+    finally:
+        disk.let.set()
+        disk.intake.close()
+    assert disk.woken.is_set()
+    assert [arrival.message for arrival in disk.intake.ready()] == [first, leave, second]
+    assert b"a" not in disk.intake
+
+
+def test_no_more_is_read_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "INTAKE_LIMIT", len(VALUES[0]))
+    disk = Disk()
+    try:
+        disk.put(b"a", finished(1))
+        assert disk.intake.has_room()
+        disk.put(b"b", finished(2))
+        assert not disk.intake.has_room()
+    finally:
+        disk.let.set()
+        disk.intake.close()
+    assert len([*disk.intake.ready()]) == 2
+    assert disk.intake.has_room()
