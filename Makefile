@@ -5,6 +5,8 @@ PYTHON ?= python3
 ARGS =
 # Whether "make test" asks for complete coverage: yes, but not of a part of the tests. Never, with COVER=
 COVER = $(if $(ARGS),,1)
+# How many tests run beside each other: most of their time is one process's, and a few wait for real time to pass.
+BESIDE = 2
 
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := .venv/.ready
@@ -22,7 +24,7 @@ demo: $(READY) ## a broker, four workers that come and go, and a real bag of tas
 	$(BIN)/deskgrid demo $(ARGS)
 
 test: $(READY) ## all tests; then that the pure parts are covered completely
-	$(BIN)/python -m pytest $(if $(COVER),--cov --cov-report=) $(ARGS)
+	$(BIN)/python -m pytest $(if $(COVER),--cov --cov-report= --numprocesses $(BESIDE) --dist worksteal) $(ARGS)
 	$(if $(COVER),@$(MAKE) --no-print-directory cover)
 
 cover: $(READY) ## fail unless the last "make test" covered every branch of scheduler/ and broker/protocol.py

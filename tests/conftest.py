@@ -5,6 +5,8 @@ hangs. To look for what the fixed examples miss: ``pytest --hypothesis-profile=e
 time, and prints the line that reproduces a failure.
 """
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -15,6 +17,18 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("fixed"), derandomize=False, max_examples=2000)
 settings.load_profile("fixed")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a process that ran some of the tests has counted (pytest-xdist)."""
+    COUNTS.extend(getattr(node, "workeroutput", {}).get("counts", ()))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Such a process says it when it ends."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["counts"] = COUNTS
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
