@@ -68,13 +68,14 @@ def test_decisions_that_hand_nothing_out_are_bounded_with_the_others() -> None:
 
 
 def test_what_is_queued_and_may_be_sent_waits_for_the_next_pass() -> None:
-    grid = Grid(make_policy("pgs", queue_length=10, queue_s=0.0))
+    grid = Grid(make_policy("pgs", queue_length=10))
     grid.pc("pc0")
-    grid.tasks(*[10.0] * 8)
+    grid.tasks(10.0, *[0.0] * 8)
     grid.expect(pc0=[0])
-    grid.predict(dict.fromkeys(range(8), 0.0))
-    assert grid.tell_pass(most=3) == {"pc0": [1, 2, 3]}
-    assert grid.tell_pass() == {"pc0": [4, 5, 6, 7]}
+    grid.end(0)
+    assert grid.tell_pass(most=3) == {"pc0": [1, 2, 3, 4]}
+    assert grid.queues() == {"pc0": [5, 6, 7, 8]}
+    assert grid.tell_pass() == {"pc0": [5, 6, 7, 8]}
 
 
 @pytest.mark.parametrize("most", [0, -1, math.nan])
