@@ -36,7 +36,7 @@ class FakeWorkers:
         self._line = line
         self._count = count
         self._sockets: list[zmq.Socket[bytes]] = []
-        self._welcome = 0
+        self._joined: list[zmq.Socket[bytes]] = []  # who were let in, which is not in the order in which they came
         self._beat_s = math.inf  # until the broker has said how often
         self._beat_at = math.inf
         self.beats = 0
@@ -68,9 +68,10 @@ class FakeWorkers:
         end = time.monotonic() + JOIN_S
         for _ in range(min(LOT, self._count - len(self._sockets))):
             self._connect()
-        while self._welcome < len(self._sockets):
+        while len(self._joined) < len(self._sockets):
             if time.monotonic() > end:
-                raise TimeoutError(f"{self._welcome} of {len(self._sockets)} workers were let in within {JOIN_S:g} s")
+                joined = f"{len(self._joined)} of {len(self._sockets)}"
+                raise TimeoutError(f"{joined} workers were let in within {JOIN_S:g} s")
             self.turn(0.1)
 
     def __exit__(
@@ -108,13 +109,13 @@ class FakeWorkers:
         if time.monotonic() >= self._beat_at:
             self._beat_at = time.monotonic() + self._beat_s
             beat = wire.encode(wire.Heartbeat(None, ()))
-            for socket in self._sockets[: self._welcome]:
+            for socket in self._joined:
                 socket.send(beat)
-            self.beats += self._welcome
+            self.beats += len(self._joined)
 
     def _hear(self, socket: "zmq.Socket[bytes]", message: wire.Message) -> None:
         if isinstance(message, wire.Welcome):
-            self._welcome += 1
+            self._joined.append(socket)
             self._beat_s = message.heartbeat
             self._beat_at = min(self._beat_at, time.monotonic() + self._beat_s)
         elif isinstance(message, wire.Assign):
