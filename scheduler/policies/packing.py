@@ -31,6 +31,8 @@ TASK_COST_S = 5e-6
 LANE_COST_S = 10e-6
 WINDOW_COST_S = 1e-6
 PAUSE = 10.0
+# The same where there are too many slots to plan with: all that is seen then is how long the longest window is.
+LONG_PAUSE = 100.0
 # Closings of what should be one window differ by less: heartbeats arrive late.
 SAME_S = 0.5
 # A slot that has so much left of the longest window has ample time.
@@ -143,16 +145,16 @@ class Packing:
         lanes, coming = list(islice(view.lanes(), ROOMS + 1)), list(islice(view.coming(), ROOMS + 1))
         longest = self._longest(lanes, coming)
         self.ample = AMPLE * longest
-        cost_s = _cost_s(lanes, coming)
+        cost_s, pause = _cost_s(lanes, coming), PAUSE
         if max(len(lanes), len(coming)) > ROOMS:  # of too many no plan is made
-            lanes, coming, runtimes = [], [], []
+            lanes, coming, runtimes, pause = [], [], [], LONG_PAUSE
         else:
             runtimes = view.waiting(TASKS) or []
         cost_s += TASK_COST_S * len(runtimes)
         while runtimes and runtimes[-1] >= longest:
             runtimes.pop()  # it fits in no window that is known: it is no part of a plan
         rooms = self._planner.look(self._prospect(view.now, lanes, coming), runtimes)
-        self._next_look = view.now + PAUSE * (ROOM_COST_S * rooms + cost_s)
+        self._next_look = view.now + pause * (ROOM_COST_S * rooms + cost_s)
         self._fills = {}
         for fill in sorted(self._planner.best.fills) if self._planner.best is not None else ():
             self._fills.setdefault(fill.room.lane, deque()).append(fill)

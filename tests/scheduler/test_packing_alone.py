@@ -10,7 +10,7 @@ from scheduler.core import Scheduler
 from scheduler.model import Outcome
 from scheduler.planning import ROOMS
 from scheduler.policies import Policy, make_policy
-from scheduler.policies.packing import TASKS
+from scheduler.policies.packing import LANE_COST_S, LONG_PAUSE, TASKS
 from tests.scheduler.builders import Grid, packing
 from tests.scheduler.planned import Planned
 from tests.scheduler.test_cost import cost
@@ -49,6 +49,18 @@ def test_for_very_many_lanes_no_plan_is_made_but_slots_are_used() -> None:
         handed = grid.tell_pass()
         assert sorted(chain.from_iterable(handed.values())) == [0, 1]
         assert [len(runtimes) for _, runtimes in grid.planner.asked] == [planned]
+
+
+def test_where_no_plan_can_be_made_windows_are_seldom_looked_at() -> None:
+    grid = Planned()
+    grid.pc("a", 10_000, slots=ROOMS + 1)
+    grid.tasks(5, 4)
+    assert grid.looks() == 1
+    pause = LONG_PAUSE * LANE_COST_S * 2 * (ROOMS + 1)
+    for wait, looks in ((0.9 * pause, 0), (0.2 * pause, 1)):
+        grid.wait(wait)
+        grid.tasks(5)
+        assert grid.looks() == looks
 
 
 @pytest.mark.parametrize("policy", [packing(), make_policy("longest", margin=0)])
