@@ -339,7 +339,7 @@ def test_a_process_that_hangs_while_it_starts_is_given_up(
     hangs.write_text("import threading; threading.Event().wait(300)")
     monkeypatch.setattr(process_module, "PROGRAM", hangs)
     rig.executor.run(0, rig.jobs(rig.know(python_template(lambda: 1)), call()))
-    now = time.monotonic()
+    now = float(int(time.monotonic()))  # whole seconds, so that sums of them are exact
     ended = [rig.executor.poll(now + turn * START_LIMIT) for turn in range(START_ATTEMPTS + 1)]
     assert [len(some) for some in ended] == [0] * START_ATTEMPTS + [1]
     assert error(ended[-1][0])[1] == "no process for tasks could be started: not done after 120 s"
