@@ -621,6 +621,12 @@ def _columns(rows: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     return [first, *[column[:1] if column.count(column[0]) == len(column) else column for column in others]]
 
 
+def parts_of(message: Message) -> list[Payload]:
+    """``message`` and its large payloads, in the order in which they travel."""
+    values: list[Chunks] = []
+    return [encode(message, values), *values]
+
+
 def weight(message: Message) -> int:
     """About how many bytes ``message`` is at most, without encoding it: exact enough for what can be large."""
     match message:

@@ -180,7 +180,7 @@ class _Loop:
         self._sessions = sessions
         self._sockets = sockets
         self._journal = journal
-        self._intake = Intake(self._keep, self._wake)
+        self._intake = Intake(journal.values.keep, sockets.wake)
         # Large payloads that were heard of in this turn: what is not recorded by its end never will be.
         self._heard: list[wire.Chunks] = []
         self._start = time.monotonic()
@@ -264,12 +264,6 @@ class _Loop:
                 self._sessions.receive(peer, who, message, self._now())
         return False
 
-    def _keep(self, value: wire.Chunks) -> None:
-        self._journal.values.keep(value)
-
-    def _wake(self) -> None:
-        self._sockets.wake()
-
     def _hear_waiting(self) -> None:
         """Hear messages whose large payloads are files by now."""
         for arrival in self._intake.ready():
@@ -302,8 +296,7 @@ class _Loop:
             self._send(peer, message)
 
     def _send(self, peer: bytes, message: wire.Message) -> None:
-        values: list[wire.Chunks] = []
-        if not self._sockets.send(peer, [wire.encode(message, values), *values]):
+        if not self._sockets.send(peer, wire.parts_of(message)):
             self._sessions.gone(peer, self._now())
 
     def _look_at_windows(self) -> None:

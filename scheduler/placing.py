@@ -195,7 +195,7 @@ class Placing:
     def _carry_out(self, place: Place) -> None:
         slot = self.slots.slots[place.slot]
         runtime = place.entry.runtime
-        count = 1 if place.count == 1 else self._how_many(slot, runtime, place.count)
+        count = 1 if place.many == 1 else self._how_many(slot, runtime, place.many)
         (self.priority if place.priority else self.regular).take(place.entry, count)
         self.slots.unindex(slot)
         tasks = range(place.entry.task, place.entry.task + count)

@@ -138,10 +138,9 @@ class _Link:
 
     def send(self, message: wire.Message) -> bool:
         """Whether there was a connection to take it."""
-        values: list[wire.Chunks] = []
-        data = wire.encode(message, values)
+        parts = wire.parts_of(message)
         try:
-            self.socket.send_multipart(wire.frames_of([data, *values]), zmq.NOBLOCK, copy=not values)
+            self.socket.send_multipart(wire.frames_of(parts), zmq.NOBLOCK, copy=len(parts) == 1)
         except zmq.Again:
             return False
         return True

@@ -271,9 +271,8 @@ def _encrypt(dealer: "zmq.Socket[bytes]", keys: Keys) -> None:
 
 def _send(dealer: "zmq.Socket[bytes]", messages: Iterable[wire.Message]) -> None:
     for message in messages:
-        values: list[wire.Chunks] = []
-        data = wire.encode(message, values)
-        dealer.send_multipart(wire.frames_of([data, *values]), zmq.NOBLOCK, copy=not values)
+        parts = wire.parts_of(message)
+        dealer.send_multipart(wire.frames_of(parts), zmq.NOBLOCK, copy=len(parts) == 1)
 
 
 def _diagnosis(join: JoinLine) -> str:

@@ -16,13 +16,13 @@ from scheduler.waiting import Entry, OldestFirst, WaitingQueue
 class Place(NamedTuple):
     """Bind the waiting task of ``entry`` to the slot numbered ``slot``.
 
-    ``count``: and those alike behind it, so many in all (``entry.alike`` at most), as far as they fit there.
+    ``many``: and those alike behind it, so many in all (``entry.alike`` at most), as far as they fit there.
     """
 
     entry: Entry
     slot: int
     priority: bool
-    count: int = 1  # type: ignore[assignment]  # nobody counts in a tuple of this kind
+    many: int = 1
 
 
 @dataclass(frozen=True, slots=True)

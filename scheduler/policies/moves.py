@@ -24,7 +24,7 @@ def task_for_each_slot(view: View, choice: Choice = lambda slot, limit: None) ->
         chosen = choice(slot, limit)
         entry = chosen or view.priority.next_fit(limit)
         if entry is not None:
-            yield Place(entry, slot, priority=True, count=1 if chosen else _together(entry, view))
+            yield Place(entry, slot, priority=True, many=1 if chosen else _together(entry, view))
 
 
 def slot_for_each_task(view: View, limit: float = inf) -> Iterator[Place]:
@@ -33,7 +33,7 @@ def slot_for_each_task(view: View, limit: float = inf) -> Iterator[Place]:
         return
     entry = view.priority.next_fit(min(view.longest_fit(), limit))
     while entry is not None and (slot := view.tightest(entry.runtime)) is not None:
-        yield Place(entry, slot, priority=True, count=_together(entry, view))
+        yield Place(entry, slot, priority=True, many=_together(entry, view))
         entry = view.priority.next_fit(min(view.longest_fit(), limit), entry)
 
 

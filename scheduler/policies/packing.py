@@ -178,7 +178,7 @@ class Packing:
         for come in coming:
             known = before.get(come.worker)
             if known is None or known[0] is not come.windows:
-                known = come.windows, longest_of(come.windows)
+                known = come.windows, max((window.lasts for window in come.windows), default=0.0)
             self._lasts[come.worker] = known
         lasts = max((lasts for _, lasts in self._lasts.values()), default=0.0)
         open_now = max((at.closes - reserve - at.free for at in lanes), default=0.0)
@@ -186,11 +186,6 @@ class Packing:
 
 
 _NO_FILLS: deque[Fill] = deque()
-
-
-def longest_of(windows: Sequence[Window]) -> float:
-    """How long the longest of these windows is."""
-    return max((window.lasts for window in windows), default=0.0)
 
 
 def _cost_s(lanes: Sequence[Lane], coming: Sequence[Coming]) -> float:

@@ -85,10 +85,10 @@ def lines(groups: Sequence[Sequence[Outcome]]) -> Iterator[tuple[str, ...]]:
         f"packing, to {BEST_QUEUED}",
         *(f"{fmean(each.ratio('packing', BEST_QUEUED) for each in some):.3f}" for some in groups),
     )
-    queued = best_length(groups[-1])
+    single = best_length(groups[-1])
     yield (
-        f"mean of packing, to mean of {queued}",
-        *(f"{_mean_min(some, 'packing') / _mean_min(some, queued):.3f}" for some in groups),
+        f"mean of packing, to mean of {single}",
+        *(f"{_mean_min(some, 'packing') / _mean_min(some, single):.3f}" for some in groups),
     )
     for name in (AGAINST, "longest"):
         yield f"worst, to {name}", *(f"{max(each.ratio('packing', name) for each in some):.3f}" for some in groups)
