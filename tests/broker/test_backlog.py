@@ -14,6 +14,7 @@ from broker import protocol as wire
 from broker.backlog import BACKLOG_LIMIT, ONE_PC, RELIEF, SMALL, Backlog, surplus
 from broker.connections import Connections
 from broker.descriptors import received
+from broker.journal import Journal
 from broker.roles import ANYBODY, Credential
 from tests.live import LiveGrid, live_grid
 from tests.peers import SocketLine
@@ -190,11 +191,15 @@ class Busy:
     def send(self, peer: bytes, data: bytes) -> bool:
         return True
 
+    def wake(self) -> None:
+        """Nothing large is on its way to the disk."""
+
 
 @pytest.mark.parametrize(("size", "taken"), [(0, server.DRAIN), (MIB, 64), (wire.MESSAGE_LIMIT, 1)])
-def test_a_turn_ends_after_so_many_messages_or_so_many_bytes_of_them(size: int, taken: int) -> None:
-    busy, nothing = Busy(size), cast(Any, None)
-    assert not server._Loop(nothing, cast(Any, busy), nothing)._drain()
+def test_a_turn_ends_after_so_many_messages_or_so_many_bytes_of_them(size: int, taken: int, tmp_path: Path) -> None:
+    busy = Busy(size)
+    with closing(Journal(tmp_path)) as journal:
+        assert not server._Loop(cast(Any, None), cast(Any, busy), journal)._drain()
     assert busy.taken == taken
 
 

@@ -8,12 +8,19 @@ import sys
 from pathlib import Path
 
 
+def say(path: Path, text: str) -> None:
+    """Make a file that is whole as soon as somebody sees it."""
+    made = path.with_name(f"new-{path.name}")
+    made.write_text(text, encoding="utf-8")
+    made.rename(path)
+
+
 def main(folder: Path, role: str, *options: str) -> None:
     """Be a broker or a worker until stdin ends."""
     if (folder / "refuse").exists():
         sys.exit("the home is of a newer version")
     name = options[options.index("--name") + 1] if role == "worker" else role
-    (folder / f"started-{name}").write_text(" ".join(options), encoding="utf-8")
+    say(folder / f"started-{name}", " ".join(options))
     if role == "broker":
         home = Path(options[options.index("--home") + 1])
         (home / "worker.join").write_text("worker@127.0.0.1:1/insecure\n", encoding="utf-8")
@@ -21,7 +28,7 @@ def main(folder: Path, role: str, *options: str) -> None:
         print("ready", flush=True)
     sys.stdin.buffer.read()
     before = sorted(path.name for path in folder.glob("ended-*"))
-    (folder / f"ended-{name}").write_text(" ".join(before), encoding="utf-8")
+    say(folder / f"ended-{name}", " ".join(before))
 
 
 if __name__ == "__main__":

@@ -168,6 +168,9 @@ class Loop(server._Loop):
         self._broker.steps.step("send: after")
         return sent
 
+    def wake(self) -> None:
+        raise AssertionError("nothing here has a large payload, which a thread would say is written")
+
 
 class BrokerNode:
     """The broker's machine; its home outlives the process."""
