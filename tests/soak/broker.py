@@ -96,6 +96,9 @@ class Loop(server._Loop):
         self._to_send.append((peer, data))
         return True
 
+    def wake(self) -> None:
+        raise AssertionError("nothing here has a large payload, which a thread would say is written")
+
     def figures(self) -> Figures:
         """What there is of everything; raises when the scheduler does not agree with itself."""
         desk, db = self._sessions.desk, self._journal._db
