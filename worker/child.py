@@ -6,11 +6,12 @@ Rule 2: frames travel on private copies of descriptors 0 and 1. 0 itself is empt
 what C code, subprocesses and dying processes print is captured, and no print can be taken for a frame.
 Rule 3: the end of a task is told before the next one starts, in one write unless its result is large: a crash costs
 only that task.
-Rule 4: it never outlives the worker. The end of its input ends it with its process group. On Linux the kernel
-does that even while C code holds the interpreter; on Windows, what the task itself started may stay.
+Rule 4: it never outlives the worker. The end of its input, or of its lifeline while a task runs, ends it with its
+process group. On Linux the kernel does that even while C code holds the interpreter; on Windows, where there is no
+lifeline, a thread reads the input meanwhile, and what the task itself started may stay.
 
 A frame is a 4-byte big-endian length and a msgpack array. To the child: ``["template", digest, template]``,
-then ``["run", digest, [[task, number, payload], ...]]``, the latter only when it has nothing left to do. From
+then ``["run", digest, [[task, number, payload], ...]]``, the latter only when it does its last task, or none. From
 it: ``["ready", pid]``, ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``, and ``["spent"]``
 before it ends because a task had all its memory. What a task changes in its process (its folder, its
 environment, its modules) the next one in the same process sees.
@@ -28,7 +29,7 @@ import threading
 import time
 import traceback
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, TextIO
@@ -428,26 +429,29 @@ class Child:
         self._memory = memory
         self._running = threading.Event()
         self._templates: dict[str, Function | Command] = {}
-        self._inbox: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
         if sys.platform != "win32":
             os.register_at_fork(after_in_child=self._forked)
 
     def serve(self) -> None:
-        """Run what comes, for ever."""
-        threading.Thread(target=self._receive, daemon=True).start()
+        """Run what comes, until nothing will."""
         threading.Thread(target=self._trim, daemon=True).start()
         self._open_streams()
         write_all(self._out, frame(["ready", os.getpid()]))
         pickle_by_value()  # to have it before the user's modules can be found, but not before there is time
-        while True:
-            kind, digest, body = self._inbox.get()
-            if kind == "template":
-                self._templates[digest] = self._template(body)
-            else:
-                self._running.set()
-                for task, number, payload in body:
-                    self._attempt(self._templates[digest], task, number, payload)
-                self._running.clear()
+        try:
+            for kind, digest, body in self._read_ahead() if sys.platform == "win32" else self._read():
+                if kind == "template":
+                    self._templates[digest] = self._template(body)
+                else:
+                    self._run(self._templates[digest], body)
+        finally:
+            end_everything()
+
+    def _run(self, template: "Function | Command", tasks: list[Any]) -> None:
+        self._running.set()
+        for task, number, payload in tasks:
+            self._attempt(template, task, number, payload)
+        self._running.clear()
 
     def _trim(self) -> None:
         while self._running.wait():
@@ -456,15 +460,27 @@ class Child:
                 with suppress(OSError):  # such as a full disk
                     capture.trim()
 
-    def _receive(self) -> None:
+    def _read(self) -> Iterator[list[Any]]:
+        """What comes, to its end."""
         frames, count = Frames(self._in), 1
-        try:
-            while count:
-                count, messages = frames.read()
-                for message in messages:
-                    self._inbox.put(message)
-        finally:
-            end_everything()
+        while count:
+            count, messages = frames.read()
+            yield from messages
+
+    def _read_ahead(self) -> Iterator[list[Any]]:
+        """The same, read by a thread, which so sees the end while a task runs."""
+        inbox: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+
+        def read() -> None:
+            try:
+                for message in self._read():
+                    inbox.put(message)
+            finally:
+                end_everything()
+
+        threading.Thread(target=read, daemon=True).start()
+        while True:
+            yield inbox.get()
 
     def _template(self, template: dict[str, Any]) -> Function | Command:
         if template["kind"] == "command":
@@ -543,14 +559,20 @@ def end_everything() -> None:
 
 
 def die_with(lifeline: int) -> None:
-    """Have the kernel kill the group as soon as the other end of this pipe is gone: F_SETSIG of fcntl(2)."""
+    """End everything as soon as the other end of this pipe is gone; on Linux the kernel does: F_SETSIG of fcntl(2)."""
     os.set_inheritable(lifeline, False)
+    threading.Thread(target=_die_at_the_end_of, args=(lifeline,), daemon=True).start()
     if sys.platform == "linux" and os.getpgrp() == os.getpid():
         import fcntl
 
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _die_at_the_end_of(lifeline: int) -> None:
+    os.read(lifeline, 1)
+    end_everything()
 
 
 def limit_memory(size: int) -> None:

@@ -2,8 +2,9 @@
 
 Rule 1: whoever owns the executor calls it from one thread, and is woken by ``wake()`` when there is something to
 poll. One thread per process reads its pipe and appends to a queue; it touches nothing else here.
-Rule 2: a process gets a batch only when it has nothing left to do, so what is not finished is known: the first
-job of the batch is running, the others have not started.
+Rule 2: a process does its jobs in the order in which it gets them, so what is not finished is known: the first is
+running, the others have not started. It gets more while it does its last one, not before, and so waits for nobody;
+and whatever was written to it earlier it has read.
 Rule 3: what a killed process still says is ignored: a slot listens only to the process it has now.
 Rule 4: a process has loaded the modules of one bundle only; for another one it is replaced.
 
@@ -14,6 +15,7 @@ Rule 4: a process has loaded the modules of one bundle only; for another one it 
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -108,21 +110,25 @@ class Executor:
                 self._start(slot)
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
-        """Run ``jobs``, all of one known template, one after another on an idle slot. Raises ValueError."""
+        """Run ``jobs``, all of one known template, one after another on a slot that has none but of that template.
+
+        Raises ValueError.
+        """
         if not jobs or len({job.template for job in jobs}) > 1 or not self.knows(jobs[0].template):
             raise ValueError("a batch is one or more jobs of one known template")
         lane = self._slots[slot]
-        if lane.jobs:
-            raise ValueError(f"slot {slot} is not idle")
+        if lane.jobs and lane.jobs[0].template != jobs[0].template:
+            raise ValueError(f"slot {slot} has jobs of another template")
+        if not lane.jobs:
+            lane.since = None
         lane.jobs.extend(jobs)
-        lane.since = None
         bundle = self._templates[jobs[0].template].bundle
         if lane.process and bundle is not None and lane.process.bundle not in (None, bundle):
             self._release(lane)
         if lane.process is None:
             self._start(lane)
         elif lane.process.ready:
-            self._send(lane, lane.process)
+            self._supply(lane, lane.process)
 
     def poll(self, now: float) -> list[Ended]:
         """What ended since the last time. Kills what is over its time, replaces what died."""
@@ -213,8 +219,10 @@ class Executor:
             slot.process.kill()
         slot.process, slot.sent, slot.since = None, 0, None
 
-    def _send(self, slot: _Slot, process: Process) -> None:
-        """Give the process the next jobs: as many as make a message of bearable size, or one that is larger."""
+    def _supply(self, slot: _Slot, process: Process) -> None:
+        """Give the process the next jobs if it does its last one: as many as make a message, or one that is larger."""
+        if slot.sent > 1 or slot.sent == len(slot.jobs):
+            return
         digest, data = slot.jobs[0].template, b""
         if digest not in process.told:
             template = self._templates[digest]
@@ -223,17 +231,18 @@ class Executor:
             data = frame(["template", digest, template.body])
         rows: list[list[Any]] = []
         size = 0
-        for job in slot.jobs:
+        for job in islice(slot.jobs, slot.sent, None):
             size += len(job.payload)
             if rows and size > BATCH_BYTES:
                 break
             payload = job.payload if isinstance(job.payload, bytes) else Raw(job.payload.frames())
             rows.append([job.task, job.number, payload])
-        slot.sent, slot.since = len(rows), None
-        process.expected = len(rows)
+        if not slot.sent:
+            slot.since = None
+        slot.sent += len(rows)
         behind: list[memoryview] = []
         data += frame(["run", digest, rows], behind)
-        process.write([data, *behind])
+        process.write([data, *behind], len(rows))
 
     def _hear(self, slot: _Slot, process: Process, said: Said, now: float, ended: list[Ended]) -> None:
         if isinstance(said, Ended):
@@ -241,7 +250,7 @@ class Executor:
         elif said == "ready":
             process.ready = True
             if slot.jobs:
-                self._send(slot, process)
+                self._supply(slot, process)
                 slot.since = now
         elif said == "spent":
             # It ends by itself; what it had not begun is for another.
@@ -262,9 +271,7 @@ class Executor:
         slot.jobs.popleft()
         slot.sent, slot.since, slot.failures = slot.sent - 1, now, 0
         ended.append(said)
-        if slot.jobs and not slot.sent:
-            self._send(slot, process)
-            slot.since = now
+        self._supply(slot, process)
 
     def _distrust(self, slot: _Slot, now: float, ended: list[Ended]) -> None:
         """A task got at our pipe, and reported what is not running."""
@@ -284,7 +291,7 @@ class Executor:
     def _lose(self, slot: _Slot, outcome: Outcome, reason: str, now: float, ended: list[Ended]) -> None:
         """A busy slot lost its process, or is made to: settle the job that it was for, go on with the rest."""
         process, elapsed = slot.process, slot.elapsed(now)
-        started = slot.sent and process is not None and process.delivered
+        started = process is not None and slot.sent > process.undelivered
         self._release(slot)
         slot.failures = 0 if started else slot.failures + 1
         if started or slot.failures >= START_ATTEMPTS:

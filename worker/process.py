@@ -21,7 +21,8 @@ from worker.jobs import Ended
 PROGRAM = Path(__file__).with_name("child.py")
 # Seconds for the killed processes to vanish at closing; only one that hangs in a system call takes any.
 CLOSE_LIMIT = 5.0
-# A write of this size to an idle process never waits: the smallest pipe is 4 KiB (Windows) or 16 KiB (macOS).
+# A write of this size to a process that has read all before never waits: the smallest pipe is 4 KiB (Windows) or
+# 16 KiB (macOS).
 PIPE_ROOM = 4096 if sys.platform == "win32" else 16384
 
 # Between two results of a batch the listener leaves the pipe alone for so long: thousands of short tasks are heard of
@@ -42,8 +43,10 @@ class Process:
         self.ready = False
         self.bundle: str | None = None
         self.told: set[str] = set()
-        self.delivered = True  # whether all that was written to it arrived
-        self.expected = 0  # results of the batch it has
+        self.undelivered = 0  # of the jobs that were written to it, the last ones, which did not arrive
+        # How many there were, and of how many the results came. Only the listener changes the latter.
+        self._written = 0
+        self._heard = 0
         self.reason = "killed"
         self._tell = tell
         self._captures = (stem.with_suffix(".out"), stem.with_suffix(".err"))
@@ -54,24 +57,25 @@ class Process:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
-    def write(self, data: Sequence[bytes | memoryview]) -> None:
-        """Send ``data``, in pieces, without waiting."""
+    def write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
+        """Send ``data``, so many jobs, in pieces, without waiting."""
+        self._written += jobs
         with self._dying:
             if self._dead:
-                self.delivered = False
+                self.undelivered += jobs
             elif sum(map(len, data)) <= PIPE_ROOM:
-                self._write(data)
+                self._write(data, jobs)
             else:
-                self._writer = threading.Thread(target=self._write, args=(data,), daemon=True)
+                self._writer = threading.Thread(target=self._write, args=(data, jobs), daemon=True)
                 self._writer.start()
 
-    def _write(self, data: Sequence[bytes | memoryview]) -> None:
+    def _write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
         assert self._popen.stdin is not None
         try:
             for piece in data:
                 write_all(self._popen.stdin.fileno(), piece)
         except OSError:
-            self.delivered = False
+            self.undelivered += jobs
 
     def captured(self, limit: int) -> tuple[bytes, bytes]:
         """What the running task has printed so far."""
@@ -120,9 +124,10 @@ class Process:
         while count:
             count, messages = frames.read()
             if messages:
-                self.expected -= len(messages)
-                more = self.expected > 0  # before others are told, who may then expect something else
-                self._tell(self, [self._understood(message) for message in messages])
+                said = [self._understood(message) for message in messages]
+                self._heard += sum(isinstance(one, Ended) for one in said)
+                more = self._heard < self._written  # before others are told, who may then write more
+                self._tell(self, said)
                 if more and count <= LULL_BYTES * len(messages):
                     time.sleep(LULL_S)
 

@@ -18,8 +18,8 @@ from worker.uptime import Instant, Plan
 
 # Until the broker says otherwise, and how often an introduction is repeated that nobody answered.
 HEARTBEAT_S = 2.0
-# Predicted seconds of short tasks given to a child process at once: the gap between two such batches is some hundred
-# microseconds, so this keeps it below a percent.
+# Predicted seconds of short tasks given to a child process at once. It gets more while it does the last of them, and so
+# waits for nobody. What it has cannot be recalled any more.
 BATCH_S = 0.1
 BATCH_TASKS = 500
 # Idle child processes end when the next window is further away than this, and with it their memory. When it has come as
@@ -307,15 +307,19 @@ class Session:
 
     def _feed(self) -> None:
         for slot, lane in enumerate(self._lanes):
-            while lane.waiting and lane.waiting[0].template in self._broken:
-                self._fail(slot, lane.waiting.popleft())
-            if lane.waiting and not lane.given:
+            while lane.waiting and len(lane.given) <= 1:
                 template = lane.waiting[0].template
-                if self._runs.knows(template):
+                if template in self._broken:
+                    self._fail(slot, lane.waiting.popleft())
+                elif any(work.template != template for work in lane.given.values()):
+                    break
+                elif self._runs.knows(template):
                     self._give(slot, lane)
-                elif template not in self._fetching:
-                    self._fetching.add(template)
-                    self._out.append(wire.Fetch(template))
+                else:
+                    if template not in self._fetching:
+                        self._fetching.add(template)
+                        self._out.append(wire.Fetch(template))
+                    break
 
     def _fail(self, slot: int, work: wire.Work) -> None:
         """End an attempt whose template cannot be used."""
@@ -332,7 +336,7 @@ class Session:
             if batch and seconds > BATCH_S:
                 break
             batch.append(lane.waiting.popleft())
-        lane.given = {(work.task, work.number): work for work in batch}
+        lane.given.update({(work.task, work.number): work for work in batch})
         self._runs.run(slot, [Job(w.task, w.number, w.template, w.payload, w.timeout) for w in batch])
 
     def _collect(self, now: Instant) -> None:

@@ -165,23 +165,45 @@ def test_a_copy_that_a_task_forks_neither_speaks_nor_keeps_a_crash_unseen(rig: R
     assert error(left)[1] == "exit code 7"
 
 
-def test_the_end_of_its_input_ends_a_process_and_what_it_started(tmp_path: Path) -> None:
-    """As when the worker dies, on systems whose kernel does not help: without a lifeline."""
+@posix
+@pytest.mark.parametrize("kernel_helps", [True, False])
+def test_the_end_of_its_lifeline_ends_a_process_and_what_it_started(tmp_path: Path, kernel_helps: bool) -> None:
+    """As when the worker dies while a task runs."""
     note, files = tmp_path / "pid", [str(tmp_path / "out"), str(tmp_path / "err")]
     template = {"kind": "command", "argv": [sys.executable, "-c", WAITS, str(note)]}
-    argv = [sys.executable, "-P", str(PROGRAM), *files, "name", "1000", "1000", "0"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+    theirs, ours = os.pipe()
+    argv = [str(PROGRAM), *files, "name", "1000", "1000", "0", str(theirs)]
+    program = f"import runpy, sys\nsys.platform = sys.platform if {kernel_helps} else 'another'\nsys.argv = {argv}\n"
+    command = [sys.executable, "-P", "-c", f"{program}runpy.run_path({str(PROGRAM)!r}, run_name='__main__')"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True, pass_fds=(theirs,)
+    ) as process:
+        os.close(theirs)
         try:
             assert process.stdin is not None
             process.stdin.write(frame(["template", "digest", template]) + frame(["run", "digest", [[1, 1, b""]]]))
             process.stdin.flush()
-            command = int(written(note))
-            assert alive(command)
+            started = int(written(note))
+            assert alive(started)
+            os.close(ours)
+            assert eventually(lambda: process.poll() is not None)
+        finally:
+            process.kill()
+    assert eventually(lambda: not alive(started))
+
+
+def test_the_end_of_its_input_ends_an_idle_process(tmp_path: Path) -> None:
+    files = [str(tmp_path / "out"), str(tmp_path / "err")]
+    argv = [sys.executable, "-P", str(PROGRAM), *files, "name", "1000", "1000", "0"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.read(1)
             process.stdin.close()
             assert eventually(lambda: process.poll() is not None)
         finally:
             process.kill()
-    assert eventually(lambda: not alive(command))
 
 
 # The worker that is killed: it runs a task on each of two slots, and tells the ids of all that it started.

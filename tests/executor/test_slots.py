@@ -5,22 +5,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgpack
 import pytest
 
 from broker.protocol import Outcome
-from tests.executor.rig import Rig, alive, buried, call, error, python_template, value
+from tests.executor.rig import Rig, alive, buried, call, error, python_template, value, written
 from tests.waiting import eventually
 from worker import executor as executor_module
 from worker import process as process_module
 from worker.executor import START_ATTEMPTS, START_LIMIT
 from worker.jobs import Job
-from worker.process import PIPE_ROOM
+from worker.process import PIPE_ROOM, Process
 
 
 def forever() -> Callable[[], None]:
@@ -283,13 +282,13 @@ def test_a_batch_of_large_arguments_is_sent_in_pieces_and_comes_back_whole(
     monkeypatch.setattr(executor_module, "BATCH_BYTES", 1000)
     sizes = [10, 900, 500, 3000, 1, 1, 1, 5000, 600]
     sent: list[int] = []
-    send = rig.executor._send
+    write = Process.write
 
-    def counting(slot: Any, process: Any) -> None:
-        send(slot, process)
-        sent.append(slot.sent)
+    def counting(process: Process, data: Sequence[bytes | memoryview], jobs: int) -> None:
+        sent.append(jobs)
+        write(process, data, jobs)
 
-    monkeypatch.setattr(rig.executor, "_send", counting)
+    monkeypatch.setattr(Process, "write", counting)
     digest = rig.know(python_template(lambda data: (len(data), os.getpid())))
     results = [value(one) for one in rig.run(digest, *[call(b"x" * size) for size in sizes])]
     assert [size for size, _ in results] == sizes
@@ -297,14 +296,58 @@ def test_a_batch_of_large_arguments_is_sent_in_pieces_and_comes_back_whole(
     assert sent == [2, 1, 1, 3, 1, 1]
 
 
-def test_a_batch_must_be_of_one_known_template_on_an_idle_slot(rig: Rig) -> None:
+def test_a_batch_must_be_of_one_known_template_that_the_slot_has_no_other_jobs_than_of(rig: Rig) -> None:
     one, two = (rig.know(python_template(function)) for function in (lambda: 1, forever()))
     for jobs in ([], rig.jobs("unknown", call()), [*rig.jobs(one, call()), *rig.jobs(two, call())]):
         with pytest.raises(ValueError, match="one known template"):
             rig.executor.run(0, jobs)
     rig.executor.run(0, rig.jobs(two, call()))
-    with pytest.raises(ValueError, match="slot 0 is not idle"):
-        rig.executor.run(0, rig.jobs(two, call()))
+    with pytest.raises(ValueError, match="slot 0 has jobs of another template"):
+        rig.executor.run(0, rig.jobs(one, call()))
+
+
+def test_a_process_has_its_next_job_before_it_has_done_its_last(rig: Rig, tmp_path: Path) -> None:
+    """It goes on by itself: nobody is woken, and polls, between the two."""
+    gate, note = tmp_path / "gate", tmp_path / "note"
+
+    def wait(path: str) -> None:
+        while not os.path.exists(path):
+            threading.Event().wait(0.005)
+
+    def tell(path: str) -> None:
+        with open(path, "w") as file:
+            file.write("begun")
+
+    digest = rig.know(python_template(lambda function, path: function(path)))
+    rig.executor.run(0, rig.jobs(digest, call(wait, str(gate))))
+    rig.until_running()
+    rig.executor.run(0, rig.jobs(digest, call(tell, str(note))))
+    gate.touch()
+    assert written(note) == "begun"
+    assert [one.outcome for one in rig.until(2)] == [Outcome.DONE] * 2
+
+
+def test_a_crash_costs_only_the_job_that_runs_and_not_what_was_sent_behind_it(rig: Rig, tmp_path: Path) -> None:
+    note, gate = tmp_path / "pid", tmp_path / "gate"
+
+    def crash(path: str, until: str) -> None:
+        with open(path, "w") as file:
+            file.write(str(os.getpid()))
+        while not os.path.exists(until):
+            threading.Event().wait(0.005)
+        os._exit(3)
+
+    digest = rig.know(python_template(lambda function, *args: function(*args)))
+    rig.executor.run(0, rig.jobs(digest, call(crash, str(note), str(gate))))
+    rig.until_running()
+    pid = int(written(note))
+    gate.touch()
+    assert eventually(lambda: not alive(pid))
+    for _ in range(2):  # whether it arrives or not
+        rig.executor.run(0, rig.jobs(digest, call(int)))
+    ended = rig.until(3)
+    assert [(one.task, one.outcome) for one in ended] == [(0, Outcome.CRASH), (1, Outcome.DONE), (2, Outcome.DONE)]
+    assert error(ended[0])[1] == "exit code 3"
 
 
 def test_a_process_that_does_not_start_costs_a_job_after_some_attempts(

@@ -101,10 +101,12 @@ class FakeExecutor:
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         lane = self._lanes[slot]
-        if lane.jobs or not jobs or len({job.template for job in jobs}) > 1 or not self.knows(jobs[0].template):
+        templates = {job.template for job in [*lane.jobs, *jobs]}
+        if not jobs or len(templates) > 1 or not self.knows(jobs[0].template):
             raise ValueError(f"slot {slot} of {self._name} was given {len(jobs)} jobs that it cannot take")
+        if not lane.jobs:
+            lane.since = self._clock() + (TASK_OVERHEAD_S if self._warm else SPAWN_S)
         lane.jobs.extend(jobs)
-        lane.since = self._clock() + (TASK_OVERHEAD_S if self._warm else SPAWN_S)
 
     def poll(self, now: float) -> list[Ended]:
         for number, lane in enumerate(self._lanes):

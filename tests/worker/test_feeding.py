@@ -1,0 +1,66 @@
+"""What a worker gives to the processes of its slots, and when."""
+
+from collections.abc import Sequence
+
+from broker import protocol as wire
+from worker.jobs import Ended, Job
+from worker.session import Identity, Session
+from worker.uptime import Instant, OpenEnded
+
+
+class Processes:
+    """An executor that notes what it is given, and ends what it is told to."""
+
+    def __init__(self) -> None:
+        self.given: list[list[int]] = []
+        self.ends: list[int] = []
+
+    def know(self, digest: str, blob: bytes) -> None: ...
+
+    def knows(self, digest: str) -> bool:
+        return True
+
+    def start(self) -> None: ...
+
+    def rest(self) -> None: ...
+
+    def run(self, slot: int, jobs: Sequence[Job]) -> None:
+        self.given.append([job.task for job in jobs])
+
+    def poll(self, now: float) -> list[Ended]:
+        ended, self.ends = self.ends, []
+        return [Ended(0, task, task, wire.Outcome.DONE, 0.05, b"", b"", b"") for task in ended]
+
+    def running(self, now: float) -> list[tuple[int, int, int, float]]:
+        return []
+
+    def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]:
+        return []
+
+
+def fed(work: list[tuple[str, float]], *ends: list[int]) -> list[list[list[int]]]:
+    """Which tasks a process is given, of ``work`` (template, runtime) for one slot, and then as these end."""
+    processes, now = Processes(), Instant(0.0, 0.0)
+    session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
+    session.tick(now)
+    rows = [wire.Work(task, task, 0, template, runtime, None, b"") for task, (template, runtime) in enumerate(work)]
+    session.receive(wire.Assign(1, tuple(rows)), now)
+    found = []
+    for some in ([], *ends):
+        processes.ends = some
+        session.tick(now)
+        found.append(processes.given)
+        processes.given = []
+    return found
+
+
+def test_a_process_gets_more_while_it_does_its_last_task_and_not_before() -> None:
+    assert fed([("a", 0.04)] * 5, [0], [1], [2, 3], [4]) == [[[0, 1]], [[2, 3]], [], [[4]], []]
+
+
+def test_what_takes_longer_is_given_one_ahead() -> None:
+    assert fed([("a", 0.2)] * 3, [0], [1]) == [[[0], [1]], [[2]], []]
+
+
+def test_tasks_of_another_template_wait_until_it_has_none() -> None:
+    assert fed([("a", 0.04), ("b", 0.04)], [0]) == [[[0]], [[1]]]
