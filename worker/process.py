@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,9 +22,9 @@ from worker.jobs import Ended
 PROGRAM = Path(__file__).with_name("child.py")
 # Seconds for the killed processes to vanish at closing; only one that hangs in a system call takes any.
 CLOSE_LIMIT = 5.0
-# A write of this size to a process that has read all before never waits: the smallest pipe is 4 KiB (Windows) or
-# 16 KiB (macOS).
-PIPE_ROOM = 4096 if sys.platform == "win32" else 16384
+# A write of this size never waits if a process has read all but the one before, which was no larger: the smallest pipe
+# is 4 KiB (Windows) or 16 KiB (macOS).
+PIPE_ROOM = 2048 if sys.platform == "win32" else 8192
 
 # Between two results of a batch the listener leaves the pipe alone for so long: thousands of short tasks are heard of
 # some dozens at a time, for whoever waits needs the last of a batch. Seconds.
@@ -52,6 +53,8 @@ class Process:
         self._captures = (stem.with_suffix(".out"), stem.with_suffix(".err"))
         self._dying = threading.Lock()
         self._dead = False
+        # What was not written yet, with how many jobs it is, and who writes it.
+        self._unwritten: deque[tuple[Sequence[bytes | memoryview], int]] = deque()
         self._writer: threading.Thread | None = None
         self._popen, self._lifeline = _spawn(self._captures, arguments)
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -63,11 +66,24 @@ class Process:
         with self._dying:
             if self._dead:
                 self.undelivered += jobs
+            elif self._writer is not None:
+                self._unwritten.append((data, jobs))
             elif sum(map(len, data)) <= PIPE_ROOM:
                 self._write(data, jobs)
             else:
-                self._writer = threading.Thread(target=self._write, args=(data, jobs), daemon=True)
+                self._unwritten.append((data, jobs))
+                self._writer = threading.Thread(target=self._write_on, daemon=True)
                 self._writer.start()
+
+    def _write_on(self) -> None:
+        """Write what others left, until nothing is."""
+        while True:
+            with self._dying:
+                if not self._unwritten:
+                    self._writer = None
+                    return
+                data, jobs = self._unwritten.popleft()
+            self._write(data, jobs)
 
     def _write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
         assert self._popen.stdin is not None
@@ -114,8 +130,8 @@ class Process:
             _kill_tree(self._popen.pid)
         code = self._popen.wait()
         self.reason = garbled or _reason(code)
-        if self._writer is not None:
-            self._writer.join()
+        if (writer := self._writer) is not None:
+            writer.join()
         self._tell(self, ["gone"])
 
     def _read(self) -> None:

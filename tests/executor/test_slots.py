@@ -327,6 +327,13 @@ def test_a_process_has_its_next_job_before_it_has_done_its_last(rig: Rig, tmp_pa
     assert [one.outcome for one in rig.until(2)] == [Outcome.DONE] * 2
 
 
+def test_large_jobs_come_whole_one_after_the_other_though_the_first_is_still_on_its_way(rig: Rig) -> None:
+    digest = rig.know(python_template(lambda data: (len(data), set(data))))
+    for number, size in enumerate((5_000_000, 3_000_000, 10)):
+        rig.executor.run(0, rig.jobs(digest, call(bytes([number]) * size)))
+    assert [value(one) for one in rig.until(3)] == [(5_000_000, {0}), (3_000_000, {1}), (10, {2})]
+
+
 def test_a_crash_costs_only_the_job_that_runs_and_not_what_was_sent_behind_it(rig: Rig, tmp_path: Path) -> None:
     note, gate = tmp_path / "pid", tmp_path / "gate"
 
