@@ -51,15 +51,13 @@ class Files:
         self._flush = flush
         make_private_folder(self._folder)
 
-    def write(self, name: str, value: Chunks) -> int:
-        """Make a file; its checksum. Raises OSError, and then there is none."""
+    def write(self, name: str, value: Chunks) -> None:
+        """Make a file. Raises OSError, and then there is none."""
         path = self._folder / name
-        checksum = 0
         try:
             with open(path, "xb", buffering=0, opener=_private) as file:
                 for frame in value.frames():
                     _write(file.fileno(), frame)
-                    checksum = crc32(frame, checksum)
                 if self._flush:
                     os.fsync(file.fileno())
             if self._flush:
@@ -67,7 +65,6 @@ class Files:
         except OSError:
             self.remove([name])
             raise
-        return checksum
 
     def stored(self, name: str, size: int) -> Stored:
         """The value that a file has."""
@@ -94,6 +91,14 @@ class Files:
             if found != row.checksum:
                 return f"file {FOLDER}/{row.name} is not what was written"
         return ""
+
+
+def checksum_of(value: Chunks) -> int:
+    """What a file has to have when it is read again."""
+    checksum = 0
+    for frame in value.frames():
+        checksum = crc32(frame, checksum)
+    return checksum
 
 
 def _private(path: str, flags: int) -> int:

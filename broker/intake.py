@@ -5,7 +5,7 @@ Rule 2: what waits is bounded in bytes; above that nothing more is read until so
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ PAUSE_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message, and its large payloads. ``kept``: what says that they are files."""
+    """A message, and its large payloads. ``kept``: what says that all is done with them."""
 
     peer: bytes
     who: Credential
@@ -35,12 +35,14 @@ class Arrival:
 
 
 class Intake:
-    """``keep(value)`` makes a file of a large payload, on a thread; ``wake()`` is called there when one is made."""
+    """``steps``: what is to be done with each large payload, side by side, each on a thread of its own.
 
-    def __init__(self, keep: Callable[[wire.Chunks], None], wake: Callable[[], None]) -> None:
-        self._keep = keep
+    ``wake()`` is called there whenever something is done.
+    """
+
+    def __init__(self, steps: Sequence[Callable[[wire.Chunks], None]], wake: Callable[[], None]) -> None:
+        self._steps = [(step, ThreadPoolExecutor(1, "deskgrid-files")) for step in steps]
         self._wake = wake
-        self._thread = ThreadPoolExecutor(1, "deskgrid-files")
         self._waiting: dict[bytes, deque[Arrival]] = {}
         self._size = 0
 
@@ -52,23 +54,25 @@ class Intake:
         """Whether a message has to wait, for its own values or for those of an earlier one; else it can be heard."""
         if not values and peer not in self._waiting:
             return False
-        arrival = Arrival(peer, who, message, values, [self._begin(value) for value in values])
+        arrival = Arrival(peer, who, message, values, self._begin(values))
         self._size += arrival.size
         self._waiting.setdefault(peer, deque()).append(arrival)
         return True
 
-    def _begin(self, value: wire.Chunks) -> Future[None]:
-        kept = self._thread.submit(self._keep, value)
-        kept.add_done_callback(lambda _: self._wake())
+    def _begin(self, values: list[wire.Chunks]) -> list[Future[None]]:
+        kept = [thread.submit(step, value) for value in values for step, thread in self._steps]
+        for future in kept:
+            future.add_done_callback(lambda _: self._wake())
         return kept
 
     def afterwards(self, action: Callable[[], None]) -> None:
-        """Have the thread do something, after all that it was told before."""
-        self._thread.submit(action)
+        """Have the first step's thread do something, after all that it was told before."""
+        self._steps[0][1].submit(action)
 
     def close(self) -> None:
-        """Wait for the thread."""
-        self._thread.shutdown()
+        """Wait for the threads."""
+        for _, thread in self._steps:
+            thread.shutdown()
 
     def has_room(self) -> bool:
         """Whether more can be read; if not, this waits a moment for the disk."""

@@ -56,16 +56,17 @@ class ProtocolError(ValueError):
 class Chunks:
     """A payload of `LARGE_BYTES` or more, in pieces that lie anywhere in memory: to be sent it need not be copied.
 
-    ``file``: by which name whoever has to keep it keeps it; empty while nobody does.
+    ``file``: by which name whoever has to keep it keeps it; empty while nobody does. ``checksum``: its CRC-32 then.
     """
 
-    __slots__ = ("_pieces", "_size", "file")
+    __slots__ = ("_pieces", "_size", "checksum", "file")
 
     def __init__(self, pieces: Sequence[memoryview], file: str = "") -> None:
         """``pieces``: of single bytes, and contiguous."""
         self._pieces = pieces
         self._size = sum(map(len, pieces))
         self.file = file
+        self.checksum = 0
 
     def __len__(self) -> int:
         return self._size

@@ -180,7 +180,7 @@ class _Loop:
         self._sessions = sessions
         self._sockets = sockets
         self._journal = journal
-        self._intake = Intake(journal.values.keep, sockets.wake)
+        self._intake = Intake((journal.values.keep, journal.values.sum_up), sockets.wake)
         # Large payloads that were heard of in this turn: what is not recorded by its end never will be.
         self._heard: list[wire.Chunks] = []
         self._start = time.monotonic()

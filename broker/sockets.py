@@ -16,7 +16,7 @@ from typing import cast
 import zmq
 from zmq.utils import z85
 
-from broker import backlog, descriptors
+from broker import allocation, backlog, descriptors
 from broker import protocol as wire
 from broker.connections import CONNECTIONS_LIMIT, PROGRAMS_LIMIT, Connections
 from broker.keys import KeyRing
@@ -56,6 +56,7 @@ class Sockets:
     """``keys`` None: without encryption, and anybody may do everything."""
 
     def __init__(self, keys: KeyRing | None) -> None:
+        allocation.keep_freed()
         self._keys = keys
         self._known_changes = keys.changes if keys is not None else 0
         self._now = 0.0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from broker.files import Files, Stored
+from broker.files import Files, Stored, checksum_of
 from broker.protocol import Chunks, Payload
 from broker.rows import FileRow
 
@@ -25,8 +25,8 @@ class Values:
     def __init__(self, home: Path, flush: bool) -> None:
         """``flush``: a file waits for the disk, as a commit does. Raises OSError."""
         self._files = Files(home, flush)
-        # Checksums of files that are not recorded yet, and names of those that no commit names any more.
-        self._checksums: dict[str, int] = {}
+        # Files that are not recorded yet, and those that no commit names any more.
+        self._kept: set[str] = set()
         self.dropped: list[str] = []
         # Files that can go, unless somebody has their values in hand, perhaps in a message that waits to be sent.
         self._unneeded: list[str] = []
@@ -48,19 +48,26 @@ class Values:
     def keep(self, value: Chunks) -> None:
         """Make a file of ``value``, before it is recorded. For any thread, but one at a time; raises OSError."""
         name = next(self._names)
-        self._checksums[name] = self._files.write(name, value)
+        self._files.write(name, value)
+        self._kept.add(name)
         value.file = name
+
+    @staticmethod
+    def sum_up(value: Chunks) -> None:
+        """Find out its checksum, likewise: on another thread, for that takes nearly as long as to write it."""
+        value.checksum = checksum_of(value)
 
     def release(self, values: Iterable[Chunks]) -> None:
         """These were kept; what has not been recorded by now, in a commit, will not be."""
-        names = [value.file for value in values if self._checksums.pop(value.file, None) is not None]
+        names = {value.file for value in values} & self._kept
+        self._kept -= names
         self._unneeded += [name for name in names if self._size_of(name) is None]
 
     def cell(self, payload: Payload, bag: int, batch: int | None = None) -> Cell:
         """Record a payload of that bag, an argument of the batch that begins with task ``batch``, or a result."""
         if isinstance(payload, bytes) or not payload.file:
             return bytes(payload)
-        row = FileRow(payload.file, bag, batch, len(payload), self._checksums[payload.file])
+        row = FileRow(payload.file, bag, batch, len(payload), payload.checksum)
         self._write("INSERT INTO files VALUES (?,?,?,?,?)", [row])
         return payload.file
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import zmq
 from zmq.utils import z85
 
+from broker import allocation
 from broker import protocol as wire
 from broker.joinline import JoinLine
 from worker.clocks import read_clocks
@@ -95,6 +96,7 @@ class _Link:
     """The connection to the broker, and what ZeroMQ reports of it."""
 
     def __init__(self, join: JoinLine) -> None:
+        allocation.keep_freed()
         self._join = join
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.DEALER)

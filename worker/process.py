@@ -26,6 +26,10 @@ CLOSE_LIMIT = 5.0
 # is 4 KiB (Windows) or 16 KiB (macOS).
 PIPE_ROOM = 2048 if sys.platform == "win32" else 8192
 
+# Of each pipe, where that can be set: large payloads then take fewer turns of who writes and who reads. So little that
+# those of many slots together stay below what Linux lets one user have, 64 MiB.
+PIPE_BYTES = 256 * 1024
+
 # Between two results of a batch the listener leaves the pipe alone for so long: thousands of short tasks are heard of
 # some dozens at a time, for whoever waits needs the last of a batch. Seconds.
 LULL_S = 0.004
@@ -178,7 +182,19 @@ def _spawn(captures: tuple[Path, Path], arguments: list[str]) -> tuple[subproces
                 raise
             finally:
                 os.close(theirs)
+            _widen(popen)
             return popen, ours
+
+
+def _widen(popen: subprocess.Popen[bytes]) -> None:
+    """Make its pipes larger than they are by themselves."""
+    if sys.platform == "linux":
+        import fcntl
+
+        for pipe in (popen.stdin, popen.stdout):
+            with suppress(OSError):  # this user has too many large ones
+                assert pipe is not None
+                fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _kill_tree(pid: int) -> None:

@@ -4,7 +4,9 @@ A task's exception is raised here as itself, with its remote traceback as the ca
 was and where it ran; what cannot be rebuilt becomes a `TaskError`.
 """
 
+import io
 import pickle
+from collections import deque
 from collections.abc import Mapping
 from sys import getsizeof
 from typing import Any
@@ -121,7 +123,7 @@ def value_of(result: BagResult, bag: str) -> Any:
     """What the task returned, or a `Failure` with the exception that it raised or that says what befell it."""
     if result.outcome == Outcome.DONE:
         try:
-            return pickle.loads(bytes(result.payload))
+            return _unpickled(result.payload)
         except Exception as error:
             unreadable = ResultUnreadable(f"the result of {_where(result, bag)} cannot be unpickled: {error!r}")
             unreadable.__cause__ = error
@@ -129,6 +131,34 @@ def value_of(result: BagResult, bag: str) -> Any:
     if result.outcome == Outcome.CANCELLED:
         return Failure(TaskCancelled(f"{_where(result, bag)} was cancelled"))
     return Failure(_failure(result, bag))
+
+
+def _unpickled(payload: Payload) -> Any:
+    if isinstance(payload, bytes):
+        return pickle.loads(payload)
+    return pickle.load(io.BufferedReader(_Frames(payload.frames())))
+
+
+class _Frames(io.RawIOBase):
+    """The frames of a large payload as one file, of which pickle copies a large object once, into its place."""
+
+    def __init__(self, frames: list[memoryview]) -> None:
+        self._left = deque(frames)
+
+    def readable(self) -> bool:
+        """It is for nothing else."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill ``buffer`` with what comes next; how much that is, nothing at the end."""
+        if not self._left:
+            return 0
+        frame = self._left.popleft()
+        count = min(len(frame), len(buffer))
+        buffer[:count] = frame[:count]
+        if count < len(frame):
+            self._left.appendleft(frame[count:])
+        return count
 
 
 _KINDS: dict[int, tuple[type[TaskError], str]] = {

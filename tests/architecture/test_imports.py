@@ -23,6 +23,7 @@ PLACES = {
     "broker/protocol.py": "common",
     "broker/joinline.py": "common",
     "broker/snapshot.py": "common",
+    "broker/allocation.py": "common",
     "broker/server.py": "server",
     "broker/keys.py": "server",
     "broker/keeping.py": "server",

@@ -80,7 +80,7 @@ class Disk:
     def __init__(self) -> None:
         self.let = threading.Event()
         self.woken = threading.Event()
-        self.intake = Intake(self._keep, self.woken.set)
+        self.intake = Intake([self._keep], self.woken.set)
 
     def _keep(self, _value: wire.Chunks) -> None:
         self.let.wait()

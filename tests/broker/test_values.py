@@ -21,6 +21,7 @@ def kept(journal: Journal, data: bytes = VALUE) -> Chunks:
     """A large payload that is a file, as the loop has it before the sessions hear of it."""
     value = Chunks([memoryview(data)[:1000], memoryview(data)[1000:]])
     journal.values.keep(value)
+    journal.values.sum_up(value)
     return value
 
 

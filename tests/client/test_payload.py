@@ -24,10 +24,10 @@ from broker.client.errors import (
     TaskTimeout,
 )
 from broker.client.payload import Failure, pack_call, pack_text, value_of
-from broker.protocol import LARGE_BYTES, PAYLOAD_LIMIT, Chunks, Outcome
+from broker.protocol import CHUNK_BYTES, LARGE_BYTES, PAYLOAD_LIMIT, Chunks, Outcome, Payload
 
 
-def ended(outcome: Outcome, payload: bytes = b"") -> Any:
+def ended(outcome: Outcome, payload: Payload = b"") -> Any:
     return value_of(wire.BagResult(7, outcome, 1.5, "lab3-04", payload), "b1")
 
 
@@ -121,6 +121,17 @@ def test_half_a_character_is_refused_by_name() -> None:
 
 def test_a_result_is_unpickled() -> None:
     assert ended(Outcome.DONE, pickle.dumps({"a": 1})) == {"a": 1}
+
+
+@pytest.mark.parametrize("step", [CHUNK_BYTES, 77_777])
+def test_a_large_result_is_unpickled_from_the_frames_that_it_came_in(step: int) -> None:
+    value = [os.urandom(LARGE_BYTES), list(range(100_000)), os.urandom(5), "text" * 100_000]
+    data = memoryview(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    frames = [data[start : start + step] for start in range(0, len(data), step)]
+    assert ended(Outcome.DONE, Chunks(frames)) == value
+    cut_off = ended(Outcome.DONE, Chunks(frames[:-1]))
+    assert isinstance(cut_off, Failure)
+    assert isinstance(cut_off.error, ResultUnreadable)
 
 
 def test_a_returned_exception_is_a_value() -> None:

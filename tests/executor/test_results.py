@@ -1,6 +1,7 @@
 """What comes back from a task: its value, or an error that names the cause."""
 
 import pickle
+import sys
 import threading
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import pytest
 from broker.protocol import Outcome
 from tests.executor.rig import HERE, NAME, Rig, call, error, python_template, value
 from worker import child
+from worker.process import PIPE_BYTES
 
 
 def test_the_numbers_of_outcomes_are_those_of_the_protocol() -> None:
@@ -133,6 +135,18 @@ def test_a_result_over_the_limit_is_an_error_with_both_sizes(rigs: Callable[...,
     assert "100,000" in message
     assert len(value(rig.call(lambda: b"x" * 99_000))) == 99_000
     assert rig.pid() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a pipe is as large as it is")
+def test_pipes_hold_more_than_they_do_by_themselves(rig: Rig) -> None:
+    import fcntl
+
+    rig.pid()
+    process = rig.executor._slots[0].process
+    assert process is not None
+    for pipe in (process._popen.stdin, process._popen.stdout):
+        assert pipe is not None
+        assert fcntl.fcntl(pipe.fileno(), fcntl.F_GETPIPE_SZ) == PIPE_BYTES
 
 
 def test_a_large_argument_and_a_large_result_pass(rig: Rig) -> None:
