@@ -163,8 +163,8 @@ def test_stop_of_an_idle_slot_does_nothing(rig: Rig) -> None:
 def test_what_ended_but_was_not_polled_before_stop_is_not_heard_of(rig: Rig) -> None:
     rig.pid()
     jobs = rig.jobs(rig.know(python_template(lambda: 1)), call())
-    rig.executor.run(0, jobs)
     rig.woken.clear()
+    rig.executor.run(0, jobs)
     assert eventually(rig.woken.is_set)
     (held,) = rig.executor.stop(0, time.monotonic())
     assert held[0] == jobs[0]
