@@ -6,6 +6,7 @@ every request can be repeated over a new connection and is carried out once.
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 
 import msgpack
@@ -28,6 +29,9 @@ CLIENT_GONE_S = 600.0
 # A client that has left so many bytes of answers unread is not answered any more until it has read some. One that
 # reads never gets here: its bags' results come when it has taken the ones before.
 UNREAD_LIMIT = 2 * wire.PAYLOAD_LIMIT
+# The receipt for what a client adds to a bag leaves with the bag's next results if it waits for such, or after so long:
+# to be woken costs a program more than to hear of one thing. Seconds.
+RECEIPT_S = 0.005
 # Requests for the results of one bag that wait, of one client. A program has one.
 WATCHES_LIMIT = 100
 # How often that is looked at: it takes a look at every client and every bag.
@@ -53,6 +57,8 @@ class Clients:
         self._asking = asking
         self.by_peer: dict[bytes, ClientSession] = {}
         self._sweep_at = 0.0
+        # Receipts that have not been sent, each with its peer and when it was due.
+        self._receipts: list[tuple[bytes, wire.Accepted, float]] = []
         # Bags that are open for nobody, by number, and since when.
         self._alone: dict[int, float] = {}
 
@@ -68,7 +74,7 @@ class Clients:
 
     def _heard(self, peer: bytes, message: wire.Message, now: float) -> None:
         if isinstance(message, wire.Submit):
-            self._answer(peer, message.request, self._submit(peer, message, now))
+            self._answer_submit(peer, message, now)
         elif isinstance(message, wire.Watch | wire.Ask) and not self._desk.has_room(peer, UNREAD_LIMIT):
             return  # it asks on and on, and reads no answers: what is asked for now, it may ask again
         elif isinstance(message, wire.Watch):
@@ -131,6 +137,28 @@ class Clients:
         self._desk.send(peer, wire.Failed(request, answer) if isinstance(answer, str) else answer)
 
     # --- submitting --------------------------------------------------------------------------------------------------
+
+    def _answer_submit(self, peer: bytes, submit: wire.Submit, now: float) -> None:
+        answer = self._submit(peer, submit, now)
+        if isinstance(answer, wire.Accepted):
+            self._receipts.append((peer, answer, now))
+        else:
+            self._answer(peer, submit.request, answer)
+
+    @property
+    def owes_receipts(self) -> bool:
+        """Whether something was accepted of which nobody has been told."""
+        return bool(self._receipts)
+
+    def _send_receipts(self, now: float) -> None:
+        """Those that nothing is due to go with."""
+        receipts, self._receipts = self._receipts, []
+        for peer, receipt, since in receipts:
+            bag = self._desk.book.by_id.get(receipt.bag)
+            if bag is not None and now < since + RECEIPT_S and any(watcher.peer == peer for watcher in bag.watchers):
+                self._receipts.append((peer, receipt, since))
+            else:
+                self._desk.send(peer, receipt)
 
     def _template(self, peer: bytes, blob: wire.Blob) -> None:
         kind = template_kind(blob.data)
@@ -285,13 +313,15 @@ class Clients:
         bag.watchers.append(Watcher(peer, watch.request, watch.after))
         self._desk.fresh.add(bag.row.number)
 
-    def tell_watchers(self) -> None:
-        """Answer those who watch bags in which something is new."""
+    def tell(self, now: float) -> None:
+        """Answer those who watch bags in which something is new, and say what was accepted."""
         fresh, self._desk.fresh = self._desk.fresh, set()
         for number in fresh:
             bag = self._desk.book.by_number.get(number)
             if bag is not None and bag.watchers:
                 bag.watchers = [watcher for watcher in bag.watchers if not self._tell(bag, watcher)]
+        if self._receipts:
+            self._send_receipts(now)
 
     def _tell(self, bag: OpenBag, watcher: Watcher) -> bool:
         if not self._desk.has_room(watcher.peer):
@@ -316,6 +346,7 @@ class Clients:
 
     def farewell(self, reason: str) -> None:
         """The broker stops."""
+        self._send_receipts(math.inf)
         for peer in self.by_peer:
             self._desk.send(peer, wire.Goodbye(reason))
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import zmq
 
 from broker import protocol as wire
+from broker.clients import RECEIPT_S
 from broker.desk import Desk, GridFacts, WindowsSource
 from broker.files import Damaged
 from broker.intake import Intake
@@ -198,7 +199,7 @@ class _Loop:
         self._look_at_windows()
         gone: list[bytes] = []
         while not stopping():
-            arrived = self._sockets.wait(0.0 if self._sessions.unfinished else TICK_S)
+            arrived = self._sockets.wait(self._patience)
             gone += self._sockets.tend(self._now())
             # What a peer said before it went is still waiting to be read, its goodbye among it.
             if self._turn(arrived):
@@ -207,6 +208,13 @@ class _Loop:
                 gone = [peer for peer in gone if peer in self._intake]
         self._finish(self._sessions.farewell("the broker stops; it can be started again on the same home"))
         log.info("stopped")
+
+    @property
+    def _patience(self) -> float:
+        """How long to wait for a message. Seconds."""
+        if self._sessions.unfinished:
+            return 0.0
+        return RECEIPT_S if self._sessions.owing else TICK_S
 
     def close(self) -> None:
         """Wait for what is on its way to the disk."""

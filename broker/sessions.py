@@ -143,12 +143,17 @@ class Sessions:
     def unsettled(self) -> bool:
         """Whether `settle` has something to do at once: more has happened than that known workers said they live."""
         desk = self.desk
-        return self._news or bool(desk.outbox or desk.fresh) or desk.scheduler.unsettled
+        return self._news or self.owing or bool(desk.outbox or desk.fresh) or desk.scheduler.unsettled
 
     @property
     def unfinished(self) -> bool:
         """Whether the next turn is due at once, whether anything arrives or not."""
         return self.desk.scheduler.unfinished and self.desk.disk.state != "full"
+
+    @property
+    def owing(self) -> bool:
+        """Whether the next turn is due soon, whether anything arrives or not."""
+        return self.clients.owes_receipts
 
     def settle(self, now: float) -> list[tuple[bytes, wire.Message]]:
         """Decide, once for all that has been received; what is to be sent when the journal has been committed."""
@@ -173,7 +178,7 @@ class Sessions:
         self._counted = ended
         if self.desk.disk.state != "full":
             self.desk.attendance.write_down(now)
-        self.clients.tell_watchers()
+        self.clients.tell(now)
         return self.desk.take_outbox()
 
     def _let_go(self, now: float) -> None:

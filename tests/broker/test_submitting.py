@@ -9,6 +9,7 @@ import pytest
 
 from broker import clients as clients_module
 from broker import protocol as wire
+from broker.clients import RECEIPT_S
 from broker.server import python_minor
 from tests.broker.office import ADMIN, Office
 from tests.peers import COMMAND, Client
@@ -333,6 +334,38 @@ def test_a_watcher_of_an_open_bag_with_all_results_hears_when_it_is_closed(offic
     client.send(client.batch("b1", [], first=1))
     kinds = {type(client.receive()), type(client.receive())}
     assert kinds == {wire.Accepted, wire.Outcomes}
+
+
+def test_the_receipt_for_more_goes_with_the_results_that_are_waited_for(office: Office, client: Client) -> None:
+    note(client, client.batch("b1", [b"0"], last=False))
+    client.send(wire.Watch(77, "b1", 0))
+    client.send(client.batch("b1", [b"1"], first=1, last=False))
+    assert client.line.receive(0.0) is None
+    finish(office, 1)
+    assert client.expect(wire.Outcomes).request == 77
+    assert client.expect(wire.Accepted).bag == "b1"
+    assert not office.sessions.owing
+
+
+def test_the_receipt_for_more_does_not_wait_long_for_results(office: Office, client: Client) -> None:
+    note(client, client.batch("b1", [b"0"], last=False))
+    client.send(wire.Watch(77, "b1", 0))
+    client.send(client.batch("b1", [b"1"], first=1, last=False))
+    assert client.line.receive(0.0) is None
+    assert office.sessions.owing
+    office.now += RECEIPT_S
+    client.expect(wire.Accepted)
+    assert not office.sessions.unsettled
+
+
+def test_a_broker_that_stops_leaves_no_receipt_unsent(office: Office, client: Client) -> None:
+    note(client, client.batch("b1", [b"0"], last=False))
+    client.send(wire.Watch(77, "b1", 0))
+    client.send(client.batch("b1", [b"1"], first=1, last=False))
+    assert client.line.receive(0.0) is None
+    office.deliver(office.sessions.farewell("it stops"))
+    client.expect(wire.Goodbye)
+    client.expect(wire.Accepted)
 
 
 def test_watching_an_unknown_bag_fails(client: Client) -> None:
