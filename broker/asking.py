@@ -273,10 +273,11 @@ class Asking:
     def _logs(self, args: Json, now: float) -> Json:
         bag = self._bag(args)
         task = self._task(bag, args.get("item"))
-        row = self._desk.journal.result(task)
+        state = self._desk.scheduler.tasks.state(task)
+        row = self._desk.journal.result(task) if state in ENDED else None
         if row is None:
-            state = self._desk.scheduler.tasks.state(task).name.lower()
-            return {"state": state, "worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
+            nothing = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
+            return {"state": state.name.lower(), **nothing}
         return {
             "state": wire.Outcome(row.outcome).name.lower(),
             "worker": row.worker,

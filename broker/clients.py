@@ -327,11 +327,12 @@ class Clients:
         if not self._desk.has_room(watcher.peer):
             self._desk.fresh.add(bag.row.number)  # later, when it has taken what it was sent
             return False
-        results, after = self._desk.journal.results(bag.row.number, watcher.after)
-        if not results and not bag.complete:
+        told = self._desk.journal.results(bag.row.number, watcher.after)
+        if told[2] == watcher.after and not bag.complete:
             return False
-        outcomes = wire.Outcomes(watcher.request, bag.row.id, tuple(results), after, bag.settled, bag.total, bag.closed)
-        self._desk.send(watcher.peer, outcomes)
+        self._desk.send(
+            watcher.peer, wire.Outcomes(watcher.request, bag.row.id, *told, bag.settled, bag.total, bag.closed)
+        )
         return True
 
     # --- questions ---------------------------------------------------------------------------------------------------

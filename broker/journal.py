@@ -1,8 +1,8 @@
 """What the grid remembers, on disk: SQLite in WAL mode, one transaction per drained batch of messages.
 
 Rule 1: nothing is acknowledged before `commit`; what was committed survives SIGKILL of the broker at any instant.
-Rule 2: a bag is a template, stored once, and batches of packed arguments; a task has a row of its own when it ended.
-Rule 3: every ended task has exactly one row in ``results``; the table's UNIQUE says so too.
+Rule 2: a bag is a template, stored once, and batches of packed arguments; results are in blocks (`broker.blocks`).
+Rule 3: every ended task is in exactly one block; who restores a bag in which one is twice is told so by the scheduler.
 Rule 4: a large payload is a file beside the tables (`broker.values`), and in them is its name.
 Payloads are opaque. Arguments are read back on demand, so a waiting task costs the broker no memory for them.
 """
@@ -14,13 +14,15 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgpack
 
+from broker.blocks import COLUMNS, Block, Cell, blocks_of, columns_in, names_in, rows_in
 from broker.private import make_private
-from broker.protocol import BATCH_BYTES, BATCH_ROWS, BagResult, Payload
+from broker.protocol import BATCH_BYTES, BATCH_ROWS, Payload
 from broker.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
 from broker.schema import FORMAT, bring_up, format_of
 from broker.soundness import (
@@ -31,7 +33,7 @@ from broker.soundness import (
     wrong_with_pages,
     wrong_with_values,
 )
-from broker.values import Cell, Values
+from broker.values import Values
 
 NAME = "journal.sqlite3"
 # Unpacked batches kept in memory: enough for the batches that slots of a lab are working through, a few at most.
@@ -54,8 +56,10 @@ TRIAL_BYTES = 1024 * 1024
 # a year, and a month to look back at it.
 WINDOWS_KEPT_S = 400 * 86_400.0
 
-# The columns of a `ResultRow`.
-_RESULT = "task, bag, item, outcome, elapsed, worker, number, payload, stdout, stderr, ended"
+# The checksum of a `Block` that is long.
+_SUM = "CASE WHEN length(?6) + length(?7) + ifnull(length(?8), 0) + ifnull(length(?9), 0) > {} THEN {} END".format(
+    LONG_BYTES, "checksum(?6,?7,?8,?9)"
+)
 
 
 class JournalError(Exception):
@@ -232,14 +236,9 @@ class Journal:
         self._write("INSERT INTO batches VALUES (?1,?2,?3,?4,?5,?6,?7,NULL,checksum(?5,?6))", [row])
 
     def add_results(self, rows: Sequence[ResultRow]) -> None:
-        values = "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11"
-        cells = [row if type(row[7]) is bytes else self._with_cell(row) for row in rows]
-        for long, some in groupby(cells, lambda row: len(row[7]) + len(row[8]) + len(row[9]) > LONG_BYTES):
-            more, its = (", checksum", ", checksum(?8,?9,?10)") if long else ("", "")
-            self._write(f"INSERT INTO results ({_RESULT}{more}) VALUES ({values}{its})", list(some))
-
-    def _with_cell(self, row: ResultRow) -> tuple[Any, ...]:
-        return *row[:7], self.values.cell(row.payload, row.bag), *row[8:]
+        """These tasks ended."""
+        blocks = list(blocks_of(rows, self.values.cell))
+        self._write(f"INSERT INTO results ({COLUMNS}, checksum) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,{_SUM})", blocks)
 
     def add_sent(self, rows: Sequence[tuple[int, int, str]]) -> None:
         """These tasks are at workers as these attempts: number and session; for those that are worth waiting for."""
@@ -304,28 +303,35 @@ class Journal:
             self._cache.move_to_end(first)
         return self.values.payload(batch[place])
 
-    def results(self, bag: int, after: int) -> tuple[list[BagResult], int]:
-        """Results recorded after ``after``, as many as make a batch, and the new ``after``."""
-        found: list[BagResult] = []
-        size = 0
-        columns = "seq, item, outcome, elapsed, worker, payload"
-        query = f"SELECT {columns} FROM results WHERE bag = ? AND seq > ? ORDER BY seq LIMIT ?"
-        for seq, *fields in self._db.execute(query, (bag, after, BATCH_ROWS)):
-            result = BagResult(*fields)
-            if type(fields[-1]) is not bytes:
-                result = result._replace(payload=self.values.payload(fields[-1]))
-            size += len(result.payload)
-            if found and size > BATCH_BYTES:
+    def results(self, bag: int, after: int) -> tuple[tuple[bytes, ...], tuple[Payload, ...], int]:
+        """What was recorded after ``after``, as much as makes a batch, and the new ``after``.
+
+        Pieces, and large payloads, of an `Outcomes`.
+        """
+        pieces: list[bytes] = []
+        large: list[Payload] = []
+        rows = size = 0
+        query = "SELECT seq, size, told, large FROM results WHERE bag = ? AND seq > ? ORDER BY seq LIMIT ?"
+        for seq, count, told, names in self._db.execute(query, (bag, after, BATCH_ROWS)):
+            values = [self.values.payload(name) for name in names_in(names)]
+            rows += count
+            size += len(told) + sum(map(len, values))
+            if pieces and (rows > BATCH_ROWS or size > BATCH_BYTES):
                 break
-            found.append(result)
+            pieces.append(told)
+            large += values
             after = seq
-        return found, after
+        return tuple(pieces), tuple(large), after
 
     def result(self, task: int) -> ResultRow | None:
         """The row of one ended task."""
-        row = self._db.execute(f"SELECT {_RESULT} FROM results WHERE task = ?", (task,)).fetchone()
-        found = ResultRow(*row) if row else None
-        return found and found._replace(payload=self.values.payload(row[7]))
+        # Blocks may overlap, for tasks end in any order; the first is nearly always the one.
+        query = f"SELECT {COLUMNS} FROM results WHERE high >= ?1 AND low <= ?1 ORDER BY high"
+        for block in map(Block._make, self._db.execute(query, (task,))):
+            for row in rows_in(block, self.values.payload):
+                if row.task == task:
+                    return row
+        return None
 
     def last_ended(self, bag: int) -> float | None:
         """When the last task of a bag ended, POSIX seconds; None when that was not recorded."""
@@ -350,20 +356,21 @@ class Journal:
             runtimes.frombytes(packed)
             yield BatchRow(first, bag, start, count, runtimes, size)
 
-    def outcomes(self, first: int, count: int) -> list[tuple[int, int]]:
-        """(task, outcome) of every ended task from ``first`` on."""
-        query = "SELECT task, outcome FROM results WHERE task >= ? AND task < ?"
-        return self._db.execute(query, (first, first + count)).fetchall()
+    def outcomes(self, bag: int) -> dict[int, "array[int]"]:
+        """The tasks of a bag that have ended, ascending, by outcome."""
+        found: dict[int, array[int]] = {}
+        for count, packed in self._db.execute("SELECT size, tasks FROM results WHERE bag = ?", (bag,)):
+            tasks, _, outcomes = columns_in(packed, count)
+            for outcome, some in groupby(zip(outcomes, tasks, strict=True), itemgetter(0)):
+                found.setdefault(outcome, array("q")).extend(map(itemgetter(1), some))
+        return {outcome: array("q", sorted(tasks)) for outcome, tasks in found.items()}
 
     def sent(self, first: int, count: int) -> list[tuple[int, int, str | None]]:
-        """(task, attempt number, session) of those that were at a worker and have not ended.
+        """(task, attempt number, session) of those that were at a worker; they may have ended there.
 
         The session is None when it was not recorded, in formats 1 and 2.
         """
-        query = (
-            "SELECT task, number, session FROM sent WHERE task >= ? AND task < ? "
-            "AND NOT EXISTS (SELECT 1 FROM results WHERE results.task = sent.task)"
-        )
+        query = "SELECT task, number, session FROM sent WHERE task >= ? AND task < ?"
         return self._db.execute(query, (first, first + count)).fetchall()
 
     def next_task(self) -> int:

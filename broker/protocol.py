@@ -395,11 +395,14 @@ class Outcomes:
     """Answer to `Watch`: results in the order they were recorded; ask again with ``after``.
 
     ``settled`` of ``total`` tasks have ended; ``closed`` when no more will be submitted.
+    ``results``: pieces, each the packed columns of `BagResult`s (`pack_columns`), as the broker keeps them; nil stands
+    for a payload in ``large``, where they are in order. `results_in` makes rows of them.
     """
 
     request: int
     bag: str
-    results: tuple[BagResult, ...]
+    results: tuple[bytes, ...]
+    large: tuple[Payload, ...]
     after: int
     settled: int
     total: int
@@ -570,6 +573,7 @@ def _check_of(hint: Any) -> _Check:
 _ROW_BYTES = 100
 # What stands in a message for a large payload: an extension type of msgpack, its data the length of what follows.
 _CHUNKS, _LENGTH = 1, 8
+_BAG_RESULTS = _rows(BagResult)
 _TAGS = {kind: tag for tag, kind in enumerate(MESSAGES)}
 _NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in MESSAGES}
 
@@ -616,10 +620,37 @@ def encode(message: Message, values: list[Chunks] | None = None) -> bytes:
     return packed
 
 
-def _columns(rows: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def _columns(rows: tuple[Any, ...]) -> list[Sequence[Any]]:
     """The columns of one row or more."""
-    first, *others = zip(*rows, strict=True)
+    return _shortened(tuple(zip(*rows, strict=True)))
+
+
+def _shortened(columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    first, *others = columns
     return [first, *[column[:1] if column.count(column[0]) == len(column) else column for column in others]]
+
+
+def pack_columns(columns: Sequence[Sequence[Any]]) -> bytes:
+    """Rows, given by their columns, as they travel."""
+    packed: bytes = msgpack.packb(_shortened(columns))
+    return packed
+
+
+def results_in(outcomes: Outcomes) -> tuple[BagResult, ...]:
+    """The results that ``outcomes`` tells, in order; raises `ProtocolError` when it does not."""
+    large = iter(outcomes.large)
+    found: list[BagResult] = []
+    try:
+        for piece in outcomes.results:
+            columns = msgpack.unpackb(piece, max_str_len=MESSAGE_LIMIT, max_bin_len=MESSAGE_LIMIT)
+            if outcomes.large:
+                columns[-1] = [next(large) if each is None else each for each in columns[-1]]
+            found += _BAG_RESULTS(columns)
+    except (ValueError, LookupError, TypeError, msgpack.UnpackException, RecursionError, StopIteration) as error:
+        raise ProtocolError(f"not results: {error!s:.80}") from error
+    except _Wrong as error:
+        raise ProtocolError(f"results: {error}") from error
+    return tuple(found)
 
 
 def parts_of(message: Message) -> list[Payload]:
@@ -631,8 +662,8 @@ def parts_of(message: Message) -> list[Payload]:
 def weight(message: Message) -> int:
     """About how many bytes ``message`` is at most, without encoding it: exact enough for what can be large."""
     match message:
-        case Outcomes(results=rows):
-            return _ROW_BYTES * (1 + len(rows)) + sum(len(row.payload) for row in rows)
+        case Outcomes(results=pieces, large=large):
+            return _ROW_BYTES + sum(map(len, pieces)) + sum(map(len, large))
         case Assign(work=rows):
             return _ROW_BYTES * (1 + len(rows)) + sum(len(row.payload) for row in rows)
         case Blob(data=data):

@@ -5,6 +5,9 @@ Rule: a format that has been released is never edited; what is new is a further 
 
 import sqlite3
 
+from broker.blocks import pack_printed, pack_told
+from broker.protocol import pack_columns
+
 # What each format has beyond the one before it: a new journal is made by all, an older one is brought up by the rest.
 _FORMATS = (
     """
@@ -53,6 +56,22 @@ CREATE TABLE files (name TEXT PRIMARY KEY, bag INTEGER, batch INTEGER, size INTE
 CREATE INDEX files_of_bag ON files (bag);
 CREATE INDEX files_of_batch ON files (batch) WHERE batch IS NOT NULL;
 """,
+    # Results in blocks, as `broker.blocks` has it: each that is there already is one of its own.
+    """
+ALTER TABLE results RENAME TO single;
+CREATE TABLE results (seq INTEGER PRIMARY KEY, bag INTEGER, low INTEGER, high INTEGER, size INTEGER, ended REAL,
+                      tasks BLOB, told BLOB, printed BLOB, large BLOB, checksum INTEGER);
+INSERT INTO results
+ SELECT seq, bag, task, task, 1, ended, block_tasks(task, number, outcome),
+        block_told(item, outcome, elapsed, worker, payload), block_printed(stdout, stderr), block_large(payload), NULL
+ FROM single;
+UPDATE results SET checksum = checksum(tasks, told, printed, large)
+ WHERE length(tasks) + length(told) + ifnull(length(printed), 0) + ifnull(length(large), 0) > 2048;
+DROP TABLE single;
+CREATE INDEX results_of_bag ON results (bag, seq);
+CREATE INDEX results_of_tasks ON results (high, low);
+CREATE INDEX long_results ON results (seq) WHERE checksum IS NOT NULL;
+""",
 )
 FORMAT = len(_FORMATS)
 
@@ -67,6 +86,10 @@ def format_of(db: sqlite3.Connection) -> int:
 
 def bring_up(db: sqlite3.Connection, found: int) -> None:
     """Make the tables that a journal of format ``found`` lacks, within the transaction that is open."""
+    db.create_function("block_tasks", 3, lambda *row: pack_columns([[value] for value in row]))
+    db.create_function("block_told", 5, lambda *row: pack_told(*[[value] for value in row])[0])
+    db.create_function("block_large", 1, lambda cell: pack_told([0], [0], [0.0], [""], [cell])[1])
+    db.create_function("block_printed", 2, lambda *row: pack_printed(*[[value] for value in row]))
     for step in _FORMATS[found:]:
         for statement in step.split(";"):
             db.execute(statement)

@@ -4,6 +4,9 @@ A driver calls `receive` for everything that has arrived, then `settle` once, co
 what `settle` returned. So whatever a peer is told has been written down before.
 """
 
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
 from broker import protocol as wire
 from broker.asking import Asking
 from broker.bags import OpenBag
@@ -12,6 +15,7 @@ from broker.desk import Desk
 from broker.journal import JournalFull
 from broker.keeping import Keeping
 from broker.roles import Credential, with_article
+from broker.rows import BatchRow
 from broker.throughput import Throughput
 from broker.workers import Workers
 from scheduler import events as ev
@@ -51,33 +55,37 @@ class Sessions:
         book, journal = self.desk.book, self.desk.journal
         for row in journal.bags():
             book.open(row)
+        ended = {number: journal.outcomes(number) for number in book.by_number}
         for batch in journal.batches():
-            bag = book.by_number[batch.bag]
-            book.extend(bag, batch)
-            self.desk.quotas.extended(bag.row.owner, batch.count, batch.size)
-            outcomes = journal.outcomes(batch.first, batch.count)
-            bag.settled += len(outcomes)
-            cancelled = [task for task, outcome in outcomes if outcome == wire.Outcome.CANCELLED]
-            done = [task for task, outcome in outcomes if outcome == wire.Outcome.DONE]
-            ended = {*cancelled, *done}
-            sent = journal.sent(batch.first, batch.count)
-            held = [Attempt(task, number) for task, number, _ in sent]
-            bag.remembered.update(task for task, _, _ in sent)
-            event = ev.TasksSubmitted(
-                bag=batch.bag,
-                first=batch.first,
-                count=batch.count,
-                runtimes=batch.runtimes,
-                retries=bag.row.retries,
-                done=done,
-                cancelled=cancelled,
-                failed=[task for task, _ in outcomes if task not in ended],
-                held=held,
-            )
-            self.desk.handle(event, now)
-            self.workers.attempts.restore((task, number, session or "") for task, number, session in sent)
+            self._restore(batch, ended[batch.bag], now)
         if self.desk.scheduler.orphans:
             self._hold_until = now + HOLD_LEASES * self.desk.facts.lease_s
+
+    def _restore(self, batch: BatchRow, ended: Mapping[int, Sequence[int]], now: float) -> None:
+        """A batch, of a bag of which these tasks have ended, ascending, by outcome."""
+        desk, bag, end = self.desk, self.desk.book.by_number[batch.bag], batch.first + batch.count
+        desk.book.extend(bag, batch)
+        desk.quotas.extended(bag.row.owner, batch.count, batch.size)
+        its = {how: tasks[bisect_left(tasks, batch.first) : bisect_left(tasks, end)] for how, tasks in ended.items()}
+        done, cancelled = its.pop(wire.Outcome.DONE, ()), its.pop(wire.Outcome.CANCELLED, ())
+        failed = [task for tasks in its.values() for task in tasks]
+        bag.settled += len(done) + len(cancelled) + len(failed)
+        over = {*done, *cancelled, *failed}
+        sent = [row for row in desk.journal.sent(batch.first, batch.count) if row[0] not in over]
+        bag.remembered.update(task for task, _, _ in sent)
+        event = ev.TasksSubmitted(
+            bag=batch.bag,
+            first=batch.first,
+            count=batch.count,
+            runtimes=batch.runtimes,
+            retries=bag.row.retries,
+            done=done,
+            cancelled=cancelled,
+            failed=failed,
+            held=[Attempt(task, number) for task, number, _ in sent],
+        )
+        desk.handle(event, now)
+        self.workers.attempts.restore((task, number, session or "") for task, number, session in sent)
 
     def successor(self, reason: str, now: float) -> "Sessions":
         """Others in the place of these, whose last steps could not be written down; they know what the journal holds.

@@ -13,16 +13,16 @@ from zlib import crc32
 # SQLite's page, by its default; a journal has at least one. In the log, each has a header of its own.
 PAGE_BYTES = 4096
 _LOG_HEADER, _FRAME_HEADER = 32, 24
-# What a result has to say, in bytes, to be given a checksum. A row of a table stays within a page up to 4,061 bytes,
-# and what a result's row has besides is far shorter than the rest of that. (`broker.schema` has this number, too.)
+# What a block of results has to say, in bytes, to be given a checksum. A row of a table stays within a page up to 4,061
+# bytes, and what a block's row has besides is far shorter than the rest. (`broker.schema` has this number, too.)
 LONG_BYTES = 2048
 # Rows that have checksums, and what these are made of.
 _CHECKED = (
     ("SELECT digest FROM templates WHERE checksum IS NOT checksum(data)", "template"),
     ("SELECT first FROM batches WHERE checksum IS NOT checksum(payloads, runtimes, first_runtimes)", "batch"),
     (
-        "SELECT task FROM results INDEXED BY long_results WHERE checksum IS NOT NULL "
-        "AND checksum IS NOT checksum(payload, stdout, stderr)",
+        "SELECT low FROM results INDEXED BY long_results WHERE checksum IS NOT NULL "
+        "AND checksum IS NOT checksum(tasks, told, printed, large)",
         "result",
     ),
 )

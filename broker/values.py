@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from broker.blocks import Cell
 from broker.files import Files, Stored, checksum_of
 from broker.protocol import Chunks, Payload
 from broker.rows import FileRow
-
-# What stands for a payload in the tables: itself, or the name of its file.
-Cell = bytes | str
 
 
 class Values:

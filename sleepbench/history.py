@@ -6,12 +6,16 @@ Rule 2: times are POSIX seconds here, as they were written down; `sleepbench.rep
 
 import sqlite3
 from array import array
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.blocks import recorded
 from broker.journal import NAME
 from broker.protocol import Outcome
 from broker.rows import How
@@ -20,8 +24,6 @@ from broker.schema import FORMAT, format_of
 # Two times that are said to be the same may differ by this much: a window's closing as it was planned and as the
 # broker heard of it, or as it was announced before and after a restart. Seconds.
 SLACK_S = 2.0
-# The first format of journals that tells of windows.
-FIRST_READ = 2
 
 
 class HistoryError(Exception):
@@ -91,7 +93,7 @@ def read_history(home: Path) -> History:
     try:
         with closing(_opened(path)) as db:
             found = format_of(db)
-            if not FIRST_READ <= found <= FORMAT:
+            if found != FORMAT:
                 raise HistoryError(_other_format(home, found))
             return _Reader(db).history()
     except sqlite3.Error as error:
@@ -109,7 +111,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 def _other_format(home: Path, found: int) -> str:
     if found > FORMAT:
         return f"{home} has a journal of format {found}; this deskgrid reads {FORMAT}"
-    return f"{home} has a journal of format {found}, which tells nothing of windows; a broker of today brings it up"
+    return f"{home} has a journal of format {found}; a broker of today that is started on it brings it up to {FORMAT}"
 
 
 class _Reader:
@@ -117,6 +119,10 @@ class _Reader:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+        # In the order of the tasks; what they came to is not needed.
+        rows = (row for _, row in recorded(db, lambda _: b""))
+        self._ended = sorted(rows, key=attrgetter("task"))
+        self._counts = Counter(key for row in self._ended for key in (row.bag, (row.bag, row.outcome)))
 
     def history(self) -> History:
         """All that there is."""
@@ -129,8 +135,7 @@ class _Reader:
     def _bag(self, number: int, bag_id: str, name: str, predicted: int) -> PastBag:
         query = "SELECT coalesce(sum(count), 0) FROM batches WHERE bag = ?"
         total = self._db.execute(query, (number,)).fetchone()[0]
-        query = "SELECT count(*), coalesce(sum(outcome = ?), 0) FROM results WHERE bag = ?"
-        ended, cancelled = self._db.execute(query, (Outcome.CANCELLED, number)).fetchone()
+        ended, cancelled = self._counts[number], self._counts[number, Outcome.CANCELLED]
         return PastBag(number, bag_id, name, bool(predicted), cancelled, total - ended)
 
     def _batches(self, bags: dict[int, PastBag], created: dict[int, float]) -> Iterator[PastBatch]:
@@ -141,11 +146,11 @@ class _Reader:
                 yield PastBatch(bags[bag], created[bag] if arrived is None else arrived, tasks)
 
     def _tasks(self, first: int, count: int, runtimes: "array[float]") -> Iterator[PastTask]:
-        query = "SELECT task, outcome, elapsed, ended FROM results WHERE task >= ? AND task < ? ORDER BY task"
-        for task, outcome, elapsed, ended in self._db.execute(query, (first, first + count)):
-            if outcome != Outcome.CANCELLED:
-                predicted = runtimes[task - first] if len(runtimes) > 1 else runtimes[0]
-                yield PastTask(predicted, elapsed, ended, outcome != Outcome.DONE)
+        begin, end = (bisect_left(self._ended, task, key=attrgetter("task")) for task in (first, first + count))
+        for row in self._ended[begin:end]:
+            if row.outcome != Outcome.CANCELLED:
+                predicted = runtimes[row.task - first] if len(runtimes) > 1 else runtimes[0]
+                yield PastTask(predicted, row.elapsed, row.ended, row.outcome != Outcome.DONE)
 
     def _until(self) -> float:
         queries = (

@@ -192,10 +192,10 @@ class Client(Peer):
         """All results of a closed bag, in the order they were recorded, when it is complete."""
         found: list[wire.BagResult] = []
         outcomes = self.watch(bag)
-        found += outcomes.results
+        found += wire.results_in(outcomes)
         while outcomes.settled < outcomes.total or len(found) < outcomes.total:
             outcomes = self.watch(bag, outcomes.after)
-            found += outcomes.results
+            found += wire.results_in(outcomes)
         return found
 
 

@@ -16,7 +16,7 @@ from broker.client.errors import RequestFailed
 from broker.client.link import Link
 from broker.client.meter import Meter, Progress
 from broker.client.payload import Failure, value_of
-from broker.client.replies import ANSWER_S, SLICE_S, Waiter, ask
+from broker.client.replies import ANSWER_S, SLICE_S, Waiter, ask, results_of
 from broker.client.submission import checked_seconds
 
 ItemT = TypeVar("ItemT")
@@ -162,12 +162,13 @@ class Bag(Generic[ItemT, ResultT]):
                     while (reply := waiter.get(SLICE_S)) is None:
                         meter.tick()
                     outcomes = _outcomes(reply)
-                    seen += len(outcomes.results)
+                    rows = results_of(outcomes)
+                    seen += len(rows)
                     complete = outcomes.closed and outcomes.settled == outcomes.total
-                    last = complete and (seen >= outcomes.total or not outcomes.results)
+                    last = complete and (seen >= outcomes.total or not rows)
                     if not last:
                         number, waiter = self._watch(outcomes.after)
-                    for row in outcomes.results:
+                    for row in rows:
                         yield row
                         meter.tick()
                     if last:

@@ -75,3 +75,11 @@ def ask(link: Asked, what: str, args: dict[str, Any], seconds: float = ANSWER_S)
     if not isinstance(answer, dict):
         raise RequestFailed(f"the broker's answer to {what!r} cannot be read")
     return answer
+
+
+def results_of(outcomes: wire.Outcomes) -> tuple[wire.BagResult, ...]:
+    """The results that the broker tells. Raises `RequestFailed`."""
+    try:
+        return wire.results_in(outcomes)
+    except wire.ProtocolError as error:
+        raise RequestFailed(f"the broker's answer cannot be read: {error}") from error

@@ -21,6 +21,7 @@ from broker import protocol as wire
 from broker.client.conversation import Handler, Reply
 from broker.client.errors import BagRejected, DeskgridError, RequestFailed
 from broker.client.link import Link
+from broker.client.replies import results_of
 from broker.client.submission import Terms
 from broker.client.template import Template
 
@@ -211,13 +212,17 @@ class Stream:
 
     def _told(self, reply: Reply | DeskgridError) -> None:
         """On the link's thread: some calls have ended."""
-        if not isinstance(reply, wire.Outcomes):
-            self._ended(Ended(self, (), _error_in(reply, RequestFailed)))
+        try:
+            if not isinstance(reply, wire.Outcomes):
+                raise _error_in(reply, RequestFailed)
+            results = results_of(reply)
+        except DeskgridError as error:
+            self._ended(Ended(self, (), error))
             return
-        self._seen += len(reply.results)
+        self._seen += len(results)
         if not (reply.closed and self._seen >= reply.total):
             self._watch(reply.after, defer=self._seen == self._sent)
-        self._ended(Ended(self, reply.results, None))
+        self._ended(Ended(self, results, None))
 
     # --- cancelling --------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ PLACES = {
     "broker/bags.py": "server",
     "broker/journal.py": "server",
     "broker/values.py": "server",
+    "broker/blocks.py": "server",
     "broker/files.py": "server",
     "broker/intake.py": "server",
     "broker/rows.py": "server",

@@ -1,6 +1,7 @@
 """Rows for a journal, where it does not matter what they say."""
 
-from broker.protocol import Outcome
+from broker.blocks import Cell
+from broker.protocol import Outcome, Payload
 from broker.rows import BagRow, BatchRow, ResultRow
 
 
@@ -16,3 +17,9 @@ def batch_row(first: int, bag: int, start: int, count: int) -> BatchRow:
 
 def result_row(task: int, payload: bytes, bag: int = 1) -> ResultRow:
     return ResultRow(task, bag, task, Outcome.DONE, 0.5, "pc1", 9, payload, b"out", b"err", 1e9)
+
+
+def bytes_in(payload: Cell | Payload) -> bytes:
+    """A payload that is no file."""
+    assert isinstance(payload, bytes)
+    return payload

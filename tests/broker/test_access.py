@@ -128,7 +128,7 @@ def test_one_submitter_cannot_have_the_results_of_another(office: Office, bag: s
 
 @pytest.mark.parametrize("who", [ANN, ADMIN], ids=lambda who: who.name)
 def test_the_owner_and_an_admin_have_the_results(office: Office, bag: str, who: Credential) -> None:
-    assert [result.item for result in office.client(who).watch(bag).results] == [1]
+    assert [result.item for result in wire.results_in(office.client(who).watch(bag))] == [1]
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, False), (2, False), (2, True), (3, True)])

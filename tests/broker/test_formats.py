@@ -10,8 +10,9 @@ import msgpack
 import pytest
 
 from broker import schema
+from broker.blocks import blocks_of
 from broker.journal import NAME, Journal, JournalError
-from broker.protocol import BagResult, Outcome
+from broker.protocol import BagResult, Outcome, Outcomes, results_in
 from broker.rows import BatchRow, WindowRow
 from broker.schema import FORMAT
 from broker.soundness import LONG_BYTES
@@ -73,10 +74,11 @@ def test_nothing_is_lost_of_a_journal_of_format_1(home: Path) -> None:
         found = [(row.first, row.bag, row.start, row.count, list(row.runtimes)) for row in journal.batches()]
         assert found == [(0, 1, 0, 2, [1.0, 2.0]), (2, 3, 0, 4, [60.0])]
         assert [journal.payload(2, place) for place in range(4)] == [b"q0", b"q1", b"q2", b"q3"]
-        assert journal.results(3, 0)[0] == [
+        told = Outcomes(1, "b2", *journal.results(3, 0), 2, 4, closed=False)
+        assert results_in(told) == (
             BagResult(2, Outcome.CANCELLED, 0.0, "", b""),
             BagResult(0, Outcome.ERROR, 1.5, "pc2", b"r2"),
-        ]
+        )
         row = journal.result(0)
         assert row is not None
         assert (row.payload, row.stdout, row.number, row.ended) == (b"r0", b"o", 77, None)
@@ -111,16 +113,22 @@ def test_long_values_of_an_earlier_format_are_given_their_checksums(home: Path, 
 
 
 def schema_limit() -> int:
-    """The number in the format's statements is the one by which results are given a checksum."""
+    """The number in the formats' statements is the one by which results are given a checksum."""
     assert f"> {LONG_BYTES};" in schema._FORMATS[2]
+    assert f"> {LONG_BYTES};" in schema._FORMATS[4]
     return LONG_BYTES
 
 
 def test_short_results_have_no_checksum(home: Path) -> None:
     with closing(Journal(home)) as journal:
-        journal.add_results([result_row(3, bytes(LONG_BYTES - 6)), result_row(1, bytes(LONG_BYTES - 5))])
-        rows = journal._db.execute("SELECT task FROM results WHERE checksum IS NOT NULL").fetchall()
-    assert rows == [(1,)]
+        for task, short in ((3, True), (1, False)):
+            (empty,) = blocks_of([result_row(task, bytes(256))], lambda *_: "")
+            beside = sum(map(len, (empty.tasks, empty.told, empty.printed or b""))) - 256
+            journal.add_results([result_row(task, bytes(LONG_BYTES - beside + (not short)))])
+        query = (
+            "SELECT length(tasks) + length(told) + length(printed), checksum IS NULL FROM results WHERE low IN (1, 3)"
+        )
+        assert journal._db.execute(query).fetchall() == [(LONG_BYTES, 1), (LONG_BYTES + 1, 0)]
 
 
 def test_what_was_brought_up_takes_what_is_new_and_is_opened_again_as_it_is(home: Path) -> None:

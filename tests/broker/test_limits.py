@@ -269,7 +269,7 @@ def test_results_are_not_read_from_the_disk_for_a_client_that_takes_none(office:
     for _ in range(3):
         assert client.line.receive(0.0) is None
     untaken.leave(client.line, wire.BATCH_BYTES - 1)
-    assert client.expect(wire.Outcomes).results[0].payload == b"result"
+    assert wire.results_in(client.expect(wire.Outcomes))[0].payload == b"result"
 
 
 def test_a_slow_client_has_its_results_one_answer_after_the_other(
@@ -338,10 +338,10 @@ def test_a_worker_that_takes_nothing_is_given_no_more_and_one_that_does_gets_it_
 @pytest.mark.parametrize("kind", [wire.Outcomes, wire.Assign, wire.Blob, wire.Answer])
 def test_the_weight_of_what_can_be_large_is_about_what_it_is_encoded(kind: type[wire.Message]) -> None:
     payloads = [b"%04d" % row * 250 for row in range(1000)]
-    results = tuple([wire.BagResult(1, 0, 0.5, "pc", payload) for payload in payloads])
+    results = wire.pack_columns(([*range(1000)], [0], [0.5], ["pc"], payloads))
     work = tuple([wire.Work(1, 1, 0, "d" * 64, 1.0, None, payload) for payload in payloads])
     large: dict[type[wire.Message], wire.Message] = {
-        wire.Outcomes: wire.Outcomes(1, "b", results, 1, 1, 1, True),
+        wire.Outcomes: wire.Outcomes(1, "b", (results,), (), 1, 1, 1, True),
         wire.Assign: wire.Assign(1, work),
         wire.Blob: wire.Blob("d" * 64, bytes(1000_000)),
         wire.Answer: wire.Answer(1, "x" * 1000_000),

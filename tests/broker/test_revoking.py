@@ -228,4 +228,4 @@ def test_a_client_that_reads_no_answers_holds_up_nobody_and_gets_them_when_it_re
         assert len(quick.ask("bags")["bags"]) == len(bags)
     found = [slow.expect(wire.Outcomes) for _ in bags]
     assert {outcomes.bag for outcomes in found} == set(bags)
-    assert {len(outcomes.results[0].payload) for outcomes in found} == {len(result)}
+    assert {len(wire.results_in(outcomes)[0].payload) for outcomes in found} == {len(result)}

@@ -42,7 +42,7 @@ class Halves:
         results = client.results(self.bag)
         assert sorted(result.item for result in results) == list(range(10))
         assert sorted(bytes(result.payload) for result in results) == [b"after"] * 5 + [b"before"] * 5
-        rest = client.watch(self.bag, self.client_saw.after).results
+        rest = wire.results_in(client.watch(self.bag, self.client_saw.after))
         assert {result.payload for result in rest} == {b"after"}
         counters = client.ask("status")["counters"]
         assert (counters["adopted"], counters["attempts"], counters["losses"]) == (5, 0, 0)
@@ -149,8 +149,9 @@ def test_a_result_of_the_largest_size_passes(grid: LiveGrid) -> None:
     worker.finish(small, payload=b"small")
     worker.finish(large, payload=payload)
     outcomes = client.watch(bag)
-    assert [result.payload for result in outcomes.results] == [b"small"]  # the next would make the message too large
-    assert client.watch(bag, outcomes.after).results[0].payload == payload
+    # The next would make the message too large.
+    assert [result.payload for result in wire.results_in(outcomes)] == [b"small"]
+    assert wire.results_in(client.watch(bag, outcomes.after))[0].payload == payload
 
 
 # --- planned windows from the broker's home --------------------------------------------------------------------------

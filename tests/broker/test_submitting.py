@@ -283,8 +283,9 @@ def test_a_watcher_hears_of_what_has_ended_at_once(office: Office, client: Clien
     note(client, client.batch("b1", [b"0", b"1"]))
     finish(office, 2)
     outcomes = client.watch("b1")
-    assert sorted(result.item for result in outcomes.results) == [0, 1]
-    assert {(result.outcome, result.elapsed, result.payload) for result in outcomes.results} == {(0, 0.5, b"value")}
+    results = wire.results_in(outcomes)
+    assert sorted(result.item for result in results) == [0, 1]
+    assert {(result.outcome, result.elapsed, result.payload) for result in results} == {(0, 0.5, b"value")}
     assert (outcomes.settled, outcomes.total, outcomes.closed) == (2, 2, True)
     assert client.watch("b1", outcomes.after).results == ()
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from broker import files
+from broker import blocks, files
 from broker.files import FOLDER, Damaged
 from broker.journal import Journal, JournalError
 from broker.protocol import BATCH_BYTES, LARGE_BYTES, Chunks, Payload
+from broker.rows import ResultRow
 from tests.broker.records import bag_row, batch_row, result_row
 
 VALUE = os.urandom(LARGE_BYTES + 7)
@@ -51,10 +52,14 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def recorded(journal: Journal) -> list[ResultRow]:
+    return [row for _, row in blocks.recorded(journal._db, journal.values.payload)]
+
+
 def test_they_are_there_after_a_restart_and_count_as_what_they_are(home: Path) -> None:
     with closing(Journal(home)) as journal:
         assert [content(journal.payload(0, place)) for place in (0, 1)] == [b"small", VALUE]
-        assert [content(result.payload) for result in journal.results(1, 0)[0]] == [b"short", VALUE[::-1]]
+        assert [content(result.payload) for result in recorded(journal)] == [b"short", VALUE[::-1]]
         found = journal.result(1)
         assert found is not None
         assert content(found.payload) == VALUE[::-1]
@@ -184,5 +189,5 @@ def test_a_large_value_that_is_in_the_tables_stays_there(tmp_path: Path) -> None
         journal.add_results([result_row(0, VALUE)])
     with closing(Journal(tmp_path)) as journal:
         assert journal.payload(0, 0) == VALUE
-        assert journal.results(1, 0)[0][0].payload == VALUE
+        assert [row.payload for row in recorded(journal)] == [VALUE]
         assert not on_disk(tmp_path)

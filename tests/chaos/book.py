@@ -4,8 +4,11 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from broker import blocks
 from broker.client.bag import Bag
 from broker.journal import NAME
+from broker.protocol import Outcome
+from tests.broker.records import bytes_in
 
 
 def work(given: tuple[int, float]) -> tuple[int, str]:
@@ -41,8 +44,7 @@ def recorded(home: Path) -> tuple[int, int, int]:
     """Of a journal whose broker has ended: its results, how many items they are of, and how many are successes."""
     db = sqlite3.connect(home / NAME)
     try:
-        query = "SELECT count(*), count(DISTINCT bag || ':' || item), sum(outcome = 0) FROM results"
-        row: tuple[int, int, int] = db.execute(query).fetchone()
-        return row
+        rows = [row for _, row in blocks.recorded(db, bytes_in)]
+        return len(rows), len({(row.bag, row.item) for row in rows}), sum(row.outcome == Outcome.DONE for row in rows)
     finally:
         db.close()

@@ -202,11 +202,12 @@ class FakeBroker:
     def _tell(self, peer: bytes, watch: wire.Watch) -> bool:
         bag = self.memory.bags[watch.bag]
         settled, total = len(bag.results), len(bag.payloads)
-        results = tuple(bag.results[watch.after : watch.after + wire.BATCH_ROWS])
+        results = bag.results[watch.after : watch.after + wire.BATCH_ROWS]
         if not results and not (bag.closed and settled == total):
             return False
         after = min(watch.after, settled) + len(results)
-        self._send(peer, wire.Outcomes(watch.request, watch.bag, results, after, settled, total, bag.closed))
+        pieces = (wire.pack_columns([*zip(*results, strict=True)]),) if results else ()
+        self._send(peer, wire.Outcomes(watch.request, watch.bag, pieces, (), after, settled, total, bag.closed))
         return True
 
     def _ask(self, peer: bytes, ask: wire.Ask) -> None:

@@ -213,7 +213,7 @@ class ClientNode:
             expect(excused, "bag {} cannot be watched: {}", seen.bag, getattr(reply, "reason", ""))
             seen.gone = True
             return
-        for row in reply.results:
+        for row in wire.results_in(reply):
             expect(row.item not in seen.results, "{} sees item {} of {} twice", self.name, row.item, seen.bag)
             seen.results[row.item] = row.outcome
             self._witness.seen(seen.bag, row)

@@ -9,9 +9,11 @@ from collections import Counter
 import msgpack
 
 from broker import protocol as wire
+from broker.blocks import recorded
 from broker.journal import Journal
 from broker.sessions import Sessions
 from scheduler.core import CRASH_LIMIT
+from tests.broker.records import bytes_in
 from tests.grid.fakes import Executions, Task, answer_of, task_of
 from tests.grid.holdings import Holdings
 
@@ -125,17 +127,13 @@ class Witness:
 
     def committed(self, journal: Journal) -> None:
         """The journal took a transaction: look at the results that are new."""
-        db = journal._db
-        query = (
-            "SELECT seq, task, id, item, outcome, worker, r.number, payload "
-            "FROM results r JOIN bags b ON r.bag = b.number WHERE seq > ? ORDER BY seq"
-        )
-        for seq, task, bag, item, outcome, worker, number, payload in db.execute(query, (self._seen,)).fetchall():
+        ids = {bag.number: bag.id for bag in journal.bags()}
+        for seq, row in recorded(journal._db, bytes_in, self._seen):
             self._seen = seq
-            place = (bag, item)
+            place = (ids[row.bag], row.item)
             expect(place not in self.recorded, "{} is recorded twice", place)
-            self.recorded[place] = (task, outcome, number, payload)
-            self._judge(place, worker)
+            self.recorded[place] = (row.task, row.outcome, row.number, bytes_in(row.payload))
+            self._judge(place, row.worker)
 
     def _judge(self, place: tuple[str, int], worker: str) -> None:
         task, outcome, number, payload = self.recorded[place]
@@ -169,9 +167,10 @@ class Witness:
         """A new broker opened the journal: all that was committed and told is there."""
         self.holdings.forget_all()
         self._due.clear()
-        db = journal._db
-        query = "SELECT id, item, task, outcome, r.number, payload FROM results r JOIN bags b ON r.bag = b.number"
-        rows = {(bag, item): tuple(row) for bag, item, *row in db.execute(query)}
+        db, ids = journal._db, {bag.number: bag.id for bag in journal.bags()}
+        found = [row for _, row in recorded(db, bytes_in)]
+        rows = {(ids[row.bag], row.item): (row.task, row.outcome, row.number, row.payload) for row in found}
+        expect(len(rows) == len(found), "of {} results some are of one task", len(found))
         for place, row in self.recorded.items():
             if place[0] not in self.forgotten:
                 expect(rows.get(place) == row, "{} was recorded as {}, and is {}", place, row, rows.get(place))

@@ -28,7 +28,7 @@ MESSAGES: list[wire.Message] = [
     wire.Finished((result(1, b"small"), result(2, large()))),
     wire.Assign(1, (wire.Work(1, 1, 0, "digest", 1.0, None, large()),)),
     wire.Outcomes(
-        1, "bag", (wire.BagResult(0, 0, 1.0, "pc", large()), wire.BagResult(1, 0, 1.0, "pc", b"")), 2, 2, 2, True
+        1, "bag", (wire.pack_columns(([0, 1], [0], [1.0], ["pc"], [None, b""])),), (large(),), 2, 2, 2, closed=True
     ),
 ]
 

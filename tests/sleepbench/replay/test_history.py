@@ -208,7 +208,9 @@ os.kill(os.getpid(), 9)
     assert [(window.how, window.closed - T0) for window in history.windows] == [("broker", 5.0)]
 
 
-@pytest.mark.parametrize(("found", "said"), [(FORMAT + 1, f"reads {FORMAT}"), (1, "a broker of today brings it up")])
+@pytest.mark.parametrize(
+    ("found", "said"), [(FORMAT + 1, f"reads {FORMAT}"), (1, "a broker of today that is started on it brings it up")]
+)
 def test_a_journal_of_another_format_is_refused(past: Past, tmp_path: Path, found: int, said: str) -> None:
     past.ends(9.0)
     with closing(sqlite3.connect(tmp_path / NAME)) as db:
