@@ -121,9 +121,12 @@ class Attempts:
     def _whereabouts(self) -> Whereabouts:
         return Whereabouts(self._desk.scheduler.bound)
 
-    def _holder(self, attempt: Attempt, where: Whereabouts) -> str | None:
-        """The session that was given the newest attempt of a task; "" when nobody knows; None: it is not the newest."""
-        if (found := where.find(attempt)) is not None:
+    def _holder(self, attempt: Attempt, found: tuple[Slot, Sent] | None) -> str | None:
+        """The session that was given the newest attempt of a task; "" when nobody knows; None: it is not the newest.
+
+        ``found``: where it is. What anybody else says of it than its holder counts for nothing.
+        """
+        if found is not None:
             return self._by_name[found[0].worker.name].session
         if self._desk.scheduler.orphans.get(attempt.task) != attempt.number:
             return None
@@ -133,17 +136,14 @@ class Attempts:
     def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt]) -> list[Attempt]:
         """Those attempts that are the newest of their tasks, and were given to this worker."""
         where = self._whereabouts()
-        return [attempt for attempt in attempts if self._holder(attempt, where) in ("", worker.session)]
-
-    def _is_anothers(self, worker: WorkerSession, attempt: Attempt, where: Whereabouts) -> bool:
-        """Whether that attempt was given to somebody else: what this worker says of it counts for nothing."""
-        return self._holder(attempt, where) not in (None, "", worker.session)
+        return [each for each in attempts if self._holder(each, where.find(each)) in ("", worker.session)]
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running]) -> list[ev.HeldAttempt]:
         """What a worker that introduces itself says it has, but for what was never its own: that it is to stop."""
         where = self._whereabouts()
         held = [ev.HeldAttempt(Attempt(r.task, r.number), r.slot, r.elapsed) for r in running]
-        others = [hold for hold in held if self._is_anothers(worker, hold.attempt, where)]
+        holders = [self._holder(hold.attempt, where.find(hold.attempt)) for hold in held]
+        others = [hold for hold, holder in zip(held, holders, strict=True) if holder not in (None, "", worker.session)]
         if others:
             self._send(worker.peer, wire.Stop(tuple(wire.Ref(*hold.attempt) for hold in others)))
         anothers = {hold.attempt for hold in others}
@@ -158,11 +158,14 @@ class Attempts:
 
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         """Attempts ended at a worker."""
-        known = [r for r in message.results if r.outcome <= Outcome.TIMEOUT and r.task < self._desk.book.next_task]
-        results = {Attempt(r.task, r.number): r for r in known}
-        where = self._whereabouts()
-        own = {attempt: r for attempt, r in results.items() if not self._is_anothers(worker, attempt, where)}
-        self._results = {attempt: self._believable(attempt, r, where, now) for attempt, r in own.items()}
+        where, next_task = self._whereabouts(), self._desk.book.next_task
+        self._results = {}
+        for result in message.results:
+            if result.outcome <= Outcome.TIMEOUT and result.task < next_task:
+                attempt = Attempt(result.task, result.number)
+                found = where.find(attempt)
+                if self._holder(attempt, found) in (None, "", worker.session):
+                    self._results[attempt] = self._believable(attempt, result, found, now)
         self._from = worker.name
         ended = [ev.Ended(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
         scheduler = self._desk.scheduler
@@ -174,9 +177,10 @@ class Attempts:
         self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
 
-    def _believable(self, attempt: Attempt, result: wire.Result, where: Whereabouts, now: float) -> wire.Result:
+    def _believable(
+        self, attempt: Attempt, result: wire.Result, found: tuple[Slot, Sent] | None, now: float
+    ) -> wire.Result:
         """A result that says no more seconds than there were since the attempt was sent: predictions are made of it."""
-        found = where.find(attempt)
         if found is not None:
             most = now - found[1].at
         elif self._desk.scheduler.orphans.get(attempt.task) == attempt.number:
@@ -194,32 +198,35 @@ class Attempts:
 
     def _settle(self, attempts: Sequence[Attempt]) -> None:
         """The scheduler says that these results of the message at hand end their tasks: record them."""
-        rows, ended = [], self._desk.posix(self._desk.scheduler.now)
-        for attempt in attempts:
-            result = self._results[attempt]
-            bag, item = self._desk.book.item(attempt.task)
-            bag.settled += 1
-            bag.remembered.discard(attempt.task)
-            self._desk.fresh.add(bag.row.number)
-            bag.runs.add(result.elapsed)
-            number, payload = bag.row.number, result.payload
-            if result.outcome == Outcome.CRASH:
-                payload = with_places(bytes(payload), [*self._crashes[attempt.task], self._from])
-            rows.append(
-                ResultRow(
-                    attempt.task,
-                    number,
-                    item,
-                    result.outcome,
-                    result.elapsed,
-                    self._from,
-                    attempt.number,
-                    payload,
-                    result.stdout,
-                    result.stderr,
-                    ended,
+        rows: list[ResultRow] = []
+        ended = self._desk.posix(self._desk.scheduler.now)
+        for bag, batch, some in self._desk.book.by_batch(attempts):
+            number, item_of_0 = bag.row.number, batch.start - batch.first
+            its = [self._results[attempt] for attempt in some]
+            bag.settled += len(its)
+            bag.runs.add([result.elapsed for result in its])
+            if bag.remembered:
+                bag.remembered.difference_update(attempt.task for attempt in some)
+            self._desk.fresh.add(number)
+            for result in its:
+                task, payload = result.task, result.payload
+                if result.outcome == Outcome.CRASH:
+                    payload = with_places(bytes(payload), [*self._crashes[task], self._from])
+                rows.append(
+                    ResultRow(
+                        task,
+                        number,
+                        task + item_of_0,
+                        result.outcome,
+                        result.elapsed,
+                        self._from,
+                        result.number,
+                        payload,
+                        result.stdout,
+                        result.stderr,
+                        ended,
+                    )
                 )
-            )
         self._desk.journal.add_results(rows)
         if (worker := self._by_name.get(self._from)) is not None:
             worker.done += len(rows)
@@ -232,29 +239,24 @@ class Attempts:
         rows: list[wire.Work] = []
         remembered: list[tuple[int, int, str]] = []
         size = 0
-        for handed, assignment in enumerate(command.work):
+        book, journal = self._desk.book, self._desk.journal
+        bag, batch, _ = book.find(command.work[0].attempt.task)
+        for handed, (attempt, lane, runtime) in enumerate(command.work):
             if not rows and not self._desk.has_room(worker.peer, UNTAKEN_LIMIT):
                 back = [unsent.attempt for unsent in command.work[handed:]]
                 self.handle(ev.AttemptsReturned(worker.name, back), self._desk.scheduler.now)
                 break
-            bag, batch, place = self._desk.book.find(assignment.attempt.task)
-            payload = self._desk.journal.payload(batch.first, place)
-            if assignment.runtime >= REMEMBERED_S or assignment.attempt.task in bag.remembered:
-                bag.remembered.add(assignment.attempt.task)
-                remembered.append((assignment.attempt.task, assignment.attempt.number, worker.session))
-            if bag.row.template not in worker.templates:
-                self.send_template(worker, bag.row.template)
-            rows.append(
-                wire.Work(
-                    assignment.attempt.task,
-                    assignment.attempt.number,
-                    assignment.lane,
-                    bag.row.template,
-                    assignment.runtime,
-                    bag.row.timeout,
-                    payload,
-                )
-            )
+            task, number = attempt
+            if not batch.first <= task < batch.first + batch.count:
+                bag, batch, _ = book.find(task)
+            template = bag.row.template
+            if template not in worker.templates:
+                self.send_template(worker, template)
+            if runtime >= REMEMBERED_S or task in bag.remembered:
+                bag.remembered.add(task)
+                remembered.append((task, number, worker.session))
+            payload = journal.payload(batch.first, task - batch.first)
+            rows.append(wire.Work(task, number, lane, template, runtime, bag.row.timeout, payload))
             size += len(payload)
             if size > wire.BATCH_BYTES or len(rows) == wire.BATCH_ROWS:
                 self._send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))

@@ -2,10 +2,12 @@
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from broker.journal import Journal
 from broker.rows import BagRow, BatchRow
+from scheduler.model import Attempt
 
 # What a task is assumed to take when its submitter does not say, until the bag's first results tell: a minute, long
 # enough that it is not started in the last moments of a window, short enough for a lunch break.
@@ -42,12 +44,12 @@ class Runs:
     total: float = 0.0
     squares: float = 0.0
 
-    def add(self, elapsed: float) -> None:
-        """One more."""
-        self.count += 1
-        self.longest = max(self.longest, elapsed)
-        self.total += elapsed
-        self.squares += elapsed * elapsed
+    def add(self, elapsed: Sequence[float]) -> None:
+        """Some more, one at least."""
+        self.count += len(elapsed)
+        self.longest = max(self.longest, *elapsed)
+        self.total += sum(elapsed)
+        self.squares += sum([seconds * seconds for seconds in elapsed])
 
     def usual(self) -> float:
         """What nearly all take: three deviations more than the mean, but no more than the longest.
@@ -137,6 +139,17 @@ class BagBook:
         """The bag of a task that exists, its batch, and its place in that."""
         bag, batch = self._where[bisect_right(self._firsts, task) - 1]
         return bag, batch, task - batch.first
+
+    def by_batch(self, attempts: Sequence[Attempt]) -> Iterator[tuple[OpenBag, OpenBatch, Sequence[Attempt]]]:
+        """Attempts of tasks that exist, in pieces of which each is of one batch, in order."""
+        begin = 0
+        while begin < len(attempts):
+            bag, batch, _ = self.find(attempts[begin].task)
+            first, end, after = batch.first, batch.first + batch.count, begin + 1
+            while after < len(attempts) and first <= attempts[after].task < end:
+                after += 1
+            yield bag, batch, attempts[begin:after]
+            begin = after
 
     def item(self, task: int) -> tuple[OpenBag, int]:
         """The bag of a task that exists, and its index there."""

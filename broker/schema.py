@@ -59,8 +59,8 @@ CREATE INDEX files_of_batch ON files (batch) WHERE batch IS NOT NULL;
     # Results in blocks, as `broker.blocks` has it: each that is there already is one of its own.
     """
 ALTER TABLE results RENAME TO single;
-CREATE TABLE results (seq INTEGER PRIMARY KEY, bag INTEGER, low INTEGER, high INTEGER, size INTEGER, ended REAL,
-                      tasks BLOB, told BLOB, printed BLOB, large BLOB, checksum INTEGER);
+CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, bag INTEGER, low INTEGER, high INTEGER, size INTEGER,
+                      ended REAL, tasks BLOB, told BLOB, printed BLOB, large BLOB, checksum INTEGER);
 INSERT INTO results
  SELECT seq, bag, task, task, 1, ended, block_tasks(task, number, outcome),
         block_told(item, outcome, elapsed, worker, payload), block_printed(stdout, stderr), block_large(payload), NULL

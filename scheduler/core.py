@@ -8,8 +8,10 @@ Placements are decided only at `PassDue`, once for everything that had arrived.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from scheduler import events as ev
@@ -119,10 +121,8 @@ class Scheduler(Placing):
         for slot in slots.values():
             self.change(slot)
             self.to_priority(self.release_queue(slot))
-            for number, sent in enumerate(slot.sent):
-                runtime = self.tasks.runtime(sent.attempt.task)
-                slot.ahead_s += (runtime - sent.runtime) if number else 0.0
-                sent.runtime = runtime
+            slot.sent = deque(sent._replace(runtime=self.tasks.runtime(sent.attempt.task)) for sent in slot.sent)
+            slot.ahead_s = sum(sent.runtime for sent in islice(slot.sent, 1, None))
             self._recall_excess(slot, now)
 
     def _cancelled(self, event: ev.TasksCancelled, now: float) -> None:
@@ -270,8 +270,8 @@ class Scheduler(Placing):
     # --- attempts ----------------------------------------------------------------------------------------------------
 
     def _attempts_ended(self, event: ev.AttemptsEnded, now: float) -> None:
-        settled: list[Attempt] = []
-        for ended in event.ended:
+        settled, others = self._take_runs(event.ended, now)
+        for ended in others:
             where = self._take_answer(ended, event.worker, now)
             if where is None:
                 self.counters.stale += 1
@@ -281,6 +281,51 @@ class Scheduler(Placing):
                 settled.append(ended.attempt)
         if settled:
             self._commands.append(ev.Settle(settled))
+
+    def _take_runs(self, all_ended: Sequence[ev.Ended], now: float) -> tuple[list[Attempt], Sequence[ev.Ended]]:
+        """The successes that are the next ones of their slots end their tasks, those of a slot together.
+
+        These; and the others, which are to be looked at one by one. Where something went wrong, all are.
+        """
+        if len(all_ended) == 1 or any(ended.outcome for ended in all_ended):
+            return [], all_ended
+        runs: dict[int, tuple[Slot, list[ev.Ended]]] = {}
+        settled: list[Attempt] = []
+        others: list[ev.Ended] = []
+        for ended in all_ended:
+            slot = self.bound.get(ended.attempt.task)
+            if slot is None:
+                others.append(ended)
+                continue
+            run = runs.setdefault(slot.number, (slot, []))[1]
+            is_next = len(run) < len(slot.sent) and slot.sent[len(run)].attempt == ended.attempt
+            (run if is_next else others).append(ended)
+            if is_next:
+                settled.append(ended.attempt)
+        for slot, run in runs.values():
+            if run:
+                self._succeed(slot, run, now)
+        return settled, others
+
+    def _succeed(self, slot: Slot, run: Sequence[ev.Ended], now: float) -> None:
+        """As `_take_answer`, `_watch` and `_judge` do for each."""
+        self.change(slot)
+        self._freed += len(run)
+        tasks, elapsed = [ended.attempt.task for ended in run], [ended.elapsed for ended in run]
+        for task in tasks:
+            del self.bound[task]
+        # The first was running, those behind it were ahead; and the one behind these runs now.
+        off = [slot.sent.popleft().runtime for _ in run]
+        slot.ahead_s -= sum(off[1:]) + (slot.sent[0].runtime if slot.sent else 0.0)
+        if len(slot.sent) < 2:
+            slot.ahead_s = 0.0
+        slot.started = now
+        slot.busy_s += sum(elapsed)
+        self.counters.done += len(run)
+        self.accuracy.add_all(self.tasks.runtimes(tasks), elapsed)
+        self.tasks.succeed(tasks, elapsed)
+        if self.resting.works(slot.worker.name):
+            self.change_all(slot.worker)
 
     def _take_answer(self, ended: ev.Ended, reporter: str, now: float) -> tuple[str, int] | None:
         """Free the slot the attempt was on; its worker and lane. None: it is not the newest of an unended task."""

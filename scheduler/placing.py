@@ -8,6 +8,7 @@ Rule 4: a pass that is bounded stops where it is; nothing is lost by that, and t
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from itertools import count, repeat
 
 from scheduler.accuracy import Accuracy
 from scheduler.events import Assign, Assignment
@@ -195,14 +196,13 @@ class Placing:
     def _carry_out(self, place: Place) -> None:
         slot = self.slots.slots[place.slot]
         runtime = place.entry.runtime
-        count = 1 if place.many == 1 else self._how_many(slot, runtime, place.many)
-        (self.priority if place.priority else self.regular).take(place.entry, count)
+        many = 1 if place.many == 1 else self._how_many(slot, runtime, place.many)
+        (self.priority if place.priority else self.regular).take(place.entry, many)
         self.slots.unindex(slot)
-        tasks = range(place.entry.task, place.entry.task + count)
-        for task in tasks:
-            slot.queue.append((task, runtime))
-            self.bound[task] = slot
-        slot.queued_s += runtime * count
+        tasks = range(place.entry.task, place.entry.task + many)
+        slot.queue.extend(zip(tasks, repeat(runtime), strict=False))
+        self.bound.update(zip(tasks, repeat(slot), strict=False))
+        slot.queued_s += runtime * many
         if not self._settle_slot(slot):
             self._budget -= 1
         if slot.queue:
@@ -243,20 +243,25 @@ class Placing:
 
     def _send(self, slot: Slot) -> int:
         handed: list[Assignment] = []
-        queue, name = slot.queue, slot.worker.name
+        queue, lane, numbers = slot.queue, slot.lane, count(self._next_attempt)
+        # What tasks one behind the other, which mostly are alike, have in common.
+        timed, alike, needs = self.policy.timed, -1.0, 0.0
         while queue and len(handed) < self._budget and self.may_send(slot):
             task, runtime = queue[0]
-            start = max(self.now, slot.due) + slot.ahead_s
-            if self.policy.timed and self.needs(runtime) >= slot.worker.ends_at - start:
+            if timed and runtime != alike:
+                alike, needs = runtime, self.needs(runtime)
+            if timed and needs >= slot.worker.ends_at - max(self.now, slot.due) - slot.ahead_s:
                 self._unfit.append(self.unbind(slot, task))
                 continue
             queue.popleft()
-            slot.queued_s = slot.queued_s - runtime if queue else 0.0
-            attempt = Attempt(task, self._next_attempt + len(handed))
+            slot.queued_s -= runtime
+            attempt = Attempt(task, next(numbers))
             self._put(slot, attempt, runtime, self.now)
-            handed.append(Assignment(attempt, slot.lane, runtime))
+            handed.append(Assignment(attempt, lane, runtime))
+        if not queue:
+            slot.queued_s = 0.0
         if handed:
-            self._hand(name, handed)
+            self._hand(slot.worker.name, handed)
         return len(handed)
 
     def may_send(self, slot: Slot) -> bool:

@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
@@ -21,8 +22,7 @@ from scheduler.model import OPEN_ENDED, Attempt, Window, agree, near
 UPTIME_JITTER_S = 0.5
 
 
-@dataclass(slots=True)
-class Sent:
+class Sent(NamedTuple):
     """One attempt at the worker, the runtime it was predicted to have, and when it was sent, or began elsewhere."""
 
     attempt: Attempt

@@ -2,9 +2,9 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, islice
 from operator import itemgetter, not_
 
 from scheduler.accuracy import Accuracy
@@ -43,6 +43,12 @@ class Bag:
             self.accuracy = self.accuracy or Accuracy()
             self.accuracy.add(predicted, actual)
 
+    def learn_all(self, predicted: Sequence[float], actual: Sequence[float]) -> None:
+        """Note how well tasks were predicted, in this order."""
+        if not self.bounded:
+            self.accuracy = self.accuracy or Accuracy()
+            self.accuracy.add_all(predicted, actual)
+
     def check(self) -> None:
         """Raise `InvariantBroken` unless the counts are those of the batches."""
         states = [State(state) for batch in self.batches for state in batch.states]
@@ -67,6 +73,12 @@ class Batch:
 
     def runtime(self, task: int) -> float:
         return self.runtimes[0 if len(self.runtimes) == 1 else task - self.first]
+
+    def runtimes_of(self, tasks: Sequence[int]) -> Sequence[float]:
+        """Of some of its tasks."""
+        if len(self.runtimes) == 1:
+            return [self.runtimes[0]] * len(tasks)
+        return [self.runtimes[task - self.first] for task in tasks]
 
     def longest(self) -> tuple[float, int]:
         """The longest runtime of those of its tasks that wait, and the first of these; some do."""
@@ -140,16 +152,20 @@ class TaskTable:
     def runtime(self, task: int) -> float:
         return self.known(task).runtime(task)
 
-    def runtimes(self, tasks: Iterable[int]) -> list[float]:
+    def by_batch(self, tasks: Sequence[int]) -> Iterator[tuple[Batch, Sequence[int]]]:
+        """``tasks`` in pieces of which each is in one batch, in order."""
+        begin = 0
+        while begin < len(tasks):
+            batch = self.known(tasks[begin])
+            first, end, after = batch.first, batch.first + batch.count, begin + 1
+            while after < len(tasks) and first <= tasks[after] < end:
+                after += 1
+            yield batch, tasks[begin:after]
+            begin = after
+
+    def runtimes(self, tasks: Sequence[int]) -> list[float]:
         """The runtimes of many."""
-        found: list[float] = []
-        batch, first, end = None, 0, 0
-        for task in tasks:
-            if batch is None or not first <= task < end:
-                batch = self.known(task)
-                first, end = batch.first, batch.first + batch.count
-            found.append(batch.runtimes[0 if len(batch.runtimes) == 1 else task - first])
-        return found
+        return [seconds for batch, some in self.by_batch(tasks) for seconds in batch.runtimes_of(some)]
 
     def move(self, task: int, state: State) -> None:
         """Change a task's state and the counts that depend on it."""
@@ -158,30 +174,41 @@ class TaskTable:
         if state >= State.DONE:  # those that have ended come last, and comparing is quicker than looking up
             self._settle(batch, task, state)
 
-    def move_all(self, tasks: Iterable[int], state: State) -> None:
+    def move_all(self, tasks: Sequence[int], state: State) -> None:
         """Change the state of tasks which do not end by that."""
-        batch, first, end = None, 0, 0
-        for task in tasks:
-            if batch is None or not first <= task < end:
-                batch = self.known(task)
-                first, end = batch.first, batch.first + batch.count
-            batch.states[task - first] = state
+        for batch, some in self.by_batch(tasks):
+            for task in some:
+                batch.states[task - batch.first] = state
+
+    def succeed(self, tasks: Sequence[int], actual: Sequence[float]) -> None:
+        """Tasks are done, which took ``actual`` seconds: the same as `move` and `Bag.learn` for each, sooner."""
+        taken = iter(actual)
+        for batch, some in self.by_batch(tasks):
+            bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(some)
+            for task in some:
+                batch.states[task - first] = State.DONE
+            bag.learn_all(predicted, list(islice(taken, len(some))))
+            bag.done += len(some)
+            self._ended(bag, some, sum(predicted))
 
     def _settle(self, batch: Batch, task: int, state: State) -> None:
         bag = batch.bag
-        bag.left_s -= batch.runtime(task)
         if state == State.DONE:
             bag.done += 1
         elif state == State.FAILED:
             bag.failed += 1
         else:
             bag.cancelled += 1
-        if bag.done + bag.failed + bag.cancelled == bag.total:
+        self._ended(bag, (task,), batch.runtime(task))
+
+    def _ended(self, bag: Bag, tasks: Sequence[int], predicted: float) -> None:
+        """Tasks of ``bag`` have ended, and are counted; together they were predicted to take so many seconds."""
+        bag.left_s -= predicted
+        if bag.settled == bag.total:
             bag.left_s = 0.0  # what rounding left
-        if self._errors:
-            self._errors.pop(task, None)
-        if self._crashes:
-            self._crashes.pop(task, None)
+        for tries in (self._errors, self._crashes):
+            for task in tasks if tries else ():
+                tries.pop(task, None)
 
     def predict(self, task: int, runtime: float) -> None:
         """Change a prediction."""

@@ -48,7 +48,8 @@ def hold_back(scheduler: Scheduler) -> None:
     scheduler.slots.unindex(held)
     for task in (RUNNING, QUEUED):
         scheduler.tasks.predict(task, 0.1)
-    held.sent[0].runtime = held.queued_s = 0.1
+    held.sent[0] = held.sent[0]._replace(runtime=0.1)
+    held.queued_s = 0.1
     held.queue[0] = (QUEUED, 0.1)
     scheduler.slots.index(held, 0.0)
 

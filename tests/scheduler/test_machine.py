@@ -300,11 +300,15 @@ class GridMachine(RuleBasedStateMachine):
         self._end([(slot.sent[0].attempt, outcome)], slot.worker.name)
 
     def _end(self, answers: list[tuple[Attempt, Outcome]], name: str) -> None:
-        settled = [attempt for attempt, outcome in answers if self._counts(attempt, outcome, name)]
+        settled = sorted(attempt for attempt, outcome in answers if self._counts(attempt, outcome, name))
         event = ev.AttemptsEnded(name, [ev.Ended(attempt, outcome, 1.0) for attempt, outcome in answers])
         commands = self.tell(event)
         recalls = [command for command in commands if isinstance(command, ev.Recall)]
-        assert [command for command in commands if command not in recalls] == ([ev.Settle(settled)] if settled else [])
+        others = [command for command in commands if command not in recalls]
+        assert [sorted(command.attempts) for command in others if isinstance(command, ev.Settle)] == [settled][
+            : len(others)
+        ]
+        assert len(others) == bool(settled)
         self._recalls(list(recalls))
 
     def _counts(self, attempt: Attempt, outcome: Outcome, reporter: str) -> bool:
