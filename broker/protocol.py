@@ -646,6 +646,8 @@ def results_in(outcomes: Outcomes) -> tuple[BagResult, ...]:
             if outcomes.large:
                 columns[-1] = [next(large) if each is None else each for each in columns[-1]]
             found += _BAG_RESULTS(columns)
+        if next(large, None) is not None:
+            raise ValueError("more large payloads than results that have one")
     except (ValueError, LookupError, TypeError, msgpack.UnpackException, RecursionError, StopIteration) as error:
         raise ProtocolError(f"not results: {error!s:.80}") from error
     except _Wrong as error:

@@ -243,20 +243,21 @@ class Placing:
 
     def _send(self, slot: Slot) -> int:
         handed: list[Assignment] = []
-        queue, lane, numbers = slot.queue, slot.lane, count(self._next_attempt)
-        # What tasks one behind the other, which mostly are alike, have in common.
-        timed, alike, needs = self.policy.timed, -1.0, 0.0
+        queue, sent, lane, numbers = slot.queue, slot.sent, slot.lane, count(self._next_attempt)
+        # What tasks one behind the other, which mostly are alike, have in common; when what runs should end.
+        timed, alike, needs, due = self.policy.timed, -1.0, 0.0, max(self.now, slot.due)
         while queue and len(handed) < self._budget and self.may_send(slot):
             task, runtime = queue[0]
             if timed and runtime != alike:
                 alike, needs = runtime, self.needs(runtime)
-            if timed and needs >= slot.worker.ends_at - max(self.now, slot.due) - slot.ahead_s:
+            if timed and needs >= slot.worker.ends_at - due - slot.ahead_s:
                 self._unfit.append(self.unbind(slot, task))
                 continue
             queue.popleft()
             slot.queued_s -= runtime
             attempt = Attempt(task, next(numbers))
             self._put(slot, attempt, runtime, self.now)
+            due = due if len(sent) > 1 else slot.due
             handed.append(Assignment(attempt, lane, runtime))
         if not queue:
             slot.queued_s = 0.0

@@ -7,7 +7,9 @@ import pytest
 
 from broker import protocol as wire
 from broker.sessions import HOLD_LEASES
+from scheduler.model import IllegalEvent
 from tests.broker.office import LEASE_S, Office
+from tests.broker.records import result_row
 
 
 def again(office: Office, home: Path) -> Office:
@@ -38,6 +40,31 @@ def test_a_bag_carries_on_where_it_was(tmp_path: Path) -> None:
     for _ in range(16):
         worker.finish(*worker.work())
     assert sorted(result.item for result in client.results(bag)) == list(range(20))
+
+
+def test_a_task_that_ended_twice_is_no_past_that_is_believed(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    office.client().submit([b"0", b"1"])
+    office.settle()
+    office.journal.add_results([result_row(1, b""), result_row(0, b""), result_row(1, b"")._replace(ended=2e9)])
+    office.journal.commit()
+    with pytest.raises(IllegalEvent, match="twice"):
+        again(office, tmp_path)
+
+
+def test_the_log_of_a_task_is_found_in_blocks_that_overlap(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    client = office.client()
+    bag = client.submit([b""] * 6)
+    worker = office.worker()
+    worker.join(slots=6)
+    work = worker.work(6)
+    for places in ((0, 5), (1, 3), (4,)):
+        worker.finish(*[work[place] for place in places], payload=b"%d" % places[0])
+    for place in range(6):
+        found = office.journal.result(work[place].task)
+        assert (None if found is None else found.item) == {2: None}.get(place, place)
+        assert client.ask("logs", bag=bag, item=place)["state"] == ("sent" if place == 2 else "done")
 
 
 @pytest.mark.parametrize("last", [True, False])

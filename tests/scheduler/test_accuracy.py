@@ -4,6 +4,8 @@ import math
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.accuracy import ENOUGH, REMEMBERED, Accuracy, outlived
 from scheduler.model import Outcome
@@ -33,7 +35,21 @@ def test_a_quantile_is_the_ratio_that_this_fraction_stays_within(fraction: float
     assert of(*ratios).quantile(fraction) == ratio
 
 
+@given(st.lists(st.lists(st.tuples(st.sampled_from([0.0, 1.0, 3.0]), st.floats(0.0, 1e300)), max_size=150), max_size=5))
+def test_many_attempts_together_count_as_one_by_one(messages: list[list[tuple[float, float]]]) -> None:
+    one_by_one, together = Accuracy(), Accuracy()
+    for message in messages:
+        for predicted, actual in message:
+            one_by_one.add(predicted, actual)
+        together.add_all([predicted for predicted, _ in message], [actual for _, actual in message])
+    for fraction in (0.0, 0.3, 0.9, 1.0):
+        assert together.quantile(fraction) == one_by_one.quantile(fraction)
+
+
 def test_only_the_last_attempts_count() -> None:
+    many = Accuracy()
+    many.add_all([1.0] * (REMEMBERED + 2), [9.0, 9.0, *[3.0] * REMEMBERED])
+    assert many.quantile(1.0) == 3.0
     accuracy = of(*[5.0] * REMEMBERED, *[1.0] * (REMEMBERED - 1))
     assert accuracy.quantile(1.0) == 5.0
     assert accuracy.quantile(0.0) == 1.0

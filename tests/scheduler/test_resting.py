@@ -66,6 +66,26 @@ def test_a_task_is_not_given_up_for_crashes_that_were_all_on_one_broken_worker()
     assert grid.state(task) == State.DONE
 
 
+def test_a_worker_that_rests_works_again_when_what_it_still_ran_succeeds() -> None:
+    grid = Grid()
+    grid.pc("good")
+    (long,) = grid.tasks(ENDLESS)
+    grid.expect(good=[long])
+    grid.pc("bad", slots=3)
+    still = grid.tasks(9.0, 9.0)
+    grid.expect(bad=still[:1], bad_1=still[1:])
+    tasks = grid.tasks(*[5.0] * 4, bag=1)
+    for _ in range(STREAK):
+        (task,) = grid.tell_pass()["bad_2"]
+        assert crash(grid, task) == []
+    assert rests(grid) == {"bad": FIRST_REST_S}
+    grid.expect()
+    assert grid.end(*still) == still
+    assert rests(grid) == {}
+    assert len(grid.tell_pass()) == 3
+    assert {grid.state(task) for task in tasks} == {State.SENT, State.WAITING}
+
+
 def test_a_task_that_crashes_elsewhere_as_well_is_given_up() -> None:
     grid = Grid()
     task = crashed_on_one(grid)
