@@ -82,8 +82,7 @@ def test_a_worker_that_rests_works_again_when_what_it_still_ran_succeeds() -> No
     grid.expect()
     assert grid.end(*still) == still
     assert rests(grid) == {}
-    assert len(grid.tell_pass()) == 3
-    assert {grid.state(task) for task in tasks} == {State.SENT, State.WAITING}
+    assert sorted(task for handed in grid.tell_pass().values() for task in handed) == tasks[:3]
 
 
 def test_a_task_that_crashes_elsewhere_as_well_is_given_up() -> None:
