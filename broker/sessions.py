@@ -26,9 +26,9 @@ from scheduler.model import Attempt
 HOLD_LEASES = 2.0
 # Slots of one worker: more than the cores of any PC. Each is a row in several indexes.
 SLOTS_LIMIT = 1024
-# Tasks that a turn hands out beside those that take the place of others: about as much work as a full message of
-# results. The slots of a large grid hold a million tasks that take no time, which would hold the line for seconds.
-PASS_TASKS = 1_000
+# Tasks that a turn hands out beside those that take the place of others. What it has placed leaves at its end: that is
+# what idle slots wait for while others get work ahead, some ten milliseconds, in which nobody is heard either.
+PASS_TASKS = 100
 
 
 class Sessions:
