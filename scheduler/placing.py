@@ -82,8 +82,9 @@ class Placing:
         """Paper, phase 1: a slot with an empty queue on which ``runtime`` fits, and the limit on runtimes there."""
         if not self.rooms():
             return None
+        needs = self.needs(runtime) + 2 * ROUNDING_S
         for index in (self.slots.idle, self.slots.spare):
-            row = index.tightest(self.needs(runtime) + 2 * ROUNDING_S, self.now)
+            row = index.tightest(needs, self.now)
             if row is not None:
                 # Of numbers so large that rounding eats the difference, ``runtime`` still is below the limit.
                 return row[2], max(self._limit(row[0]), math.nextafter(runtime, math.inf))

@@ -106,6 +106,7 @@ class Conditions:
 
 
 IDEAL = Conditions()
+_PASS = ev.PassDue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,7 @@ class Simulator:
             self.now = self._heap[0][0]
             while self._heap and self._heap[0][0] <= self.now:
                 heapq.heappop(self._heap)[3]()
-            self._feed(ev.PassDue())
+            self._feed(_PASS)
         return Run(self.now, self._idle_s(), self.scheduler.counters, tuple(self._executions), tuple(self._spans))
 
     # --- whether it will end ----------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ def habitual(last: Window | None, gap: float | None, now: float) -> Sequence[Win
 
 def announced(windows: Sequence[tuple[float, float]], now: float) -> tuple[Window, ...]:
     """Windows given as (starts in, lasts) on the driver's clock."""
-    return tuple(Window(now + starts_in, now + starts_in + lasts) for starts_in, lasts in windows)
+    return tuple([Window(now + starts_in, now + starts_in + lasts) for starts_in, lasts in windows])
 
 
 # An index entry: the key, then what is promised already (so that equal slots share the work), then the slot number.
@@ -155,14 +155,10 @@ class SlotIndex:
         self._where[slot.number] = (rows, row)
         return anchored
 
-    def remove(self, number: int) -> bool:
-        """Take a slot out; whether it was here."""
-        found = self._where.pop(number, None)
-        if found is None:
-            return False
-        rows, row = found
+    def remove(self, number: int) -> None:
+        """Take a slot out, which is here."""
+        rows, row = self._where.pop(number)
         rows.remove(row)
-        return True
 
     def tightest(self, limit: float, now: float) -> tuple[float, float, int] | None:
         """(tl, load, slot number) of the slot with the smallest tl strictly above ``limit``."""
@@ -210,7 +206,6 @@ class SlotTable:
     """Every slot of every worker that is up, and three indexes of those with room.
 
     ``idle``: nothing to do; ``spare``: something at the worker, nothing queued; ``queued``: something queued.
-    ``rooms``: how many slots there are in these.
     """
 
     def __init__(self) -> None:
@@ -219,7 +214,8 @@ class SlotTable:
         self.idle = SlotIndex()
         self.spare = SlotIndex()
         self.queued = SlotIndex()
-        self.rooms = 0
+        # In which of them each slot is that has room.
+        self._indexed: dict[int, SlotIndex] = {}
         self._due: list[tuple[float, int]] = []
         self._next = 0
 
@@ -242,14 +238,14 @@ class SlotTable:
 
     def unindex(self, slot: Slot) -> None:
         """Take ``slot`` out of its index, before its contents change or because it has no room."""
-        number = slot.number
-        self.rooms -= self.idle.remove(number) or self.spare.remove(number) or self.queued.remove(number)
+        if (index := self._indexed.pop(slot.number, None)) is not None:
+            index.remove(slot.number)
 
     def index(self, slot: Slot, now: float) -> None:
         """Put ``slot``, which has room, into the index of its kind."""
         # Once for each due time: a slot is indexed anew with every change, and a task may run for hours.
-        self.rooms += 1
-        if self.indexes()[_kind(slot)].add(slot, now) and slot.watched != slot.due:
+        index = self._indexed[slot.number] = self.queued if slot.queue else self.spare if slot.sent else self.idle
+        if index.add(slot, now) and slot.watched != slot.due:
             slot.watched = slot.due
             heapq.heappush(self._due, (slot.due, slot.number))
 
@@ -260,6 +256,11 @@ class SlotTable:
             slot = self.slots.get(number)
             if slot is not None and slot.due == due:
                 yield slot
+
+    @property
+    def rooms(self) -> int:
+        """How many slots have room."""
+        return len(self._indexed)
 
     def indexes(self) -> tuple[SlotIndex, SlotIndex, SlotIndex]:
         """All slots with room."""

@@ -36,7 +36,7 @@ class Span:
     def __post_init__(self) -> None:
         if not 0.0 <= self.opens < min(self.closes, self.announced):
             raise IllegalSpan(f"a window opens at 0 or later, and closes after that: {self}")
-        if any(not (before < self.closes and before < after) for before, after in self.refreshes()):
+        if self.again and any(not (before < self.closes and before < after) for before, after in self.refreshes()):
             raise IllegalSpan(f"another closing is announced when one has come, while the window is open: {self}")
 
     @property

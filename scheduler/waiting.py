@@ -168,9 +168,8 @@ class _Arrivals:
         self._gone.add(task)
 
     def tidy(self) -> None:
-        runs = len(self._firsts)
-        many = self._empty > max(_COMPACT_FROM, runs // 2)
-        if many or len(self._gone) > max(_COMPACT_FROM, runs // _RUNS_A_GHOST):
+        empty, gone, runs = self._empty, len(self._gone), len(self._firsts)
+        if (empty > _COMPACT_FROM and empty > runs // 2) or (gone > _COMPACT_FROM and gone > runs // _RUNS_A_GHOST):
             self._compact()
 
     def _shorten(self, place: int, less: int, first: int | None = None) -> None:

@@ -86,7 +86,9 @@ class Packing:
             self.ample = inf  # nothing to be planned: one task, and a slot that it can have now, without any end
         elif view.changes != self._seen and view.now >= self._next_look:
             self._look(view)
-        yield from task_for_each_slot(view, partial(self._planned, view))
+        yield from task_for_each_slot(view, partial(self._planned, view)) if self._fills else task_for_each_slot(view)
+        if not view.rooms():
+            return
         # More for queues that may hold some seconds of work: a plan does not matter to tasks as short as that.
         yield from slot_for_each_task(view, self.queue_s)
         if self.confidence and view.rooms():
@@ -126,8 +128,6 @@ class Packing:
 
     def _planned(self, view: View, slot: int, limit: float) -> Entry | None:
         """The next task that is planned for the open window of a slot."""
-        if not self._fills:
-            return None
         at = view.lane(slot)
         fills = self._fills.get((at.worker, at.lane), _NO_FILLS)
         end = at.closes - self.margin

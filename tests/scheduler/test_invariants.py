@@ -132,7 +132,7 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ),
     ("all rows lost", "rows: 1 is kept, 0 is true", lambda s: s.slots.queued._anchored.clear()),
     ("no alarm", "slot 2 moves without notice", lambda s: s.slots._due.clear()),
-    ("rooms miscounted", "how many slots have room", lambda s: setattr(s.slots, "rooms", 9)),
+    ("rooms miscounted", "how many slots have room", lambda s: s.slots._indexed.popitem()),
     ("a slot indexed as overdue", "slot 1 moves without notice", lambda s: index_as_of(s, 100.0)),
     # The waiting queues.
     ("another order", "order of the priority queue", swap_queue),
