@@ -60,10 +60,16 @@ MUTATIONS = (
     Mutation(
         "skip the test of fit when a task is sent",
         "scheduler.placing:Placing._send",
-        "if self.policy.timed and self.needs(runtime) >= slot.worker.ends_at - start:",
+        "if timed and needs >= slot.worker.ends_at - due - slot.ahead_s:",
         "if False:",
         "sunshine",
         first=25,
+    ),
+    Mutation(
+        "count a success as that of the task which is next",
+        "scheduler.core:Scheduler._take_runs",
+        "is_next = len(run) < len(slot.sent) and slot.sent[len(run)].attempt == ended.attempt",
+        "is_next = len(run) < len(slot.sent)",
     ),
     # --- the broker --------------------------------------------------------------------------------------------------
     Mutation(
@@ -113,23 +119,23 @@ MUTATIONS = (
     ),
     Mutation(
         "restore cancelled tasks as waiting",
-        "broker.sessions:Sessions.restore",
+        "broker.sessions:Sessions._restore",
         "cancelled=cancelled,",
         "cancelled=[],",
         first=20,
     ),
     Mutation(
         "let a worker answer for others",
-        "broker.attempts:Attempts._is_anothers",
-        'return self._holder(attempt, where) not in (None, "", worker.session)',
-        "return False",
+        "broker.attempts:Attempts.finished",
+        'if self._holder(attempt, found) in (None, "", worker.session):',
+        "if True:",
         "raid",
     ),
     Mutation(
         "believe a worker how long others took",
         "broker.attempts:Attempts.its_own",
-        'if self._holder(attempt, where) in ("", worker.session)',
-        "if self._holder(attempt, where) is not None",
+        'if self._holder(each, where.find(each)) in ("", worker.session)',
+        "if self._holder(each, where.find(each)) is not None",
         "raid",
     ),
     Mutation(
