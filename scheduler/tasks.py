@@ -176,6 +176,9 @@ class TaskTable:
 
     def move_all(self, tasks: Sequence[int], state: State) -> None:
         """Change the state of tasks which do not end by that."""
+        if len(tasks) == 1:
+            self.move(tasks[0], state)
+            return
         for batch, some in self.by_batch(tasks):
             for task in some:
                 batch.states[task - batch.first] = state
@@ -204,11 +207,12 @@ class TaskTable:
     def _ended(self, bag: Bag, tasks: Sequence[int], predicted: float) -> None:
         """Tasks of ``bag`` have ended, and are counted; together they were predicted to take so many seconds."""
         bag.left_s -= predicted
-        if bag.settled == bag.total:
+        if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # what rounding left
-        for tries in (self._errors, self._crashes):
-            for task in tasks if tries else ():
-                tries.pop(task, None)
+        if self._errors or self._crashes:
+            for task in tasks:
+                self._errors.pop(task, None)
+                self._crashes.pop(task, None)
 
     def predict(self, task: int, runtime: float) -> None:
         """Change a prediction."""
