@@ -17,6 +17,9 @@ from broker.joinline import JoinLine
 # PCs do not come all at one instant: how many do, and how long they may take to be let in, seconds.
 JOIN_S = 60.0
 LOT = 50
+# Who has no answer for so long introduces itself again, as a worker does: of more than so many connections in a second
+# from one address the broker cuts some, and what was said is lost. Seconds.
+AGAIN_S = 2.0
 # Of the sockets of one context, besides one for each worker.
 MORE_SOCKETS = 16
 # Files that a connection may take, and those of the rest of the process.
@@ -36,6 +39,7 @@ class FakeWorkers:
         self._line = line
         self._count = count
         self._sockets: list[zmq.Socket[bytes]] = []
+        self._introductions: dict[zmq.Socket[bytes], bytes] = {}  # of those who were not let in yet
         self._joined: list[zmq.Socket[bytes]] = []  # who were let in, which is not in the order in which they came
         self._beat_s = math.inf  # until the broker has said how often
         self._beat_at = math.inf
@@ -52,7 +56,8 @@ class FakeWorkers:
             socket.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(line.keys.secret))
         socket.connect(line.endpoint)
         self._poller.register(socket, zmq.POLLIN)
-        socket.send(wire.encode(self._introduction(len(self._sockets))))
+        self._introductions[socket] = wire.encode(self._introduction(len(self._sockets)))
+        socket.send(self._introductions[socket])
         self._sockets.append(socket)
 
     def __enter__(self) -> Self:
@@ -65,13 +70,17 @@ class FakeWorkers:
         return self
 
     def _join_lot(self) -> None:
-        end = time.monotonic() + JOIN_S
+        again, end = time.monotonic() + AGAIN_S, time.monotonic() + JOIN_S
         for _ in range(min(LOT, self._count - len(self._sockets))):
             self._connect()
         while len(self._joined) < len(self._sockets):
             if time.monotonic() > end:
                 joined = f"{len(self._joined)} of {len(self._sockets)}"
                 raise TimeoutError(f"{joined} workers were let in within {JOIN_S:g} s")
+            if time.monotonic() > again:
+                again += AGAIN_S
+                for socket, introduction in self._introductions.items():
+                    socket.send(introduction)
             self.turn(0.1)
 
     def __exit__(
@@ -115,7 +124,8 @@ class FakeWorkers:
 
     def _hear(self, socket: "zmq.Socket[bytes]", message: wire.Message) -> None:
         if isinstance(message, wire.Welcome):
-            self._joined.append(socket)
+            if self._introductions.pop(socket, None) is not None:
+                self._joined.append(socket)
             self._beat_s = message.heartbeat
             self._beat_at = min(self._beat_at, time.monotonic() + self._beat_s)
         elif isinstance(message, wire.Assign):
