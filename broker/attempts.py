@@ -200,13 +200,13 @@ class Attempts:
         """The scheduler says that these results of the message at hand end their tasks: record them."""
         rows: list[ResultRow] = []
         ended = self._desk.posix(self._desk.scheduler.now)
-        for bag, batch, some in self._desk.book.by_batch(attempts):
-            number, item_of_0 = bag.row.number, batch.start - batch.first
-            its = [self._results[attempt] for attempt in some]
+        tasks, results = [attempt.task for attempt in attempts], [self._results[attempt] for attempt in attempts]
+        for bag, batch, part in self._desk.book.by_batch(tasks):
+            number, item_of_0, its = bag.row.number, batch.start - batch.first, results[part]
             bag.settled += len(its)
             bag.runs.add([result.elapsed for result in its])
             if bag.remembered:
-                bag.remembered.difference_update(attempt.task for attempt in some)
+                bag.remembered.difference_update(tasks[part])
             self._desk.fresh.add(number)
             for result in its:
                 task, payload = result.task, result.payload

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from broker.journal import Journal
 from broker.rows import BagRow, BatchRow
-from scheduler.model import Attempt
+from scheduler.rows import by_batch
 
 # What a task is assumed to take when its submitter does not say, until the bag's first results tell: a minute, long
 # enough that it is not started in the last moments of a window, short enough for a lunch break.
@@ -140,16 +140,10 @@ class BagBook:
         bag, batch = self._where[bisect_right(self._firsts, task) - 1]
         return bag, batch, task - batch.first
 
-    def by_batch(self, attempts: Sequence[Attempt]) -> Iterator[tuple[OpenBag, OpenBatch, Sequence[Attempt]]]:
-        """Attempts of tasks that exist, in pieces of which each is of one batch, in order."""
-        begin = 0
-        while begin < len(attempts):
-            bag, batch, _ = self.find(attempts[begin].task)
-            first, end, after = batch.first, batch.first + batch.count, begin + 1
-            while after < len(attempts) and first <= attempts[after].task < end:
-                after += 1
-            yield bag, batch, attempts[begin:after]
-            begin = after
+    def by_batch(self, tasks: Sequence[int]) -> Iterator[tuple[OpenBag, OpenBatch, slice]]:
+        """Tasks that exist in pieces, in order: the bag and the batch of each, and where in ``tasks`` it is."""
+        for batch, part in by_batch(tasks, lambda task: self.find(task)[1]):
+            yield self.find(batch.first)[0], batch, part
 
     def item(self, task: int) -> tuple[OpenBag, int]:
         """The bag of a task that exists, and its index there."""

@@ -71,7 +71,6 @@ def _parts(rows: list[ResultRow]) -> Iterator[list[ResultRow]]:
 def _block(rows: Sequence[ResultRow], cell: Callable[[Payload, int], Cell]) -> Block:
     tasks, bags, items, outcomes, elapsed, workers, numbers, payloads, stdouts, stderrs, ended = zip(*rows, strict=True)
     cells = payloads if set(map(type, payloads)) == {bytes} else [cell(each, bags[0]) for each in payloads]
-    told, large = pack_told(items, outcomes, elapsed, workers, cells)
     return Block(
         bags[0],
         min(tasks),
@@ -79,9 +78,9 @@ def _block(rows: Sequence[ResultRow], cell: Callable[[Payload, int], Cell]) -> B
         len(tasks),
         ended[0],
         pack_columns((tasks, numbers, outcomes)),
-        told,
+        pack_told(items, outcomes, elapsed, workers, cells),
         pack_printed(stdouts, stderrs),
-        large,
+        pack_names(cells),
     )
 
 
@@ -91,11 +90,15 @@ def pack_told(
     elapsed: Sequence[float],
     workers: Sequence[str],
     cells: Sequence[Cell],
-) -> tuple[bytes, bytes | None]:
-    """``told`` and ``large`` of a block."""
-    names = [each for each in cells if isinstance(each, str)]
-    payloads = [None if isinstance(each, str) else each for each in cells] if names else cells
-    return pack_columns((items, outcomes, elapsed, workers, payloads)), msgpack.packb(names) if names else None
+) -> bytes:
+    """``told`` of a block."""
+    return pack_columns((items, outcomes, elapsed, workers, [None if type(each) is str else each for each in cells]))
+
+
+def pack_names(cells: Sequence[Cell]) -> bytes | None:
+    """``large`` of a block."""
+    names = [each for each in cells if type(each) is str]
+    return msgpack.packb(names) if names else None
 
 
 def pack_printed(stdouts: Sequence[bytes], stderrs: Sequence[bytes]) -> bytes | None:

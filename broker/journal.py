@@ -57,9 +57,8 @@ TRIAL_BYTES = 1024 * 1024
 WINDOWS_KEPT_S = 400 * 86_400.0
 
 # The checksum of a `Block` that is long.
-_SUM = "CASE WHEN length(?6) + length(?7) + ifnull(length(?8), 0) + ifnull(length(?9), 0) > {} THEN {} END".format(
-    LONG_BYTES, "checksum(?6,?7,?8,?9)"
-)
+_LENGTH = "length(?6) + length(?7) + ifnull(length(?8), 0) + ifnull(length(?9), 0)"
+_SUM = f"CASE WHEN {_LENGTH} > {LONG_BYTES} THEN checksum(?6,?7,?8,?9) END"
 
 
 class JournalError(Exception):
@@ -325,12 +324,12 @@ class Journal:
 
     def result(self, task: int) -> ResultRow | None:
         """The row of one ended task."""
-        # Blocks may overlap, for tasks end in any order; the first is nearly always the one.
-        query = f"SELECT {COLUMNS} FROM results WHERE high >= ?1 AND low <= ?1 ORDER BY high"
-        for block in map(Block._make, self._db.execute(query, (task,))):
-            for row in rows_in(block, self.values.payload):
-                if row.task == task:
-                    return row
+        # Blocks may overlap, for tasks end in any order: of many, only the numbers of their tasks are read.
+        query = "SELECT seq, size, tasks FROM results WHERE high >= ?1 AND low <= ?1 ORDER BY high"
+        for seq, size, packed in self._db.execute(query, (task,)):
+            if task in columns_in(packed, size)[0]:
+                (block,) = self._db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,))
+                return next(row for row in rows_in(Block(*block), self.values.payload) if row.task == task)
         return None
 
     def last_ended(self, bag: int) -> float | None:

@@ -5,7 +5,7 @@ Rule: a format that has been released is never edited; what is new is a further 
 
 import sqlite3
 
-from broker.blocks import pack_printed, pack_told
+from broker.blocks import pack_names, pack_printed, pack_told
 from broker.protocol import pack_columns
 
 # What each format has beyond the one before it: a new journal is made by all, an older one is brought up by the rest.
@@ -87,8 +87,8 @@ def format_of(db: sqlite3.Connection) -> int:
 def bring_up(db: sqlite3.Connection, found: int) -> None:
     """Make the tables that a journal of format ``found`` lacks, within the transaction that is open."""
     db.create_function("block_tasks", 3, lambda *row: pack_columns([[value] for value in row]))
-    db.create_function("block_told", 5, lambda *row: pack_told(*[[value] for value in row])[0])
-    db.create_function("block_large", 1, lambda cell: pack_told([0], [0], [0.0], [""], [cell])[1])
+    db.create_function("block_told", 5, lambda *row: pack_told(*[[value] for value in row]))
+    db.create_function("block_large", 1, lambda cell: pack_names([cell]))
     db.create_function("block_printed", 2, lambda *row: pack_printed(*[[value] for value in row]))
     for step in _FORMATS[found:]:
         for statement in step.split(";"):

@@ -322,8 +322,7 @@ class Scheduler(Placing):
         slot.started = now
         slot.busy_s += sum(elapsed)
         self.counters.done += len(run)
-        self.accuracy.add_all(self.tasks.runtimes(tasks), elapsed)
-        self.tasks.succeed(tasks, elapsed)
+        self.accuracy.add_all(self.tasks.succeed(tasks, elapsed), elapsed)
         if self.resting.works(slot.worker.name):
             self.change_all(slot.worker)
 

@@ -2,10 +2,10 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress, count, islice, repeat
 from operator import add, ne, or_, sub
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 
 class Rows(NamedTuple):
@@ -28,6 +28,28 @@ def grouped(tasks: Sequence[int], runtimes: Sequence[float]) -> Rows:
     starts = [0, *compress(count(1), changes)]
     counts = list(map(sub, chain(islice(starts, 1, None), (len(tasks),)), starts))
     return Rows(list(map(tasks.__getitem__, starts)), counts, list(map(runtimes.__getitem__, starts)))
+
+
+class _Consecutive(Protocol):
+    """Tasks whose numbers follow each other."""
+
+    first: int
+    count: int
+
+
+BatchT = TypeVar("BatchT", bound=_Consecutive)
+
+
+def by_batch(tasks: Sequence[int], batch_of: Callable[[int], BatchT]) -> Iterator[tuple[BatchT, slice]]:
+    """``tasks`` in pieces of which each is in one batch, in order: that, and where in ``tasks`` the piece is."""
+    begin = 0
+    while begin < len(tasks):
+        batch = batch_of(tasks[begin])
+        first, end, after = batch.first, batch.first + batch.count, begin + 1
+        while after < len(tasks) and first <= tasks[after] < end:
+            after += 1
+        yield batch, slice(begin, after)
+        begin = after
 
 
 # Ranges of task numbers, (first, how many), ascending and apart.

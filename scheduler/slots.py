@@ -244,10 +244,14 @@ class SlotTable:
     def index(self, slot: Slot, now: float) -> None:
         """Put ``slot``, which has room, into the index of its kind."""
         # Once for each due time: a slot is indexed anew with every change, and a task may run for hours.
-        index = self._indexed[slot.number] = self.queued if slot.queue else self.spare if slot.sent else self.idle
+        index = self._indexed[slot.number] = self._index_of(slot)
         if index.add(slot, now) and slot.watched != slot.due:
             slot.watched = slot.due
             heapq.heappush(self._due, (slot.due, slot.number))
+
+    def _index_of(self, slot: Slot) -> SlotIndex:
+        """The one of the indexes that a slot with room belongs into."""
+        return self.queued if slot.queue else self.spare if slot.sent else self.idle
 
     def overdue(self, now: float) -> Iterator[Slot]:
         """Slots whose running task should have ended by ``now``: their tl has begun to fall."""
@@ -273,17 +277,11 @@ class SlotTable:
         agree("slots", self.slots, here)
         for slot in here.values():
             slot.check(now)
-        groups: tuple[dict[int, Slot], ...] = ({}, {}, {})
-        for slot in with_room:
-            groups[_kind(slot)][slot.number] = slot
-        for index, slots in zip(self.indexes(), groups, strict=True):
-            index.check(slots, set(self._due), now)
+        rooms = list(with_room)
+        for index in self.indexes():
+            here = {slot.number: slot for slot in rooms if self._index_of(slot) is index}
+            index.check(here, set(self._due), now)
         agree("how many slots have room", self.rooms, sum(map(len, self.indexes())))
-
-
-def _kind(slot: Slot) -> int:
-    """Which of the indexes of `SlotTable` a slot with room belongs into."""
-    return 2 if slot.queue else 1 if slot.sent else 0
 
 
 def uptime_end(uptime: float, now: float) -> float:

@@ -4,12 +4,12 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, islice
+from itertools import compress
 from operator import itemgetter, not_
 
 from scheduler.accuracy import Accuracy
 from scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
-from scheduler.rows import Rows, Spans, grouped, joined
+from scheduler.rows import Rows, Spans, by_batch, grouped, joined
 
 
 @dataclass(slots=True)
@@ -152,20 +152,9 @@ class TaskTable:
     def runtime(self, task: int) -> float:
         return self.known(task).runtime(task)
 
-    def by_batch(self, tasks: Sequence[int]) -> Iterator[tuple[Batch, Sequence[int]]]:
-        """``tasks`` in pieces of which each is in one batch, in order."""
-        begin = 0
-        while begin < len(tasks):
-            batch = self.known(tasks[begin])
-            first, end, after = batch.first, batch.first + batch.count, begin + 1
-            while after < len(tasks) and first <= tasks[after] < end:
-                after += 1
-            yield batch, tasks[begin:after]
-            begin = after
-
     def runtimes(self, tasks: Sequence[int]) -> list[float]:
         """The runtimes of many."""
-        return [seconds for batch, some in self.by_batch(tasks) for seconds in batch.runtimes_of(some)]
+        return [seconds for batch, part in by_batch(tasks, self.known) for seconds in batch.runtimes_of(tasks[part])]
 
     def move(self, task: int, state: State) -> None:
         """Change a task's state and the counts that depend on it."""
@@ -179,20 +168,26 @@ class TaskTable:
         if len(tasks) == 1:
             self.move(tasks[0], state)
             return
-        for batch, some in self.by_batch(tasks):
-            for task in some:
+        for batch, part in by_batch(tasks, self.known):
+            for task in tasks[part]:
                 batch.states[task - batch.first] = state
 
-    def succeed(self, tasks: Sequence[int], actual: Sequence[float]) -> None:
-        """Tasks are done, which took ``actual`` seconds: the same as `move` and `Bag.learn` for each, sooner."""
-        taken = iter(actual)
-        for batch, some in self.by_batch(tasks):
+    def succeed(self, tasks: Sequence[int], actual: Sequence[float]) -> list[float]:
+        """Tasks are done, which took ``actual`` seconds: the same as `move` and `Bag.learn` for each, sooner.
+
+        What they were predicted to take.
+        """
+        predictions: list[float] = []
+        for batch, part in by_batch(tasks, self.known):
+            some = tasks[part]
             bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(some)
             for task in some:
                 batch.states[task - first] = State.DONE
-            bag.learn_all(predicted, list(islice(taken, len(some))))
+            bag.learn_all(predicted, actual[part])
             bag.done += len(some)
             self._ended(bag, some, sum(predicted))
+            predictions += predicted
+        return predictions
 
     def _settle(self, batch: Batch, task: int, state: State) -> None:
         bag = batch.bag

@@ -39,7 +39,12 @@ def files(*places: str) -> tuple[str, ...]:
 
 
 def _python_files(place: Path) -> Iterator[Path]:
-    return place.rglob("*.py") if place.is_dir() else iter([place] if place.is_file() else [])
+    if place.is_file():
+        yield place
+    for path in place.rglob("*.py") if place.is_dir() else ():
+        # Environments of others lie in hidden folders.
+        if not any(part.startswith(".") for part in path.relative_to(place).parts):
+            yield path
 
 
 @cache

@@ -337,11 +337,16 @@ def test_a_watcher_of_an_open_bag_with_all_results_hears_when_it_is_closed(offic
     assert kinds == {wire.Accepted, wire.Outcomes}
 
 
-def test_the_receipt_for_more_goes_with_the_results_that_are_waited_for(office: Office, client: Client) -> None:
+def add_and_wait(client: Client) -> None:
+    """It waits for results of a bag, and adds to that: nothing is said yet."""
     note(client, client.batch("b1", [b"0"], last=False))
     client.send(wire.Watch(77, "b1", 0))
     client.send(client.batch("b1", [b"1"], first=1, last=False))
     assert client.line.receive(0.0) is None
+
+
+def test_the_receipt_for_more_goes_with_the_results_that_are_waited_for(office: Office, client: Client) -> None:
+    add_and_wait(client)
     finish(office, 1)
     assert client.expect(wire.Outcomes).request == 77
     assert client.expect(wire.Accepted).bag == "b1"
@@ -349,10 +354,7 @@ def test_the_receipt_for_more_goes_with_the_results_that_are_waited_for(office: 
 
 
 def test_the_receipt_for_more_does_not_wait_long_for_results(office: Office, client: Client) -> None:
-    note(client, client.batch("b1", [b"0"], last=False))
-    client.send(wire.Watch(77, "b1", 0))
-    client.send(client.batch("b1", [b"1"], first=1, last=False))
-    assert client.line.receive(0.0) is None
+    add_and_wait(client)
     assert office.sessions.owing
     office.now += RECEIPT_S
     client.expect(wire.Accepted)
@@ -360,10 +362,7 @@ def test_the_receipt_for_more_does_not_wait_long_for_results(office: Office, cli
 
 
 def test_a_broker_that_stops_leaves_no_receipt_unsent(office: Office, client: Client) -> None:
-    note(client, client.batch("b1", [b"0"], last=False))
-    client.send(wire.Watch(77, "b1", 0))
-    client.send(client.batch("b1", [b"1"], first=1, last=False))
-    assert client.line.receive(0.0) is None
+    add_and_wait(client)
     office.deliver(office.sessions.farewell("it stops"))
     client.expect(wire.Goodbye)
     client.expect(wire.Accepted)

@@ -18,11 +18,17 @@ def crash(grid: Grid, task: int) -> list[int]:
     return [attempt.task for command in commands if isinstance(command, ev.Settle) for attempt in command.attempts]
 
 
-def broken(grid: Grid, name: str = "bad") -> list[int]:
-    """A worker on which three of a new bag's tasks have crashed while another worker is busy; the tasks of the bag."""
+def keep_busy(grid: Grid) -> int:
+    """Another worker is there, with something to do for long: that."""
     grid.pc("good")
     (long,) = grid.tasks(ENDLESS)
     grid.expect(good=[long])
+    return long
+
+
+def broken(grid: Grid, name: str = "bad") -> list[int]:
+    """A worker on which three of a new bag's tasks have crashed while another worker is busy; the tasks of the bag."""
+    keep_busy(grid)
     grid.pc(name)
     tasks = grid.tasks(*[5.0] * 4, bag=1)
     for _ in range(STREAK):
@@ -33,9 +39,7 @@ def broken(grid: Grid, name: str = "bad") -> list[int]:
 
 def crashed_on_one(grid: Grid) -> int:
     """A task that crashed as often as a task may, each time on one worker, and is now on another."""
-    grid.pc("good")
-    (long,) = grid.tasks(ENDLESS)
-    grid.expect(good=[long])
+    long = keep_busy(grid)
     grid.pc("bad")
     (task,) = grid.tasks(5.0, bag=1)
     for _ in range(CRASH_LIMIT):
@@ -68,9 +72,7 @@ def test_a_task_is_not_given_up_for_crashes_that_were_all_on_one_broken_worker()
 
 def test_a_worker_that_rests_works_again_when_what_it_still_ran_succeeds() -> None:
     grid = Grid()
-    grid.pc("good")
-    (long,) = grid.tasks(ENDLESS)
-    grid.expect(good=[long])
+    keep_busy(grid)
     grid.pc("bad", slots=3)
     still = grid.tasks(9.0, 9.0)
     grid.expect(bad=still[:1], bad_1=still[1:])
@@ -97,9 +99,7 @@ def test_a_task_that_crashes_elsewhere_as_well_is_given_up() -> None:
 @pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.ERROR, Outcome.TIMEOUT])
 def test_whatever_is_no_crash_shows_that_a_worker_works(outcome: Outcome) -> None:
     grid = Grid()
-    grid.pc("good")
-    (long,) = grid.tasks(ENDLESS)
-    grid.expect(good=[long])
+    keep_busy(grid)
     grid.pc("pc")
     grid.tasks(*[5.0] * 9, bag=1)
     for place in range(2 * STREAK):
@@ -110,9 +110,7 @@ def test_whatever_is_no_crash_shows_that_a_worker_works(outcome: Outcome) -> Non
 
 def test_after_the_rest_one_task_is_tried_and_all_is_well_when_it_does_not_crash() -> None:
     grid = Grid()
-    grid.pc("good")
-    (long,) = grid.tasks(ENDLESS)
-    grid.expect(good=[long])
+    keep_busy(grid)
     grid.pc("bad", slots=3)
     tasks = grid.tasks(*[5.0] * 6, bag=1)
     handed = grid.tell_pass()
@@ -146,9 +144,7 @@ def test_each_rest_is_twice_as_long_as_the_last_up_to_a_limit() -> None:
 
 def test_what_still_runs_on_a_resting_worker_ends_the_rest_when_it_works_and_not_when_it_crashes() -> None:
     grid = Grid(pgs(queue_length=0))
-    grid.pc("good")
-    (long,) = grid.tasks(ENDLESS)
-    grid.expect(good=[long])
+    keep_busy(grid)
     grid.pc("bad", slots=3)
     first, second = grid.tasks(700.0, 600.0, bag=1)
     grid.expect(bad=[first], bad_1=[second])
@@ -165,9 +161,7 @@ def test_what_still_runs_on_a_resting_worker_ends_the_rest_when_it_works_and_not
 
 def test_work_that_waits_at_a_broken_worker_is_taken_back() -> None:
     grid = Grid(pgs(queue_length=3))
-    grid.pc("good")
-    (long,) = grid.tasks(ENDLESS)
-    grid.expect(good=[long])
+    keep_busy(grid)
     grid.pc("bad", uptime=9000.0)
     for _ in range(STREAK - 1):
         (task,) = grid.tasks(5.0, bag=1)
@@ -238,9 +232,7 @@ def test_when_only_resting_workers_are_left_they_are_tried_at_once() -> None:
 
 def test_the_last_worker_works_on_all_its_lanes_again() -> None:
     grid = Grid()
-    grid.pc("good")
-    (long,) = grid.tasks(ENDLESS)
-    grid.expect(good=[long])
+    keep_busy(grid)
     grid.pc("bad", slots=3)
     grid.tasks(*[5.0] * 9, bag=1)
     for handed in grid.tell_pass().values():
