@@ -37,6 +37,8 @@ def write(folder: str) -> None:
     """What has been called so far."""
     for number, profile in enumerate(list(_profiles)):
         profile.snapshot_stats()
+        if not profile.stats:
+            continue  # a thread that has been in one call of C since it began: `pstats` reads no such file
         path = os.path.join(folder, f"{role()}-{os.getpid()}-{number}")
         with open(path + ".part", "wb") as file:
             marshal.dump(profile.stats, file)

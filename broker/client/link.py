@@ -97,6 +97,17 @@ class Link:
         if error is not None:
             answered(error)
 
+    def send_latest(self, latest: Callable[[], wire.Submit | None], answered: Handler, template: Template) -> None:
+        """As `send`, what ``latest`` returns on the link's thread when that comes to it; None: nothing any more."""
+
+        def ask(now: float) -> Iterable[wire.Message]:
+            message = latest()
+            return () if message is None else self._conversation.request(Request(message, answered, template), now)
+
+        error = self._do(ask)
+        if error is not None:
+            answered(error)
+
     def withdraw(self, number: int) -> None:
         """Nobody waits for the answer to request ``number`` any more."""
 

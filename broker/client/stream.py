@@ -1,7 +1,7 @@
 """The open bag that carries the calls of one function, as they are submitted one by one, and their futures.
 
-Rule 1: the first call leaves at once; those that come while it is on its way leave together when it has been
-acknowledged, and so on. So one call alone waits for nothing, and ten thousand make few messages.
+Rule 1: a batch is what has been submitted by the time that the link's thread comes to it, and at most WINDOW of them
+are on their way. So one call alone waits for nothing, and ten thousand make few messages.
 Rule 2: results are watched for while some are missing. When all are here the next watch leaves with the next call, so
 that a program that waits for each of its calls is two messages for the broker and not two turns of its loop.
 Rule 3: whoever takes a future out is the one who settles it; nobody else may. Nothing here settles one: that runs the
@@ -29,6 +29,9 @@ log = logging.getLogger("deskgrid.client")
 
 # Calls in one bag, far below what a bag may have; then another is begun.
 BAG_CALLS = 1_000_000
+# Batches of one bag that may be on their way at once. A program that submits in a loop keeps other threads waiting for
+# the interpreter: the second batch is what it had to say while the first one left.
+WINDOW = 2
 
 
 class GridFuture(Future[Any]):
@@ -68,7 +71,9 @@ class Stream:
         self._held: dict[int, GridFuture] = {}
         self._sent = 0
         self._unsettled = 0
-        self._flying = False
+        # How many batches are on their way, and whether the link's thread knows that there is more to say.
+        self._flying = 0
+        self._asked = False
         self._watching = False
         self._seen = 0
         self._closing = False
@@ -85,7 +90,7 @@ class Stream:
     @property
     def unsent(self) -> bool:
         """Whether the broker has not accepted all calls."""
-        return bool(self._waiting) or (self._flying and self.open)
+        return bool(self._waiting) or (self._flying > 0 and self.open)
 
     @property
     def full(self) -> bool:
@@ -98,16 +103,16 @@ class Stream:
         with self._lock:
             self._unsettled += 1
             self._waiting.append(_Call(future, payload, runtime))
-            batch = self._next_batch()
-        self._send(batch)
+            ask = self._asks()
+        self._send(ask)
         return future
 
     def close(self) -> None:
         """No more calls come; the broker is told when those that wait have left."""
         with self._lock:
             self._closing = True
-            batch = self._next_batch()
-        self._send(batch)
+            ask = self._asks()
+        self._send(ask)
 
     def take(self, index: int) -> GridFuture | None:
         """Take out the future of call ``index``; None when somebody has."""
@@ -137,18 +142,32 @@ class Stream:
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
+    def _asks(self) -> bool:
+        """Whether the link's thread is to be told that there is something to say; it will be. The lock is held."""
+        more = bool(self._waiting) or (self._closing and not self._closed)
+        if self._asked or not more or self._flying >= WINDOW:
+            return False
+        self._asked = True
+        return True
+
+    def _send(self, ask: bool) -> None:
+        if ask:
+            self._link.send_latest(self._next_batch, self._answered, self._template)
+
     def _next_batch(self) -> wire.Submit | None:
-        """What to send now, if anything; the lock is held."""
-        if self._flying or self._closed:
-            return None
-        first, calls = self._sent, self._next_calls()
-        last = self._closing and not self._waiting
-        if not calls and not (last and self._sent):
+        """On the link's thread: what to send now, if anything."""
+        with self._lock:
+            self._asked = False
+            first, calls = self._sent, self._next_calls()
+            last = self._closing and not self._waiting
             self._closed = last
-            return None
-        self._flying = True
-        self._closed = last
-        return self._message(first, calls, last)
+            if not calls and not (last and first):
+                return None
+            self._flying += 1
+            message = self._message(first, calls, last)
+            ask = self._asks()
+        self._send(ask)
+        return message
 
     def _next_calls(self) -> list[_Call]:
         calls: list[_Call] = []
@@ -184,10 +203,6 @@ class Stream:
             last=last,
         )
 
-    def _send(self, batch: wire.Submit | None) -> None:
-        if batch is not None:
-            self._link.send(batch, self._answered, self._template)
-
     def _answered(self, reply: Reply | DeskgridError) -> None:
         """On the link's thread: the broker has the batch, or will not have it."""
         if not isinstance(reply, wire.Accepted):
@@ -197,11 +212,11 @@ class Stream:
             self._note = reply.note
             log.warning("%s: %s", self._terms.name, reply.note)
         with self._lock:
-            self._flying = False
-            batch = self._next_batch()
+            self._flying -= 1
+            ask = self._asks()
             watch = not self._watching
             self._watching = True
-        self._send(batch)
+        self._send(ask)
         if watch:
             self._watch(0)
 

@@ -60,7 +60,8 @@ class FakeBroker:
     """One broker on one port, in a thread.
 
     ``lose(message)``: whether a message, of either side, gets lost. ``refuse``: why every client is refused.
-    ``garbage``: bytes to send before each answer. ``python``: what the grid is said to run.
+    ``garbage``: bytes to send before each answer. ``python``: what the grid is said to run. ``withhold``: say of no
+    batch that it was accepted, until that is False again.
     """
 
     def __init__(self, memory: Memory | None = None, port: int = 0) -> None:
@@ -68,11 +69,13 @@ class FakeBroker:
         self.lose: Callable[[wire.Message], bool] = lambda message: False
         self.refuse = ""
         self.garbage = b""
+        self.withhold = False
         self.python = PYTHON
         self.answers: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
         self._known: set[bytes] = set()
         self._watchers: list[tuple[bytes, wire.Watch]] = []
+        self._withheld: list[tuple[bytes, wire.Message]] = []
         self._stop = threading.Event()
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
@@ -126,11 +129,18 @@ class FakeBroker:
                         self._receive(peer, message)
             with self._lock:
                 self._watchers = [watcher for watcher in self._watchers if not self._tell(*watcher)]
+                if not self.withhold:
+                    held, self._withheld = self._withheld, []
+                    for receipt in held:
+                        self._send(*receipt)
         self._router.close()
         self._context.term()
 
     def _send(self, peer: bytes, message: wire.Message) -> None:
         if self.lose(message):
+            return
+        if self.withhold and isinstance(message, wire.Accepted):
+            self._withheld.append((peer, message))
             return
         if self.garbage:
             self._router.send_multipart([peer, self.garbage])

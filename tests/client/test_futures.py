@@ -14,6 +14,7 @@ from broker.client import stream
 from broker.client.errors import BagRejected, GridClosed, PicklingFailed, RemoteTraceback, RequestFailed, TaskCrashed
 from broker.client.futures import OWN_BAGS
 from broker.client.grid import Grid, task
+from broker.client.stream import WINDOW
 from broker.protocol import Outcome
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import eventually
@@ -38,6 +39,16 @@ def failing(x: int) -> int:
 def sent_calls(fake: FakeGrid) -> list[int]:
     """How many calls each message brought."""
     return [len(submit.payloads) for submit in fake.memory.of(wire.Submit)]
+
+
+def fill(fake: FakeGrid, grid: Grid) -> list[Future[int]]:
+    """As many batches of calls of `double` are on their way as may be, one call each; until the broker says more."""
+    fake.broker.withhold = True
+    futures: list[Future[int]] = []
+    for n in range(WINDOW):
+        futures.append(grid.submit(double, n))
+        assert eventually(lambda: sent_calls(fake) == [1] * len(futures))
+    return futures
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
@@ -111,16 +122,13 @@ def test_a_grid_that_only_its_future_holds_stays_open(fake: FakeGrid) -> None:
 # --- what is sent ----------------------------------------------------------------------------------------------------
 
 
-def test_the_first_call_leaves_at_once_and_those_that_follow_together(fake: FakeGrid, grid: Grid) -> None:
-    answered = threading.Event()
-    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not answered.wait(10)
-    futures = [grid.submit(double, n) for n in range(100)]
-    assert eventually(lambda: bool(fake.memory.of(wire.Submit)))
-    answered.set()
+def test_the_first_calls_leave_at_once_and_those_that_follow_together(fake: FakeGrid, grid: Grid) -> None:
+    futures = fill(fake, grid)
+    futures += [grid.submit(double, n) for n in range(WINDOW, 100)]
+    fake.broker.withhold = False
     assert [future.result(10) for future in futures] == [2 * n for n in range(100)]
-    first, second = fake.memory.of(wire.Submit)
-    assert (first.first, len(first.payloads)) == (0, 1)
-    assert (second.first, len(second.payloads)) == (1, 99)
+    assert sent_calls(fake) == [*[1] * WINDOW, 100 - WINDOW]
+    assert [submit.first for submit in fake.memory.of(wire.Submit)] == [*range(WINDOW), WINDOW]
 
 
 def test_calls_of_a_function_are_in_one_open_bag_that_closes_with_the_grid(fake: FakeGrid) -> None:
@@ -188,12 +196,12 @@ def test_a_bag_that_is_full_is_followed_by_another(fake: FakeGrid, monkeypatch: 
 
 def test_a_message_keeps_to_the_limits_of_a_batch(fake: FakeGrid, grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "BATCH_BYTES", 10_000)
-    answered = threading.Event()
-    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not answered.wait(10)
-    futures = [grid.submit(len, bytes(size)) for size in (1, 4_000, 4_000, 4_000, 20_000, 1)]
-    answered.set()
-    assert [future.result(10) for future in futures] == [1, 4_000, 4_000, 4_000, 20_000, 1]
-    assert sent_calls(fake) == [1, 2, 1, 1, 1]
+    fill(fake, grid)
+    numbers = [256**size for size in (4_000, 4_000, 4_000, 20_000, 1)]
+    futures = [grid.submit(double, number) for number in numbers]
+    fake.broker.withhold = False
+    assert [future.result(10) for future in futures] == [2 * number for number in numbers]
+    assert sent_calls(fake) == [*[1] * WINDOW, 2, 1, 1, 1]
 
 
 def test_what_cannot_travel_is_refused_at_the_call(fake: FakeGrid, grid: Grid) -> None:
@@ -256,14 +264,13 @@ def _bag_ids(fake: FakeGrid, count: int) -> list[str]:
 
 
 def test_a_call_that_waits_here_never_leaves(fake: FakeGrid, grid: Grid) -> None:
-    answered = threading.Event()
-    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not answered.wait(10)
-    first, second, third = (grid.submit(double, n) for n in range(3))
+    before = fill(fake, grid)
+    second, third = grid.submit(double, 8), grid.submit(double, 9)
     assert second.cancel()
-    answered.set()
-    assert (first.result(10), third.result(10)) == (0, 4)
+    fake.broker.withhold = False
+    assert [future.result(10) for future in (*before, third)] == [*range(0, 2 * WINDOW, 2), 18]
     (bag,) = fake.memory.bags.values()
-    assert len(bag.payloads) == 2
+    assert len(bag.payloads) == WINDOW + 1
     assert fake.memory.asked("cancel") == []
 
 
@@ -378,14 +385,16 @@ def test_shutdown_without_waiting_returns_and_closes_when_all_is_settled(fake: F
 def test_shutdown_can_cancel_what_does_not_run_yet(fake: FakeGrid) -> None:
     fake.memory.hold = True
     grid = Grid(fake.line)
-    answered = threading.Event()
-    fake.broker.lose = lambda message: isinstance(message, wire.Accepted) and not answered.wait(10)
-    futures = [grid.submit(double, n) for n in range(5)]
-    threading.Timer(0.05, answered.set).start()
+    futures = fill(fake, grid) + [grid.submit(double, n) for n in range(5)]
+
+    def accept() -> None:
+        fake.broker.withhold = False
+
+    threading.Timer(0.05, accept).start()
     grid.shutdown(cancel_futures=True)
     assert all(future.cancelled() for future in futures)
     (bag,) = fake.memory.bags.values()
-    assert len(bag.payloads) == 1
+    assert len(bag.payloads) == WINDOW
     assert [args["running"] for args in fake.memory.asked("cancel")] == [False]
 
 
