@@ -38,6 +38,15 @@ class Block(NamedTuple):
     large: bytes | None
 
 
+class Told(NamedTuple):
+    """What is told of a `Block`, and its place among all."""
+
+    seq: int
+    size: int
+    told: bytes
+    large: bytes | None
+
+
 # As a statement names them.
 COLUMNS = ", ".join(Block._fields)
 

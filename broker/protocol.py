@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import partial
 from itertools import repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgpack
@@ -518,6 +519,8 @@ def _many(hint: Any) -> _Check:
     def check(value: Any) -> Any:
         if type(value) is not list:
             raise _Wrong(f"expected an array, got {type(value).__name__}")
+        if len(value) == 1:
+            return (inner(value[0]),)
         some = [item for item in value if item is not None] if optional else value
         if some and not (set(map(type, some)) == {kind} and _all_in_range(some, kind)):
             _ = [inner(item) for item in some]  # raises, and says what is wrong with the first that is
@@ -569,13 +572,20 @@ def _check_of(hint: Any) -> _Check:
     return _many(arguments[0]) if arguments[0] in _PLAIN else _rows(arguments[0])
 
 
+def _values_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives the values of a message of ``kind``, in the order of its fields: one call in C, if it has some."""
+    names = [field.name for field in fields(kind)]
+    return attrgetter(*names) if len(names) > 1 else lambda message: tuple(getattr(message, name) for name in names)
+
+
 # What a message or a row in it is without its payload, at most, about.
 _ROW_BYTES = 100
 # What stands in a message for a large payload: an extension type of msgpack, its data the length of what follows.
 _CHUNKS, _LENGTH = 1, 8
 _BAG_RESULTS = _rows(BagResult)
 _TAGS = {kind: tag for tag, kind in enumerate(MESSAGES)}
-_NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in MESSAGES}
+# What gives the values of a message.
+_VALUES: dict[type[Message], Callable[[Message], tuple[Any, ...]]] = {kind: _values_of(kind) for kind in MESSAGES}
 
 
 def _are_rows(hint: Any) -> bool:
@@ -613,7 +623,7 @@ def encode(message: Message, values: list[Chunks] | None = None) -> bytes:
         return msgpack.ExtType(_CHUNKS, len(payload).to_bytes(_LENGTH, "big"))
 
     kind = type(message)
-    array = [_TAGS[kind], *[getattr(message, name) for name in _NAMES[kind]]]
+    array = [_TAGS[kind], *_VALUES[kind](message)]
     for place in _TABLES[kind]:
         array[place] = array[place] and _columns(array[place])
     packed: bytes = msgpack.packb(array, unicode_errors="replace", default=outside)

@@ -21,6 +21,7 @@ from zmq.utils import z85
 
 from broker import allocation
 from broker import protocol as wire
+from broker.dealer import hear, say
 from broker.joinline import JoinLine
 from worker.clocks import read_clocks
 from worker.executor import Executor
@@ -140,20 +141,11 @@ class _Link:
 
     def send(self, message: wire.Message) -> bool:
         """Whether there was a connection to take it."""
-        parts = wire.parts_of(message)
         try:
-            self.socket.send_multipart(wire.frames_of(parts), zmq.NOBLOCK, copy=len(parts) == 1)
+            say(self.socket, message)
         except zmq.Again:
             return False
         return True
-
-    def receive(self) -> wire.Message | None:
-        """The next message, or None when none waits."""
-        try:
-            first, *more = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            return None
-        return wire.decode(first.bytes, [frame.buffer for frame in more])
 
     def events(self) -> list[int]:
         """What happened to the connection."""
@@ -252,7 +244,7 @@ class _Agent:
     def _receive(self) -> None:
         while True:
             try:
-                message = self._link.receive()
+                message = hear(self._link.socket)
                 if message is None:
                     return
                 self._session.receive(message, read_clocks())

@@ -22,6 +22,7 @@ from broker.client.conversation import Conversation, Handler, Request
 from broker.client.errors import DeskgridError, GridClosed, GridUnreachable
 from broker.client.replies import wait_for
 from broker.client.template import PYTHON, Template
+from broker.dealer import hear, say
 from broker.joinline import JoinLine, Keys
 
 log = logging.getLogger("deskgrid.client")
@@ -199,10 +200,11 @@ class Link:
                 # Without this it would try for ever: a key is turned away in the handshake, where nothing can be said.
                 self._conversation.refused(f"the broker at {self.address} does not know this key: was it revoked?")
                 return
-            if any(who is not dealer for who, _ in ready):
+            if any(who == self._woken.fileno() for who, _ in ready):
                 self._woken.recv(1024)
                 self._is_woken = False  # before the queue is emptied: what comes later wakes again
-            self._receive(dealer)
+            if any(who is dealer for who, _ in ready):
+                self._receive(dealer)
             self._act(dealer)
             now = time.monotonic()
             _send(dealer, self._conversation.overdue(now))
@@ -223,14 +225,12 @@ class Link:
     def _receive(self, dealer: "zmq.Socket[bytes]") -> None:
         for _ in range(DRAIN):
             try:
-                first, *more = dealer.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            try:
-                message = wire.decode(first.bytes, [frame.buffer for frame in more])
+                message = hear(dealer)
             except wire.ProtocolError as error:
                 log.warning("what came from %s is no message of deskgrid: %s", self.address, error)
                 continue
+            if message is None:
+                return
             _send(dealer, self._conversation.receive(message, time.monotonic()))
             if isinstance(message, wire.Greeting):
                 self._say_found()
@@ -282,8 +282,7 @@ def _encrypt(dealer: "zmq.Socket[bytes]", keys: Keys) -> None:
 
 def _send(dealer: "zmq.Socket[bytes]", messages: Iterable[wire.Message]) -> None:
     for message in messages:
-        parts = wire.parts_of(message)
-        dealer.send_multipart(wire.frames_of(parts), zmq.NOBLOCK, copy=len(parts) == 1)
+        say(dealer, message)
 
 
 def _diagnosis(join: JoinLine) -> str:

@@ -63,7 +63,7 @@ def test_the_front_door_lets_in_the_client_and_the_messages_only(told: Told) -> 
         if file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") in loaded
     }
     assert {"deskgrid", "broker.client.grid", "broker.protocol"} <= loaded
-    assert kinds <= {"front door", "client", "common", "empty"}
+    assert kinds <= {"front door", "client", "line", "common", "empty"}
 
 
 @pytest.mark.parametrize("file", ["broker.py", "broker/__init__.py"])

@@ -24,6 +24,7 @@ PLACES = {
     "broker/joinline.py": "common",
     "broker/snapshot.py": "common",
     "broker/allocation.py": "common",
+    "broker/dealer.py": "line",
     "broker/server.py": "server",
     "broker/keys.py": "server",
     "broker/keeping.py": "server",
@@ -79,11 +80,12 @@ PLACES = {
 MAY_IMPORT = {
     "empty": ([], []),
     "common": ([], ["msgpack"]),
+    "line": (["common"], ["zmq"]),
     "scheduler": (["scheduler"], ["sortedcontainers"]),
     "server": (["server", "scheduler", "common"], ["msgpack", "zmq"]),
-    "client": (["client", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
+    "client": (["client", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
-    "worker": (["worker", "child", "common"], ["zmq", "apscheduler"]),
+    "worker": (["worker", "child", "line", "common"], ["zmq", "apscheduler"]),
     "child": ([], ["cloudpickle", "msgpack"]),
     "front door": (["client", "common"], []),
     "example": (["front door"], []),
@@ -95,8 +97,15 @@ MAY_IMPORT = {
 # These two may import anything.
 FREE = {"tests", "benchmark"}
 
-# Files that know ZeroMQ: the three loops, and the one that makes keys.
-ZMQ = {"broker/server.py", "broker/sockets.py", "broker/client/link.py", "broker/keys.py", "worker/agent.py"}
+# Files that know ZeroMQ: the three loops with what two of them share, and the one that makes keys.
+ZMQ = {
+    "broker/server.py",
+    "broker/sockets.py",
+    "broker/dealer.py",
+    "broker/client/link.py",
+    "broker/keys.py",
+    "worker/agent.py",
+}
 
 # What the broker is handed is opaque to it: these kinds never unpickle.
 NEVER_UNPICKLES = {"server", "scheduler", "common"}

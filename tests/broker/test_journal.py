@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tracemalloc
 from array import array
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -152,6 +153,44 @@ def test_a_page_holds_so_many_bytes_and_a_larger_result_travels_alone(journal: J
     sizes = [half, half, b"", half, bytes(BATCH_BYTES + 1), b"", half]
     journal.add_results([result(task, payload) for task, payload in enumerate(sizes)])
     assert [[row.item for row in page] for page in pages(journal)] == [[0, 1, 2], [3], [4], [5, 6]]
+
+
+def test_what_is_told_before_its_commit_is_what_is_read_later(journal: Journal) -> None:
+    journal.add_results([result(0)])
+    journal.commit()
+    _, _, after = journal.results(1, 0)
+    journal.add_results([result(1), result(5, bag=2)])
+    journal.add_results([result(2, b"more")])
+    told = [journal.results(1, seen) for seen in (0, after, after + 1)]
+    assert [len(pieces) for pieces, _, _ in told] == [3, 2, 1]
+    journal.commit()
+    assert [journal.results(1, seen) for seen in (0, after, after + 1)] == told
+    _, _, last = told[0]
+    assert journal.results(1, last) == ((), (), last)
+
+
+def test_results_that_are_committed_are_not_kept_in_memory(journal: Journal) -> None:
+    tracemalloc.start()
+    try:
+        for task in range(40):
+            journal.add_results([result(task, bytes(100_000))])
+            journal.commit()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 500_000
+
+
+def test_what_was_undone_is_not_told_any_more(journal: Journal) -> None:
+    journal.add_results([result(0)])
+    journal.commit()
+    _, _, after = journal.results(1, 0)
+    journal.add_results([result(1)])
+    journal.rollback()
+    assert journal.results(1, after) == ((), (), after)
+    journal.add_results([result(2)])
+    journal.commit()
+    assert [[row.item for row in page] for page in pages(journal)] == [[0, 2]]
 
 
 # --- forgetting ------------------------------------------------------------------------------------------------------
