@@ -49,10 +49,10 @@ def python_of(place: Place) -> Path:
     return python
 
 
-def _environment(python: Path) -> dict[str, str]:
-    """As if its virtual environment was activated; our tasks can be imported."""
+def _environment(python: Path, temporary: Path) -> dict[str, str]:
+    """As if its virtual environment was activated; our tasks can be imported. What it does not tidy up is there."""
     path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
-    return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path}
+    return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path, "TMPDIR": str(temporary)}
 
 
 class Remote:
@@ -65,15 +65,18 @@ class Remote:
         python = python_of(ENVIRONMENTS[key])
         self.key = key
         self._mark = secrets.token_hex(8)
-        self._folder = tempfile.TemporaryDirectory(prefix="deskgrid-benchmark-")
+        # A short name, for some put sockets there, whose paths may have a hundred characters.
+        self._folder = tempfile.TemporaryDirectory(prefix="dgb-", ignore_cleanup_errors=True)
         self._log = Path(self._folder.name, "log")
+        temporary = Path(self._folder.name, "t")
+        temporary.mkdir()
         with self._log.open("wb") as log:
             process = subprocess.Popen(
                 [str(python), "-P", "-m", "benchmarks.driver", key],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=_environment(python) | {MARK: self._mark},
+                env=_environment(python, temporary) | {MARK: self._mark},
                 start_new_session=True,
             )
         assert process.stdin is not None
@@ -94,10 +97,10 @@ class Remote:
             self._process.kill()
             self._process.wait()
         self._answers.close()
-        self._folder.cleanup()
         for pid in with_mark(self._mark):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        self._folder.cleanup()
 
     def start(self, workers: int, faults: bool) -> Mapping[str, Any]:
         """Start the system; seconds to the first result, and versions. Raises `NotThere` or `Failed`."""

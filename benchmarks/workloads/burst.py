@@ -1,6 +1,7 @@
 """Calls that do nothing, submitted and gathered: what a system itself costs, one submit each and as one bag."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from benchmarks.environments.base import Environment
@@ -8,6 +9,8 @@ from benchmarks.tasks import noop
 from benchmarks.workloads.base import Figures, Metric, Workload, affordable, check, timed
 
 Form = Callable[[Sequence[Any]], "list[Any] | None"]
+# Each trial is so many times the one before, as long as that leaves time for more.
+GROWTH = 10
 
 
 def forms_of(environment: Environment) -> dict[str, Form]:
@@ -36,14 +39,23 @@ def _rate(
     environment: Environment, work: Form, full: float, size: Mapping[str, float]
 ) -> tuple[float | None, float | None]:
     """Tasks a second, and of how many."""
-    trial = range(int(size["trial"]))
-    if work(trial) is None:  # the first calls pay for what is loaded then
+    if work(range(int(size["trial"]))) is None:  # the first calls pay for what is loaded then
         return None, None
-    seconds, _ = timed(lambda: work(trial))
-    count = affordable(seconds, len(trial), int(full), size["budget_s"])
+    count = _count(work, int(full), size)
     seconds, results = timed(lambda: work(range(count)))
     check(environment, results, range(count))
     return count / seconds, count
+
+
+def _count(work: Form, full: int, size: Mapping[str, float]) -> int:
+    """How many tasks there is time for, by trials: of a fast system a few tell little, so it is tried with more."""
+    tried = int(size["trial"])
+    while True:
+        seconds, _ = timed(partial(work, range(tried)))
+        count = affordable(seconds, tried, full, size["budget_s"])
+        if count < GROWTH * tried:
+            return count
+        tried *= GROWTH
 
 
 WORKLOAD = Workload(
