@@ -8,7 +8,6 @@ Rule 4: a pass that is bounded stops where it is; nothing is lost by that, and t
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from itertools import count, repeat
 
 from scheduler.accuracy import Accuracy
 from scheduler.events import Assign, Assignment
@@ -175,7 +174,17 @@ class Placing:
                     self._postpone(step)
             self._give_back_unfit()
         self._passed = self.changes
+        self._note_attempts()
         return list(self._assigns.values())
+
+    def _note_attempts(self) -> None:
+        """Tasks are sent: said once for all of a pass, as nothing in it asks for their states."""
+        tasks = [assignment.attempt.task for assign in self._assigns.values() for assignment in assign.work]
+        self.counters.attempts += len(tasks)
+        if self.orphans:
+            for task in tasks:
+                self.orphans.pop(task, None)
+        self.tasks.move_all(tasks, State.SENT)
 
     @property
     def unsettled(self) -> bool:
@@ -195,14 +204,16 @@ class Placing:
         return self._budget <= 0
 
     def _carry_out(self, place: Place) -> None:
-        slot = self.slots.slots[place.slot]
-        runtime = place.entry.runtime
-        many = 1 if place.many == 1 else self._how_many(slot, runtime, place.many)
-        (self.priority if place.priority else self.regular).take(place.entry, many)
+        entry, slot, many = place.entry, self.slots.slots[place.slot], place.many
+        task, runtime = entry.task, entry.runtime
+        if many > 1:
+            many = self._how_many(slot, runtime, many)
+        (self.priority if place.priority else self.regular).take(entry, many)
         self.slots.unindex(slot)
-        tasks = range(place.entry.task, place.entry.task + many)
-        slot.queue.extend(zip(tasks, repeat(runtime), strict=False))
-        self.bound.update(zip(tasks, repeat(slot), strict=False))
+        tasks = range(task, task + many)
+        for each in tasks:
+            slot.queue.append((each, runtime))
+            self.bound[each] = slot
         slot.queued_s += runtime * many
         if not self._settle_slot(slot):
             self._budget -= 1
@@ -236,30 +247,34 @@ class Placing:
         """Whether the queue of ``slot`` may take one more task, however long."""
         if self.resting.rests and self.resting.shuts(slot):
             return False
-        if not slot.sent and not slot.queue:
+        sent, held = slot.sent, len(slot.queue)
+        if not (sent or held) or held < self.policy.queue_length:
             return True
-        if len(slot.queue) < self.policy.queue_length:
-            return True
-        return slot.in_flight_s() + slot.queued_s < self.policy.queue_s and len(slot.queue) < AHEAD_TASKS
+        in_flight_s = sent[0].runtime + slot.ahead_s if sent else 0.0
+        return in_flight_s + slot.queued_s < self.policy.queue_s and held < AHEAD_TASKS
 
     def _send(self, slot: Slot) -> int:
         handed: list[Assignment] = []
-        queue, sent, lane, numbers = slot.queue, slot.sent, slot.lane, count(self._next_attempt)
+        queue, sent, ends_at, now = slot.queue, slot.sent, slot.worker.ends_at, self.now
+        lane, number = slot.lane, self._next_attempt
         # What tasks one behind the other, which mostly are alike, have in common; when what runs should end.
-        timed, alike, needs, due = self.policy.timed, -1.0, 0.0, max(self.now, slot.due)
-        while queue and len(handed) < self._budget and self.may_send(slot):
+        timed, alike, needs, due = self.policy.timed, -1.0, 0.0, max(now, slot.due)
+        while queue and len(handed) < self._budget and (not sent or self.may_send(slot)):
             task, runtime = queue[0]
             if timed and runtime != alike:
                 alike, needs = runtime, self.needs(runtime)
-            if timed and needs >= slot.worker.ends_at - due - slot.ahead_s:
+            if timed and needs >= ends_at - due - slot.ahead_s:
                 self._unfit.append(self.unbind(slot, task))
                 continue
             queue.popleft()
             slot.queued_s -= runtime
-            attempt = Attempt(task, next(numbers))
-            self._put(slot, attempt, runtime, self.now)
-            due = due if len(sent) > 1 else slot.due
+            attempt = Attempt(task, number + len(handed))
             handed.append(Assignment(attempt, lane, runtime))
+            if sent:
+                slot.ahead_s += runtime
+            else:
+                slot.started, due = now, now + runtime
+            sent.append(Sent(attempt, runtime, now))
         if not queue:
             slot.queued_s = 0.0
         if handed:
@@ -273,20 +288,15 @@ class Placing:
             return True
         return sent[0].runtime + slot.ahead_s + slot.queue[0][1] <= AHEAD_S and len(sent) < AHEAD_TASKS
 
-    def _hand(self, name: str, work: Sequence[Assignment]) -> None:
+    def _hand(self, name: str, work: list[Assignment]) -> None:
         """This is to be handed to a worker."""
         assign = self._assigns.get(name)
         if assign is None:
-            assign = self._assigns[name] = Assign(name)
-        assign.work += work
+            self._assigns[name] = Assign(name, work)
+        else:
+            assign.work += work
         self._budget -= len(work)
         self._next_attempt += len(work)
-        self.counters.attempts += len(work)
-        tasks = [assignment.attempt.task for assignment in work]
-        if self.orphans:
-            for task in tasks:
-                self.orphans.pop(task, None)
-        self.tasks.move_all(tasks, State.SENT)
 
     @property
     def next_attempt(self) -> int:
@@ -331,17 +341,14 @@ class Placing:
 
     def sent(self, slot: Slot, attempt: Attempt, started: float) -> None:
         """``attempt`` is at the worker, behind what the slot already holds."""
-        self._put(slot, attempt, self.tasks.runtime(attempt.task), started)
-        self.bound[attempt.task] = slot
-        self.tasks.move(attempt.task, State.SENT)
-
-    @staticmethod
-    def _put(slot: Slot, attempt: Attempt, runtime: float, started: float) -> None:
+        runtime = self.tasks.runtime(attempt.task)
         if slot.sent:
             slot.ahead_s += runtime
         else:
             slot.started = started
         slot.sent.append(Sent(attempt, runtime, started))
+        self.bound[attempt.task] = slot
+        self.tasks.move(attempt.task, State.SENT)
 
     def unbind(self, slot: Slot, task: int) -> int:
         """Take a queued task off ``slot``; returns it."""
