@@ -79,7 +79,7 @@ PLACES = {
 MAY_IMPORT = {
     "empty": ([], []),
     "common": ([], ["msgpack"]),
-    "scheduler": (["scheduler"], ["sortedcontainers"]),
+    "scheduler": (["scheduler"], []),
     "server": (["server", "scheduler", "common"], ["msgpack", "zmq"]),
     "client": (["client", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
@@ -174,7 +174,6 @@ def test_what_the_house_forbids_is_a_breach(importer: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("importer", "name"),
     [
-        ("scheduler/model.py", "sortedcontainers.SortedList"),
         ("scheduler/model.py", "scheduler.policies.pgs.PGS"),
         ("broker/server.py", "zmq"),
         ("broker/server.py", "broker"),

@@ -60,7 +60,7 @@ def change_row(scheduler: Scheduler) -> None:
     key, load, number = changed.row
     changed.row = (key, load + 1, number)
     index.anchored.clear()
-    index.anchored.add(changed.row)
+    index.anchored.append(changed.row)
 
 
 def keep_entry(scheduler: Scheduler) -> None:
@@ -73,7 +73,7 @@ def keep_entry(scheduler: Scheduler) -> None:
 
 def index_twice(scheduler: Scheduler) -> None:
     """Slot 1 is in another index, too."""
-    scheduler.slots.idle.falling.add(slot(scheduler, 1).row)
+    scheduler.slots.idle.falling.append(slot(scheduler, 1).row)
 
 
 def index_as_of(scheduler: Scheduler, now: float) -> None:
@@ -139,6 +139,7 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("a window moved", "tl of slot 1", lambda s: setattr(slot(s, 1).worker, "ends_at", 999.0)),
     ("a load", "load of slot 1", change_row),
     ("a row lost", "rows of slot 1", lambda s: setattr(slot(s, 1), "row", (1, 2, 1))),
+    ("a row in a wrong place", "rows in order", lambda s: s.slots.queued.anchored.append((-1.0, 0.0, 1))),
     ("all rows lost", "slots with room", lambda s: s.slots.queued.anchored.clear()),
     ("an entry that is gone", "slots with an entry", keep_entry),
     ("no alarm", "slot 2 moves without notice", lambda s: s.slots._due.clear()),
