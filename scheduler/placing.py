@@ -31,6 +31,8 @@ AHEAD_TASKS = 2_000
 ROUNDING_S = 1e-6
 # Of bags of which nothing is known.
 _UNKNOWN = Accuracy()
+# Looked up once: the name of a member is looked up slowly in Python 3.11.
+_SENT = State.SENT
 
 
 class Placing:
@@ -79,10 +81,11 @@ class Placing:
 
     def tightest_empty(self, runtime: float) -> tuple[int, float] | None:
         """Paper, phase 1: a slot with an empty queue on which ``runtime`` fits, and the limit on runtimes there."""
-        if not self.rooms():
+        slots = self.slots
+        if not slots.rooms or self._budget <= 0:
             return None
         needs = self.needs(runtime) + 2 * ROUNDING_S
-        for index in (self.slots.idle, self.slots.spare):
+        for index in (slots.idle, slots.spare):
             row = index.tightest(needs, self.now)
             if row is not None:
                 # Of numbers so large that rounding eats the difference, ``runtime`` still is below the limit.
@@ -122,18 +125,19 @@ class Placing:
         return self._lane(self.slots.slots[slot])
 
     def _lane(self, slot: Slot) -> Lane:
-        free = max(self.now, slot.due) + slot.ahead_s + slot.queued_s
-        return Lane(slot.worker.name, slot.lane, free, slot.worker.ends_at)
+        worker, now = slot.worker, self.now
+        due = slot.started + slot.sent[0].runtime if slot.sent else now
+        return Lane(worker.name, slot.lane, (due if due > now else now) + slot.ahead_s + slot.queued_s, worker.ends_at)
 
     def lanes(self) -> Iterator[Lane]:
         """Every slot of every worker that is up and does not rest."""
         slots, rests = self.slots.slots.values(), self.resting.rests
-        return (self._lane(slot) for slot in slots if slot.worker.name not in rests)
+        return map(self._lane, [slot for slot in slots if slot.worker.name not in rests] if rests else slots)
 
     def coming(self) -> Iterator[Coming]:
         """Every worker's windows to come, announced or by habit."""
         for worker in self.slots.workers.values():
-            yield Coming(worker.name, len(worker.slots), worker.expected(self.now))
+            yield Coming(worker.name, len(worker.slots), worker.windows or worker.expected(self.now))
         for name, away in self.away.items():
             yield Coming(name, away.slots, away.expected(self.now))
 
@@ -165,14 +169,16 @@ class Placing:
         changed, self.dirty = self.dirty, {}
         for slot in changed.values():
             self._settle_slot(slot)
-        self._give_back_unfit()
+        if self._unfit:
+            self._give_back_unfit()
         if self.rooms() and (len(self.priority) or len(self.regular)):
             for step in self.policy.plan(self):
                 if isinstance(step, Place):
                     self._carry_out(step)
                 else:
                     self._postpone(step)
-            self._give_back_unfit()
+            if self._unfit:
+                self._give_back_unfit()
         self._passed = self.changes
         self._note_attempts()
         return list(self._assigns.values())
@@ -184,7 +190,7 @@ class Placing:
         if self.orphans:
             for task in tasks:
                 self.orphans.pop(task, None)
-        self.tasks.move_all(tasks, State.SENT)
+        self.tasks.move_all(tasks, _SENT)
 
     @property
     def unsettled(self) -> bool:
@@ -193,10 +199,9 @@ class Placing:
 
     def _give_back_unfit(self) -> None:
         """What no longer fitted when its turn came joins the priority queue."""
-        if self._unfit:
-            tasks, self._unfit = self._unfit, []
-            self.counters.unfit += len(tasks)
-            self.to_priority(tasks)
+        tasks, self._unfit = self._unfit, []
+        self.counters.unfit += len(tasks)
+        self.to_priority(tasks)
 
     @property
     def unfinished(self) -> bool:
@@ -330,7 +335,8 @@ class Placing:
     def change(self, slot: Slot) -> None:
         """``slot`` is about to change: out of the index until the next pass."""
         if slot.number not in self.dirty:
-            self.slots.unindex(slot)
+            if slot.rows is not None:
+                self.slots.unindex(slot)
             self.dirty[slot.number] = slot
 
     def change_all(self, worker: Worker) -> None:
