@@ -137,7 +137,7 @@ class Placing:
     def coming(self) -> Iterator[Coming]:
         """Every worker's windows to come, announced or by habit."""
         for worker in self.slots.workers.values():
-            yield Coming(worker.name, len(worker.slots), worker.windows or worker.expected(self.now))
+            yield Coming(worker.name, len(worker.slots), worker.expected(self.now))
         for name, away in self.away.items():
             yield Coming(name, away.slots, away.expected(self.now))
 
@@ -264,7 +264,7 @@ class Placing:
         lane, number = slot.lane, self._next_attempt
         # What tasks one behind the other, which mostly are alike, have in common; when what runs should end.
         timed, alike, needs, due = self.policy.timed, -1.0, 0.0, max(now, slot.due)
-        while queue and len(handed) < self._budget and (not sent or self.may_send(slot)):
+        while queue and len(handed) < self._budget and self.may_send(slot):
             task, runtime = queue[0]
             if timed and runtime != alike:
                 alike, needs = runtime, self.needs(runtime)
