@@ -8,7 +8,7 @@ from typing import Any
 
 GIB = 2**30
 # What deskgrid's own speed depends on.
-PACKAGES = ("pyzmq", "msgpack", "cloudpickle", "sortedcontainers", "apscheduler")
+PACKAGES = ("pyzmq", "msgpack", "cloudpickle", "apscheduler")
 
 
 def machine() -> dict[str, Any]:

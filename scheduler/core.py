@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from scheduler import events as ev
+from scheduler.accuracy import ratios
 from scheduler.invariants import check
 from scheduler.model import ENDED, Attempt, IllegalEvent, Outcome, State, Window, checked_runtime
 from scheduler.placing import Placing
@@ -25,6 +26,7 @@ from scheduler.waiting import ORDERS
 
 # A task that has killed its process so often is given up: it would go on killing. Departures never count.
 CRASH_LIMIT = 3
+_CRASH = Outcome.CRASH  # looked up once: the name of a member is looked up slowly in Python 3.11
 # Waiting tasks that are indexed anew in the time that it takes to change the prediction of one.
 TASKS_A_CHANGE = 8
 
@@ -270,14 +272,14 @@ class Scheduler(Placing):
     # --- attempts ----------------------------------------------------------------------------------------------------
 
     def _attempts_ended(self, event: ev.AttemptsEnded, now: float) -> None:
-        settled, others = self._take_runs(event.ended, now)
+        settled, others = self._take_runs(event.ended, now) if len(event.ended) > 1 else ([], event.ended)
         for ended in others:
             where = self._take_answer(ended, event.worker, now)
             if where is None:
                 self.counters.stale += 1
                 continue
             self._watch(*where, ended, now)
-            if self._judge(ended.attempt.task, ended.outcome, ended.elapsed):
+            if self._judge(ended):
                 settled.append(ended.attempt)
         if settled:
             self._commands.append(ev.Settle(settled))
@@ -287,7 +289,7 @@ class Scheduler(Placing):
 
         These; and the others, which are to be looked at one by one. Where something went wrong, all are.
         """
-        if len(all_ended) == 1 or any(ended.outcome for ended in all_ended):
+        if any(ended.outcome for ended in all_ended):
             return [], all_ended
         runs: dict[int, tuple[Slot, list[ev.Ended]]] = {}
         settled: list[Attempt] = []
@@ -322,7 +324,7 @@ class Scheduler(Placing):
         slot.started = now
         slot.busy_s += sum(elapsed)
         self.counters.done += len(run)
-        self.accuracy.add_all(self.tasks.succeed(tasks, elapsed), elapsed)
+        self.accuracy.add(self.tasks.succeed(tasks, elapsed))
         if self.resting.works(slot.worker.name):
             self.change_all(slot.worker)
 
@@ -345,7 +347,7 @@ class Scheduler(Placing):
 
     def _watch(self, name: str, lane: int, ended: ev.Ended, now: float) -> None:
         """Notice workers that are broken, and those that are not."""
-        if ended.outcome == Outcome.CRASH:
+        if ended.outcome == _CRASH:
             task, worker = ended.attempt.task, self.slots.workers.get(name)
             self.tasks.crashed(task, name)
             changed = self.resting.crashed(name, lane, self.tasks.known(task).bag, self.slots.workers, now)
@@ -362,12 +364,12 @@ class Scheduler(Placing):
             if len(slot.sent) > 1:
                 self._commands.append(ev.Recall(worker.name, [sent.attempt for sent in list(slot.sent)[1:]]))
 
-    def _judge(self, task: int, outcome: Outcome, elapsed: float) -> bool:
+    def _judge(self, ended: ev.Ended) -> bool:
         """Count the outcome; True when the task has ended by it, False when it will be tried again."""
+        (task, _), outcome, elapsed = ended
         self.counters.count(outcome)
-        if outcome == Outcome.DONE:
-            self._learn(task, self.tasks.runtime(task), elapsed)
-            self.tasks.move(task, State.DONE)
+        if not outcome:  # done
+            self.accuracy.add(self.tasks.succeed([task], [elapsed]))
             return True
         if outcome == Outcome.CRASH:
             places = self.tasks.crashes(task)
@@ -381,8 +383,8 @@ class Scheduler(Placing):
         return not again
 
     def _learn(self, task: int, predicted: float, actual: float) -> None:
-        self.accuracy.add(predicted, actual)
-        self.tasks.known(task).bag.learn(predicted, actual)
+        self.accuracy.add(told := ratios([predicted], [actual]))
+        self.tasks.known(task).bag.learn(told)
 
     def _withdraw(self, slot: Slot, place: int, now: float, elapsed: float | None = None) -> Attempt:
         """Take the attempt at ``place`` off ``slot``; the next one there starts now."""

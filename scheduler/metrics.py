@@ -35,7 +35,7 @@ class Counters:
 
     def count(self, outcome: Outcome) -> None:
         """One attempt ended."""
-        if outcome == Outcome.DONE:
+        if not outcome:  # done
             self.done += 1
         elif outcome == Outcome.ERROR:
             self.errors += 1

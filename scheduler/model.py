@@ -1,7 +1,6 @@
 """The values every part of the scheduler speaks of. Times are seconds; instants are on the driver's own clock."""
 
 import math
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -56,8 +55,7 @@ def checked_runtime(seconds: float) -> float:
     return seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """Planned time on the driver's clock: from ``opens`` to ``closes``."""
 
     opens: float

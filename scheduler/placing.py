@@ -8,7 +8,6 @@ Rule 4: a pass that is bounded stops where it is; nothing is lost by that, and t
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from itertools import count, repeat
 
 from scheduler.accuracy import Accuracy
 from scheduler.events import Assign, Assignment
@@ -32,6 +31,8 @@ AHEAD_TASKS = 2_000
 ROUNDING_S = 1e-6
 # Of bags of which nothing is known.
 _UNKNOWN = Accuracy()
+# Looked up once: the name of a member is looked up slowly in Python 3.11.
+_SENT = State.SENT
 
 
 class Placing:
@@ -80,10 +81,11 @@ class Placing:
 
     def tightest_empty(self, runtime: float) -> tuple[int, float] | None:
         """Paper, phase 1: a slot with an empty queue on which ``runtime`` fits, and the limit on runtimes there."""
-        if not self.rooms():
+        slots = self.slots
+        if not slots.rooms or self._budget <= 0:
             return None
         needs = self.needs(runtime) + 2 * ROUNDING_S
-        for index in (self.slots.idle, self.slots.spare):
+        for index in (slots.idle, slots.spare):
             row = index.tightest(needs, self.now)
             if row is not None:
                 # Of numbers so large that rounding eats the difference, ``runtime`` still is below the limit.
@@ -123,13 +125,14 @@ class Placing:
         return self._lane(self.slots.slots[slot])
 
     def _lane(self, slot: Slot) -> Lane:
-        free = max(self.now, slot.due) + slot.ahead_s + slot.queued_s
-        return Lane(slot.worker.name, slot.lane, free, slot.worker.ends_at)
+        worker, now = slot.worker, self.now
+        due = slot.started + slot.sent[0].runtime if slot.sent else now
+        return Lane(worker.name, slot.lane, (due if due > now else now) + slot.ahead_s + slot.queued_s, worker.ends_at)
 
     def lanes(self) -> Iterator[Lane]:
         """Every slot of every worker that is up and does not rest."""
         slots, rests = self.slots.slots.values(), self.resting.rests
-        return (self._lane(slot) for slot in slots if slot.worker.name not in rests)
+        return map(self._lane, [slot for slot in slots if slot.worker.name not in rests] if rests else slots)
 
     def coming(self) -> Iterator[Coming]:
         """Every worker's windows to come, announced or by habit."""
@@ -166,16 +169,28 @@ class Placing:
         changed, self.dirty = self.dirty, {}
         for slot in changed.values():
             self._settle_slot(slot)
-        self._give_back_unfit()
+        if self._unfit:
+            self._give_back_unfit()
         if self.rooms() and (len(self.priority) or len(self.regular)):
             for step in self.policy.plan(self):
                 if isinstance(step, Place):
                     self._carry_out(step)
                 else:
                     self._postpone(step)
-            self._give_back_unfit()
+            if self._unfit:
+                self._give_back_unfit()
         self._passed = self.changes
+        self._note_attempts()
         return list(self._assigns.values())
+
+    def _note_attempts(self) -> None:
+        """Tasks are sent: said once for all of a pass, as nothing in it asks for their states."""
+        tasks = [assignment.attempt.task for assign in self._assigns.values() for assignment in assign.work]
+        self.counters.attempts += len(tasks)
+        if self.orphans:
+            for task in tasks:
+                self.orphans.pop(task, None)
+        self.tasks.move_all(tasks, _SENT)
 
     @property
     def unsettled(self) -> bool:
@@ -184,10 +199,9 @@ class Placing:
 
     def _give_back_unfit(self) -> None:
         """What no longer fitted when its turn came joins the priority queue."""
-        if self._unfit:
-            tasks, self._unfit = self._unfit, []
-            self.counters.unfit += len(tasks)
-            self.to_priority(tasks)
+        tasks, self._unfit = self._unfit, []
+        self.counters.unfit += len(tasks)
+        self.to_priority(tasks)
 
     @property
     def unfinished(self) -> bool:
@@ -195,14 +209,16 @@ class Placing:
         return self._budget <= 0
 
     def _carry_out(self, place: Place) -> None:
-        slot = self.slots.slots[place.slot]
-        runtime = place.entry.runtime
-        many = 1 if place.many == 1 else self._how_many(slot, runtime, place.many)
-        (self.priority if place.priority else self.regular).take(place.entry, many)
+        entry, slot, many = place.entry, self.slots.slots[place.slot], place.many
+        task, runtime = entry.task, entry.runtime
+        if many > 1:
+            many = self._how_many(slot, runtime, many)
+        (self.priority if place.priority else self.regular).take(entry, many)
         self.slots.unindex(slot)
-        tasks = range(place.entry.task, place.entry.task + many)
-        slot.queue.extend(zip(tasks, repeat(runtime), strict=False))
-        self.bound.update(zip(tasks, repeat(slot), strict=False))
+        tasks = range(task, task + many)
+        for each in tasks:
+            slot.queue.append((each, runtime))
+            self.bound[each] = slot
         slot.queued_s += runtime * many
         if not self._settle_slot(slot):
             self._budget -= 1
@@ -236,30 +252,34 @@ class Placing:
         """Whether the queue of ``slot`` may take one more task, however long."""
         if self.resting.rests and self.resting.shuts(slot):
             return False
-        if not slot.sent and not slot.queue:
+        sent, held = slot.sent, len(slot.queue)
+        if not (sent or held) or held < self.policy.queue_length:
             return True
-        if len(slot.queue) < self.policy.queue_length:
-            return True
-        return slot.in_flight_s() + slot.queued_s < self.policy.queue_s and len(slot.queue) < AHEAD_TASKS
+        in_flight_s = sent[0].runtime + slot.ahead_s if sent else 0.0
+        return in_flight_s + slot.queued_s < self.policy.queue_s and held < AHEAD_TASKS
 
     def _send(self, slot: Slot) -> int:
         handed: list[Assignment] = []
-        queue, sent, lane, numbers = slot.queue, slot.sent, slot.lane, count(self._next_attempt)
+        queue, sent, ends_at, now = slot.queue, slot.sent, slot.worker.ends_at, self.now
+        lane, number = slot.lane, self._next_attempt
         # What tasks one behind the other, which mostly are alike, have in common; when what runs should end.
-        timed, alike, needs, due = self.policy.timed, -1.0, 0.0, max(self.now, slot.due)
+        timed, alike, needs, due = self.policy.timed, -1.0, 0.0, max(now, slot.due)
         while queue and len(handed) < self._budget and self.may_send(slot):
             task, runtime = queue[0]
             if timed and runtime != alike:
                 alike, needs = runtime, self.needs(runtime)
-            if timed and needs >= slot.worker.ends_at - due - slot.ahead_s:
+            if timed and needs >= ends_at - due - slot.ahead_s:
                 self._unfit.append(self.unbind(slot, task))
                 continue
             queue.popleft()
             slot.queued_s -= runtime
-            attempt = Attempt(task, next(numbers))
-            self._put(slot, attempt, runtime, self.now)
-            due = due if len(sent) > 1 else slot.due
+            attempt = Attempt(task, number + len(handed))
             handed.append(Assignment(attempt, lane, runtime))
+            if sent:
+                slot.ahead_s += runtime
+            else:
+                slot.started, due = now, now + runtime
+            sent.append(Sent(attempt, runtime, now))
         if not queue:
             slot.queued_s = 0.0
         if handed:
@@ -273,20 +293,15 @@ class Placing:
             return True
         return sent[0].runtime + slot.ahead_s + slot.queue[0][1] <= AHEAD_S and len(sent) < AHEAD_TASKS
 
-    def _hand(self, name: str, work: Sequence[Assignment]) -> None:
+    def _hand(self, name: str, work: list[Assignment]) -> None:
         """This is to be handed to a worker."""
         assign = self._assigns.get(name)
         if assign is None:
-            assign = self._assigns[name] = Assign(name)
-        assign.work += work
+            self._assigns[name] = Assign(name, work)
+        else:
+            assign.work += work
         self._budget -= len(work)
         self._next_attempt += len(work)
-        self.counters.attempts += len(work)
-        tasks = [assignment.attempt.task for assignment in work]
-        if self.orphans:
-            for task in tasks:
-                self.orphans.pop(task, None)
-        self.tasks.move_all(tasks, State.SENT)
 
     @property
     def next_attempt(self) -> int:
@@ -320,7 +335,8 @@ class Placing:
     def change(self, slot: Slot) -> None:
         """``slot`` is about to change: out of the index until the next pass."""
         if slot.number not in self.dirty:
-            self.slots.unindex(slot)
+            if slot.rows is not None:
+                self.slots.unindex(slot)
             self.dirty[slot.number] = slot
 
     def change_all(self, worker: Worker) -> None:
@@ -331,17 +347,14 @@ class Placing:
 
     def sent(self, slot: Slot, attempt: Attempt, started: float) -> None:
         """``attempt`` is at the worker, behind what the slot already holds."""
-        self._put(slot, attempt, self.tasks.runtime(attempt.task), started)
-        self.bound[attempt.task] = slot
-        self.tasks.move(attempt.task, State.SENT)
-
-    @staticmethod
-    def _put(slot: Slot, attempt: Attempt, runtime: float, started: float) -> None:
+        runtime = self.tasks.runtime(attempt.task)
         if slot.sent:
             slot.ahead_s += runtime
         else:
             slot.started = started
         slot.sent.append(Sent(attempt, runtime, started))
+        self.bound[attempt.task] = slot
+        self.tasks.move(attempt.task, State.SENT)
 
     def unbind(self, slot: Slot, task: int) -> int:
         """Take a queued task off ``slot``; returns it."""

@@ -164,6 +164,9 @@ class _Order(IntEnum):
     OPENS = 3
 
 
+_ENDS = _Order.ENDS  # looked up once: the name of a member is looked up slowly in Python 3.11
+
+
 class Simulator:
     """Bags on some PCs under one policy, which must be new: policies keep state."""
 
@@ -209,12 +212,13 @@ class Simulator:
         count = len(self._actual)
         if too_long := self._too_long():
             raise Stalled(f"{too_long} of {count} tasks fit into no window")
+        heap = self._heap
         while self._settled < count:
-            if not self._heap or self._hopeless():
+            if not heap or self._hopeless():
                 raise Stalled(f"{count - self._settled} of {count} tasks are placed nowhere, or lost each time")
-            self.now = self._heap[0][0]
-            while self._heap and self._heap[0][0] <= self.now:
-                heapq.heappop(self._heap)[3]()
+            now = self.now = heap[0][0]
+            while heap and heap[0][0] <= now:
+                heapq.heappop(heap)[3]()
             self._feed(_PASS)
         return Run(self.now, self._idle_s(), self.scheduler.counters, tuple(self._executions), tuple(self._spans))
 
@@ -237,9 +241,11 @@ class Simulator:
 
     def _hopeless(self) -> bool:
         """Whether nothing has ended for so long that nothing will."""
+        if self._arrivals or self.now == self._moved_at:
+            return False
         cycles = PATIENCE_TIMED if self.scheduler.policy.timed else PATIENCE
         patience_s = cycles * self._longest_cycle_s + self._longest_task_s + self._conditions.overhead_s
-        return not self._arrivals and self.now > self._moved_at + patience_s
+        return self.now > self._moved_at + patience_s
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
@@ -290,7 +296,8 @@ class Simulator:
             unstarted += [assignment.attempt for assignment in list(lane.work)[begun:]]
             if begun:
                 task, elapsed = lane.work[0].attempt.task, self.now - lane.started
-                self._traced(pc, lane, task, done=False)
+                if self._trace:
+                    self._traced(pc, lane, task, done=False)
                 if elapsed > self.scheduler.tasks.runtime(task):
                     longer[task] = outlived(elapsed, longest_window(self.scheduler, self.now))
             lane.work.clear()
@@ -307,28 +314,24 @@ class Simulator:
         if lane.generation != generation:
             return
         attempt, elapsed = lane.work.popleft().attempt, self.now - lane.started
-        self._traced(pc, lane, attempt.task, done=True)
-        self._start(pc, lane)
+        if self._trace:
+            self._traced(pc, lane, attempt.task, done=True)
+        if lane.work:
+            self._start(pc, lane)
         self._feed(ev.AttemptsEnded(pc.name, [ev.Ended(attempt, Outcome.DONE, elapsed)]))
 
     def _start(self, pc: _PC, lane: _Lane, gap_s: float = 0.0) -> None:
-        lane.generation += 1
-        if lane.work:
-            lane.started = max(self.now + gap_s, pc.opened + self._conditions.opening_s)
-            ends = lane.started + self._takes(lane.work[0].attempt.task)
-            self._at(ends, _Order.ENDS, partial(self._ends, pc, lane, lane.generation))
-
-    def _takes(self, task: int) -> float:
-        """What an attempt takes: the task, and what it costs beside."""
+        """The first attempt of a lane starts; it takes what the task does, and what it costs beside."""
         conditions = self._conditions
-        takes = self._actual[task] + conditions.overhead_s
+        lane.generation += 1
+        lane.started = max(self.now + gap_s, pc.opened + conditions.opening_s)
+        takes = self._actual[lane.work[0].attempt.task] + conditions.overhead_s
         if conditions.jitter:
             takes *= 1.0 + conditions.jitter * self._random.expovariate(1.0)
-        return takes
+        self._at(lane.started + takes, _ENDS, partial(self._ends, pc, lane, lane.generation))
 
     def _traced(self, pc: _PC, lane: _Lane, task: int, done: bool) -> None:
-        if self._trace:
-            self._executions.append(Execution(pc.name, lane.number, task, lane.started, self.now, done))
+        self._executions.append(Execution(pc.name, lane.number, task, lane.started, self.now, done))
 
     def _idle_s(self) -> float:
         """Window time less that of tasks, of those done and those killed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter, not_
 
-from scheduler.accuracy import Accuracy
+from scheduler.accuracy import Accuracy, ratios
 from scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
 from scheduler.rows import Rows, Spans, by_batch, grouped, joined
 
@@ -37,17 +37,11 @@ class Bag:
         """Tasks that have ended, one way or another."""
         return self.done + self.failed + self.cancelled
 
-    def learn(self, predicted: float, actual: float) -> None:
-        """Note how well a task was predicted."""
-        if not self.bounded:
-            self.accuracy = self.accuracy or Accuracy()
-            self.accuracy.add(predicted, actual)
-
-    def learn_all(self, predicted: Sequence[float], actual: Sequence[float]) -> None:
+    def learn(self, told: Sequence[float]) -> None:
         """Note how well tasks were predicted, in this order."""
         if not self.bounded:
             self.accuracy = self.accuracy or Accuracy()
-            self.accuracy.add_all(predicted, actual)
+            self.accuracy.add(told)
 
     def check(self) -> None:
         """Raise `InvariantBroken` unless the counts are those of the batches."""
@@ -99,6 +93,10 @@ class Batch:
         return grouped(tasks, [self.runtime(task) for task in tasks])
 
 
+# Looked up once: the name of a member is looked up slowly in Python 3.11, and this is done for each task.
+_DONE = State.DONE
+
+
 class TaskTable:
     """Batches by the number of their first task."""
 
@@ -133,17 +131,18 @@ class TaskTable:
 
     def batch(self, task: int) -> Batch | None:
         """The batch ``task`` is in, or None when it is unknown."""
-        place = bisect_right(self._firsts, task) - 1
-        if place < 0 or task >= self._firsts[place] + self._batches[place].count:
+        try:
+            return self.known(task)
+        except IllegalEvent:
             return None
-        return self._batches[place]
 
     def known(self, task: int) -> Batch:
         """The batch ``task`` is in; raises `IllegalEvent` when it is unknown."""
-        batch = self.batch(task)
-        if batch is None:
-            raise IllegalEvent(f"unknown task {task}")
-        return batch
+        # Of a task before all of them the place is -1: then the last is looked at, which it is not in either.
+        place = bisect_right(self._firsts, task) - 1
+        if self._batches and 0 <= task - (batch := self._batches[place]).first < batch.count:
+            return batch
+        raise IllegalEvent(f"unknown task {task}")
 
     def state(self, task: int) -> State:
         batch = self.known(task)
@@ -160,34 +159,41 @@ class TaskTable:
         """Change a task's state and the counts that depend on it."""
         batch = self.known(task)
         batch.states[task - batch.first] = state
-        if state >= State.DONE:  # those that have ended come last, and comparing is quicker than looking up
+        if state >= _DONE:  # those that have ended come last, and comparing is quicker than looking up
             self._settle(batch, task, state)
 
     def move_all(self, tasks: Sequence[int], state: State) -> None:
         """Change the state of tasks which do not end by that."""
         if len(tasks) == 1:
-            self.move(tasks[0], state)
+            batch = self.known(tasks[0])
+            batch.states[tasks[0] - batch.first] = state
             return
         for batch, part in by_batch(tasks, self.known):
             for task in tasks[part]:
                 batch.states[task - batch.first] = state
 
     def succeed(self, tasks: Sequence[int], actual: Sequence[float]) -> list[float]:
-        """Tasks are done, which took ``actual`` seconds: the same as `move` and `Bag.learn` for each, sooner.
+        """Tasks are done, which took ``actual`` seconds: as `move` and `Bag.learn` for each, with fewer look-ups.
 
-        What they were predicted to take.
+        The ratios of that to what was predicted.
         """
-        predictions: list[float] = []
+        if len(tasks) == 1:
+            return self._succeed(self.known(tasks[0]), tasks, actual)
+        found: list[float] = []
         for batch, part in by_batch(tasks, self.known):
-            some = tasks[part]
-            bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(some)
-            for task in some:
-                batch.states[task - first] = State.DONE
-            bag.learn_all(predicted, actual[part])
-            bag.done += len(some)
-            self._ended(bag, some, sum(predicted))
-            predictions += predicted
-        return predictions
+            found += self._succeed(batch, tasks[part], actual[part])
+        return found
+
+    def _succeed(self, batch: Batch, tasks: Sequence[int], actual: Sequence[float]) -> list[float]:
+        """The same with tasks of one batch."""
+        bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(tasks)
+        for task in tasks:
+            batch.states[task - first] = _DONE
+        told = ratios(predicted, actual)
+        bag.learn(told)
+        bag.done += len(tasks)
+        self._ended(bag, tasks, sum(predicted))
+        return told
 
     def _settle(self, batch: Batch, task: int, state: State) -> None:
         bag = batch.bag

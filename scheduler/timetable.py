@@ -95,25 +95,31 @@ class Calendar:
     def __init__(self, timetable: Timetable) -> None:
         self._rest = timetable()
         self._ahead: deque[Span] = deque()
+        # How long each of these lasts as it is announced: none reaches into the one after it.
+        self._lasts: deque[float] = deque()
         self._last = 0.0  # the closing of the last span that was looked at
 
     def take(self) -> Span | None:
         """The next span, which is no longer to come; None when the PC stays away for ever."""
         self._look(1)
-        return self._ahead.popleft() if self._ahead else None
+        if not self._ahead:
+            return None
+        self._lasts.popleft()
+        return self._ahead.popleft()
 
     def coming(self, now: float) -> tuple[tuple[float, float], ...]:
-        """The windows to come as a worker announces them, (starts in, lasts): none reaches into the one after it."""
+        """The windows to come as a worker announces them, (starts in, lasts)."""
         self._look(ANNOUNCED + 1)
-        spans = list(self._ahead)
-        ends = [min(span.announced, after.opens) for span, after in pairwise(spans)]
-        ends += [span.announced for span in spans[-1:]]
-        windows = [(span.opens - now, end - span.opens) for span, end in zip(spans, ends, strict=True)]
-        return tuple(windows[:ANNOUNCED])
+        pairs = islice(zip(self._ahead, self._lasts, strict=True), ANNOUNCED)
+        return tuple([(span.opens - now, lasts) for span, lasts in pairs])
 
     def _look(self, count: int) -> None:
-        while len(self._ahead) < count and (span := next(self._rest, None)) is not None:
+        ahead = self._ahead
+        while len(ahead) < count and (span := next(self._rest, None)) is not None:
             if span.opens < self._last:
                 raise IllegalSpan(f"a window opens before the last one closes: {span}")
             self._last = span.closes
-            self._ahead.append(span)
+            if ahead:
+                self._lasts[-1] = min(ahead[-1].announced, span.opens) - ahead[-1].opens
+            ahead.append(span)
+            self._lasts.append(span.announced - span.opens)

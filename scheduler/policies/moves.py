@@ -29,7 +29,7 @@ def task_for_each_slot(view: View, choice: Choice = lambda slot, limit: None) ->
 
 def slot_for_each_task(view: View, limit: float = inf) -> Iterator[Place]:
     """Each task below ``limit``, in the order of the queue, goes to the tightest slot that has room for it."""
-    if not view.rooms():
+    if not view.rooms() or view.priority.shortest() >= limit:
         return
     entry = view.priority.next_fit(min(view.longest_fit(), limit))
     while entry is not None and (slot := view.tightest(entry.runtime)) is not None:

@@ -31,8 +31,9 @@ TASK_COST_S = 5e-6
 LANE_COST_S = 10e-6
 WINDOW_COST_S = 1e-6
 PAUSE = 10.0
-# The same where there are too many slots to plan with: all that is seen then is how long the longest window is.
-LONG_PAUSE = 100.0
+# The same where there are too many slots to plan with: all that is seen then is how long the longest window is, once in
+# a minute with workers that announce a whole week.
+LONG_PAUSE = 1000.0
 # Closings of what should be one window differ by less: heartbeats arrive late.
 SAME_S = 0.5
 # A slot that has so much left of the longest window has ample time.
@@ -87,7 +88,7 @@ class Packing:
         elif view.changes != self._seen and view.now >= self._next_look:
             self._look(view)
         yield from task_for_each_slot(view, partial(self._planned, view)) if self._fills else task_for_each_slot(view)
-        if not view.rooms():
+        if not view.rooms() or not len(view.priority):
             return
         # More for queues that may hold some seconds of work: a plan does not matter to tasks as short as that.
         yield from slot_for_each_task(view, self.queue_s)
@@ -175,13 +176,14 @@ class Packing:
     def _longest(self, lanes: Sequence[Lane], coming: Sequence[Coming]) -> float:
         """The longest room there is. Each worker's windows are looked through once, not at each look at all."""
         before, self._lasts, reserve = self._lasts, {}, self._reserve
-        for come in coming:
-            known = before.get(come.worker)
-            if known is None or known[0] is not come.windows:
-                known = come.windows, max((window.lasts for window in come.windows), default=0.0)
-            self._lasts[come.worker] = known
-        lasts = max((lasts for _, lasts in self._lasts.values()), default=0.0)
-        open_now = max((at.closes - reserve - at.free for at in lanes), default=0.0)
+        lasts = 0.0
+        for worker, _, windows in coming:
+            known = before.get(worker)
+            if known is None or known[0] is not windows:
+                known = windows, max((window.lasts for window in windows), default=0.0)
+            self._lasts[worker] = known
+            lasts = known[1] if known[1] > lasts else lasts
+        open_now = max([closes - reserve - free for _, _, free, closes in lanes], default=0.0)
         return max(open_now, lasts - reserve)
 
 
@@ -190,8 +192,8 @@ _NO_FILLS: deque[Fill] = deque()
 
 def _cost_s(lanes: Sequence[Lane], coming: Sequence[Coming]) -> float:
     """What it takes to see what is known of the windows, whether anything is planned in them or not."""
-    known = len(lanes) + sum(come.slots for come in coming)
-    return LANE_COST_S * known + WINDOW_COST_S * sum(come.slots * len(come.windows) for come in coming)
+    known = len(lanes) + sum([slots for _, slots, _ in coming])
+    return LANE_COST_S * known + WINDOW_COST_S * sum([slots * len(windows) for _, slots, windows in coming])
 
 
 def _next_of(runtimes: list[float], view: View, limit: float) -> Entry | None:

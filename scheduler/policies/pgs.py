@@ -44,8 +44,9 @@ class PGS:
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         yield from self._first_task_for_each_slot(view)
-        yield from slot_for_each_task(view)
-        yield from self._regular_tasks(view)
+        if view.rooms():
+            yield from slot_for_each_task(view)
+            yield from self._regular_tasks(view)
 
     def _first_task_for_each_slot(self, view: View) -> Iterator[Place]:
         while (found := view.tightest_empty(min(view.priority.shortest(), view.regular.shortest()))) is not None:

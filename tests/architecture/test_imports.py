@@ -81,7 +81,7 @@ MAY_IMPORT = {
     "empty": ([], []),
     "common": ([], ["msgpack"]),
     "line": (["common"], ["zmq"]),
-    "scheduler": (["scheduler"], ["sortedcontainers"]),
+    "scheduler": (["scheduler"], []),
     "server": (["server", "scheduler", "common"], ["msgpack", "zmq"]),
     "client": (["client", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
@@ -183,7 +183,6 @@ def test_what_the_house_forbids_is_a_breach(importer: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("importer", "name"),
     [
-        ("scheduler/model.py", "sortedcontainers.SortedList"),
         ("scheduler/model.py", "scheduler.policies.pgs.PGS"),
         ("broker/server.py", "zmq"),
         ("broker/server.py", "broker"),

@@ -60,7 +60,7 @@ MUTATIONS = (
     Mutation(
         "skip the test of fit when a task is sent",
         "scheduler.placing:Placing._send",
-        "if timed and needs >= slot.worker.ends_at - due - slot.ahead_s:",
+        "if timed and needs >= ends_at - due - slot.ahead_s:",
         "if False:",
         "sunshine",
         first=25,

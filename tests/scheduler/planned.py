@@ -39,7 +39,7 @@ class Planned(Grid):
     def experience(self, *ratios: float) -> None:
         """Attempts have taken so many times what was predicted."""
         for ratio in ratios:
-            self.scheduler.accuracy.add(1.0, ratio)
+            self.scheduler.accuracy.add([ratio])
 
     def run_all(self, name: str, count: int) -> list[float]:
         """The runtimes of the next tasks on a PC of one slot, each of which takes what was predicted."""

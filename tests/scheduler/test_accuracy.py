@@ -2,12 +2,13 @@
 
 import math
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.accuracy import ENOUGH, REMEMBERED, Accuracy, outlived
+from scheduler.accuracy import ENOUGH, REMEMBERED, Accuracy, outlived, ratios
 from scheduler.model import Outcome
 from tests.scheduler.builders import Grid
 
@@ -15,14 +16,14 @@ from tests.scheduler.builders import Grid
 def of(*ratios: float) -> Accuracy:
     accuracy = Accuracy()
     for ratio in ratios:
-        accuracy.add(10.0, 10.0 * ratio)
+        accuracy.add([ratio])
     return accuracy
 
 
 def test_nothing_is_concluded_from_a_few_attempts() -> None:
     accuracy = of(*[3.0] * (ENOUGH - 1))
     assert accuracy.quantile(0.5) == 1.0
-    accuracy.add(10.0, 30.0)
+    accuracy.add([3.0])
     assert accuracy.quantile(0.5) == 3.0
 
 
@@ -35,27 +36,35 @@ def test_a_quantile_is_the_ratio_that_this_fraction_stays_within(fraction: float
     assert of(*ratios).quantile(fraction) == ratio
 
 
-@given(st.lists(st.lists(st.tuples(st.sampled_from([0.0, 1.0, 3.0]), st.floats(0.0, 1e300)), max_size=150), max_size=5))
-def test_many_attempts_together_count_as_one_by_one(messages: list[list[tuple[float, float]]]) -> None:
-    one_by_one, together = Accuracy(), Accuracy()
-    for message in messages:
-        for predicted, actual in message:
-            one_by_one.add(predicted, actual)
-        together.add_all([predicted for predicted, _ in message], [actual for _, actual in message])
-    for fraction in (0.0, 0.3, 0.9, 1.0):
-        assert together.quantile(fraction) == one_by_one.quantile(fraction)
+@given(st.lists(st.tuples(st.lists(st.sampled_from([0.5, 1.0, 3.0, 7.0]), max_size=150), st.booleans()), max_size=12))
+def test_it_does_not_matter_how_many_come_together_or_when_somebody_asks(
+    messages: list[tuple[list[float], bool]],
+) -> None:
+    accuracy = Accuracy()
+    known: list[float] = []
+    for message, asked in [*messages, ([], True)]:
+        accuracy.add(message)
+        known = (known + message)[-REMEMBERED:]
+        if asked and len(known) >= ENOUGH:
+            for fraction in (0.0, 0.3, 0.9, 1.0):
+                assert accuracy.quantile(fraction) == sorted(known)[min(len(known) - 1, int(fraction * len(known)))]
 
 
 def test_only_the_last_attempts_count() -> None:
-    many = Accuracy()
-    many.add_all([1.0] * (REMEMBERED + 2), [9.0, 9.0, *[3.0] * REMEMBERED])
+    many = of(9.0, 9.0)
+    many.add([3.0] * REMEMBERED)
     assert many.quantile(1.0) == 3.0
     accuracy = of(*[5.0] * REMEMBERED, *[1.0] * (REMEMBERED - 1))
     assert accuracy.quantile(1.0) == 5.0
     assert accuracy.quantile(0.0) == 1.0
-    accuracy.add(1.0, 2.0)
+    accuracy.add([2.0])
     assert accuracy.quantile(1.0) == 2.0
     assert accuracy.quantile(0.99) == 1.0
+
+
+def test_of_many_no_more_are_kept_than_are_asked_for_soon() -> None:
+    accuracy = of(*[1.0] * (10 * REMEMBERED))
+    assert len(accuracy._recent) <= 2 * REMEMBERED
 
 
 def test_of_equal_ratios_one_is_forgotten_at_a_time() -> None:
@@ -66,11 +75,7 @@ def test_of_equal_ratios_one_is_forgotten_at_a_time() -> None:
 
 @pytest.mark.parametrize(("predicted", "actual"), [(0.0, 5.0), (5.0, 0.0), (1e-320, 1.0), (1e300, 1e-300)])
 def test_what_makes_no_ratio_says_nothing(predicted: float, actual: float) -> None:
-    accuracy = Accuracy()
-    for _ in range(ENOUGH):
-        accuracy.add(predicted, actual)
-    accuracy.add(1.0, 3.0)
-    assert (accuracy.quantile(0.0), accuracy.quantile(1.0)) == (1.0, 1.0)
+    assert ratios([10.0, predicted, 2.0], [30.0, actual, 1.0]) == [3.0, 0.5]
 
 
 # --- what the scheduler tells ----------------------------------------------------------------------------------------
@@ -81,11 +86,11 @@ class Heard(Accuracy):
 
     def __init__(self) -> None:
         super().__init__()
-        self.added: list[tuple[float, float]] = []
+        self.added: list[float] = []
 
-    def add(self, predicted: float, actual: float) -> None:
-        self.added.append((predicted, actual))
-        super().add(predicted, actual)
+    def add(self, told: Sequence[float]) -> None:
+        self.added += told
+        super().add(told)
 
 
 @pytest.fixture
@@ -98,7 +103,7 @@ def grid() -> Grid:
     return grid
 
 
-def heard(grid: Grid) -> list[tuple[float, float]]:
+def heard(grid: Grid) -> list[float]:
     accuracy = grid.scheduler.accuracy
     assert isinstance(accuracy, Heard)
     return accuracy.added
@@ -106,7 +111,7 @@ def heard(grid: Grid) -> list[tuple[float, float]]:
 
 def test_an_attempt_that_is_done_counts_with_what_it_took(grid: Grid) -> None:
     grid.end(0, elapsed=42.0)
-    assert heard(grid) == [(30.0, 42.0)]
+    assert heard(grid) == [42.0 / 30.0]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.TIMEOUT, Outcome.CRASH])
@@ -119,7 +124,7 @@ def test_an_attempt_that_failed_says_nothing_of_its_runtime(grid: Grid, outcome:
 def test_one_that_was_killed_counts_if_it_had_outlived_its_prediction(grid: Grid, planned: bool) -> None:
     grid.wait(40.0)
     grid.leave("a", planned)
-    assert heard(grid) == [(30.0, 40.0)]
+    assert heard(grid) == [40.0 / 30.0]
 
 
 @pytest.mark.parametrize("after", [0.0, 29.0, 30.0])

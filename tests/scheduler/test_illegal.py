@@ -9,7 +9,6 @@ from types import MethodType
 from typing import Any
 
 import pytest
-from sortedcontainers import SortedList
 
 from scheduler import events as ev
 from scheduler.model import Attempt, IllegalEvent
@@ -40,7 +39,7 @@ def parts(thing: Any) -> Iterable[Any]:
             found = [part for pair in thing.items() for part in pair]
         case set() | frozenset():
             found = sorted(thing)
-        case list() | tuple() | deque() | bytearray() | array() | SortedList():
+        case list() | tuple() | deque() | bytearray() | array():
             found = list(thing)
         case type() | MethodType():
             found = [thing.__qualname__]

@@ -56,11 +56,24 @@ def hold_back(scheduler: Scheduler) -> None:
 
 def change_row(scheduler: Scheduler) -> None:
     """Slot 1 is indexed as if it had promised more."""
-    index = scheduler.slots.queued
-    rows, (key, load, number) = index._where[1]
-    rows.clear()
-    rows.add((key, load + 1, number))
-    index._where[1] = (rows, (key, load + 1, number))
+    changed, index = slot(scheduler, 1), scheduler.slots.queued
+    key, load, number = changed.row
+    changed.row = (key, load + 1, number)
+    index.anchored.clear()
+    index.anchored.append(changed.row)
+
+
+def keep_entry(scheduler: Scheduler) -> None:
+    """Slot 1 has changed, and is out of its index, but goes on as if it were there."""
+    changed = slot(scheduler, 1)
+    rows = changed.rows
+    scheduler.change(changed)
+    changed.rows = rows
+
+
+def index_twice(scheduler: Scheduler) -> None:
+    """Slot 1 is in another index, too."""
+    scheduler.slots.idle.falling.append(slot(scheduler, 1).row)
 
 
 def index_as_of(scheduler: Scheduler, now: float) -> None:
@@ -120,19 +133,17 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("work held back", "slot 1 holds back", hold_back),
     # The indexes of slots.
     ("a slot not indexed", "slots with room", lambda s: s.slots.unindex(slot(s, 1))),
-    ("a slot indexed twice", "slots with room", lambda s: s.slots.idle.add(slot(s, 1), 0.0)),
+    ("a slot indexed twice", "slots with room", index_twice),
     ("a changed slot indexed", "slots with room", lambda s: s.dirty.__setitem__(1, slot(s, 1))),
     ("a changed slot that is gone", "changed slots", lambda s: s.dirty.__setitem__(0, slot(s, 1))),
     ("a window moved", "tl of slot 1", lambda s: setattr(slot(s, 1).worker, "ends_at", 999.0)),
     ("a load", "load of slot 1", change_row),
-    (
-        "a row lost",
-        "rows of slot 1",
-        lambda s: s.slots.queued._where.__setitem__(1, (s.slots.queued._anchored, (1, 2, 3))),
-    ),
-    ("all rows lost", "rows: 1 is kept, 0 is true", lambda s: s.slots.queued._anchored.clear()),
+    ("a row lost", "rows of slot 1", lambda s: setattr(slot(s, 1), "row", (1, 2, 1))),
+    ("a row in a wrong place", "rows in order", lambda s: s.slots.queued.anchored.append((-1.0, 0.0, 1))),
+    ("all rows lost", "slots with room", lambda s: s.slots.queued.anchored.clear()),
+    ("an entry that is gone", "slots with an entry", keep_entry),
     ("no alarm", "slot 2 moves without notice", lambda s: s.slots._due.clear()),
-    ("rooms miscounted", "how many slots have room", lambda s: s.slots._indexed.popitem()),
+    ("rooms miscounted", "how many slots have room", lambda s: setattr(s.slots, "rooms", 9)),
     ("a slot indexed as overdue", "slot 1 moves without notice", lambda s: index_as_of(s, 100.0)),
     # The waiting queues.
     ("another order", "order of the priority queue", swap_queue),

@@ -73,7 +73,7 @@ class GridMachine(RuleBasedStateMachine):
     def start(self, policy: Policy, eager: bool, runtimes: list[float], ratio: float) -> None:
         self.watched = Watched(policy, FIRST_ATTEMPT)
         for _ in range(ENOUGH):
-            self.watched.scheduler.accuracy.add(1.0, ratio)
+            self.watched.scheduler.accuracy.add([ratio])
         self.now = 0.0
         self.eager = eager
         self.known: dict[int, Known] = {}
