@@ -50,6 +50,17 @@ class WorkerSession:
     last_closes: float = -math.inf
     known_until: float = 0.0
     templates: set[str] = field(default_factory=set)
+    # The bag of its last result, and how many of its slots had none of that bag yet: about, if one has several first.
+    lately: int = 0
+    unready: int = 0
+
+    def first_runs(self, bag: int, count: int) -> int:
+        """How many of ``count`` results of ``bag`` that came are the first of their slots since it did another's."""
+        if bag != self.lately:
+            self.lately, self.unready = bag, self.join.slots
+        first = min(self.unready, count)
+        self.unready -= first
+        return first
 
 
 class Whereabouts:
@@ -199,12 +210,12 @@ class Attempts:
     def _settle(self, attempts: Sequence[Attempt]) -> None:
         """The scheduler says that these results of the message at hand end their tasks: record them."""
         rows: list[ResultRow] = []
-        ended = self._desk.posix(self._desk.scheduler.now)
+        ended, worker = self._desk.posix(self._desk.scheduler.now), self._by_name[self._from]
         tasks, results = [attempt.task for attempt in attempts], [self._results[attempt] for attempt in attempts]
         for bag, batch, part in self._desk.book.by_batch(tasks):
             number, item_of_0, its = bag.row.number, batch.start - batch.first, results[part]
             bag.settled += len(its)
-            bag.runs.add([result.elapsed for result in its])
+            bag.runs.add([result.elapsed for result in its], worker.first_runs(number, len(its)))
             if bag.remembered:
                 bag.remembered.difference_update(tasks[part])
             self._desk.fresh.add(number)
@@ -228,8 +239,7 @@ class Attempts:
                     )
                 )
         self._desk.journal.add_results(rows)
-        if (worker := self._by_name.get(self._from)) is not None:
-            worker.done += len(rows)
+        worker.done += len(rows)
 
     # --- commands ----------------------------------------------------------------------------------------------------
 

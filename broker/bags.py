@@ -36,8 +36,8 @@ class Watcher:
 
 
 @dataclass(slots=True)
-class Runs:
-    """The runs of a bag's tasks that have ended: number, the longest, their sum, the sum of their squares. Seconds."""
+class _Some:
+    """Some runs: number, the longest, their sum, the sum of their squares. Seconds."""
 
     count: int = 0
     longest: float = 0.0
@@ -60,6 +60,34 @@ class Runs:
         mean = self.total / self.count
         variance = max(0.0, self.squares / self.count - mean * mean)
         return min(self.longest, mean + DEVIATIONS * math.sqrt(variance))
+
+
+@dataclass(slots=True)
+class Runs:
+    """The runs of a bag's tasks that have ended.
+
+    ``first``: the first one of a slot, which loads what such tasks need, and may take many times as long for that;
+    ``others``: what they take then.
+    """
+
+    first: _Some = field(default_factory=_Some)
+    others: _Some = field(default_factory=_Some)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.first.count + self.others.count
+
+    def add(self, elapsed: Sequence[float], first: int) -> None:
+        """Some more, seconds, of which so many were the first of their slots."""
+        if first:
+            self.first.add(elapsed[:first])
+        if len(elapsed) > first:
+            self.others.add(elapsed[first:])
+
+    def usual(self) -> float:
+        """What nearly all take, as far as is known."""
+        return (self.others if self.others.count else self.first).usual()
 
 
 @dataclass(slots=True)

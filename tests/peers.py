@@ -242,9 +242,15 @@ class BareWorker(Peer):
         found, self._assigned = self._assigned[:count], self._assigned[count:]
         return found
 
-    def finish(self, *work: wire.Work, payload: bytes = b"", outcome: wire.Outcome = wire.Outcome.DONE) -> wire.Taken:
+    def finish(
+        self,
+        *work: wire.Work,
+        payload: bytes = b"",
+        outcome: wire.Outcome = wire.Outcome.DONE,
+        elapsed: float = 0.5,
+    ) -> wire.Taken:
         """Deliver results; the broker's receipt. Work that comes before that is kept for `work`."""
-        rows = tuple(wire.Result(w.task, w.number, int(outcome), 0.5, payload, b"out", b"err") for w in work)
+        rows = tuple(wire.Result(w.task, w.number, int(outcome), elapsed, payload, b"out", b"err") for w in work)
         self.send(wire.Finished(rows))
         while not isinstance(message := self.receive(), wire.Taken):
             assert self._is_work(message), message

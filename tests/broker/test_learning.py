@@ -6,13 +6,14 @@ import pytest
 
 from broker.bags import ASSUMED_RUNTIME_S, Runs
 from tests.broker.office import Office
+from tests.peers import BareWorker
 
 
-def seen(*seconds: float) -> Runs:
+def seen(*seconds: float, first: int = 0) -> Runs:
     runs = Runs()
-    runs.add(seconds[:1])
+    runs.add(seconds[:1], first=min(first, 1))
     if len(seconds) > 1:
-        runs.add(seconds[1:])
+        runs.add(seconds[1:], first=max(0, first - 1))
     return runs
 
 
@@ -23,6 +24,48 @@ def test_of_a_few_runs_the_longest_is_what_tasks_take() -> None:
 
 def test_of_many_runs_one_that_was_held_up_makes_the_others_no_longer() -> None:
     assert 0.01 < seen(*[0.01] * 10_000, 1.0).usual() < 0.05
+
+
+def test_the_first_run_of_a_slot_loads_what_others_have() -> None:
+    assert seen(3.0, 2.0, 0.1, 0.2, first=2).usual() == pytest.approx(0.2)
+    assert seen(3.0, 2.0, first=2).usual() == 3.0
+    assert seen(3.0, 2.0, 0.1, first=2).count == 3
+
+
+def run(office: Office, worker: BareWorker, count: int, seconds: float) -> None:
+    """The worker does the next ``count`` tasks, which take so long."""
+    work = worker.work(count)
+    office.now += seconds
+    worker.finish(*work, elapsed=seconds)
+
+
+def test_a_bag_that_nobody_predicted_is_predicted_by_what_its_tasks_take_when_slots_have_done_one(
+    tmp_path: Path,
+) -> None:
+    office = Office(tmp_path)
+    client, worker = office.client(), office.worker()
+    worker.join(slots=2)
+    bag = client.submit([b"%d" % n for n in range(6)], runtime=None)
+    run(office, worker, 2, 3.0)
+    known = office.sessions.desk.book.by_id[bag]
+    assert known.estimate_s == 3.0
+    run(office, worker, 2, 0.1)
+    assert known.estimate_s == pytest.approx(0.1)
+    assert (known.runs.first.count, known.runs.others.count) == (2, 2)
+
+
+def test_a_slot_that_did_another_bag_has_a_first_run_again(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    client, worker = office.client(), office.worker()
+    worker.join()
+    bags = [client.submit([b"0"], runtime=None, last=False) for _ in range(2)]
+    for turn, bag in enumerate((0, 1, 0, 0)):
+        if turn > 1:
+            first = office.sessions.desk.book.by_id[bags[bag]].total
+            client.answer_to(client.batch(bags[bag], [b"1"], first=first, last=False))
+        run(office, worker, 1, 0.1)
+    known = [office.sessions.desk.book.by_id[bag].runs for bag in bags]
+    assert [(runs.first.count, runs.others.count) for runs in known] == [(2, 1), (1, 0)]
 
 
 def test_runs_that_are_all_the_same_are_what_tasks_take() -> None:
