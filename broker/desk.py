@@ -136,13 +136,13 @@ class Desk:
 
     def outlived(self, elapsed: Mapping[int, float], now: float) -> None:
         """Raise the predictions of tasks that were stopped, unfinished, after more seconds than predicted."""
+        runtime_of = self.scheduler.tasks.runtime
+        found = {task: seconds for task, seconds in elapsed.items() if seconds > runtime_of(task)}
+        longest = longest_window(self.scheduler, now) if found else 0.0
         longer: dict[int, float] = {}
-        for task, seconds in elapsed.items():
-            # Of a bag that was forgotten meanwhile nothing is known, and nothing needed.
-            if self.scheduler.tasks.batch(task) is None or seconds <= self.scheduler.tasks.runtime(task):
-                continue
+        for task, seconds in found.items():
             bag, _, _ = self.book.find(task)
-            runtime = min(outlived(seconds, longest_window(self.scheduler, now)), SECONDS_LIMIT)
+            runtime = min(outlived(seconds, longest), SECONDS_LIMIT)
             if bag.row.predicted:
                 longer[task] = runtime
             else:

@@ -17,7 +17,7 @@ from typing import Any
 from scheduler import events as ev
 from scheduler.accuracy import ratios
 from scheduler.invariants import check
-from scheduler.model import ENDED, Attempt, IllegalEvent, Outcome, State, Window, checked_runtime
+from scheduler.model import ENDED, Attempt, IllegalEvent, Outcome, State, Window, Windows, checked_runtime
 from scheduler.placing import Placing
 from scheduler.policies.base import Policy
 from scheduler.rows import within
@@ -263,9 +263,9 @@ class Scheduler(Placing):
         self.changes += self.away.pop(event.worker, None) is not None
         self.resting.forget_worker(event.worker)
 
-    def _note_away(self, name: str, windows: tuple[Window, ...]) -> None:
+    def _note_away(self, name: str, windows: Windows) -> None:
         """What a worker announces whose window is closed."""
-        known = self.away.get(name, Away(()))
+        known = self.away.get(name, Away(Windows()))
         self.changes += differ(known.windows, windows)
         self.away[name] = replace(known, windows=windows)
 

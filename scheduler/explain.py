@@ -96,4 +96,4 @@ def _lengths(scheduler: Scheduler, now: float) -> Iterator[float]:
     workers = scheduler.slots.workers.values()
     yield from (worker.uptime(now) for worker in workers)
     for known in (workers, scheduler.away.values()):
-        yield from (window.lasts for each in known for window in each.windows)
+        yield from (each.windows.longest_s for each in known)

@@ -2,6 +2,7 @@
 
 import math
 from enum import IntEnum
+from functools import cached_property
 from typing import NamedTuple
 
 # The uptime of a worker that has no plan.
@@ -65,6 +66,15 @@ class Window(NamedTuple):
     def lasts(self) -> float:
         """Length in seconds."""
         return self.closes - self.opens
+
+
+class Windows(tuple[Window, ...]):
+    """Windows of one worker, in order."""
+
+    @cached_property
+    def longest_s(self) -> float:
+        """Seconds of the longest, 0.0 of none: found out once, for at times it is asked of all workers."""
+        return max([window.lasts for window in self], default=0.0)
 
 
 class Attempt(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scheduler.model import OPEN_ENDED, Attempt, Window, agree, near
+from scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
 
 # A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never
 # early, so the earliest estimate of a window's end is the best one.
@@ -90,7 +90,7 @@ class Worker:
     site: str
     joined_at: float
     ends_at: float
-    windows: tuple[Window, ...]
+    windows: Windows
     slots: list[Slot] = field(default_factory=list)
     # How long it had been away, if it had left as planned.
     gap: float | None = None
@@ -99,7 +99,7 @@ class Worker:
         """ru, seconds left of the current window."""
         return max(0.0, self.ends_at - now)
 
-    def expected(self, now: float) -> Sequence[Window]:
+    def expected(self, now: float) -> Windows:
         """The windows to come: as announced, or by habit."""
         if self.windows:
             return self.windows
@@ -114,27 +114,27 @@ class Away:
     ``last``: its last window, if it left as planned; ``gap``: how long it had been away before that one.
     """
 
-    windows: tuple[Window, ...]
+    windows: Windows
     slots: int = 1
     last: Window | None = None
     gap: float | None = None
 
-    def expected(self, now: float) -> Sequence[Window]:
+    def expected(self, now: float) -> Windows:
         """The windows to come: as announced, or by habit."""
         return self.windows or habitual(self.last, self.gap, now)
 
 
-def habitual(last: Window | None, gap: float | None, now: float) -> Sequence[Window]:
+def habitual(last: Window | None, gap: float | None, now: float) -> Windows:
     """The next two windows of one that announces none but has come back once: as long as ``last``, as far apart."""
     if last is None or gap is None:
-        return ()
+        return Windows()
     opens = max(now, last.closes + gap)
-    return tuple(Window(start, start + last.lasts) for start in (opens, opens + last.lasts + gap))
+    return Windows(Window(start, start + last.lasts) for start in (opens, opens + last.lasts + gap))
 
 
-def announced(windows: Sequence[tuple[float, float]], now: float) -> tuple[Window, ...]:
+def announced(windows: Sequence[tuple[float, float]], now: float) -> Windows:
     """Windows given as (starts in, lasts) on the driver's clock."""
-    return tuple([Window(now + starts_in, now + starts_in + lasts) for starts_in, lasts in windows])
+    return Windows([Window(now + starts_in, now + starts_in + lasts) for starts_in, lasts in windows])
 
 
 class SlotIndex:

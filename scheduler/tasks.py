@@ -129,13 +129,6 @@ class TaskTable:
         self._next = first + count
         return batch
 
-    def batch(self, task: int) -> Batch | None:
-        """The batch ``task`` is in, or None when it is unknown."""
-        try:
-            return self.known(task)
-        except IllegalEvent:
-            return None
-
     def known(self, task: int) -> Batch:
         """The batch ``task`` is in; raises `IllegalEvent` when it is unknown."""
         # Of a task before all of them the place is -1: then the last is looked at, which it is not in either.

@@ -4,12 +4,12 @@ Each placement is carried out before the policy is resumed, so the view it goes 
 changes anything itself; a new one is one file and one row in the table of `scheduler.policies`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 from scheduler.accuracy import Accuracy
-from scheduler.model import Window
+from scheduler.model import Windows
 from scheduler.waiting import Entry, OldestFirst, WaitingQueue
 
 
@@ -46,7 +46,7 @@ class Coming(NamedTuple):
 
     worker: str
     slots: int
-    windows: Sequence[Window]
+    windows: Windows
 
 
 class View(Protocol):

@@ -15,7 +15,6 @@ from itertools import islice
 from math import inf, nextafter
 from typing import ClassVar
 
-from scheduler.model import Window
 from scheduler.planning import ROOMS, Fill, LaneKey, Planner, Prospect, Room
 from scheduler.policies.base import Coming, Lane, Place, Postpone, View
 from scheduler.policies.moves import slot_for_each_task, task_for_each_slot
@@ -73,8 +72,6 @@ class Packing:
         self.ample = inf
         self._planner = Planner()
         self._fills: dict[LaneKey, deque[Fill]] = {}  # of the plan, by lane, the earliest first
-        # The windows of each worker at the last look, and how long the longest of them is.
-        self._lasts: dict[str, tuple[Sequence[Window], float]] = {}
         self._tried: dict[int, float] = {}  # tasks that were long shots, and what was left of the window
         self._seen = -1
         self._next_look = -inf
@@ -174,15 +171,9 @@ class Packing:
         )
 
     def _longest(self, lanes: Sequence[Lane], coming: Sequence[Coming]) -> float:
-        """The longest room there is. Each worker's windows are looked through once, not at each look at all."""
-        before, self._lasts, reserve = self._lasts, {}, self._reserve
-        lasts = 0.0
-        for worker, _, windows in coming:
-            known = before.get(worker)
-            if known is None or known[0] is not windows:
-                known = windows, max((window.lasts for window in windows), default=0.0)
-            self._lasts[worker] = known
-            lasts = known[1] if known[1] > lasts else lasts
+        """The longest room there is."""
+        reserve = self._reserve
+        lasts = max([windows.longest_s for _, _, windows in coming], default=0.0)
         open_now = max([closes - reserve - free for _, _, free, closes in lanes], default=0.0)
         return max(open_now, lasts - reserve)
 

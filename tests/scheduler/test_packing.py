@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from scheduler import events as ev
-from scheduler.model import Window
+from scheduler.model import Window, Windows
 from scheduler.planning import Fill, Room
 from scheduler.policies.base import Coming, Lane
 from scheduler.policies.packing import AMPLE, LANE_COST_S, PAUSE, ROOM_COST_S, SLACK_S, TASK_COST_S, WINDOW_COST_S
@@ -163,9 +163,9 @@ def test_a_worker_that_is_away_has_the_slots_it_had_and_one_never_seen_has_one()
     grid.leave("a", planned=False)
     grid.tell(ev.UptimeRefreshed("c", 0, [(30, 5)]))
     assert list(grid.scheduler.coming()) == [
-        Coming("b", 1, ()),
-        Coming("a", 3, (Window(20, 25),)),
-        Coming("c", 1, (Window(30, 35),)),
+        Coming("b", 1, Windows()),
+        Coming("a", 3, Windows([Window(20, 25)])),
+        Coming("c", 1, Windows([Window(30, 35)])),
     ]
     grid.refresh("a", 0, windows=[(21, 5)])
     assert next(come for come in grid.scheduler.coming() if come.worker == "a").slots == 3

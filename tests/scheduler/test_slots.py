@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from scheduler.model import Attempt
+from scheduler.model import Attempt, Windows
 from scheduler.slots import Sent, Slot, SlotIndex, SlotTable, Worker
 
 SECONDS = st.sampled_from([0.0, 0.25, 1.0, 2.0, 4.0, 7.5, 20.0])
@@ -24,7 +24,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(uptime=UPTIMES, slots=st.integers(1, 3))
     def join(self, uptime: float, slots: int) -> None:
-        worker = Worker(f"w{self.number}", "", self.now, self.now + uptime, ())
+        worker = Worker(f"w{self.number}", "", self.now, self.now + uptime, Windows())
         self.number += 1
         self.table.join(worker, slots)
         for slot in worker.slots:
@@ -90,7 +90,7 @@ TestIndexes = IndexMachine.TestCase
 
 def test_removing_a_slot_that_is_not_there_is_no_mistake() -> None:
     table = SlotTable()
-    table.join(Worker("a", "", 0.0, math.inf, ()), 1)
+    table.join(Worker("a", "", 0.0, math.inf, Windows()), 1)
     table.unindex(table.slots[0])
     assert table.rooms == 0
 
@@ -98,7 +98,7 @@ def test_removing_a_slot_that_is_not_there_is_no_mistake() -> None:
 @given(st.lists(SECONDS, min_size=1, max_size=30))
 def test_a_slot_is_looked_out_for_once_for_each_task_it_runs(changes: list[float]) -> None:
     table, now = SlotTable(), 0.0
-    table.join(Worker("a", "", 0.0, math.inf, ()), 1)
+    table.join(Worker("a", "", 0.0, math.inf, Windows()), 1)
     slot = table.slots[0]
     slot.sent.append(Sent(Attempt(0, 0), 1e6, 0.0))
     for seconds in changes:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from scheduler import events as ev
-from scheduler.model import Window
+from scheduler.model import Window, Windows
 from scheduler.slots import Away
 from tests.scheduler.builders import Grid, pgs
 
@@ -82,9 +82,9 @@ def test_announced_windows_are_kept_while_a_worker_is_up_and_while_it_is_away() 
     assert worker.windows[0].lasts == 6
     assert grid.scheduler.away == {}
     grid.tell(ev.WorkerLeft("a", planned=True, windows=[(40, 7)]))
-    assert grid.scheduler.away == {"a": Away((Window(140, 147),))}
+    assert grid.scheduler.away == {"a": Away(Windows([Window(140, 147)]))}
     grid.refresh("a", 0, windows=[(50, 8)])
-    assert grid.scheduler.away == {"a": Away((Window(150, 158),))}
+    assert grid.scheduler.away == {"a": Away(Windows([Window(150, 158)]))}
     grid.pc("a", 10)
     assert grid.scheduler.away == {}
 
@@ -93,7 +93,7 @@ def test_a_worker_that_vanished_is_expected_back_as_it_had_announced() -> None:
     grid = Grid()
     grid.pc("a", 10, windows=[(20, 5)])
     grid.leave("a", planned=False)
-    assert grid.scheduler.away == {"a": Away((Window(20, 25),))}
+    assert grid.scheduler.away == {"a": Away(Windows([Window(20, 25)]))}
     grid.tell(ev.WorkerForgotten("a"))
     assert grid.scheduler.away == {}
     grid.tell(ev.WorkerForgotten("a"))
@@ -104,7 +104,7 @@ def test_a_worker_without_an_open_window_may_leave_and_be_lost() -> None:
     grid.leave("a", planned=False)
     assert grid.scheduler.away == {}
     grid.tell(ev.WorkerLeft("a", planned=True, windows=[(20, 5)]))
-    assert grid.scheduler.away == {"a": Away((Window(20, 25),))}
+    assert grid.scheduler.away == {"a": Away(Windows([Window(20, 25)]))}
     counters = grid.scheduler.counters
     assert (counters.departures, counters.losses) == (0, 0)
 
