@@ -39,8 +39,6 @@ log = logging.getLogger("deskgrid.broker")
 DRAIN = 1_000
 # Bytes of them, likewise. The largest message of all is one turn.
 DRAIN_BYTES = 64 * 2**20
-# A turn in which fewer are there is one in which few are: then each step of it is somebody's wait.
-FEW = 3
 # How long the loop waits for a message before it looks at leases, at the windows file and at whether to stop. What says
 # nothing new, as nearly every heartbeat, is settled no sooner than that: a thousand workers send 500 in a second.
 TICK_S = 0.2
@@ -253,10 +251,10 @@ class _Loop:
 
     def _drain(self) -> bool:
         size = 0
-        for taken in range(DRAIN):
+        for _ in range(DRAIN):
             if size >= DRAIN_BYTES or not self._intake.has_room():
                 break
-            received = self._sockets.receive(ask=0 < taken < FEW)
+            received = self._sockets.receive()
             if received is None:
                 return True
             peer, who, data, chunks = received

@@ -47,6 +47,9 @@ OTHER_FILES = 100
 # Refused handshakes make at most one line in the log in so long, lest they fill the disk. Seconds.
 TELL_S = 1.0
 _ZAP_FRAMES = 7
+# So many messages are only taken if there are some: to be told by an exception that nothing waits takes several times
+# as long as to ask. Where there are more there are many, and each would cost that.
+FEW = 3
 # Plain numbers, for with each message: ZeroMQ's own are of an enumeration, whose operators take a microsecond each.
 _EVENTS, _POLLIN, _NOBLOCK, _MORE = (int(n) for n in (zmq.EVENTS, zmq.POLLIN, zmq.NOBLOCK, zmq.NOBLOCK | zmq.SNDMORE))
 # Of frames that a message may have: of one that is as large as can be, of which some are short, before and at the end
@@ -62,6 +65,8 @@ class Sockets:
         self._keys = keys
         self._known_changes = keys.changes if keys is not None else 0
         self._now = 0.0
+        # How often a message was asked for since the last wait.
+        self._asked = 0
         self._tell_at = 0.0
         self._untold = 0
         # Whether the monitor has something to tell.
@@ -140,6 +145,7 @@ class Sockets:
         if self._zap in ready:
             self._answer_zap()
         self._told = self._monitor in ready
+        self._asked = 0
         return self.router in ready
 
     def wake(self) -> None:
@@ -216,12 +222,11 @@ class Sockets:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def receive(self, *, ask: bool = False) -> tuple[bytes, Credential | None, bytes, Sequence[memoryview]] | None:
-        """(peer, whose key it has, message, the frames behind it), or None when nothing waits. Nobody says nothing.
-
-        ``ask`` whether there is something: worth it where there mostly is nothing, for an exception is slow to say so.
-        """
-        if ask and not self.router.getsockopt(_EVENTS) & _POLLIN:  # type: ignore[operator] # that option is a number
+    def receive(self) -> tuple[bytes, Credential | None, bytes, Sequence[memoryview]] | None:
+        """(peer, whose key it has, message, the frames behind it), or None when nothing waits. Nobody says nothing."""
+        self._asked += 1
+        few = 1 < self._asked <= FEW
+        if few and not self.router.getsockopt(_EVENTS) & _POLLIN:  # type: ignore[operator] # that option is a number
             self.connections.all_read()
             return None
         try:
