@@ -20,6 +20,8 @@ LOT = 50
 # Who has no answer for so long introduces itself again, as a worker does: of more than so many connections in a second
 # from one address the broker cuts some, and what was said is lost. Seconds.
 AGAIN_S = 2.0
+# PCs do not beat all at one instant either: this share of them does.
+SHARES = 200
 # Of the sockets of one context, besides one for each worker.
 MORE_SOCKETS = 16
 # Files that a connection may take, and those of the rest of the process.
@@ -43,6 +45,7 @@ class FakeWorkers:
         self._joined: list[zmq.Socket[bytes]] = []  # who were let in, which is not in the order in which they came
         self._beat_s = math.inf  # until the broker has said how often
         self._beat_at = math.inf
+        self._beating = 0  # whose turn it is, of SHARES
         self.beats = 0
 
     def _connect(self) -> None:
@@ -113,21 +116,23 @@ class FakeWorkers:
 
     def turn(self, seconds: float) -> None:
         """Wait for messages, ``seconds`` at most, and answer them; beat when that is due."""
-        for socket, _ in self._poller.poll(int(1000 * seconds)):
+        wait = min(seconds, max(0.0, self._beat_at - time.monotonic()))
+        for socket, _ in self._poller.poll(math.ceil(1000 * wait)):
             self._hear(socket, wire.decode(socket.recv()))
-        if time.monotonic() >= self._beat_at:
-            self._beat_at = time.monotonic() + self._beat_s
-            beat = wire.encode(wire.Heartbeat(None, ()))
-            for socket in self._joined:
+        beat = wire.encode(wire.Heartbeat(None, ()))
+        while time.monotonic() >= self._beat_at:
+            self._beat_at += self._beat_s / SHARES
+            self._beating = (self._beating + 1) % SHARES
+            for socket in self._joined[self._beating :: SHARES]:
                 socket.send(beat)
-            self.beats += len(self._joined)
+                self.beats += 1
 
     def _hear(self, socket: "zmq.Socket[bytes]", message: wire.Message) -> None:
         if isinstance(message, wire.Welcome):
             if self._introductions.pop(socket, None) is not None:
                 self._joined.append(socket)
             self._beat_s = message.heartbeat
-            self._beat_at = min(self._beat_at, time.monotonic() + self._beat_s)
+            self._beat_at = min(self._beat_at, time.monotonic() + self._beat_s / SHARES)
         elif isinstance(message, wire.Assign):
             done = int(wire.Outcome.DONE)
             rows = tuple(wire.Result(work.task, work.number, done, 0.0, b"", b"", b"") for work in message.work)

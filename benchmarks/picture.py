@@ -25,8 +25,10 @@ Panel = tuple[str, Metric, dict[str, Cell]]
 
 
 def draw(result: Mapping[str, Any], file: Path) -> None:
-    """Write it to ``file``; what only one environment has a figure for is left out."""
+    """Write it to ``file``, if there is something to draw: what only one environment has a figure for is left out."""
     panels = _panels(result)
+    if not panels:
+        return
     labels = {key: system["label"] for key, system in result["environments"].items()}
     rows = ceil(len(panels) / COLUMNS)
     with drawing():

@@ -269,12 +269,17 @@ class Attempts:
             rows.append(wire.Work(task, number, lane, template, runtime, bag.row.timeout, payload))
             size += len(payload)
             if size > wire.BATCH_BYTES or len(rows) == wire.BATCH_ROWS:
-                self._send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
+                self._hand_out(worker, rows, bool(remembered))
                 rows, size = [], 0
         if rows:
-            self._send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
+            self._hand_out(worker, rows, bool(remembered))
         if remembered:
             self._desk.journal.add_sent(remembered)
+
+    def _hand_out(self, worker: WorkerSession, rows: list[wire.Work], remembered: bool) -> None:
+        """Send work. What is to be ``remembered`` after a restart leaves when it is known that it will be."""
+        send = self._send if remembered else self._desk.hand_out
+        send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
 
     def _take_back(self, command: ev.Recall | ev.Stop) -> None:
         """Recall or stop attempts."""
@@ -289,4 +294,4 @@ class Attempts:
         found = self._desk.journal.template(digest)
         if found is not None:
             worker.templates.add(digest)
-            self._send(worker.peer, wire.Blob(digest, found[1]))
+            self._desk.hand_out(worker.peer, wire.Blob(digest, found[1]))

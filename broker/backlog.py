@@ -20,7 +20,8 @@ from broker.protocol import MESSAGE_LIMIT
 BACKLOG_LIMIT = 2**30
 # To which part of it what waits is brought down, so that it is not there again at once.
 RELIEF = 0.5
-# How often it is looked at. Seconds. A look at a thousand connections takes four milliseconds.
+# How often it is looked at. Seconds. A look at a thousand connections takes four milliseconds, and is not taken while
+# the process, which has all that waits in its memory, has less than `RELIEF` of the limit.
 LOOK_S = 0.5
 # Less than this of a connection does not count: the handshake, and what arrives while one looks.
 SMALL = 64 * 1024

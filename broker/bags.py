@@ -110,6 +110,7 @@ class OpenBag:
     estimate_s: float = ASSUMED_RUNTIME_S
     runs: Runs = field(default_factory=Runs)
     note: str = ""
+    told_note: str = ""  # what it was told of that
     learned_at: int = 1
     remembered: set[int] = field(default_factory=set)
     deserted: bool = False

@@ -57,8 +57,8 @@ class Clients:
         self._asking = asking
         self.by_peer: dict[bytes, ClientSession] = {}
         self._sweep_at = 0.0
-        # Receipts that have not been sent, each with its peer and when it was due.
-        self._receipts: list[tuple[bytes, wire.Accepted, float]] = []
+        # Receipts that have not been sent, by peer and bag, each with when it was due.
+        self._receipts: dict[tuple[bytes, str], list[tuple[wire.Accepted, float]]] = {}
         # Bags that are open for nobody, by number, and since when.
         self._alone: dict[int, float] = {}
 
@@ -140,10 +140,12 @@ class Clients:
 
     def _answer_submit(self, peer: bytes, submit: wire.Submit, now: float) -> None:
         answer = self._submit(peer, submit, now)
-        if isinstance(answer, wire.Accepted):
-            self._receipts.append((peer, answer, now))
-        else:
+        if not isinstance(answer, wire.Accepted):
             self._answer(peer, submit.request, answer)
+            return
+        self._receipts.setdefault((peer, submit.bag), []).append((answer, now))
+        if submit.watch and self._desk.has_room(peer, UNREAD_LIMIT):
+            self._watch(peer, wire.Watch(submit.watch, submit.bag, submit.after))
 
     @property
     def owes_receipts(self) -> bool:
@@ -152,13 +154,25 @@ class Clients:
 
     def _send_receipts(self, now: float) -> None:
         """Those that nothing is due to go with."""
-        receipts, self._receipts = self._receipts, []
-        for peer, receipt, since in receipts:
-            bag = self._desk.book.by_id.get(receipt.bag)
-            if bag is not None and now < since + RECEIPT_S and any(watcher.peer == peer for watcher in bag.watchers):
-                self._receipts.append((peer, receipt, since))
+        receipts, self._receipts = self._receipts, {}
+        for (peer, bag_id), its in receipts.items():
+            bag = self._desk.book.by_id.get(bag_id)
+            # The first of them is the oldest: the others go with it.
+            if bag is not None and now < its[0][1] + RECEIPT_S and any(w.peer == peer for w in bag.watchers):
+                self._receipts[peer, bag_id] = its
             else:
-                self._desk.send(peer, receipt)
+                for receipt, _ in its:
+                    self._desk.send(peer, receipt)
+                    if bag is not None:
+                        bag.told_note = receipt.note or bag.told_note
+
+    def _riding_receipts(self, peer: bytes, bag: OpenBag) -> tuple[int, ...]:
+        """The requests that results of a bag are a receipt for, too; not those that have a new note."""
+        its = self._receipts.get((peer, bag.row.id), ())
+        if any(receipt.note not in ("", bag.told_note) for receipt, _ in its):
+            return ()
+        self._receipts.pop((peer, bag.row.id), None)
+        return tuple([receipt.request for receipt, _ in its])
 
     def _template(self, peer: bytes, blob: wire.Blob) -> None:
         kind = template_kind(blob.data)
@@ -330,9 +344,9 @@ class Clients:
         told = self._desk.journal.results(bag.row.number, watcher.after)
         if told[2] == watcher.after and not bag.complete:
             return False
-        self._desk.send(
-            watcher.peer, wire.Outcomes(watcher.request, bag.row.id, *told, bag.settled, bag.total, bag.closed)
-        )
+        receipts = self._riding_receipts(watcher.peer, bag)
+        facts = wire.Outcomes(watcher.request, bag.row.id, *told, bag.settled, bag.total, bag.closed, receipts)
+        self._desk.send(watcher.peer, facts)
         return True
 
     # --- questions ---------------------------------------------------------------------------------------------------

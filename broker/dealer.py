@@ -1,5 +1,7 @@
 """How a worker and a client say and hear messages over their socket, a DEALER of ZeroMQ. It never waits."""
 
+from typing import cast
+
 import zmq
 
 from broker import protocol as wire
@@ -20,7 +22,7 @@ def say(dealer: "zmq.Socket[bytes]", message: wire.Message) -> None:
 def hear(dealer: "zmq.Socket[bytes]") -> wire.Message | None:
     """The next message, or None when none waits; raises `ProtocolError` when it is none."""
     # Asked before, for to be told by an exception takes several times as long.
-    if not dealer.getsockopt(_EVENTS) & _POLLIN:  # type: ignore[operator] # that option is a number
+    if not cast(int, dealer.getsockopt(_EVENTS)) & _POLLIN:
         return None
     first = frame = dealer.recv(_NOBLOCK, copy=False)
     more: list[memoryview] = []

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker.attendance import Attendance
 from broker.bags import BagBook, OpenBag
 from broker.disk import Disk
 from broker.journal import Journal
-from broker.protocol import BATCH_BYTES, SECONDS_LIMIT, Accepted, Failed, Message, Taken, weight
+from broker.protocol import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Failed, Message, Taken, weight
 from broker.quotas import Quotas
 from broker.roles import Credentials
 from scheduler import events as ev
@@ -46,6 +46,13 @@ class GridFacts:
     wall_at_zero: float
 
 
+class Leaving(NamedTuple):
+    """What is to be sent, each with its peer. ``work`` need not wait for the commit: nothing is lost with it."""
+
+    work: list[tuple[bytes, Message]]
+    words: list[tuple[bytes, Message]]
+
+
 class Desk:
     """One broker's shared state. Commands of the scheduler are collected and carried out by `Sessions`."""
 
@@ -72,8 +79,12 @@ class Desk:
         self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)
         # A policy keeps a state of its own: this is the one in force, as it was before it was ever used.
         self.unused_policy = deepcopy(policy)
-        self.outbox: list[tuple[bytes, Message]] = []
-        # About how many bytes the outbox has for each peer; and how many of earlier ones a peer has not taken yet.
+        # What is to be sent; receipts last, for nobody does nothing without them.
+        self._work: list[tuple[bytes, Message]] = []
+        self._words: list[tuple[bytes, Message]] = []
+        self._receipts: list[tuple[bytes, Message]] = []
+        self._addressed: set[bytes] = set()  # those to whom words are to be sent
+        # About how many bytes of it there are for each peer; and how many of earlier ones a peer has not taken yet.
         self.owed: Counter[bytes] = Counter()
         self.waiting: Callable[[bytes], int] = lambda peer: 0
         # What the scheduler wants done besides what a pass decides; carried out when the batch is settled.
@@ -98,19 +109,34 @@ class Desk:
 
     def send(self, peer: bytes, message: Message) -> None:
         """Queue a message; it leaves after the next commit."""
-        self.outbox.append((peer, message))
+        if isinstance(message, Accepted | Taken):
+            self._receipts.append((peer, message))
+        else:
+            self._words.append((peer, message))
+            self._addressed.add(peer)
+        self.owed[peer] += weight(message)
+
+    def hand_out(self, peer: bytes, message: Assign | Blob) -> None:
+        """Queue what a crash may make anybody forget: it leaves before the next commit, but not before words do."""
+        (self._words if peer in self._addressed else self._work).append((peer, message))
         self.owed[peer] += weight(message)
 
     def has_room(self, peer: bytes, limit: int = BATCH_BYTES) -> bool:
         """Whether a peer has taken what it was sent, but for ``limit`` bytes: if not, more is not made for it yet."""
         return self.owed[peer] + self.waiting(peer) < limit
 
-    def take_outbox(self) -> list[tuple[bytes, Message]]:
-        """What has been queued since the last call: first what somebody does nothing without, then receipts."""
-        outbox, self.outbox = self.outbox, []
+    @property
+    def speaks(self) -> bool:
+        """Whether something is to be sent."""
+        return bool(self._work or self._words or self._receipts)
+
+    def take_leaving(self) -> Leaving:
+        """What has been queued since the last call."""
+        leaving = Leaving(self._work, self._words + self._receipts)
+        self._work, self._words, self._receipts = [], [], []
+        self._addressed.clear()
         self.owed.clear()
-        outbox.sort(key=lambda entry: isinstance(entry[1], Accepted | Taken))
-        return outbox
+        return leaving
 
     def forget(self, bag: OpenBag, why: str, now: float) -> None:
         """Drop a bag that is complete, with its results; ``why`` is told to those who wait for more of it."""

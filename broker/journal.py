@@ -79,6 +79,8 @@ class Journal:
         """Open or create the journal in ``home``; raises `JournalError`."""
         self.home = home
         self._durability = durability
+        # Whether each commit takes as long as the disk does.
+        self.waits = durability == "power"
         self._log = home / f"{NAME}-wal"
         self._shorten_at = LOG_BYTES
         self._cache: OrderedDict[int, list[Cell]] = OrderedDict()

@@ -336,7 +336,8 @@ class Submit:
     """One batch of a bag. The same batch sent again is accepted again and counted once.
 
     ``first`` is the index in the bag of the first payload. ``runtimes`` is empty when all have ``runtime``, which is
-    None when nobody said. ``last`` closes the bag.
+    None when nobody said. ``last`` closes the bag. ``watch``: if the batch is accepted, this is also a `Watch` of that
+    number, with ``after``; 0: it is not.
     """
 
     request: int
@@ -350,6 +351,8 @@ class Submit:
     timeout: float | None
     retries: int
     last: bool
+    watch: int = 0
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +400,8 @@ class Outcomes:
 
     ``settled`` of ``total`` tasks have ended; ``closed`` when no more will be submitted.
     ``results``: pieces, each the packed columns of `BagResult`s (`pack_columns`), as the broker keeps them; nil stands
-    for a payload in ``large``, where they are in order. `results_in` makes rows of them.
+    for a payload in ``large``, where they are in order. `results_in` makes rows of them. ``receipts``: requests that
+    are answered by this, too, as by an `Accepted` without a note.
     """
 
     request: int
@@ -408,6 +412,7 @@ class Outcomes:
     settled: int
     total: int
     closed: bool
+    receipts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

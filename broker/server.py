@@ -1,7 +1,7 @@
 """The broker's loop. Its sockets are in `broker.sockets`.
 
-Rule 1: drain what has arrived (a bounded number), settle, commit, send: in this order, always. A message with large
-payloads is heard when these are files, some turns later.
+Rule 1: drain what has arrived (a bounded number), settle, hand out work, commit, send: in this order, always. A message
+with large payloads is heard when these are files, some turns later.
 Rule 2: never block on a peer. What a slow one does not take waits for it, within bounds; others do not wait for it.
 """
 
@@ -21,7 +21,7 @@ import zmq
 
 from broker import protocol as wire
 from broker.clients import RECEIPT_S
-from broker.desk import Desk, GridFacts, WindowsSource
+from broker.desk import Desk, GridFacts, Leaving, WindowsSource
 from broker.files import Damaged
 from broker.intake import Intake
 from broker.joinline import JoinLine, JoinLineError, Side, parse_address
@@ -175,7 +175,7 @@ def _announce(home: Path, keys: KeyRing | None, host: str, port: int) -> Ready:
 
 
 class _Loop:
-    """Drain, settle, commit, send."""
+    """Drain, settle, hand out, commit, send."""
 
     def __init__(self, sessions: Sessions, sockets: Sockets, journal: Journal) -> None:
         self._sessions = sessions
@@ -295,12 +295,16 @@ class _Loop:
             self._garbage_at = self._now() + GARBAGE_S
             log.warning("garbage bytes=%d reason=%r", size, reason)
 
-    def _finish(self, outbox: list[tuple[bytes, wire.Message]]) -> None:
+    def _finish(self, leaving: Leaving) -> None:
+        for peer, message in leaving.work:
+            self._send(peer, message)
+        if self._journal.waits and not leaving.words and self._sessions.owing:
+            return  # soon there is a word to be sent, perhaps of how that work ended: one commit is enough for both
         self._journal.commit()
         self._release()
         for notice in self._sessions.desk.take_notices():
             log.info("%s", notice)
-        for peer, message in outbox:
+        for peer, message in leaving.words:
             self._send(peer, message)
 
     def _send(self, peer: bytes, message: wire.Message) -> None:

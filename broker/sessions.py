@@ -1,7 +1,8 @@
 """The broker without its sockets: messages and ``now`` in, messages out after each commit.
 
 A driver calls `receive` for everything that has arrived, then `settle` once, commits the journal, and only then sends
-what `settle` returned. So whatever a peer is told has been written down before.
+what `settle` returned. So whatever a peer is told has been written down before. Work is no such word: it is handed out
+at once, and what is written down with it may be committed together with the next word, as long as somebody is owed one.
 """
 
 from bisect import bisect_left
@@ -11,7 +12,7 @@ from broker import protocol as wire
 from broker.asking import Asking
 from broker.bags import OpenBag
 from broker.clients import Clients
-from broker.desk import Desk
+from broker.desk import Desk, Leaving
 from broker.journal import JournalFull
 from broker.keeping import Keeping
 from broker.roles import Credential, with_article
@@ -151,7 +152,7 @@ class Sessions:
     def unsettled(self) -> bool:
         """Whether `settle` has something to do at once: more has happened than that known workers said they live."""
         desk = self.desk
-        return self._news or self.owing or bool(desk.outbox or desk.fresh) or desk.scheduler.unsettled
+        return self._news or self.owing or desk.speaks or bool(desk.fresh) or desk.scheduler.unsettled
 
     @property
     def unfinished(self) -> bool:
@@ -163,8 +164,8 @@ class Sessions:
         """Whether the next turn is due soon, whether anything arrives or not."""
         return self.clients.owes_receipts
 
-    def settle(self, now: float) -> list[tuple[bytes, wire.Message]]:
-        """Decide, once for all that has been received; what is to be sent when the journal has been committed."""
+    def settle(self, now: float) -> Leaving:
+        """Decide, once for all that has been received; what is to be sent, most of it when that has been committed."""
         self._news = False
         self._look_at_disk(now)
         self._let_go(now)
@@ -187,7 +188,7 @@ class Sessions:
         if self.desk.disk.state != "full":
             self.desk.attendance.write_down(now)
         self.clients.tell(now)
-        return self.desk.take_outbox()
+        return self.desk.take_leaving()
 
     def _let_go(self, now: float) -> None:
         """Whoever is here by a credential that was revoked is here no more."""
@@ -206,12 +207,12 @@ class Sessions:
             for peer in self.workers.by_peer:
                 self.desk.send(peer, wire.Rejoin())  # and with that, the results that were not taken
 
-    def farewell(self, reason: str) -> list[tuple[bytes, wire.Message]]:
+    def farewell(self, reason: str) -> Leaving:
         """The broker stops: what to tell everyone."""
         self._see_no_more()
         self.workers.farewell(reason)
         self.clients.farewell(reason)
-        return self.desk.take_outbox()
+        return self.desk.take_leaving()
 
     def _see_no_more(self) -> None:
         """The broker stops while windows are open; where that cannot be written down, its successor will."""

@@ -163,7 +163,8 @@ class Sockets:
             self._gone += self._follow_monitor()
         if now >= self._look_at:
             self._look_at = now + backlog.LOOK_S
-            self._bound_backlog(now)
+            if allocation.held() > backlog.BACKLOG_LIMIT * backlog.RELIEF:
+                self._bound_backlog(now)
         gone, self._gone = self._gone, []
         self.connections.expire(now)
         for peer in [peer for peer, (tracker, _) in self._large.items() if tracker.done]:
@@ -226,7 +227,7 @@ class Sockets:
         """(peer, whose key it has, message, the frames behind it), or None when nothing waits. Nobody says nothing."""
         self._asked += 1
         few = 1 < self._asked <= FEW
-        if few and not self.router.getsockopt(_EVENTS) & _POLLIN:  # type: ignore[operator] # that option is a number
+        if few and not cast(int, self.router.getsockopt(_EVENTS)) & _POLLIN:
             self.connections.all_read()
             return None
         try:

@@ -94,14 +94,23 @@ class Conversation:
         return [self._hello]
 
     def defer(self, request: Request, now: float) -> list[wire.Message]:
-        """Ask something together with the next request, or in a while: what is heard of soonest is sent with it."""
+        """Ask something together with the next request, as part of it if that can be, or in a while."""
         self._deferred.append(request)
         self._deferred_at = now
         return []
 
     def request(self, request: Request, now: float) -> list[wire.Message]:
         """Ask something."""
-        return self._asked(request, now) + self._asked_with_it(now)
+        rider = None
+        if isinstance(message := request.message, wire.Submit) and (rider := self._deferred_watch(message.bag)):
+            request.message = replace(message, watch=rider.request, after=rider.after)
+        said = self._asked(request, now) + self._asked_with_it(now)
+        return said if rider is None else [message for message in said if message is not rider]
+
+    def _deferred_watch(self, bag: str) -> wire.Watch | None:
+        """What can be part of a batch of ``bag``."""
+        waiting = [each.message for each in self._deferred if isinstance(each.message, wire.Watch)]
+        return next((watch for watch in waiting if watch.bag == bag), None)
 
     def _asked_with_it(self, now: float) -> list[wire.Message]:
         deferred, self._deferred = self._deferred, []
@@ -124,7 +133,12 @@ class Conversation:
         """One message of the broker."""
         self._heard = now
         self._pinged = False
-        if isinstance(message, wire.Accepted | wire.Outcomes | wire.Answer | wire.Failed):
+        if isinstance(message, wire.Outcomes):
+            said = self._answer(message, now)
+            for number in message.receipts:
+                said += self._answer(wire.Accepted(number, message.bag, ""), now)
+            return said
+        if isinstance(message, wire.Accepted | wire.Answer | wire.Failed):
             return self._answer(message, now)
         if isinstance(message, wire.Greeting):
             return self._greeted(message, now)
@@ -203,6 +217,8 @@ class Conversation:
                 self._renumber(request)
                 return self._said(request, now)
         del self._open[reply.request]
+        if isinstance(reply, wire.Failed) and isinstance(request.message, wire.Submit):
+            self._open.pop(request.message.watch, None)  # it was not heard
         request.answered(reply)
         return []
 

@@ -1,7 +1,8 @@
 """`concurrent.futures` on the grid: which bag a call goes into, and the thread that settles its future.
 
-Results are unpickled, and callbacks run, on that thread. A callback may ask the grid anything; one that waits for
-another future waits for ever, as with the executors of the standard library.
+Callbacks run on that thread. One may ask the grid anything; one that waits for another future waits for ever, as with
+the executors of the standard library. Where there are none, the link's thread settles the future: to wake another for
+it costs a call a tenth of all its time.
 """
 
 import logging
@@ -90,7 +91,7 @@ class Futures:
         if stream is None:
             template = python_template(key.function, key.terms.name)
             check_python(self._link, template)
-            stream = self._by_key[key] = Stream(self._link, template, key.terms, self._inbox.put)
+            stream = self._by_key[key] = Stream(self._link, template, key.terms, self._ended)
             self._streams.append(stream)
         if self._thread is None:
             self._thread = threading.Thread(target=self._settle_all, name="deskgrid-futures", daemon=True)
@@ -144,6 +145,14 @@ class Futures:
         self._inbox.put(None)
         if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join(FLUSH_S)
+
+    def _ended(self, ended: Ended) -> None:
+        """Calls have ended: see to what can be settled at once, and leave the rest to our thread."""
+        rest = ended.stream.settle(ended.results)
+        if rest or not ended.results:
+            self._inbox.put(ended._replace(results=tuple(rest)))
+        elif not ended.stream.open:
+            self._look()
 
     # --- the thread --------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ was and where it ran; what cannot be rebuilt becomes a `TaskError`.
 
 import io
 import pickle
+import threading
 from collections import deque
 from collections.abc import Mapping
 from sys import getsizeof
@@ -117,6 +118,23 @@ class Failure:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+
+
+class Unread:
+    """A result as it came, which is unpickled for the first who wants it."""
+
+    def __init__(self, result: BagResult, bag: str) -> None:
+        self._result: BagResult | None = result
+        self._bag = bag
+        self._lock = threading.RLock()
+        self._value: Any = None
+
+    def value(self) -> Any:
+        """What `value_of` makes of it, the same each time."""
+        with self._lock:
+            if self._result is not None:
+                self._value, self._result = value_of(self._result, self._bag), None
+            return self._value
 
 
 def value_of(result: BagResult, bag: str) -> Any:

@@ -4,8 +4,9 @@ Rule 1: a batch is what has been submitted by the time that the link's thread co
 are on their way. So one call alone waits for nothing, and ten thousand make few messages.
 Rule 2: results are watched for while some are missing. When all are here the next watch leaves with the next call, so
 that a program that waits for each of its calls is two messages for the broker and not two turns of its loop.
-Rule 3: whoever takes a future out is the one who settles it; nobody else may. Nothing here settles one: that runs the
-user's callbacks, which the link's thread must not.
+Rule 3: whoever takes a future out is the one who settles it; nobody else may. Here those are settled for which that
+runs no code of the user's, which the link's thread must not: calls that succeeded, whose futures nobody follows. Their
+results are unpickled by whoever asks for them.
 """
 
 import json
@@ -13,7 +14,7 @@ import logging
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from broker import protocol as wire
 from broker.client.conversation import Handler, Reply
 from broker.client.errors import BagRejected, DeskgridError, RequestFailed
 from broker.client.link import Link
+from broker.client.payload import Failure, Unread
 from broker.client.replies import results_of
 from broker.client.submission import Terms
 from broker.client.template import Template
@@ -42,6 +44,29 @@ class GridFuture(Future[Any]):
         self._stream = stream
         self.index: int | None = None  # in its bag, once it has been sent
         self.dropped = False
+        self.followed = False  # by a callback
+
+    def add_done_callback(self, fn: Callable[["Future[Any]"], object]) -> None:
+        """As `concurrent.futures` has it."""
+        self._stream.follow(self)
+        super().add_done_callback(fn)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What the call returned, as `concurrent.futures` has it."""
+        value = super().result(timeout)
+        if isinstance(value, Unread):
+            value = value.value()
+            if isinstance(value, Failure):
+                raise value.error
+        return value
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the call raised, as `concurrent.futures` has it."""
+        error = super().exception(timeout)
+        if error is None and isinstance(unread := super().result(), Unread):
+            value = unread.value()
+            return value.error if isinstance(value, Failure) else None
+        return error
 
     def cancel(self) -> bool:
         """Whether the call is cancelled; it is, unless it has ended."""
@@ -113,6 +138,28 @@ class Stream:
             self._closing = True
             ask = self._asks()
         self._send(ask)
+
+    def follow(self, future: GridFuture) -> None:
+        """``future`` has callbacks from now on."""
+        with self._lock:
+            future.followed = True
+
+    def settle(self, results: Iterable[wire.BagResult]) -> list[wire.BagResult]:
+        """Settle what runs no code of the user's; the other results."""
+        others: list[wire.BagResult] = []
+        for result in results:
+            # Under the lock, so that a callback is there before, or runs on the thread that adds it.
+            with self._lock:
+                future = self._held.get(result.item)
+                if future is None:
+                    continue  # cancelled here meanwhile
+                if result.outcome != wire.Outcome.DONE or future.followed:
+                    others.append(result)
+                elif future.set_running_or_notify_cancel():
+                    del self._held[result.item]
+                    self._unsettled -= 1
+                    future.set_result(Unread(result, self.bag))
+        return others
 
     def take(self, index: int) -> GridFuture | None:
         """Take out the future of call ``index``; None when somebody has."""

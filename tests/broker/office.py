@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker import protocol as wire
-from broker.desk import Desk, GridFacts
+from broker.desk import Desk, GridFacts, Leaving
 from broker.journal import Journal
 from broker.roles import Credential
 from broker.server import python_minor
@@ -57,13 +57,13 @@ class Office:
 
     def settle(self) -> None:
         """What the server's loop does after a drain."""
-        outbox = self.sessions.settle(self.now)
+        leaving = self.sessions.settle(self.now)
         self.journal.commit()
-        self.deliver(outbox)
+        self.deliver(leaving)
 
-    def deliver(self, outbox: list[tuple[bytes, wire.Message]]) -> None:
+    def deliver(self, leaving: Leaving) -> None:
         """Carry messages to those that are there."""
-        for peer, message in outbox:
+        for peer, message in [*leaving.work, *leaving.words]:
             line = self.lines.get(peer)
             if line is None:
                 self.sessions.gone(peer, self.now)

@@ -1,10 +1,14 @@
-"""What is freed stays with the process, so that large payloads are not paid for page by page each time."""
+"""What is freed stays with a process, so that large payloads are not paid for page by page; how much it has."""
 
+import math
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from broker import allocation
 
 FRAMES = """
 import resource, sys
@@ -32,3 +36,19 @@ def faults(*arguments: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries do as they please")
 def test_memory_of_large_frames_is_used_again() -> None:
     assert 10 * faults("keep") < faults()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not count it")
+def test_what_a_process_has_is_counted() -> None:
+    before = allocation.held()
+    more = bytearray(b"x") * 2**26
+    assert len(more) * 0.9 < allocation.held() - before < len(more) * 1.5
+    assert before < 2**33
+
+
+def test_where_nobody_counts_it_is_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = tmp_path / "status"
+    monkeypatch.setattr(allocation, "_STATUS", status)
+    assert allocation.held() == math.inf
+    status.write_text("Name:\tpython\n")
+    assert allocation.held() == math.inf

@@ -282,9 +282,9 @@ def test_a_slow_client_has_its_results_one_answer_after_the_other(
         worker.finish(work, payload=bytes(wire.BATCH_BYTES))
     for request, bag in enumerate(bags):
         client.send(wire.Watch(1000 + request, bag, 0))
-    outbox = office.sessions.settle(office.now)
-    assert [type(message) for _, message in outbox] == [wire.Outcomes]
-    office.deliver(outbox)
+    leaving = office.sessions.settle(office.now)
+    assert [type(message) for _, message in leaving.words] == [wire.Outcomes]
+    office.deliver(leaving)
     assert {client.expect(wire.Outcomes).bag for _ in range(3)} == set(bags)
 
 
@@ -303,7 +303,7 @@ def test_answers_of_one_turn_count_as_not_taken(office: Office, monkeypatch: pyt
     client = office.client()
     for request in range(100):
         client.send(wire.Ask(request, "bags", "{}"))
-    assert 5 < len(office.sessions.desk.outbox) < 15
+    assert 5 < len(office.sessions.desk.take_leaving().words) < 15
 
 
 def test_requests_for_the_results_of_a_bag_that_wait_are_few(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -332,9 +332,10 @@ def test_a_watcher_of_an_open_bag_with_all_results_hears_when_it_is_closed(offic
     after = client.watch("b1").after
     client.send(wire.Watch(5, "b1", after))
     assert client.line.receive(0.0) is None
-    client.send(client.batch("b1", [], first=1))
-    kinds = {type(client.receive()), type(client.receive())}
-    assert kinds == {wire.Accepted, wire.Outcomes}
+    submit = client.batch("b1", [], first=1)
+    client.send(submit)
+    told = client.expect(wire.Outcomes)
+    assert (told.closed, told.receipts) == (True, (submit.request,))
 
 
 def add_and_wait(client: Client) -> None:
@@ -348,9 +349,42 @@ def add_and_wait(client: Client) -> None:
 def test_the_receipt_for_more_goes_with_the_results_that_are_waited_for(office: Office, client: Client) -> None:
     add_and_wait(client)
     finish(office, 1)
-    assert client.expect(wire.Outcomes).request == 77
-    assert client.expect(wire.Accepted).bag == "b1"
+    told = client.expect(wire.Outcomes)
+    assert (told.request, len(told.receipts)) == (77, 1)
     assert not office.sessions.owing
+    assert client.line.receive(0.0) is None
+
+
+def test_a_batch_can_ask_for_results_too(office: Office, client: Client) -> None:
+    note(client, client.batch("b1", [b"0"], last=False))
+    submit = client.batch("b1", [b"1"], first=1, last=False, watch=78, after=0)
+    client.send(submit)
+    assert client.line.receive(0.0) is None
+    finish(office, 1)
+    told = client.expect(wire.Outcomes)
+    assert (told.request, told.receipts) == (78, (submit.request,))
+
+
+def test_a_batch_that_is_refused_asks_for_nothing(office: Office, client: Client) -> None:
+    note(client, client.batch("b1", [b"0"], last=False))
+    client.send(client.batch("b1", [b"2"], first=2, last=False, watch=78, after=0))
+    client.expect(wire.Failed)
+    finish(office, 1)
+    assert client.line.receive(0.0) is None
+    assert not office.sessions.bag("b1").watchers  # type: ignore[union-attr]
+
+
+def test_what_there_is_to_say_of_a_batch_is_not_left_to_its_results(office: Office, client: Client) -> None:
+    note(client, client.batch("b1", [b"0"], last=False, runtime=1.0))
+    client.send(wire.Watch(77, "b1", 0))
+    client.send(client.batch("b1", [b"1"], first=1, last=False))
+    assert client.line.receive(0.0) is None
+    office.sessions.bag("b1").note = "look here"  # type: ignore[union-attr]
+    client.send(client.batch("b1", [], first=2, last=True))
+    finish(office, 2)
+    assert client.expect(wire.Outcomes).receipts == ()
+    before = "no worker is known yet: the bag waits"
+    assert {client.expect(wire.Accepted).note for _ in range(2)} == {before, "look here"}
 
 
 def test_the_receipt_for_more_does_not_wait_long_for_results(office: Office, client: Client) -> None:

@@ -51,6 +51,11 @@ class Memory:
         """The messages of one kind that have arrived so far, over all restarts."""
         return [message for message in list(self.seen) if isinstance(message, kind)]
 
+    def asked_for_results(self) -> list[int]:
+        """After which results it was asked for more: by a message of its own, or by a batch."""
+        seen = list(self.seen)
+        return [m.after for m in seen if isinstance(m, wire.Watch) or (isinstance(m, wire.Submit) and m.watch)]
+
     def asked(self, what: str) -> list[dict[str, Any]]:
         """The arguments of all questions of one kind."""
         return [json.loads(ask.args) for ask in self.of(wire.Ask) if ask.what == what]
@@ -160,7 +165,10 @@ class FakeBroker:
         elif isinstance(message, wire.Blob):
             self.memory.templates[message.digest] = message.data
         elif isinstance(message, wire.Submit):
-            self._send(peer, self._submit(message))
+            answer = self._submit(message)
+            self._send(peer, answer)
+            if message.watch and isinstance(answer, wire.Accepted):
+                self._watch(peer, wire.Watch(message.watch, message.bag, message.after))
         elif isinstance(message, wire.Watch):
             self._watch(peer, message)
         elif isinstance(message, wire.Ask):

@@ -1,7 +1,7 @@
 """What the client says to the broker, and what it says again: no sockets, and time is a number."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -47,9 +47,9 @@ class Client:
         number = self.talk.number()
         return number, self._request(submit(number), now, TEMPLATE)
 
-    def defer(self, now: float = 0.0) -> wire.Watch:
+    def defer(self, now: float = 0.0, bag: str = "bag") -> wire.Watch:
         """Ask what can wait for another request."""
-        watch = wire.Watch(self.talk.number(), "bag", 0)
+        watch = wire.Watch(self.talk.number(), bag, 7)
         assert self.talk.defer(self._made(watch), now) == []
         return watch
 
@@ -99,6 +99,53 @@ def test_what_can_wait_goes_with_what_is_asked_next_and_then_is_a_request_like_a
     assert said == [wire.Ask(number, "status", "{}"), watch]
     assert client.talk.receive(wire.Rejoin(), 0.2) == [HELLO]
     assert client.talk.receive(GREETING, 0.3) == said
+
+
+def test_the_results_that_can_wait_are_asked_for_in_the_next_batch_of_their_bag(client: Client) -> None:
+    client.join()
+    watch = client.defer()
+    number, said = client.submit()
+    assert said[-1] == replace(submit(number), watch=watch.request, after=watch.after)
+    assert watch not in said
+    outcomes = wire.Outcomes(watch.request, "bag", (), (), 1, 1, 1, False)
+    client.talk.receive(outcomes, 0.1)
+    assert client.answers == {watch.request: outcomes}
+
+
+def test_results_that_are_asked_for_in_a_batch_are_asked_for_again_like_any_other(client: Client) -> None:
+    client.join()
+    watch = client.defer()
+    number, _ = client.submit()
+    client.talk.receive(wire.Accepted(number, "bag", ""), 0.1)
+    assert client.talk.receive(wire.Rejoin(), 0.2) == [HELLO]
+    assert client.talk.receive(GREETING, 0.3) == [watch]
+
+
+def test_what_was_asked_in_a_batch_that_is_refused_is_asked_no_more(client: Client) -> None:
+    client.join()
+    client.defer()
+    number, _ = client.submit()
+    refused = wire.Failed(number, "no")
+    client.talk.receive(refused, 0.1)
+    assert client.answers == {number: refused}
+    assert not client.talk.busy
+
+
+def test_the_results_of_another_bag_are_asked_for_by_themselves(client: Client) -> None:
+    client.join()
+    watch = client.defer(bag="another")
+    number, said = client.submit()
+    assert said[-2:] == [submit(number), watch]
+
+
+def test_results_are_a_receipt_for_the_batches_they_name(client: Client) -> None:
+    client.join()
+    first, _ = client.submit()
+    second, _ = client.submit()
+    # Whoever had asked for them has them already: it is a receipt nevertheless.
+    client.talk.receive(wire.Outcomes(77, "bag", (), (), 1, 1, 1, False, (first, second)), 0.1)
+    assert client.answers == {number: wire.Accepted(number, "bag", "") for number in (first, second)}
+    assert not client.talk.busy
 
 
 def test_what_can_wait_does_not_wait_long_for_another_request(client: Client) -> None:

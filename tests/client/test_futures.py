@@ -11,7 +11,15 @@ import pytest
 
 from broker import protocol as wire
 from broker.client import stream
-from broker.client.errors import BagRejected, GridClosed, PicklingFailed, RemoteTraceback, RequestFailed, TaskCrashed
+from broker.client.errors import (
+    BagRejected,
+    GridClosed,
+    PicklingFailed,
+    RemoteTraceback,
+    RequestFailed,
+    ResultUnreadable,
+    TaskCrashed,
+)
 from broker.client.futures import OWN_BAGS
 from broker.client.grid import Grid, task
 from broker.client.stream import WINDOW
@@ -34,6 +42,27 @@ def keyed(x: int, *, y: int) -> tuple[int, int]:
 
 def failing(x: int) -> int:
     raise LookupError(x)
+
+
+class Made:
+    """What is made by ``make()`` when it is unpickled."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self._make = make
+
+    def __reduce__(self) -> tuple[Callable[[], object], tuple[()]]:
+        return self._make, ()
+
+
+class Unpickled:
+    """Knows on which thread it was made."""
+
+    def __init__(self) -> None:
+        self.thread = threading.current_thread()
+
+
+def unreadable() -> object:
+    raise LookupError("nothing here")
 
 
 def sent_calls(fake: FakeGrid) -> list[int]:
@@ -144,8 +173,39 @@ def test_results_are_asked_for_once_and_no_more_after_the_last(fake: FakeGrid) -
     with Grid(fake.line) as grid:
         for n in range(3):
             grid.submit(double, n).result(10)
-        assert eventually(lambda: len(fake.memory.of(wire.Watch)) == 4)
-    assert [watch.after for watch in fake.memory.of(wire.Watch)] == [0, 1, 2, 3]
+        asked = fake.memory.asked_for_results
+        assert eventually(lambda: len(asked()) == 4)
+    assert asked() == [0, 1, 2, 3]
+
+
+def test_a_result_is_unpickled_once_and_by_whoever_wants_it(fake: FakeGrid, grid: Grid) -> None:
+    future = grid.submit(Made, Unpickled)
+    assert eventually(future.done)
+    value = future.result(10)
+    assert value.thread is threading.current_thread()
+    assert future.exception(10) is None
+    assert future.result(10) is value
+
+
+def test_a_result_that_cannot_be_unpickled_is_an_error_whichever_way_one_asks(grid: Grid) -> None:
+    future = grid.submit(Made, unreadable)
+    with pytest.raises(ResultUnreadable, match="cannot be unpickled") as caught:
+        future.result(10)
+    assert future.exception(10) is caught.value
+    assert wait([future], 10).done == {future}
+
+
+def test_callbacks_do_not_run_on_the_thread_that_talks_with_the_broker(fake: FakeGrid, grid: Grid) -> None:
+    names: list[str] = []
+    fake.memory.hold = True
+    future = grid.submit(double, 2)
+    assert eventually(lambda: bool(fake.memory.bags))
+    future.add_done_callback(lambda done: names.append(threading.current_thread().name))
+    (bag,) = fake.memory.bags
+    fake.broker.run(bag, 0)
+    assert future.result(10) == 4
+    assert eventually(lambda: len(names) == 1)
+    assert names == ["deskgrid-futures"]
 
 
 def test_a_prediction_goes_with_its_call(fake: FakeGrid, grid: Grid) -> None:

@@ -127,12 +127,12 @@ class Loop(server._Loop):
         self._drain()
         if self._now() >= self._windows_at:
             self._look_at_windows()
-        outbox = self._sessions.settle(self._now())
+        leaving = self._sessions.settle(self._now())
         self._broker.steps.step("settle")
-        self._quiet = 0 if outbox else self._quiet + 1
+        self._quiet = 0 if any(leaving) else self._quiet + 1
         if self._quiet % SELDOM == 0:
             self._broker.witness.settled(self._sessions, self._now())
-        self._finish(outbox)
+        self._finish(leaving)
 
     def farewell(self) -> None:
         """What ``run`` does at its end."""
@@ -227,6 +227,7 @@ class BrokerNode:
             wall_at_zero=WALL_S + self.world.now,
         )
         journal.no_room = self._no_room
+        journal.waits = self.lives % 2 == 1
         desk = Desk(facts, journal, self.windows, self._policy())
         self._loop = Loop(self, Sessions(desk, self.keep_days), journal)
         self.port.listening = True

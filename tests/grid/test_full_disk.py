@@ -45,7 +45,7 @@ def test_the_broker_does_not_grow_while_the_disk_is_full(grid: VirtualGrid) -> N
         client.submit(bag([5.0] * 10, size=5, name=f"more{number}"))
     grid.run(390.0)
     desk = grid.broker.sessions.desk
-    assert (len(desk.book.by_id), len(desk.scheduler.tasks.bags), len(desk.outbox)) == (1, 1, 0)
+    assert (len(desk.book.by_id), len(desk.scheduler.tasks.bags), desk.speaks) == (1, 1, False)
     grid.finish()
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 import msgpack
 
 from broker import protocol as wire
+from broker.attempts import REMEMBERED_S
 from broker.blocks import recorded
 from broker.journal import Journal
 from broker.sessions import Sessions
@@ -72,8 +73,10 @@ class Witness:
 
     def sent(self, peer: bytes, message: wire.Message, uncommitted: bool, now: float, lease_s: float) -> None:
         """The broker sends a message."""
-        # What is no message is refused at once; that says nothing of what was accepted.
-        early = uncommitted and not isinstance(message, wire.Refused)
+        # What is no message is refused at once; that says nothing of what was accepted. Work is given at once, unless a
+        # restart is to remember it.
+        short = isinstance(message, wire.Assign) and all(work.runtime < REMEMBERED_S for work in message.work)
+        early = uncommitted and not short and not isinstance(message, wire.Refused | wire.Blob)
         expect(not early, "{} is sent before the journal is committed", type(message).__name__)
         self.said[type(message)] += 1
         if isinstance(message, wire.Assign):
@@ -88,8 +91,14 @@ class Witness:
             # Of a worker that was lost nothing is read until it is in again: by then others may have its tasks.
             self._due = {attempt: by for attempt, by in self._due.items() if by != peer}
         elif isinstance(message, wire.Accepted):
-            bag, total = self._submits[peer, message.request]
-            self.told[bag] = max(total, self.told.get(bag, 0))
+            self._accepted(peer, message.request)
+        elif isinstance(message, wire.Outcomes):
+            for request in message.receipts:
+                self._accepted(peer, request)
+
+    def _accepted(self, peer: bytes, request: int) -> None:
+        bag, total = self._submits[peer, request]
+        self.told[bag] = max(total, self.told.get(bag, 0))
 
     def _taken(self, message: wire.Taken) -> None:
         for ref in message.attempts:
@@ -209,7 +218,7 @@ class Witness:
         desk, scheduler = sessions.desk, sessions.desk.scheduler
         left: dict[str, object] = {
             "bags": desk.book.by_id or desk.book.by_number or desk.book._where or desk.book._firsts,
-            "news": desk.fresh or desk.pending or desk.outbox,
+            "news": desk.fresh or desk.pending or desk.speaks,
             "tasks": list(scheduler.tasks.each()) or scheduler.tasks.bags,
             "failures": scheduler.tasks._errors or scheduler.tasks._crashes,
             "bound": scheduler.bound or scheduler.orphans,

@@ -82,7 +82,8 @@ MUTATIONS = (
         "acknowledge before the commit",
         "broker.server:_Loop._finish",
         "    self._journal.commit()",
-        "    for each in outbox:\n        self._send(*each)\n    outbox = []\n    self._journal.commit()",
+        "    for each in leaving.words:\n        self._send(*each)\n"
+        "    leaving = Leaving([], [])\n    self._journal.commit()",
     ),
     Mutation(
         "forget to journal who was sent what",

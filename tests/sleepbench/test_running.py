@@ -24,6 +24,8 @@ from tests.waiting import eventually
 ROOT = Path(__file__).resolve().parents[2]
 # Of a hundredth of the given seconds: a second of a scenario is 10 ms.
 SCALE = 0.01
+# By how much a task may end later than predicted on a busy machine, if none is to be lost for it.
+BUSY_MARGIN_S = 0.4
 # How long a busy machine may take for what is waited for.
 PATIENCE_S = 40.0
 
@@ -44,24 +46,27 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 # --- the benchmark ---------------------------------------------------------------------------------------------------
 
 
-def test_under_pgs_pcs_that_come_and_go_lose_no_task() -> None:
+def test_under_pgs_pcs_that_come_and_go_lose_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other tests run beside this one, and then a sleeper may wake late by more than the benchmark's margin.
+    scale = 2 * SCALE
+    monkeypatch.setattr("sleepbench.live.OPTIONS", {"pgs": {"queue_s": 0, "margin": BUSY_MARGIN_S}})
     tasks = tuple(float(seconds) for seconds in range(2, 50, 2))
     scenario = Scenario(9, tasks, uptimes=(60.0, 90.0, 150.0), restart=2.0)
     told: list[int] = []
-    run = run_live(scenario, SCALE, "pgs", seed=0, progress=told.append)
+    run = run_live(scenario, scale, "pgs", seed=0, progress=told.append)
     measured = run.measured
     assert (measured.kills, measured.planned_kills, measured.wasted_s) == (0, 0, 0.0)
-    assert measured.makespan_s >= scenario.lower_bound_s * SCALE
-    assert measured.slept_s >= scenario.work_s * SCALE
+    assert measured.makespan_s >= scenario.lower_bound_s * scale
+    assert measured.slept_s >= scenario.work_s * scale
     assert measured.window_s >= measured.slept_s
     # All were up from the start: but for restarts, windows were open for the whole run.
     assert measured.window_s >= 0.8 * len(scenario.uptimes) * measured.makespan_s
     assert told == sorted(told)
     assert told[-1] == len(tasks)
-    check_costs(run.costs, scenario)
+    check_costs(run.costs, scenario, scale)
 
 
-def check_costs(costs: Costs, scenario: Scenario) -> None:
+def check_costs(costs: Costs, scenario: Scenario, scale: float) -> None:
     """What such a run cost is what was to be expected: some of each kind was seen, and all of it was short."""
     assert costs.oversleep.count == len(scenario.tasks)
     for cost in (costs.oversleep, costs.gap, costs.opening, costs.late):
@@ -71,7 +76,7 @@ def check_costs(costs: Costs, scenario: Scenario) -> None:
     assert costs.late.mean <= costs.opening.mean
     assert set(costs.first_closings) == {"pc1", "pc2", "pc3"}
     for closes, uptime in zip(sorted(costs.first_closings.values()), scenario.uptimes, strict=True):
-        assert 0.0 < closes <= uptime * SCALE + PATIENCE_S
+        assert 0.0 < closes <= uptime * scale + PATIENCE_S
 
 
 def test_under_fcfs_a_pc_that_leaves_too_soon_loses_its_tasks() -> None:
