@@ -93,6 +93,13 @@ MUTATIONS = (
         "drizzle",
     ),
     Mutation(
+        "hand out what is to be remembered before it is written down",
+        "broker.attempts:Attempts._hand_out",
+        "self._send if remembered else self._desk.hand_out",
+        "self._desk.hand_out",
+        "drizzle",
+    ),
+    Mutation(
         "ignore the lease",
         "broker.workers:Workers.expire",
         "if worker.heard + self._desk.facts.lease_s > now:",
