@@ -147,12 +147,23 @@ class Futures:
             self._thread.join(FLUSH_S)
 
     def _ended(self, ended: Ended) -> None:
-        """Calls have ended: see to what can be settled at once, and leave the rest to our thread."""
+        """Calls have ended: see to what can be settled at once, and leave the rest to our thread.
+
+        So it is left to it to end everything, which waits for the callbacks that run.
+        """
         rest = ended.stream.settle(ended.results)
-        if rest or not ended.results:
+        if rest or not ended.results or self._closed:
             self._inbox.put(ended._replace(results=tuple(rest)))
         elif not ended.stream.open:
-            self._look()
+            self._disown()
+
+    def _disown(self) -> None:
+        """Hold the owner no longer than it is needed."""
+        with self._lock:
+            # Where that was the last one to hold it, it goes when the lock is free.
+            _owner = self._owner
+            if not any(stream.open for stream in self._streams):
+                self._owner = None
 
     # --- the thread --------------------------------------------------------------------------------------------------
 
@@ -181,11 +192,9 @@ class Futures:
 
     def _look(self) -> None:
         """See whether all is settled."""
+        self._disown()
         with self._lock:
-            if any(stream.open for stream in self._streams):
-                return
-            self._owner = None
-            done = self._closed
+            done = self._closed and not any(stream.open for stream in self._streams)
         if done:
             self._idle.set()
             if self._afterwards is not None:

@@ -208,6 +208,28 @@ def test_callbacks_do_not_run_on_the_thread_that_talks_with_the_broker(fake: Fak
     assert names == ["deskgrid-futures"]
 
 
+def test_a_callback_can_still_ask_when_the_last_future_is_settled_beside_it(fake: FakeGrid) -> None:
+    fake.memory.hold = True
+    grid = Grid(fake.line)
+    bag, asking, told = grid.bag(double, [1]), threading.Event(), list[int]()
+
+    def callback(_future: Future[Any]) -> None:
+        asking.set()
+        assert eventually(other.done)
+        told.append(bag.progress().total)
+
+    followed, other = grid.submit(double, 2), grid.submit(double, 3)
+    followed.add_done_callback(callback)
+    assert eventually(lambda: len(fake.memory.bags) == 2)
+    grid.shutdown(wait=False)
+    calls = list(fake.memory.bags)[1]
+    fake.broker.run(calls, 0)
+    assert asking.wait(10)
+    fake.broker.run(calls, 1)
+    assert eventually(lambda: told == [1], 3)
+    assert eventually(lambda: len(fake.memory.of(wire.Goodbye)) == 1)
+
+
 def test_a_prediction_goes_with_its_call(fake: FakeGrid, grid: Grid) -> None:
     for runtime in (10, 20, 30):
         grid.submit(task(double, runtime=runtime), 1).result(10)
