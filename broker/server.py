@@ -50,7 +50,7 @@ WINDOWS_S = 1.0
 # heard nothing else: to be woken costs more than to hear one. With fewer than a hundred workers it never rests, and
 # with more of them only the first message after a silence waits. Seconds.
 OFTEN_S = 0.02
-REST_S = 0.02
+REST_S = 0.03
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _EVERYWHERE = ("0.0.0.0", "*", "[::]")
 
