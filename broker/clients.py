@@ -345,8 +345,8 @@ class Clients:
         if told[2] == watcher.after and not bag.complete:
             return False
         receipts = self._riding_receipts(watcher.peer, bag)
-        facts = wire.Outcomes(watcher.request, bag.row.id, *told, bag.settled, bag.total, bag.closed, receipts)
-        self._desk.send(watcher.peer, facts)
+        outcomes = wire.Outcomes(watcher.request, bag.row.id, *told, bag.settled, bag.total, bag.closed, receipts)
+        self._desk.send(watcher.peer, outcomes)
         return True
 
     # --- questions ---------------------------------------------------------------------------------------------------

@@ -146,10 +146,12 @@ class Futures:
         if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join(FLUSH_S)
 
-    def _ended(self, ended: Ended) -> None:
-        """Calls have ended: see to what can be settled at once, and leave the rest to our thread.
+    # --- settling ----------------------------------------------------------------------------------------------------
 
-        So it is left to it to end everything, which waits for the callbacks that run.
+    def _ended(self, ended: Ended) -> None:
+        """On the link's thread: calls have ended. What runs no callback is settled here, the rest by our thread.
+
+        After `close` that one hears of everything: it sees that all is settled, and not before callbacks have returned.
         """
         rest = ended.stream.settle(ended.results)
         if rest or not ended.results or self._closed:
@@ -157,15 +159,15 @@ class Futures:
         elif not ended.stream.open:
             self._disown()
 
-    def _disown(self) -> None:
-        """Hold the owner no longer than it is needed."""
+    def _disown(self) -> bool:
+        """Hold the owner no longer than it is needed; whether it is not."""
         with self._lock:
+            settled = not any(stream.open for stream in self._streams)
             # Where that was the last one to hold it, it goes when the lock is free.
             _owner = self._owner
-            if not any(stream.open for stream in self._streams):
+            if settled:
                 self._owner = None
-
-    # --- the thread --------------------------------------------------------------------------------------------------
+        return settled
 
     def _settle_all(self) -> None:
         while (ended := self._inbox.get()) is not None:
@@ -192,10 +194,8 @@ class Futures:
 
     def _look(self) -> None:
         """See whether all is settled."""
-        self._disown()
-        with self._lock:
-            done = self._closed and not any(stream.open for stream in self._streams)
-        if done:
+        closed = self._closed  # looked at first: from then on no call is added
+        if self._disown() and closed:
             self._idle.set()
             if self._afterwards is not None:
                 self._afterwards()

@@ -3,7 +3,7 @@
 Rule 1: a batch is what has been submitted by the time that the link's thread comes to it, and at most WINDOW of them
 are on their way. So one call alone waits for nothing, and ten thousand make few messages.
 Rule 2: results are watched for while some are missing. When all are here the next watch leaves with the next call, so
-that a program that waits for each of its calls is two messages for the broker and not two turns of its loop.
+that of a program that waits for each of its calls the broker hears one message a call.
 Rule 3: whoever takes a future out is the one who settles it; nobody else may. Here those are settled for which that
 runs no code of the user's, which the link's thread must not: calls that succeeded, whose futures nobody follows. Their
 results are unpickled by whoever asks for them.
@@ -53,20 +53,16 @@ class GridFuture(Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         """What the call returned, as `concurrent.futures` has it."""
-        value = super().result(timeout)
-        if isinstance(value, Unread):
-            value = value.value()
-            if isinstance(value, Failure):
-                raise value.error
+        value = _read(super().result(timeout))
+        if isinstance(value, Failure):
+            raise value.error
         return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the call raised, as `concurrent.futures` has it."""
         error = super().exception(timeout)
-        if error is None and isinstance(unread := super().result(), Unread):
-            value = unread.value()
-            return value.error if isinstance(value, Failure) else None
-        return error
+        value = _read(super().result()) if error is None else None
+        return value.error if isinstance(value, Failure) else error
 
     def cancel(self) -> bool:
         """Whether the call is cancelled; it is, unless it has ended."""
@@ -155,7 +151,7 @@ class Stream:
                     continue  # cancelled here meanwhile
                 if result.outcome != wire.Outcome.DONE or future.followed:
                     others.append(result)
-                elif future.set_running_or_notify_cancel():
+                else:
                     del self._held[result.item]
                     self._unsettled -= 1
                     future.set_result(Unread(result, self.bag))
@@ -348,6 +344,10 @@ def settle_cancelled(future: Future[Any]) -> None:
     """Cancel a future that was taken out, and tell whoever waits for it."""
     if Future.cancel(future):
         future.set_running_or_notify_cancel()
+
+
+def _read(value: Any) -> Any:
+    return value.value() if isinstance(value, Unread) else value
 
 
 def _error_in(reply: Reply | DeskgridError, kind: type[DeskgridError]) -> DeskgridError:
