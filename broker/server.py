@@ -113,9 +113,10 @@ def serve(
                 desk = Desk(_facts(options, announcement.address), journal, windows, policy, keys)
                 sessions = Sessions(desk, options.keep_days)
                 loop = _Loop(sessions, sockets, journal)
-                ready(announcement)
-                log.info("started address=%s home=%s policy=%s", announcement.address, options.home, policy.name)
                 with closing(loop):
+                    loop.restore()
+                    ready(announcement)
+                    log.info("started address=%s home=%s policy=%s", announcement.address, options.home, policy.name)
                     loop.run(stopping)
     except Damaged as error:
         raise BrokerError(f"{options.home} is damaged: {error}; put a copy of it in its place") from error
@@ -193,9 +194,12 @@ class _Loop:
     def _now(self) -> float:
         return time.monotonic() - self._start
 
-    def run(self, stopping: Callable[[], bool]) -> None:
+    def restore(self) -> None:
+        """Take up what the journal remembers, before anybody is heard."""
         self._sessions.restore(self._now())
         self._sessions.desk.waiting = self._sockets.waiting
+
+    def run(self, stopping: Callable[[], bool]) -> None:
         self._look_at_windows()
         gone: list[bytes] = []
         while not stopping():

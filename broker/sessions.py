@@ -13,6 +13,7 @@ from broker.asking import Asking
 from broker.bags import OpenBag
 from broker.clients import Clients
 from broker.desk import Desk, Leaving
+from broker.files import Damaged
 from broker.journal import JournalFull
 from broker.keeping import Keeping
 from broker.roles import Credential, with_article
@@ -20,7 +21,7 @@ from broker.rows import BatchRow
 from broker.throughput import Throughput
 from broker.workers import Workers
 from scheduler import events as ev
-from scheduler.model import Attempt
+from scheduler.model import Attempt, IllegalEvent
 
 # After a restart, attempts that were running are waited for through this many leases: a worker notices a silent broker
 # within one, and has one to come back.
@@ -48,7 +49,7 @@ class Sessions:
         self._hold_until: float | None = None
 
     def restore(self, now: float) -> None:
-        """Take up what the journal remembers."""
+        """Take up what the journal remembers. Raises `Damaged` where that contradicts itself."""
         if self.desk.journal.full and self.desk.disk.state != "full":
             # No attempt may be numbered before it is written down that the journal was opened once more.
             self.desk.disk.failed(self.desk.journal.full, now)
@@ -58,7 +59,12 @@ class Sessions:
             book.open(row)
         ended = {number: journal.outcomes(number) for number in book.by_number}
         for batch in journal.batches():
-            self._restore(batch, ended[batch.bag], now)
+            if batch.bag not in ended:
+                raise Damaged(f"the journal has tasks from {batch.first} on, of no bag")
+            try:
+                self._restore(batch, ended[batch.bag], now)
+            except IllegalEvent as error:
+                raise Damaged(f"the journal contradicts itself: {error}") from error
         if self.desk.scheduler.orphans:
             self._hold_until = now + HOLD_LEASES * self.desk.facts.lease_s
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from broker import server as server_module
-from broker.journal import NAME
+from broker.journal import NAME, Journal
 from broker.server import BrokerError
+from tests.broker.records import bag_row, batch_row, result_row
 from tests.live import LiveBroker, live_grid
 
 
@@ -147,6 +148,20 @@ def _damaged_key(home: Path) -> None:
     (home / "keys" / "broker").write_bytes(b"cut")
 
 
+def _ended_twice(home: Path) -> None:
+    with closing(Journal(home)) as journal:
+        journal.add_bag(bag_row(1))
+        journal.add_batch(batch_row(0, 1, 0, 2), [b"", b""], 1e9)
+        for _ in range(2):
+            journal.add_results([result_row(0, b"")])
+            journal.commit()
+
+
+def _of_no_bag(home: Path) -> None:
+    with closing(Journal(home)) as journal:
+        journal.add_batch(batch_row(0, 1, 0, 2), [b"", b""], 1e9)
+
+
 def _folder_as_join_line(home: Path) -> None:
     (home / "worker.join" / "x").mkdir(parents=True)
 
@@ -159,6 +174,8 @@ def _folder_as_join_line(home: Path) -> None:
         (_newer_journal, "format 999; this deskgrid reads and writes "),
         (_damaged_key, "is not a key file; remove it"),
         (_folder_as_join_line, "directory"),
+        (_ended_twice, "is damaged: the journal contradicts itself: the batch from 0 on is restored with tasks "),
+        (_of_no_bag, "is damaged: the journal has tasks from 0 on, of no bag; put a copy of it in its place"),
     ],
 )
 def test_a_home_that_cannot_be_used_is_said(tmp_path: Path, damage: Callable[[Path], None], reason: str) -> None:

@@ -1,0 +1,90 @@
+"""What a broker and a worker have in common as processes: they go on until they are told to stop, and log meanwhile.
+
+Rule 1: the first Ctrl-C or SIGTERM (Ctrl-Break on Windows) stops them cleanly, with exit code 0; the second at once.
+Rule 2: stdout is for what is to be copied; the log goes to stderr, an event in a line.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from types import FrameType
+
+import click
+
+LEVELS = ("debug", "info", "warning", "error")
+
+level_option = click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="The least important events that are logged, to stderr.",
+)
+# For a process that was started by one of ours, and is to end with it.
+stdin_option = click.option("--until-stdin-closes", is_flag=True, hidden=True)
+
+
+class Stopping:
+    """Within its context, says when called whether this process should stop.
+
+    ``with_stdin``: also when stdin closes.
+    """
+
+    SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")
+
+    def __init__(self, with_stdin: bool = False) -> None:
+        self._asked = threading.Event()
+        self._with_stdin = with_stdin
+        self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+
+    def __call__(self) -> bool:
+        return self._asked.is_set()
+
+    def __enter__(self) -> "Stopping":
+        for name in self.SIGNALS:
+            number = getattr(signal, name, None)  # SIGBREAK: Windows only
+            if number is not None:
+                self._before[number] = signal.signal(number, self._on_signal)
+        if self._with_stdin:
+            threading.Thread(target=self._read_to_end, name="stdin", daemon=True).start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._restore()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._asked.set()
+        self._restore()  # so the next one does what it does without us: it ends the process
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _read_to_end(self) -> None:
+        # Not through sys.stdin: its lock, held while this thread waits, would abort the interpreter at its exit.
+        try:
+            while os.read(0, 4096):
+                pass
+        except OSError:
+            pass  # there is none: closed already
+        self._asked.set()
+
+
+class LogFormat(logging.Formatter):
+    """``2026-01-31T18:00:00.123+01:00 INFO event key=value``: local time with its offset, one line for an event."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """The time of ``record`` as ISO 8601 has it."""
+        return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+
+
+def log_to_stderr(level: str) -> None:
+    """Send our events of at least ``level`` to stderr, and the warnings of libraries."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormat("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("deskgrid").setLevel(level.upper())
