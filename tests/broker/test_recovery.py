@@ -6,8 +6,8 @@ import msgpack
 import pytest
 
 from broker import protocol as wire
+from broker.files import Damaged
 from broker.sessions import HOLD_LEASES
-from scheduler.model import IllegalEvent
 from tests.broker.office import LEASE_S, Office
 from tests.broker.records import result_row
 
@@ -48,7 +48,7 @@ def test_a_task_that_ended_twice_is_no_past_that_is_believed(tmp_path: Path) -> 
     office.settle()
     office.journal.add_results([result_row(1, b""), result_row(0, b""), result_row(1, b"")._replace(ended=2e9)])
     office.journal.commit()
-    with pytest.raises(IllegalEvent, match="twice"):
+    with pytest.raises(Damaged, match="contradicts itself: .* twice"):
         again(office, tmp_path)
 
 
