@@ -48,7 +48,7 @@ def test_a_task_that_ended_twice_is_no_past_that_is_believed(tmp_path: Path) -> 
     office.settle()
     office.journal.add_results([result_row(1, b""), result_row(0, b""), result_row(1, b"")._replace(ended=2e9)])
     office.journal.commit()
-    with pytest.raises(Damaged, match="contradicts itself: .* twice"):
+    with pytest.raises(Damaged, match=r"contradicts itself: .* twice"):
         again(office, tmp_path)
 
 
