@@ -197,9 +197,9 @@ class _Loop:
     def restore(self) -> None:
         """Take up what the journal remembers, before anybody is heard."""
         self._sessions.restore(self._now())
-        self._sessions.desk.waiting = self._sockets.waiting
 
     def run(self, stopping: Callable[[], bool]) -> None:
+        self._sessions.desk.waiting = self._sockets.waiting
         self._look_at_windows()
         gone: list[bytes] = []
         while not stopping():

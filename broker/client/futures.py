@@ -149,7 +149,7 @@ class Futures:
     # --- settling ----------------------------------------------------------------------------------------------------
 
     def _ended(self, ended: Ended) -> None:
-        """On the link's thread: calls have ended. What runs no callback is settled here, the rest by our thread.
+        """Calls have ended, or one was taken out. What runs no callback is settled here, the rest by our thread.
 
         After `close` that one hears of everything: it sees that all is settled, and not before callbacks have returned.
         """
@@ -194,8 +194,8 @@ class Futures:
 
     def _look(self) -> None:
         """See whether all is settled."""
-        closed = self._closed  # looked at first: from then on no call is added
-        if self._disown() and closed:
+        complete = self._closed  # looked at first: from then on no call is added
+        if self._disown() and complete:
             self._idle.set()
             if self._afterwards is not None:
                 self._afterwards()
