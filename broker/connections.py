@@ -45,6 +45,7 @@ class Connection:
     key: bytes = b""
     read: int = 0
     read_before: int = 0
+    dismissed: bool = False
 
     def backlog(self, received: int, now: float) -> Backlog | None:
         """What of ``received`` bytes waits, as seen now; None: nothing to speak of."""
@@ -123,10 +124,23 @@ class Connections:
         share = max(1, self._limit // SHARE)
         return share if most is None else min(share, most)
 
-    def read(self, peer: bytes, size: int) -> None:
-        """So many bytes of a peer's connection were read."""
+    def read(self, peer: bytes, size: int) -> bool:
+        """So many bytes of a peer's connection were read; False when it was dismissed."""
+        if (connection := self._peers.get(peer)) is None:
+            return True
+        connection.read += size
+        return not connection.dismissed
+
+    def key_of(self, peer: bytes) -> bytes:
+        """The key of a peer that is connected; empty for others, and without encryption."""
+        connection = self._peers.get(peer)
+        return b"" if connection is None else connection.key
+
+    def dismiss(self, peer: bytes, now: float) -> None:
+        """Hear nothing more of a peer, and cut it off in a moment, in which it can read why."""
         if (connection := self._peers.get(peer)) is not None:
-            connection.read += size
+            connection.dismissed = True
+            self._condemned.setdefault(connection.fd, now + LAST_WORD_S)
 
     def all_read(self) -> None:
         """Nothing waits to be read."""

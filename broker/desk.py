@@ -87,6 +87,8 @@ class Desk:
         # About how many bytes of it there are for each peer; and how many of earlier ones a peer has not taken yet.
         self.owed: Counter[bytes] = Counter()
         self.waiting: Callable[[bytes], int] = lambda peer: 0
+        # Whether too much waits for all peers of its credential, or in all.
+        self.crowded: Callable[[bytes], bool] = lambda peer: False
         # What the scheduler wants done besides what a pass decides; carried out when the batch is settled.
         self.pending: list[ev.Command] = []
         # Bags with something new for those who watch them.
@@ -97,7 +99,7 @@ class Desk:
         """A desk that has yet to learn everything from the journal. No attempt's number is given a second time."""
         desk = Desk(self.facts, self.journal, self.windows, self.unused_policy, self.credentials)
         desk.revoked = self.revoked
-        desk.waiting = self.waiting
+        desk.waiting, desk.crowded = self.waiting, self.crowded
         desk.disk = self.disk
         desk.scheduler = Scheduler(self.unused_policy, first_attempt=self.scheduler.next_attempt)
         desk._notices = self._notices
@@ -123,7 +125,7 @@ class Desk:
 
     def has_room(self, peer: bytes, limit: int = BATCH_BYTES) -> bool:
         """Whether a peer has taken what it was sent, but for ``limit`` bytes: if not, more is not made for it yet."""
-        return self.owed[peer] + self.waiting(peer) < limit
+        return self.owed[peer] + self.waiting(peer) < limit and not self.crowded(peer)
 
     @property
     def speaks(self) -> bool:

@@ -1,12 +1,12 @@
 """Messages with large payloads, which become files before the sessions hear of them, while others are heard.
 
 Rule 1: what one peer says is heard in its order: behind a message that waits here, its later ones do too.
-Rule 2: what waits is bounded in bytes; above that nothing more is read until some of it is written.
+Rule 2: what waits is bounded in bytes, in all and for each credential. Whatever more has arrived waits for its turn.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from broker import protocol as wire
@@ -14,8 +14,10 @@ from broker.roles import Credential
 
 # Bytes that wait to be written: a few of the largest messages, so that the disk is never without work.
 INTAKE_LIMIT = 4 * wire.PAYLOAD_LIMIT
-# How long one waits for the disk when there are more. Seconds; meanwhile nothing else is done.
-PAUSE_S = 0.02
+# Of these, from one credential.
+CREDENTIAL_LIMIT = 2 * wire.PAYLOAD_LIMIT
+# Messages of one peer that wait here because of an earlier one.
+ARRIVALS_LIMIT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Intake:
         self._wake = wake
         self._waiting: dict[bytes, deque[Arrival]] = {}
         self._size = 0
+        self._by_credential: Counter[str] = Counter()
 
     def __contains__(self, peer: bytes) -> bool:
         """Whether something that ``peer`` said waits."""
@@ -55,9 +58,15 @@ class Intake:
         if not values and peer not in self._waiting:
             return False
         arrival = Arrival(peer, who, message, values, self._begin(values))
-        self._size += arrival.size
+        self._count(who.name, arrival.size)
         self._waiting.setdefault(peer, deque()).append(arrival)
         return True
+
+    def _count(self, credential: str, size: int) -> None:
+        self._size += size
+        self._by_credential[credential] += size
+        if not self._by_credential[credential]:
+            del self._by_credential[credential]
 
     def _begin(self, values: list[wire.Chunks]) -> list[Future[None]]:
         kept = [thread.submit(step, value) for value in values for step, thread in self._steps]
@@ -74,12 +83,11 @@ class Intake:
         for _, thread in self._steps:
             thread.shutdown()
 
-    def has_room(self) -> bool:
-        """Whether more can be read; if not, this waits a moment for the disk."""
-        if self._size > INTAKE_LIMIT:
-            heads = [future for arrivals in self._waiting.values() for future in arrivals[0].kept if not future.done()]
-            wait(heads, PAUSE_S, FIRST_COMPLETED)
-        return self._size <= INTAKE_LIMIT
+    def has_room(self, peer: bytes, credential: str, large: bool) -> bool:
+        """Whether another message of ``peer`` can be put; ``large``: one with large payloads."""
+        if len(self._waiting.get(peer, ())) >= ARRIVALS_LIMIT:
+            return False
+        return not large or (self._size < INTAKE_LIMIT and self._by_credential[credential] < CREDENTIAL_LIMIT)
 
     def ready(self) -> Iterator[Arrival]:
         """Take out what can be heard now."""
@@ -88,5 +96,5 @@ class Intake:
                 arrival = arrivals.popleft()
                 if not arrivals:
                     del self._waiting[peer]
-                self._size -= arrival.size
+                self._count(arrival.who.name, -arrival.size)
                 yield arrival

@@ -94,14 +94,16 @@ class Sessions:
         desk.handle(event, now)
         self.workers.attempts.restore((task, number, session or "") for task, number, session in sent)
 
-    def successor(self, reason: str, now: float) -> "Sessions":
-        """Others in the place of these, whose last steps could not be written down; they know what the journal holds.
+    def successor(self, now: float, disk_full: str = "") -> "Sessions":
+        """Others in the place of these, whose last steps were undone; they know what the journal holds.
 
         Nobody was told of what is undone. Everybody is asked to come in again, and says again what was not answered.
+        ``disk_full``: why the last steps could not be written down, if that is the reason.
         """
         desk = self.desk.successor()
-        desk.disk.failed(reason, now)
-        desk.note("disk-full", reason=reason, home=str(desk.journal.home))
+        if disk_full:
+            desk.disk.failed(disk_full, now)
+            desk.note("disk-full", reason=disk_full, home=str(desk.journal.home))
         others = Sessions(desk, self._keeping.days)
         others.restore(now)
         desk.scheduler.counters = self.desk.scheduler.counters

@@ -20,7 +20,16 @@ from broker import allocation, backlog, descriptors
 from broker import protocol as wire
 from broker.connections import CONNECTIONS_LIMIT, PROGRAMS_LIMIT, Connections
 from broker.keys import KeyRing
-from broker.outgoing import Handed, Outgoing, Parts, size_of
+from broker.outgoing import (
+    ALL_WAITING_LIMIT,
+    PROGRAMS_WAITING_LIMIT,
+    WAITING_LIMIT,
+    Handed,
+    Outgoing,
+    Parts,
+    Untaken,
+    size_of,
+)
 from broker.roles import ANYBODY, Credential
 
 log = logging.getLogger("deskgrid.broker")
@@ -28,11 +37,15 @@ log = logging.getLogger("deskgrid.broker")
 # Messages of one peer that are taken in but not read: then TCP makes it wait. So few cost no speed, for busy peers send
 # in batches; their bytes are bounded by `broker.backlog`.
 RECEIVE_HIGH_WATER = 10
-# Small messages that ZeroMQ keeps for one peer; what does not fit waits in `Outgoing`, where bytes are counted.
-SEND_HIGH_WATER = 64
-# Of messages from this size on ZeroMQ has one at a time for each peer, so that it never holds much. It is more than a
-# TCP connection takes at once.
-LARGE = 256 * 1024
+# Small messages that ZeroMQ keeps for one peer; what does not fit waits in `Outgoing`, where bytes are counted. With
+# what counts as large, this bounds what all connections of one submitter can leave there: 128 MiB.
+SEND_HIGH_WATER = 16
+# Of messages from this size on ZeroMQ has one at a time for each peer, so that it never holds much.
+LARGE = 32 * 1024
+# No more is made for a submitter's or an admin's programs while all of them together have left so many bytes untaken;
+# and none for anybody who has left anything untaken while so many wait in all.
+PROGRAMS_ROOM = PROGRAMS_WAITING_LIMIT // 4
+ALL_ROOM = ALL_WAITING_LIMIT // 2
 # TCP connections of PCs that were switched off are noticed by ZeroMQ after this long; leases decide about work.
 DEAD_LINK_S = 30.0
 # How long a stopping broker tries to get its goodbyes out.
@@ -72,9 +85,12 @@ class Sockets:
         # Whether the monitor has something to tell.
         self._told = False
         self._look_at = 0.0
+        # Memory that this process had when what waits was last looked at, or less since.
+        self._held = 0.0
         # Peers that were found to be gone, for the next `tend`.
         self._gone: list[bytes] = []
-        self._outgoing = Outgoing(self._hand_over)
+        self._untaken = Untaken()
+        self._outgoing = Outgoing(self._hand_over, self._untaken)
         # Peers for which ZeroMQ has a large message, and how it says that it has not any more.
         self._large: dict[bytes, tuple[zmq.MessageTracker, int]] = {}
         self.connections = Connections(descriptors.cut, self._connections_allowed())
@@ -163,13 +179,15 @@ class Sockets:
             self._gone += self._follow_monitor()
         if now >= self._look_at:
             self._look_at = now + backlog.LOOK_S
-            if allocation.held() > backlog.BACKLOG_LIMIT * backlog.RELIEF:
-                self._bound_backlog(now)
+            self._bound_backlog(now)
         gone, self._gone = self._gone, []
         self.connections.expire(now)
         for peer in [peer for peer, (tracker, _) in self._large.items() if tracker.done]:
-            del self._large[peer]
+            self._large_taken(peer)
         gone += self._outgoing.flush()
+        for peer in self._outgoing.too_many():
+            self._cut_off(peer)
+            gone.append(peer)
         self._tell(now)
         return gone
 
@@ -185,6 +203,12 @@ class Sockets:
         return gone
 
     def _bound_backlog(self, now: float) -> None:
+        """Cut off whoever has too much waiting. All of that is in this process: if it has not grown, nobody has."""
+        held = allocation.held()
+        if held < self._held + backlog.CREDENTIAL_LIMIT * backlog.RELIEF:
+            self._held = min(self._held, held)
+            return
+        self._held = held
         found = backlog.surplus(self.connections.backlogs(descriptors.received, now))
         for each in found:
             if (peer := self.connections.flooded(each.fd)) is not None:
@@ -197,7 +221,13 @@ class Sockets:
 
     def _forget(self, peer: bytes) -> None:
         self._outgoing.drop(peer)
-        self._large.pop(peer, None)
+        self._large_taken(peer)
+
+    def _large_taken(self, peer: bytes) -> None:
+        """ZeroMQ has no large message for a peer any more."""
+        _, size = self._large.pop(peer, (None, 0))
+        if size:
+            self._untaken.add(peer, self._untaken.key_of(peer), -size)
 
     def _tell(self, now: float) -> None:
         if (self._untold or self.connections.turned_away) and now >= self._tell_at:
@@ -247,43 +277,60 @@ class Sockets:
         key = b"" if self._keys is None else bytes.fromhex(cast(str, head.get("User-Id")))
         if peer not in self.connections and not self._introduce(peer, head, key):
             return peer, None, b"", ()
-        self.connections.read(peer, size)
+        heard = self.connections.read(peer, size)
         if count > FRAMES_LIMIT or whole > wire.MESSAGE_LIMIT:
-            self._give_up(peer)
-            return peer, None, b"", ()
-        return peer, self._who(key), first.bytes, chunks
+            self.give_up(peer)
+            heard = False
+        return (peer, self._who(key), first.bytes, chunks) if heard else (peer, None, b"", ())
 
     def _on_wire(self, frame: zmq.Frame) -> int:
         return backlog.on_wire(len(frame), self._keys is not None)
 
-    def _give_up(self, peer: bytes) -> None:
-        """Nothing more is read of a peer, or said to it."""
+    def give_up(self, peer: bytes) -> None:
+        """Cut a peer off now; the next `tend` says that it is gone."""
+        self._cut_off(peer)
+        self._gone.append(peer)
+
+    def _cut_off(self, peer: bytes) -> None:
         self.connections.cut_off(peer)
         self._forget(peer)
-        self._gone.append(peer)
+
+    def dismiss(self, peer: bytes) -> None:
+        """Read nothing more of a peer, and cut it off when it has had a moment to read its last word."""
+        self.connections.dismiss(peer, self._now)
 
     def _introduce(self, peer: bytes, frame: zmq.Frame, key: bytes) -> bool:
         # What was told of the connection is told before its first message, also that one before it had the same number.
         self._gone += self._follow_monitor()
+        most = PROGRAMS_LIMIT if self._is_program(key) else None
+        return self.connections.heard(peer, int(frame.get("__fd")), key, most)
+
+    def _is_program(self, key: bytes) -> bool:
+        """Whether a key is a submitter's or an admin's. Without encryption nobody can tell."""
         who = self._who(key)
-        program = self._keys is not None and who is not None and who.role != "worker"
-        return self.connections.heard(peer, int(frame.get("__fd")), key, PROGRAMS_LIMIT if program else None)
+        return self._keys is not None and who is not None and who.role != "worker"
 
     def _who(self, key: bytes) -> Credential | None:
         return ANYBODY if self._keys is None else self._keys.who(key)
 
     def send(self, peer: bytes, parts: Parts) -> bool:
         """Send now or later; False when the peer is gone, or has taken too little for too long and is cut off."""
-        if self._outgoing.put(peer, parts):
+        key = self.connections.key_of(peer)
+        if self._outgoing.put(peer, parts, key, PROGRAMS_WAITING_LIMIT if self._is_program(key) else WAITING_LIMIT):
             return True
-        self.connections.cut_off(peer)
-        self._forget(peer)
+        self._cut_off(peer)
         return False
 
     def waiting(self, peer: bytes) -> int:
         """Bytes that a peer has not taken yet, but for what ZeroMQ has of small messages."""
-        _, size = self._large.get(peer, (None, 0))
-        return self._outgoing.bytes_for(peer) + size
+        return self._untaken.of_peer(peer)
+
+    def crowded(self, peer: bytes) -> bool:
+        """Whether too much waits to make more for a peer: for all programs of its credential, or in all."""
+        key = self.connections.key_of(peer)
+        if self._is_program(key) and self._untaken.of_key[key] >= PROGRAMS_ROOM:
+            return True
+        return self._untaken.total >= ALL_ROOM and self._untaken.of_peer(peer) > 0
 
     def _hand_over(self, peer: bytes, parts: Parts) -> Handed:
         size = size_of(parts)
@@ -296,7 +343,9 @@ class Sockets:
                 self.router.send(frame, _MORE, copy=False)
             if size >= LARGE:
                 tracker = self.router.send(frames[-1], _NOBLOCK, copy=False, track=True)
+                self._large_taken(peer)
                 self._large[peer] = tracker, size
+                self._untaken.add(peer, self.connections.key_of(peer), size)
             else:
                 self.router.send(frames[-1], _NOBLOCK)
         except zmq.ZMQError as error:

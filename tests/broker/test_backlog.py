@@ -9,13 +9,14 @@ from typing import Any, cast
 import pytest
 import zmq
 
-from broker import backlog, server
+from broker import backlog, loop, turns
 from broker import protocol as wire
-from broker.backlog import BACKLOG_LIMIT, ONE_PC, RELIEF, SMALL, Backlog, surplus
+from broker.backlog import BACKLOG_LIMIT, CREDENTIAL_LIMIT, ONE_PC, RELIEF, SMALL, Backlog, surplus
 from broker.connections import Connections
 from broker.descriptors import received
 from broker.journal import Journal
-from broker.roles import ANYBODY, Credential
+from broker.loop import Loop
+from broker.roles import Credential
 from tests.live import LiveGrid, live_grid
 from tests.peers import SocketLine
 
@@ -38,34 +39,33 @@ def cut(*described: tuple[str, str, float, int]) -> list[int]:
 # --- who is cut off --------------------------------------------------------------------------------------------------
 
 
-def test_within_the_limit_nobody_is_cut_off() -> None:
-    assert BACKLOG_LIMIT == 1024 * MIB
-    assert cut(("mallory", "10.0.0.1", 0.0, 1000), ("ann", "10.0.0.2", 0.0, 24)) == []
+def test_within_the_limits_nobody_is_cut_off() -> None:
+    assert (BACKLOG_LIMIT, CREDENTIAL_LIMIT) == (1024 * MIB, 144 * MIB)
+    assert cut(("mallory", "10.0.0.1", 0.0, 144), ("ann", "10.0.0.2", 0.0, 144)) == []
     assert cut() == []
 
 
-def test_of_too_much_the_key_goes_first_that_has_most_until_there_is_half() -> None:
-    ann = ("ann", "10.0.0.1", 9.0, 70)
-    mallory = [("mallory", "10.0.0.2", float(at), 70) for at in range(14)]
-    found = cut(ann, *mallory)
-    assert 0 not in found
-    left = (15 - len(found)) * 70
-    assert left <= 1024 * RELIEF < left + 70
+def test_one_key_is_brought_down_to_half_of_its_share_however_little_others_have() -> None:
+    found = cut(("ann", "10.0.0.1", 9.0, 70), *[("mallory", "10.0.0.2", float(at), 40) for at in range(4)])
+    assert found == [4, 3, 2]
 
 
-def test_everything_of_one_key_goes_before_anything_of_another() -> None:
-    found = cut(("ann", "10.0.0.1", 9.0, 500), *[("mallory", "10.0.0.2", 0.0, 60)] * 10)
-    assert sorted(found) == list(range(1, 11))
-    assert cut(("ann", "10.0.0.1", 0.0, 400), ("ann", "10.0.0.3", 0.0, 400), ("mallory", "10.0.0.2", 9.0, 500)) == [
-        0,
-        1,
-    ]
+def test_of_too_much_in_all_the_keys_go_first_that_have_most_until_there_is_half() -> None:
+    found = surplus([Backlog(number, b"%d" % number, "10.0.0.1", 0.0, (90 + number) * MIB) for number in range(11)])
+    assert [each.fd for each in found] == [10, 9, 8, 7, 6, 5]
+    left = sum(90 + number for number in range(5))
+    assert left <= 1024 * RELIEF < left + 95
+
+
+def test_without_keys_only_the_limit_for_all_counts() -> None:
+    assert surplus([Backlog(number, b"", "127.0.0.1", 0.0, 70 * MIB) for number in range(14)]) == []
+    assert len(surplus([Backlog(number, b"", "127.0.0.1", 0.0, 70 * MIB) for number in range(15)])) == 8
 
 
 def test_of_a_key_that_is_shared_the_machine_goes_first_that_has_more_than_one_needs() -> None:
-    flooding = [("workers", "10.0.0.66", 0.0, 70)] * 10
-    others = [("workers", f"10.0.0.{number}", 5.0, 60) for number in range(8)]
-    assert set(cut(*flooding, *others)) <= set(range(10))
+    flooding = [("workers", "10.0.0.66", 0.0, 70)] * 3
+    others = [("workers", f"10.0.0.{number}", 5.0, 9) for number in range(8)]
+    assert set(cut(*flooding, *others)) == {0, 1, 2}
 
 
 def test_of_many_that_each_have_little_those_go_that_began_last_and_come_again() -> None:
@@ -178,29 +178,51 @@ def test_of_what_is_no_connection_nothing_has_arrived(tmp_path: Path) -> None:
 
 
 class Busy:
-    """Sockets on which a message of ``size`` bytes is always waiting."""
+    """Sockets on which a message of ``size`` bytes is always waiting, of everybody in turn."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, credentials: int = 100) -> None:
         self._data = bytes(size)
+        self._who = [Credential(f"user{number}", "submitter") for number in range(credentials)]
         self.taken = 0
+        self.given_up: list[bytes] = []
 
     def receive(self) -> tuple[bytes, Credential, bytes, Sequence[memoryview]]:
         self.taken += 1
-        return b"peer", ANYBODY, self._data, ()
+        return b"peer", self._who[self.taken % len(self._who)], self._data, ()
 
-    def send(self, peer: bytes, data: bytes) -> bool:
-        return True
+    def give_up(self, peer: bytes) -> None:
+        self.given_up.append(peer)
 
     def wake(self) -> None:
         """Nothing large is on its way to the disk."""
 
 
-@pytest.mark.parametrize(("size", "taken"), [(0, server.DRAIN), (MIB, 64), (wire.MESSAGE_LIMIT, 1)])
-def test_a_turn_ends_after_so_many_messages_or_so_many_bytes_of_them(size: int, taken: int, tmp_path: Path) -> None:
+def read_once(busy: Busy, home: Path) -> bool:
+    with closing(Journal(home)) as journal, closing(Loop(cast(Any, None), cast(Any, busy), journal)) as loop:
+        return loop._read()
+
+
+@pytest.mark.parametrize(("size", "taken"), [(0, loop.DRAIN), (MIB, 64), (wire.MESSAGE_LIMIT, 1)])
+def test_a_turn_reads_so_many_messages_or_so_many_bytes_of_them(size: int, taken: int, tmp_path: Path) -> None:
     busy = Busy(size)
-    with closing(Journal(tmp_path)) as journal:
-        assert not server._Loop(cast(Any, None), cast(Any, busy), journal)._drain()
-    assert busy.taken == taken
+    assert not read_once(busy, tmp_path)
+    assert (busy.taken, busy.given_up) == (taken, [])
+
+
+def test_no_more_is_read_while_too_much_waits_to_be_handled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "HELD_BYTES", 10 * MIB)
+    busy = Busy(MIB)
+    assert not read_once(busy, tmp_path)
+    assert busy.taken == 10
+
+
+def test_whoever_says_more_than_its_share_before_it_is_handled_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "MESSAGES_LIMIT", 10)
+    busy = Busy(0, credentials=1)
+    read_once(busy, tmp_path)
+    assert len(busy.given_up) == loop.DRAIN - 10
 
 
 # --- over real sockets -----------------------------------------------------------------------------------------------

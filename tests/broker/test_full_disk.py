@@ -151,9 +151,9 @@ class Quota(Office):
             self.begin_again(full)
 
     def begin_again(self, full: JournalFull) -> None:
-        """What `broker.server` does."""
+        """What `broker.loop` does."""
         self.journal.rollback()
-        self.sessions = self.sessions.successor(str(full), self.now)
+        self.sessions = self.sessions.successor(self.now, str(full))
 
     def filled(self) -> None:
         """Fill it, and have the broker notice by a bag that is too large for it."""

@@ -111,16 +111,41 @@ def test_what_a_peer_says_behind_them_waits_and_nobody_else_does() -> None:
     assert b"a" not in disk.intake
 
 
-def test_no_more_is_read_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_large_values_are_heard_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake_module, "INTAKE_LIMIT", len(VALUES[0]))
     disk = Disk()
     try:
         disk.put(b"a", finished(1))
-        assert disk.intake.has_room()
-        disk.put(b"b", finished(2))
-        assert not disk.intake.has_room()
+        assert not disk.intake.has_room(b"b", "ann", large=True)
+        assert disk.intake.has_room(b"b", "ann", large=False)
     finally:
         disk.let.set()
         disk.intake.close()
-    assert len([*disk.intake.ready()]) == 2
-    assert disk.intake.has_room()
+    assert len([*disk.intake.ready()]) == 1
+    assert disk.intake.has_room(b"b", "ann", large=True)
+
+
+def test_one_credential_cannot_take_all_the_room_of_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "CREDENTIAL_LIMIT", len(VALUES[0]))
+    disk = Disk()
+    try:
+        disk.put(b"a", finished(1))
+        assert not disk.intake.has_room(b"another of its", ANYBODY.name, large=True)
+        assert disk.intake.has_room(b"b", "ann", large=True)
+    finally:
+        disk.let.set()
+        disk.intake.close()
+
+
+def test_behind_a_large_value_only_so_many_messages_of_a_peer_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "ARRIVALS_LIMIT", 2)
+    disk = Disk()
+    try:
+        for message in (finished(1), wire.Goodbye("later")):
+            assert disk.intake.has_room(b"a", ANYBODY.name, large=False)
+            assert disk.put(b"a", message)
+        assert not disk.intake.has_room(b"a", ANYBODY.name, large=False)
+        assert disk.intake.has_room(b"b", ANYBODY.name, large=False)
+    finally:
+        disk.let.set()
+        disk.intake.close()

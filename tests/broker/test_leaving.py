@@ -9,8 +9,8 @@ import pytest
 from broker import protocol as wire
 from broker.attempts import REMEMBERED_S
 from broker.clients import RECEIPT_S
+from broker.loop import Loop
 from broker.outgoing import Parts
-from broker.server import _Loop
 from tests.broker.office import Office
 from tests.peers import BareWorker, Client
 
@@ -27,7 +27,7 @@ class Sent:
     def __init__(self, office: Office, *, waits: bool) -> None:
         office.journal.waits = waits
         self._office = office
-        self._loop = _Loop(office.sessions, cast(Any, self), office.journal)
+        self._loop = Loop(office.sessions, cast(Any, self), office.journal)
         self.before: Kinds = []
         self.after: Kinds = []
 

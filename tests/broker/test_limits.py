@@ -10,7 +10,7 @@ from broker import connections as limits
 from broker import outgoing as outgoing_module
 from broker import protocol as wire
 from broker.connections import Connections
-from broker.outgoing import Handed, Outgoing, Parts
+from broker.outgoing import MESSAGE_BYTES, Handed, Outgoing, Parts, Untaken
 from tests.broker.office import Office, OfficeLine
 
 
@@ -194,7 +194,12 @@ class Network:
     def __init__(self, **takes: int) -> None:
         self.takes = {name.encode(): count for name, count in takes.items()}
         self.taken: list[tuple[bytes, ...]] = []
-        self.outgoing = Outgoing(self._hand_over)
+        self.untaken = Untaken()
+        self.outgoing = Outgoing(self._hand_over, self.untaken)
+
+    def waiting(self, peer: bytes) -> int:
+        """Bytes that wait for a peer."""
+        return self.untaken.of_peer(peer)
 
     def _hand_over(self, peer: bytes, parts: Parts) -> Handed:
         if peer not in self.takes:
@@ -212,10 +217,10 @@ def test_what_a_slow_peer_does_not_take_waits_in_order_and_nobody_else_does() ->
         assert network.outgoing.put(b"slow", [data])
         assert network.outgoing.put(b"quick", [data])
     assert [data for peer, data in network.taken if peer == b"quick"] == [b"1", b"22", b"333"]
-    assert (network.outgoing.bytes_for(b"slow"), network.outgoing.bytes_for(b"quick")) == (5, 0)
+    assert (network.waiting(b"slow"), network.waiting(b"quick")) == (5 + 2 * MESSAGE_BYTES, 0)
     network.takes[b"slow"] = 1
     assert network.outgoing.flush() == []
-    assert network.outgoing.bytes_for(b"slow") == 3
+    assert network.waiting(b"slow") == 3 + MESSAGE_BYTES
     network.takes[b"slow"] = 9
     assert network.outgoing.put(b"slow", [b"4444"])  # behind what waits
     assert network.outgoing.flush() == []
@@ -226,12 +231,37 @@ def test_what_a_slow_peer_does_not_take_waits_in_order_and_nobody_else_does() ->
 def test_a_peer_for_which_too_much_would_wait_is_given_up_and_nothing_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outgoing_module, "WAITING_LIMIT", 10)
+    monkeypatch.setattr(outgoing_module, "WAITING_LIMIT", 10 + MESSAGE_BYTES)
     network = Network(stuck=0, slow=0)
     assert network.outgoing.put(b"slow", [b"x"])
     assert network.outgoing.put(b"stuck", [bytes(10)])
     assert not network.outgoing.put(b"stuck", [b"x"])
-    assert (network.outgoing.bytes_for(b"stuck"), network.outgoing.bytes_for(b"slow")) == (0, 1)
+    assert (network.waiting(b"stuck"), network.waiting(b"slow")) == (0, 1 + MESSAGE_BYTES)
+
+
+def test_what_waits_for_all_connections_of_a_key_has_a_limit_of_its_own() -> None:
+    network = Network(one=0, two=0, other=0)
+    most = 2 * (10 + MESSAGE_BYTES)
+    assert network.outgoing.put(b"one", [bytes(10)], b"key", most)
+    assert network.outgoing.put(b"two", [bytes(10)], b"key", most)
+    assert not network.outgoing.put(b"two", [b"x"], b"key", most)
+    assert network.outgoing.put(b"other", [bytes(10)], b"another key", most)
+    assert network.untaken.of_key == {b"key": 10 + MESSAGE_BYTES, b"another key": 10 + MESSAGE_BYTES}
+
+
+def test_of_too_much_in_all_that_goes_which_waits_for_the_key_with_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing_module, "ALL_WAITING_LIMIT", 1000)
+    network = Network(a=0, b=0, c=0)
+    assert network.outgoing.put(b"a", [bytes(10)], b"greedy")
+    assert network.outgoing.put(b"b", [bytes(10)], b"greedy")
+    assert network.outgoing.too_many() == []
+    assert network.outgoing.put(b"c", [bytes(400)], b"modest")
+    assert network.untaken.total > 1000
+    assert network.outgoing.too_many() == [b"c"]
+    for peer in network.outgoing.too_many():
+        network.outgoing.drop(peer)
+    assert network.outgoing.too_many() == []
+    assert network.untaken.total == 2 * (10 + MESSAGE_BYTES)
 
 
 def test_a_peer_that_is_gone_is_said_to_be_at_once_or_at_the_next_look() -> None:
@@ -247,7 +277,7 @@ def test_a_peer_that_is_gone_is_said_to_be_at_once_or_at_the_next_look() -> None
 # --- what is made for a peer that takes nothing ----------------------------------------------------------------------
 
 
-class Untaken:
+class Backpressure:
     """How many bytes each peer has left untaken, set by the test."""
 
     def __init__(self, office: Office) -> None:
@@ -260,7 +290,7 @@ class Untaken:
 
 
 def test_results_are_not_read_from_the_disk_for_a_client_that_takes_none(office: Office) -> None:
-    untaken, worker, client = Untaken(office), office.worker(), office.client()
+    untaken, worker, client = Backpressure(office), office.worker(), office.client()
     worker.join()
     bag = client.submit([b"0"])
     worker.finish(*worker.work(), payload=b"result")
@@ -289,7 +319,7 @@ def test_a_slow_client_has_its_results_one_answer_after_the_other(
 
 
 def test_whoever_asks_on_and_on_without_reading_is_not_answered_until_they_read(office: Office) -> None:
-    untaken, client, other = Untaken(office), office.client(), office.client()
+    untaken, client, other = Backpressure(office), office.client(), office.client()
     untaken.leave(client.line, clients_module.UNREAD_LIMIT)
     client.send(wire.Ask(1, "bags", "{}"))
     assert client.line.receive(0.0) is None

@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+from broker import loop
 from broker import protocol as wire
-from broker import server
+from broker.connections import LAST_WORD_S
 from broker.desk import Desk, GridFacts
 from broker.journal import Journal, JournalFull
 from broker.outgoing import Parts
@@ -100,7 +101,7 @@ class WatchedJournal(Journal):
         self._db.close()
 
 
-class Loop(server._Loop):
+class Loop(loop.Loop):
     """The broker's loop on virtual time; stands in for its sockets, too."""
 
     def __init__(self, broker: "BrokerNode", sessions: Sessions, journal: WatchedJournal) -> None:
@@ -117,14 +118,11 @@ class Loop(server._Loop):
 
     def turn(self) -> None:
         """What ``run`` does when the poller returns."""
-        try:
-            self._go()
-        except JournalFull as full:
-            self._begin_again(full)
-            self._broker.witness.restarted(self._watched)
+        self._turn(True)
 
-    def _go(self) -> None:
-        self._drain()
+    def _go(self, arrived: bool) -> None:
+        self._read()
+        self._handle_some()
         if self._now() >= self._windows_at:
             self._look_at_windows()
         leaving = self._sessions.settle(self._now())
@@ -133,6 +131,15 @@ class Loop(server._Loop):
         if self._quiet % SELDOM == 0:
             self._broker.witness.settled(self._sessions, self._now())
         self._finish(leaving)
+
+    def _begin_again(self, disk_full: str = "") -> None:
+        super()._begin_again(disk_full)
+        self._broker.witness.restarted(self._watched)
+
+    def _recover(self, error: Exception) -> None:
+        if not isinstance(error, self._broker.expected):
+            raise error  # what the witness found, or an error of ours
+        super()._recover(error)
 
     def farewell(self) -> None:
         """What ``run`` does at its end."""
@@ -168,6 +175,14 @@ class Loop(server._Loop):
         self._broker.steps.step("send: after")
         return sent
 
+    def give_up(self, peer: bytes) -> None:
+        """Cut a peer off."""
+        self._broker.port.abort(peer)
+
+    def dismiss(self, peer: bytes) -> None:
+        """Cut a peer off when it has had a moment to read its last word."""
+        self._broker.world.after(LAST_WORD_S, lambda: self._broker.port.abort(peer))
+
     def wake(self) -> None:
         raise AssertionError("nothing here has a large payload, which a thread would say is written")
 
@@ -185,6 +200,8 @@ class BrokerNode:
         self.lives = 0
         self.heartbeat_s = 3.0
         self.lease_s = 15.0
+        # Exceptions that a test makes its handlers raise.
+        self.expected: tuple[type[Exception], ...] = ()
         # How long finished bags are kept; None: until somebody forgets them.
         self.keep_days: float | None = None
         # How long it stays dead after it was killed at a step.

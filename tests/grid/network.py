@@ -283,6 +283,11 @@ class Port:
         connection = self.connections.get(name)
         return connection is not None and connection.to_peer(data)
 
+    def abort(self, name: bytes) -> None:
+        """The broker cuts a connection off, if there is one of that name."""
+        if (connection := self.connections.get(name)) is not None:
+            connection.abort()
+
     def abort_all(self) -> None:
         """The broker's process ends."""
         self.listening = False

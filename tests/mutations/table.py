@@ -80,7 +80,7 @@ MUTATIONS = (
     ),
     Mutation(
         "acknowledge before the commit",
-        "broker.server:_Loop._finish",
+        "broker.loop:Loop._finish",
         "    self._journal.commit()",
         "    for each in leaving.words:\n        self._send(*each)\n"
         "    leaving = Leaving([], [])\n    self._journal.commit()",
@@ -170,7 +170,7 @@ MUTATIONS = (
     ),
     Mutation(
         "take for written what the full disk did not take",
-        "broker.server:_Loop._begin_again",
+        "broker.loop:Loop._begin_again",
         "self._journal.rollback()",
         "pass",
         "full disk",

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
 
-from broker import server
+from broker import loop
 from broker.desk import Desk, GridFacts
 from broker.journal import NAME, Journal
 from broker.outgoing import Parts
@@ -61,7 +61,7 @@ class Figures:
     counters: dict[str, float]
 
 
-class Loop(server._Loop):
+class Loop(loop.Loop):
     """The broker's loop on its parent's clock; stands in for its sockets, too."""
 
     def __init__(self, sessions: Sessions, journal: Journal) -> None:
@@ -78,10 +78,10 @@ class Loop(server._Loop):
         """What ``run`` does when something arrived, peers are gone, or nothing happened for a while."""
         self._clock = now
         self._arrived.extend(arrived)
-        while not self._turn(bool(self._arrived)):
-            pass
-        for peer in gone:
-            self._sessions.gone(peer, now)
+        self._gone += gone
+        self._go(bool(self._arrived))
+        while self._arrived or self._turns:
+            self._go(True)
         to_send, self._to_send = self._to_send, []
         return to_send
 
@@ -95,6 +95,11 @@ class Loop(server._Loop):
         (data,) = map(bytes, parts)  # nothing here has a large payload
         self._to_send.append((peer, data))
         return True
+
+    def dismiss(self, peer: bytes) -> None:
+        raise AssertionError("nobody here makes the broker fail")
+
+    give_up = dismiss
 
     def wake(self) -> None:
         raise AssertionError("nothing here has a large payload, which a thread would say is written")
@@ -131,13 +136,13 @@ def _main(pipe: "Connection[Any, Any]", home: Path, pace: Pace) -> None:
         wall_at_zero=WALL_S,
     )
     with closing(Journal(home)) as journal:
-        loop = Loop(Sessions(Desk(facts, journal, FakeWindows(), make_policy(DEFAULT)), pace.keep_days), journal)
+        the_loop = Loop(Sessions(Desk(facts, journal, FakeWindows(), make_policy(DEFAULT)), pace.keep_days), journal)
         while True:
             try:
                 asked = pipe.recv()
             except EOFError:
                 return
-            pipe.send(loop.figures() if asked is None else loop.turn(*asked))
+            pipe.send(the_loop.figures() if asked is None else the_loop.turn(*asked))
 
 
 class BrokerBeside:

@@ -1,0 +1,293 @@
+"""The broker's loop. Its sockets are in `broker.sockets`.
+
+Rule 1: read what has arrived and handle some of it, credentials in turns; settle, hand out work, commit, send: in this
+order, always. A message with large payloads is heard when these are files, some turns later.
+Rule 2: never block on a peer. What a slow one does not take waits for it, within bounds; others do not wait for it.
+Rule 3: an exception that nobody expected costs the peer whose message it was. What the turn did is undone, in the
+journal and in memory alike: the sessions begin again from the journal.
+"""
+
+import logging
+import math
+import sqlite3
+import time
+from collections.abc import Callable
+
+from broker import protocol as wire
+from broker.clients import RECEIPT_S
+from broker.desk import Leaving
+from broker.faults import Faults
+from broker.files import Damaged
+from broker.intake import Intake
+from broker.journal import Journal, JournalFull
+from broker.roles import Credential
+from broker.sessions import Sessions
+from broker.sockets import Sockets
+from broker.turns import Arrival, Turns
+
+log = logging.getLogger("deskgrid.broker")
+
+# Messages that are read in a turn of the loop, and bytes of them: that costs some milliseconds.
+DRAIN = 1_000
+DRAIN_BYTES = 64 * 2**20
+# No more is read while so many bytes wait to be handled.
+HELD_BYTES = 4 * wire.PAYLOAD_LIMIT
+# How long messages are handled in one turn, before answers go out. Seconds. One message may take longer.
+TURN_S = 0.02
+# How long the loop waits for a message before it looks at leases, at the windows file and at whether to stop. What says
+# nothing new, as nearly every heartbeat, is settled no sooner than that: a thousand workers send 500 in a second.
+TICK_S = 0.2
+# What peers do wrong makes at most one line in the log in so long, lest one of them fill the disk. Seconds.
+TELL_S = 1.0
+# After a failure that is nobody's message's, one message at a time is handled for so long. Seconds.
+CAREFUL_S = 10.0
+# So many failures in a row that are nobody's, and the broker gives up: to begin again does not help.
+FAILURES_LIMIT = 10
+# Where the disk itself fails, or has changed behind our back, to begin again would not help; some errors of SQLite's
+# say that what we asked for was wrong.
+BEYOND_US = (sqlite3.DatabaseError, Damaged)
+OUR_FAULTS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
+# How often the windows file is looked at.
+WINDOWS_S = 1.0
+# Heartbeats that come so close on each other are taken several at a time, for which the loop rests a little when it has
+# heard nothing else: to be woken costs more than to hear one. With fewer than a hundred workers it never rests, and
+# with more of them only the first message after a silence waits. Seconds.
+OFTEN_S = 0.02
+REST_S = 0.03
+
+
+class Loop:
+    """Drain, settle, hand out, commit, send."""
+
+    def __init__(self, sessions: Sessions, sockets: Sockets, journal: Journal) -> None:
+        self._sessions = sessions
+        self._sockets = sockets
+        self._journal = journal
+        self._intake = Intake((journal.values.keep, journal.values.sum_up), sockets.wake)
+        self._turns = Turns()
+        self._faults = Faults()
+        # Large payloads that were heard of in this turn: what is not recorded by its end never will be.
+        self._heard: list[wire.Chunks] = []
+        # Whose message is being handled; while the loop is careful, also until what follows from it is settled.
+        self._suspect: tuple[bytes, Credential] | None = None
+        self._careful_until = -math.inf
+        self._failures = 0
+        self._start = time.monotonic()
+        self._windows_at = 0.0
+        self._settle_at = 0.0
+        self._quiet_at = -OFTEN_S
+        self._tell_at = 0.0
+        # Peers that are not heard any more, until they are gone; and those that are gone, until all they said is heard.
+        self._shut: set[bytes] = set()
+        self._gone: list[bytes] = []
+
+    def _now(self) -> float:
+        return time.monotonic() - self._start
+
+    def restore(self) -> None:
+        """Take up what the journal remembers, before anybody is heard."""
+        self._sessions.restore(self._now())
+
+    def run(self, stopping: Callable[[], bool]) -> None:
+        desk = self._sessions.desk
+        desk.waiting, desk.crowded = self._sockets.waiting, self._sockets.crowded
+        self._look_at_windows()
+        while not stopping():
+            arrived = self._sockets.wait(self._patience)
+            self._gone += self._sockets.tend(self._now())
+            self._turn(arrived)
+        self._finish(self._sessions.farewell("the broker stops; it can be started again on the same home"))
+        log.info("stopped")
+
+    @property
+    def _patience(self) -> float:
+        """How long to wait for a message. Seconds."""
+        if self._sessions.unfinished or self._turns:
+            # What waits for the disk is not handled before that is done with something; then the loop is woken.
+            return 0.0 if self._sessions.unfinished or self._turns.next_is_ready(self._has_to_wait) else TICK_S
+        return RECEIPT_S if self._sessions.owing else TICK_S
+
+    def close(self) -> None:
+        """Wait for what is on its way to the disk."""
+        self._intake.close()
+
+    def _turn(self, arrived: bool) -> None:
+        """Read, decide, commit and send."""
+        try:
+            self._go(arrived)
+        except JournalFull as full:
+            self._begin_again(str(full))
+        except Exception as error:
+            self._recover(error)
+
+    def _go(self, arrived: bool) -> None:
+        self._suspect = None
+        read_all = self._read() if arrived else True
+        self._hear_waiting()
+        heard = self._handle_some()
+        if self._now() >= self._windows_at:
+            self._look_at_windows()
+        if self._sessions.unsettled or self._now() >= self._settle_at:
+            self._settle_at = self._now() + TICK_S
+            self._finish(self._sessions.settle(self._now()))
+        elif heard:
+            self._rest()
+        if read_all and self._gone:
+            self._gone = [peer for peer in self._gone if not self._let_go(peer)]
+        if self._now() >= self._careful_until:
+            self._failures = 0
+
+    def _rest(self) -> None:
+        if self._now() < self._quiet_at + OFTEN_S:
+            time.sleep(REST_S)
+        self._quiet_at = self._now()
+
+    # --- what arrives ------------------------------------------------------------------------------------------------
+
+    def _read(self) -> bool:
+        """Take in what has arrived, within bounds; whether that is all."""
+        size = 0
+        for _ in range(DRAIN):
+            if size >= DRAIN_BYTES or self._turns.size >= HELD_BYTES:
+                return False
+            received = self._sockets.receive()
+            if received is None:
+                return True
+            peer, who, data, chunks = received
+            if who is None:
+                continue  # its key was revoked, or it was cut off: nothing of it is heard any more
+            arrival = Arrival(peer, who, data, chunks)
+            size += arrival.size
+            if not self._turns.put(arrival):
+                self._warn("too-much-said credential=%r: one of its connections is cut off", who.name)
+                self._sockets.give_up(peer)
+        return False
+
+    def _handle_some(self) -> bool:
+        """Handle what was read, credentials in turns, for as long as a turn may take; whether anything was."""
+        end, first = self._now() + TURN_S, True
+        while (arrival := self._turns.take(self._has_to_wait)) is not None:
+            self._handle(arrival)
+            first = False
+            if self._now() >= end or self._now() < self._careful_until:
+                break
+        return not first
+
+    def _has_to_wait(self, arrival: Arrival) -> bool:
+        return not self._intake.has_room(arrival.peer, arrival.who.name, bool(arrival.chunks))
+
+    def _handle(self, arrival: Arrival) -> None:
+        peer, who = arrival.peer, arrival.who
+        if peer in self._shut:
+            return
+        if seconds := self._faults.barred_s(who.name, self._now()):
+            self._dismiss(peer, f"messages of {who.name} made the broker fail; try again in {seconds:.0f} s")
+            return
+        self._suspect = peer, who
+        try:
+            message = wire.decode(arrival.data, arrival.chunks)
+        except wire.ProtocolError as error:
+            self._warn("garbage credential=%r bytes=%d reason=%r", who.name, len(arrival.data), str(error))
+            self._send(peer, wire.Refused(f"that is not a message of deskgrid {wire.VERSION}: {error}"))
+        else:
+            values = wire.large_of(message) if arrival.chunks and self._sessions.desk.disk.records(message) else []
+            if not self._intake.put(peer, who, message, values):
+                self._sessions.receive(peer, who, message, self._now())
+        if self._now() >= self._careful_until:
+            self._suspect = None
+
+    def _hear_waiting(self) -> None:
+        """Hear messages whose large payloads are files by now."""
+        for arrival in self._intake.ready():
+            self._heard += arrival.values
+            for kept in arrival.kept:
+                try:
+                    kept.result()
+                except OSError as error:
+                    raise JournalFull(str(error)) from error
+            if arrival.peer not in self._shut:
+                self._suspect = arrival.peer, arrival.who
+                self._sessions.receive(arrival.peer, arrival.who, arrival.message, self._now())
+                self._suspect = None
+
+    def _let_go(self, peer: bytes) -> bool:
+        """A peer is gone: whether everything that it said was heard, its goodbye perhaps, and it is forgotten."""
+        if peer in self._intake or peer in self._turns:
+            return False
+        self._shut.discard(peer)
+        self._sessions.gone(peer, self._now())
+        return True
+
+    # --- what leaves -------------------------------------------------------------------------------------------------
+
+    def _release(self) -> None:
+        """Files that nobody needs, of what was heard and of what was forgotten, go."""
+        values, heard, self._heard = self._journal.values, self._heard, []
+        values.release(heard)
+        if names := values.take_unneeded():
+            self._intake.afterwards(lambda: values.remove(names))
+
+    def _finish(self, leaving: Leaving) -> None:
+        for peer, message in leaving.work:
+            self._send(peer, message)
+        if self._journal.waits and not leaving.words and self._sessions.owing:
+            return  # soon there is a word to be sent, perhaps of how that work ended: one commit is enough for both
+        self._journal.commit()
+        self._release()
+        for notice in self._sessions.desk.take_notices():
+            log.info("%s", notice)
+        for peer, message in leaving.words:
+            self._send(peer, message)
+
+    def _send(self, peer: bytes, message: wire.Message) -> None:
+        if not self._sockets.send(peer, wire.parts_of(message)):
+            self._sessions.gone(peer, self._now())
+
+    def _dismiss(self, peer: bytes, reason: str) -> None:
+        """Hear nothing more of a peer, and tell it why."""
+        self._shut.add(peer)
+        self._send(peer, wire.Refused(reason))
+        self._sockets.dismiss(peer)
+
+    # --- when something goes wrong -----------------------------------------------------------------------------------
+
+    def _begin_again(self, disk_full: str = "") -> None:
+        """Go on as if killed before this batch, of which nobody was told anything, and started again."""
+        self._journal.rollback()
+        self._release()
+        self._sessions = self._sessions.successor(self._now(), disk_full)
+
+    def _recover(self, error: Exception) -> None:
+        """Begin again without whoever made the broker fail. Raises ``error`` when that would not help.
+
+        When it failed while nobody's message was handled, it handles one message at a time for a while: if it fails
+        again, whoever sent that one is to blame.
+        """
+        if isinstance(error, BEYOND_US) and type(error) not in OUR_FAULTS:
+            raise error
+        suspect, self._suspect = self._suspect, None
+        self._failures += suspect is None
+        if self._failures > FAILURES_LIMIT:
+            raise error
+        self._warn("fault credential=%r", suspect[1].name if suspect else None, error=error)
+        if suspect is None:
+            self._careful_until = self._now() + CAREFUL_S
+        self._begin_again()
+        if suspect is not None:
+            peer, who = suspect
+            self._faults.add(who.name, self._now())
+            self._sessions.gone(peer, self._now())
+            self._dismiss(peer, "the broker failed when it handled your message; the reason is in its log")
+
+    def _warn(self, event: str, *facts: object, error: Exception | None = None) -> None:
+        """A line in the log, at most one in `TELL_S`: no peer may fill the disk with them."""
+        if self._now() >= self._tell_at:
+            self._tell_at = self._now() + TELL_S
+            log.warning(event, *facts, exc_info=error)
+
+    def _look_at_windows(self) -> None:
+        self._windows_at = self._now() + WINDOWS_S
+        try:
+            self._sessions.workers.refresh_windows()
+        except ValueError as error:
+            log.error("windows-file error=%r the last good one stays in force", str(error))
