@@ -203,9 +203,9 @@ class Attempts:
 
     def _note_rest(self, name: str, before: Rest | None, after: Rest | None) -> None:
         if after is not None and after is not before:
-            self._desk.note("worker-rests", name=name, for_s=after.lasts, crashes_in_a_row=after.crashes)
+            self._desk.note("worker-rests", by=name, name=name, for_s=after.lasts, crashes_in_a_row=after.crashes)
         elif before is not None and after is None:
-            self._desk.note("worker-works-again", name=name)
+            self._desk.note("worker-works-again", by=name, name=name)
 
     def _settle(self, attempts: Sequence[Attempt]) -> None:
         """The scheduler says that these results of the message at hand end their tasks: record them."""

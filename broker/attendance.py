@@ -7,6 +7,7 @@ Rule 2: windows that an earlier life of the broker left open are closed at the l
 
 import math
 
+from broker.allowance import Allowance
 from broker.journal import Journal
 from broker.protocol import Join
 from broker.rows import How, WindowEnd, WindowRow
@@ -14,6 +15,10 @@ from broker.rows import How, WindowEnd, WindowRow
 # How often it is written down that the broker is there, though nothing may happen: as exactly as that the end of what
 # was open is known when it is killed. Seconds.
 SEEN_S = 60.0
+# Windows of one worker that are written down: so many at once, and then one in so many seconds. A worker that comes and
+# goes more often than that would fill the disk with them.
+OPENINGS = 1_000
+OPENING_S = 60.0
 
 
 class Attendance:
@@ -28,11 +33,12 @@ class Attendance:
         self._open: dict[str, int] = {}
         self._opened: list[WindowRow] = []
         self._ended: list[WindowEnd] = []
+        self._openings = Allowance(OPENINGS, OPENING_S)
         self._seen_at = -math.inf
 
     def opened(self, worker: str, join: Join, now: float) -> None:
         """A window opened, as ``join`` says. One that is open already goes on."""
-        if worker in self._open:
+        if worker in self._open or not self._openings.take(worker, now):
             return
         wall = self._wall_at_zero + now
         planned = None if join.uptime is None else wall + join.uptime
@@ -42,8 +48,8 @@ class Attendance:
 
     def ended(self, worker: str, how: How, now: float, kills: int = 0, wasted_s: float = 0.0) -> None:
         """A window closed; ``kills``: attempts that ran then, which had run ``wasted_s``."""
-        number = self._open.pop(worker)
-        self._ended.append(WindowEnd(self._wall_at_zero + now, how, kills, wasted_s, number))
+        if (number := self._open.pop(worker, None)) is not None:
+            self._ended.append(WindowEnd(self._wall_at_zero + now, how, kills, wasted_s, number))
 
     def broker_ends(self, now: float) -> None:
         """The broker stops, and sees no more of the windows that are open."""

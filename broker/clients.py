@@ -130,7 +130,9 @@ class Clients:
             if self._alone[bag.row.number] + CLIENT_GONE_S <= now:
                 bag.closed = bag.deserted = True
                 self._desk.fresh.add(bag.row.number)
-                self._desk.note("bag-deserted", bag=bag.row.id, name=bag.row.name, owner=bag.row.owner)
+                self._desk.note(
+                    "bag-deserted", by=bag.row.owner, bag=bag.row.id, name=bag.row.name, owner=bag.row.owner
+                )
 
     def _answer(self, peer: bytes, request: int, answer: wire.Message | str) -> None:
         """Send ``answer``; a string is the reason why not."""
@@ -275,7 +277,7 @@ class Clients:
             session=client.session,
         )
         self._desk.journal.add_bag(row)
-        self._desk.note("bag-opened", bag=row.id, name=row.name, owner=row.owner, user=client.user)
+        self._desk.note("bag-opened", by=row.owner, bag=row.id, name=row.name, owner=row.owner, user=client.user)
         return self._desk.book.open(row)
 
     def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], now: float) -> None:

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from broker.allowance import Allowance
 from broker.attendance import Attendance
 from broker.bags import BagBook, OpenBag
 from broker.disk import Disk
@@ -19,6 +20,9 @@ from scheduler.core import Scheduler
 from scheduler.explain import longest_window
 from scheduler.policies import Policy
 
+# Lines in the log that one credential may cause: so many at once, and then one in so many seconds.
+LINES = 200
+LINE_S = 1.0
 # A prediction is changed when what was seen differs by more than this factor: each change indexes waiting work anew.
 CHANGED_BY = 1.25
 
@@ -94,6 +98,7 @@ class Desk:
         # Bags with something new for those who watch them.
         self.fresh: set[int] = set()
         self._notices: list[str] = []
+        self._lines = Allowance(LINES, LINE_S)
 
     def successor(self) -> "Desk":
         """A desk that has yet to learn everything from the journal. No attempt's number is given a second time."""
@@ -102,7 +107,7 @@ class Desk:
         desk.waiting, desk.crowded = self.waiting, self.crowded
         desk.disk = self.disk
         desk.scheduler = Scheduler(self.unused_policy, first_attempt=self.scheduler.next_attempt)
-        desk._notices = self._notices
+        desk._notices, desk._lines = self._notices, self._lines
         return desk
 
     def posix(self, now: float) -> float:
@@ -149,8 +154,13 @@ class Desk:
         for watcher in bag.watchers:
             self.send(watcher.peer, Failed(watcher.request, why))
 
-    def note(self, event: str, **facts: object) -> None:
-        """Something worth a line in the log: ``event key=value ...``."""
+    def note(self, event: str, by: str = "", **facts: object) -> None:
+        """Something worth a line in the log: ``event key=value ...``.
+
+        ``by``: the credential of whoever can make it happen again and again; of each only so many lines are kept.
+        """
+        if by and not self._lines.take(by, self.scheduler.now):
+            return
         self._notices.append(" ".join([event, *(f"{key}={value!r}" for key, value in facts.items())]))
 
     def take_notices(self) -> list[str]:

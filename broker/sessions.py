@@ -121,12 +121,12 @@ class Sessions:
                 self.desk.send(peer, wire.Failed(message.request, self.desk.disk.refusal))
         elif who.role in ("worker", "admin") and isinstance(message, wire.FROM_WORKER):
             if refusal := self._refusal(message):
-                self._refuse(peer, message, refusal)
+                self._refuse(peer, who, message, refusal)
             else:
                 self.workers.receive(peer, who, message, now)
         elif who.role in ("submitter", "admin") and isinstance(message, wire.FROM_CLIENT):
             if refusal := self._refusal(message):
-                self._refuse(peer, message, refusal)
+                self._refuse(peer, who, message, refusal)
             else:
                 self.clients.receive(peer, who, message, now)
         else:
@@ -145,10 +145,10 @@ class Sessions:
             return f"a worker has 1 to {SLOTS_LIMIT} slots, not {message.slots}"
         return ""
 
-    def _refuse(self, peer: bytes, message: wire.Message, reason: str) -> None:
+    def _refuse(self, peer: bytes, who: Credential, message: wire.Message, reason: str) -> None:
         """Turn a newcomer away; it is told why, and so is whoever reads the log."""
         name = getattr(message, "name", None) or getattr(message, "user", "")
-        self.desk.note("refused", name=name, version=getattr(message, "version", ""), reason=reason)
+        self.desk.note("refused", by=who.name, name=name, version=getattr(message, "version", ""), reason=reason)
         self.desk.send(peer, wire.Refused(reason))
 
     def gone(self, peer: bytes, now: float) -> None:

@@ -85,7 +85,7 @@ class Sockets:
         # Whether the monitor has something to tell.
         self._told = False
         self._look_at = 0.0
-        # Memory that this process had when what waits was last looked at, or less since.
+        # Memory that this process had when little waited, and that it has not had less of since.
         self._held = 0.0
         # Peers that were found to be gone, for the next `tend`.
         self._gone: list[bytes] = []
@@ -204,12 +204,14 @@ class Sockets:
 
     def _bound_backlog(self, now: float) -> None:
         """Cut off whoever has too much waiting. All of that is in this process: if it has not grown, nobody has."""
-        held = allocation.held()
-        if held < self._held + backlog.CREDENTIAL_LIMIT * backlog.RELIEF:
-            self._held = min(self._held, held)
+        held, little = allocation.held(), min(backlog.BACKLOG_LIMIT, backlog.CREDENTIAL_LIMIT) * backlog.RELIEF
+        self._held = min(self._held, held)
+        if held < self._held + little:
             return
-        self._held = held
-        found = backlog.surplus(self.connections.backlogs(descriptors.received, now))
+        waiting = self.connections.backlogs(descriptors.received, now)
+        found = backlog.surplus(waiting)
+        if sum(each.size for each in waiting) < little:
+            self._held = held  # it has grown by something else
         for each in found:
             if (peer := self.connections.flooded(each.fd)) is not None:
                 self._forget(peer)

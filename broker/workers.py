@@ -98,7 +98,9 @@ class Workers:
 
     def _open_or_close(self, worker: WorkerSession, join: wire.Join, now: float) -> None:
         uptime_text = "open-ended" if join.uptime is None else f"{join.uptime:.1f}"
-        self._desk.note("worker-joined", name=worker.name, host=join.host, slots=join.slots, uptime=uptime_text)
+        self._desk.note(
+            "worker-joined", by=worker.who.name, name=worker.name, host=join.host, slots=join.slots, uptime=uptime_text
+        )
         # Without a plan of its own it will follow ours; until it does, nobody knows how long it stays.
         undecided = worker.told_windows is not None and join.kind == "open-ended" and not join.running
         if join.uptime == 0.0 or undecided:
@@ -145,7 +147,9 @@ class Workers:
         self.attempts.handle(ev.UptimeRefreshed(worker.name, uptime, beat.windows), now)
 
     def _leave(self, worker: WorkerSession, leave: wire.Leave, now: float) -> None:
-        self._desk.note("worker-left", name=worker.name, reason=leave.reason, handed_back=len(leave.held))
+        self._desk.note(
+            "worker-left", by=worker.who.name, name=worker.name, reason=leave.reason, handed_back=len(leave.held)
+        )
         self._close(worker, leave.held, leave.windows, now, early=not leave.planned)
         if leave.stopping and not leave.windows:
             self._forget(worker, now)
@@ -201,7 +205,7 @@ class Workers:
             del self._heard[name]
             self.by_peer.pop(worker.peer, None)
             if worker.state == "up":
-                self._desk.note("worker-lost", name=name, silent_s=round(now - worker.heard, 1))
+                self._desk.note("worker-lost", by=worker.who.name, name=name, silent_s=round(now - worker.heard, 1))
                 self._left(ev.WorkerLeft(name, planned=False), "loss", now)
                 worker.state = "lost"
             self._lost[name] = worker

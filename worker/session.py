@@ -22,6 +22,9 @@ HEARTBEAT_S = 2.0
 # waits for nobody. What it has cannot be recalled any more.
 BATCH_S = 0.1
 BATCH_TASKS = 500
+# Bytes of results that may be on their way: no more is said before the broker has written some of them down, so that a
+# PC that was away with many large ones does not flood it.
+FLYING_BYTES = wire.PAYLOAD_LIMIT
 # Idle child processes end when the next window is further away than this, and with it their memory. When it has come as
 # near as this they are started again, so that the first tasks do not wait for them: a cold start may take some seconds.
 REST_S = 60.0
@@ -97,6 +100,10 @@ class Session:
         self._assigned = -1
         self._introduced = False
         self._owes_results = False
+        # Results that have not been said over this connection; and the bytes of those that have, until they are taken.
+        self._unsaid: deque[wire.Result] = deque()
+        self._flying: dict[tuple[int, int], int] = {}
+        self._flying_bytes = 0
         self._out: list[wire.Message] = []
 
     # --- what the driver calls ---------------------------------------------------------------------------------------
@@ -106,8 +113,7 @@ class Session:
         if isinstance(message, wire.Assign):
             self._assign(message)
         elif isinstance(message, wire.Taken):
-            for ref in message.attempts:
-                self._unwritten.pop((ref.task, ref.number), None)
+            self._taken(message.attempts)
         elif isinstance(message, wire.Blob):
             self._learn(message)
         elif isinstance(message, wire.Recall):
@@ -227,7 +233,7 @@ class Session:
         # has it before it gives the same work to somebody else; but not again until that is answered: it may be much.
         self._owes_results = self._introduced and not self.joined
         if not self._owes_results:
-            self._deliver([result for _, result in self._unwritten.values()])
+            self._deliver_all()
         self._introduced = True
 
     def _held(self, now: Instant) -> tuple[wire.Running, ...]:
@@ -249,7 +255,7 @@ class Session:
         self._fetching.clear()  # what was on its way when the last connection broke may not have arrived
         if self._owes_results:
             self._owes_results = False
-            self._deliver([result for _, result in self._unwritten.values()])
+            self._deliver_all()
 
     # --- windows -----------------------------------------------------------------------------------------------------
 
@@ -357,18 +363,38 @@ class Session:
             results.append(result)
         self._deliver(results)
 
+    def _deliver_all(self) -> None:
+        """Say everything again that the broker has not confirmed: this is a new connection."""
+        self._unsaid.clear()
+        self._flying.clear()
+        self._flying_bytes = 0
+        self._deliver([result for _, result in self._unwritten.values()])
+
     def _deliver(self, results: Sequence[wire.Result]) -> None:
-        """Say ``results``, in messages of bounded size."""
+        """Say ``results`` when those before them have been confirmed, but for so many bytes."""
+        self._unsaid += results
+        while self._unsaid and self._flying_bytes < FLYING_BYTES:
+            self._out.append(wire.Finished(tuple(self._next_batch())))
+
+    def _next_batch(self) -> list[wire.Result]:
         batch: list[wire.Result] = []
         size = 0
-        for result in results:
+        while self._unsaid and size <= wire.BATCH_BYTES and len(batch) < wire.BATCH_ROWS:
+            result = self._unsaid.popleft()
+            bytes_of_it = len(result.payload) + len(result.stdout) + len(result.stderr)
+            self._flying[result.task, result.number] = bytes_of_it
+            size += bytes_of_it
             batch.append(result)
-            size += len(result.payload) + len(result.stdout) + len(result.stderr)
-            if size > wire.BATCH_BYTES or len(batch) == wire.BATCH_ROWS:
-                self._out.append(wire.Finished(tuple(batch)))
-                batch, size = [], 0
-        if batch:
-            self._out.append(wire.Finished(tuple(batch)))
+        self._flying_bytes += size
+        return batch
+
+    def _taken(self, attempts: Sequence[wire.Ref]) -> None:
+        """The broker has written down how these ended."""
+        for ref in attempts:
+            key = (ref.task, ref.number)
+            self._unwritten.pop(key, None)
+            self._flying_bytes -= self._flying.pop(key, 0)
+        self._deliver([])
 
     def _recall(self, recall: wire.Recall) -> None:
         wanted = {(ref.task, ref.number) for ref in recall.attempts}

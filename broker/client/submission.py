@@ -10,6 +10,7 @@ import numbers
 import queue
 import secrets
 from array import array
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from broker.client.template import Template
 
 # Batches of one bag that may be on their way at once: enough to keep the broker busy, and a bound on memory.
 WINDOW = 8
+# Their bytes, but one batch may always be: what a broker keeps of one credential before it is handled is bounded.
+WINDOW_BYTES = wire.PAYLOAD_LIMIT
 # How long the cancelling of a bag that turned out to be impossible may take. Seconds.
 ABANDON_S = 5.0
 
@@ -152,7 +155,8 @@ class _Sender:
         self._runtime = runtime
         self._held: Batch | None = None
         self._replies: queue.SimpleQueue[Reply | DeskgridError] = queue.SimpleQueue()
-        self._flying = 0
+        # The bytes of each batch that is on its way. The broker answers them in order.
+        self._flying: deque[int] = deque()
         self._sent = False
 
     def send(self, batch: Batch) -> None:
@@ -171,11 +175,15 @@ class _Sender:
             self._take()
 
     def _send(self, batch: Batch) -> None:
-        while self._flying >= WINDOW or not self._replies.empty():
+        size = sum(len(row.payload) for row in batch.rows)
+        while self._has_no_room(size) or not self._replies.empty():
             self._take()
         self._sent = True
-        self._flying += 1
+        self._flying.append(size)
         self._link.send(self._message(batch), self._replies.put, self._template)
+
+    def _has_no_room(self, size: int) -> bool:
+        return len(self._flying) >= WINDOW or bool(self._flying and sum(self._flying) + size > WINDOW_BYTES)
 
     def _message(self, batch: Batch) -> wire.Submit:
         return wire.Submit(
@@ -195,7 +203,7 @@ class _Sender:
     def _take(self) -> None:
         """Wait for one answer, as long as it takes."""
         reply = self._next_reply()
-        self._flying -= 1
+        self._flying.popleft()
         if isinstance(reply, DeskgridError):
             raise reply
         if not isinstance(reply, wire.Accepted):

@@ -29,6 +29,7 @@ PLACES = {
     "broker/loop.py": "server",
     "broker/turns.py": "server",
     "broker/faults.py": "server",
+    "broker/allowance.py": "server",
     "broker/keys.py": "server",
     "broker/keeping.py": "server",
     "broker/quotas.py": "server",

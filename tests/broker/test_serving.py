@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from broker import loop as loop_module
 from broker import protocol as wire
-from broker import server as server_module
 from tests.live import BrokerProcess, LiveGrid, live_grid
 from tests.peers import PATIENCE_S, BareWorker, Client, SocketLine
 from tests.waiting import eventually
@@ -160,8 +160,8 @@ def test_a_result_of_the_largest_size_passes(grid: LiveGrid) -> None:
 def test_a_change_of_the_windows_file_reaches_joined_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(server_module, "WINDOWS_S", 0.01)
-    monkeypatch.setattr(server_module, "TICK_S", 0.02)
+    monkeypatch.setattr(loop_module, "WINDOWS_S", 0.01)
+    monkeypatch.setattr(loop_module, "TICK_S", 0.02)
     file = tmp_path / "windows.toml"
     with live_grid(tmp_path) as grid:
         lab, other = grid.bare_worker("lab3-07"), grid.bare_worker("office")

@@ -10,8 +10,8 @@ from typing import Any
 import msgpack
 import pytest
 
+from broker import loop as loop_module
 from broker import protocol as wire
-from broker import server as server_module
 from tests.executor.rig import alive, call, python_template, written
 from tests.live import LiveGrid, LiveWorker
 from tests.peers import PATIENCE_S, Client
@@ -198,8 +198,8 @@ def test_results_are_delivered_before_a_stopped_worker_ends(grid: LiveGrid, tmp_
 @pytest.fixture
 def fast_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker looks at its windows file all the time."""
-    monkeypatch.setattr(server_module, "WINDOWS_S", 0.01)
-    monkeypatch.setattr(server_module, "TICK_S", 0.02)
+    monkeypatch.setattr(loop_module, "WINDOWS_S", 0.01)
+    monkeypatch.setattr(loop_module, "TICK_S", 0.02)
 
 
 def closed_today() -> str:

@@ -1,0 +1,139 @@
+"""An exception that nobody expected costs the peer whose message it was, and nobody else anything."""
+
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from broker import loop as loop_module
+from broker import protocol as wire
+from broker.clients import Clients
+from broker.faults import FAULTS
+from broker.sessions import Sessions
+from broker.workers import Workers
+from deskgrid import Grid
+from tests.live import LiveGrid, live_grid
+from tests.peers import COMMAND, PATIENCE_S
+
+# A name at which the handlers below stumble.
+BOOM = "boom"
+FAILED = "the broker failed when it handled your message; the reason is in its log"
+
+
+@pytest.fixture
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGrid]:
+    with live_grid(tmp_path_factory.mktemp("home"), workers=1) as started:
+        yield started
+
+
+def stumble(monkeypatch: pytest.MonkeyPatch, kind: type, method: str, error: Exception) -> list[Exception]:
+    """Have ``method`` do its work and then raise, where a message is of something named `BOOM`; what was raised."""
+    handler, raised = getattr(kind, method), list[Exception]()
+
+    def fail(self: Any, *args: Any) -> Any:
+        answer = handler(self, *args)
+        if any(getattr(arg, "name", "") == BOOM for arg in args):
+            raised.append(error)
+            raise error
+        return answer
+
+    monkeypatch.setattr(kind, method, fail)
+    return raised
+
+
+def refusal_of_boom(grid: LiveGrid) -> str:
+    """What a client is told that submits a bag of that name."""
+    eve = grid.client()
+    eve.send(wire.Blob(sha256(COMMAND).hexdigest(), COMMAND))
+    eve.send(eve.batch(secrets.token_hex(6), [b"0"], name=BOOM))
+    return eve.refusal()
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("nobody"), RecursionError("deep"), MemoryError(), sqlite3.IntegrityError("twice")]
+)
+def test_a_message_that_makes_the_broker_fail_costs_its_peer_and_nobody_else_anything(
+    grid: LiveGrid, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stumble(monkeypatch, Clients, "_submit", error)
+    with Grid(grid.broker.ready.client_line) as ann:
+        bag = ann.bag(abs, range(-30, 0), runtime=0.01)
+        future = ann.submit(abs, -7)
+        assert refusal_of_boom(grid) == FAILED
+        assert bag.results() == list(range(30, 0, -1))
+        assert future.result(PATIENCE_S) == 7
+        assert BOOM not in [row["name"] for row in ann.bags()], "what it had half done is undone"
+    (record,) = [record for record in caplog.records if record.getMessage().startswith("fault")]
+    assert record.getMessage() == "fault credential='client'"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+
+
+def test_a_worker_that_makes_the_broker_fail_is_refused_and_the_others_go_on(
+    grid: LiveGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised = stumble(monkeypatch, Workers, "_join", ZeroDivisionError("nobody"))
+    worker = grid.bare_worker(BOOM)
+    worker.send(worker.introduction())
+    assert worker.refusal() == FAILED
+    assert len(raised) == 1
+    with Grid(grid.broker.ready.client_line) as ann:
+        assert ann.submit(abs, -7).result(PATIENCE_S) == 7
+        assert [row["name"] for row in ann.status()["workers"]] == ["pc1"]
+
+
+def test_a_credential_by_which_the_broker_fails_again_and_again_is_kept_out_for_a_while(
+    grid: LiveGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised = stumble(monkeypatch, Clients, "_submit", KeyError("nobody"))
+    assert [refusal_of_boom(grid) for _ in range(FAULTS)] == [FAILED] * FAULTS
+    late = grid.client(greet=False)
+    late.send(wire.Hello(wire.VERSION, "3.11", "s", "eve"))
+    assert late.refusal().startswith("messages of client made the broker fail; try again in ")
+    assert len(raised) == FAULTS
+    assert grid.admin().ask("ping") == {}
+
+
+def test_where_nobody_is_to_blame_at_once_messages_are_handled_one_by_one_until_somebody_is(
+    grid: LiveGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle, failures = Sessions.settle, list[str]()
+
+    def fail(self: Sessions, now: float) -> Any:
+        for bag in self.desk.book.by_id.values():
+            if bag.row.name == BOOM:
+                failures.append(bag.row.id)
+                raise ValueError("what it submitted cannot be settled")
+        return settle(self, now)
+
+    monkeypatch.setattr(Sessions, "settle", fail)
+    with Grid(grid.broker.ready.client_line) as ann, Grid(grid.broker.ready.client_line) as eve:
+        bag = ann.bag(abs, range(-30, 0), runtime=0.01)
+        with pytest.raises(Exception, match="the broker failed when it handled your message"):
+            eve.bag(abs, [1], name=BOOM)
+        assert bag.results() == list(range(30, 0, -1))
+    assert 2 <= len(failures) <= 3
+
+
+def test_a_broker_that_fails_whatever_it_does_gives_up(grid: LiveGrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "CAREFUL_S", PATIENCE_S)
+    monkeypatch.setattr(loop_module, "FAILURES_LIMIT", 3)
+
+    def fail(self: Sessions, now: float) -> Any:
+        raise ValueError("always")
+
+    monkeypatch.setattr(Sessions, "settle", fail)
+    grid.workers[0].ask_to_stop()
+    grid.workers[0].wait()
+    assert str(grid.broker.failure()) == "always"
+
+
+def test_a_disk_that_fails_is_no_fault_of_a_peer(grid: LiveGrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    stumble(monkeypatch, Clients, "_submit", sqlite3.DatabaseError("database disk image is malformed"))
+    eve = grid.client()
+    eve.send(wire.Blob(sha256(COMMAND).hexdigest(), COMMAND))
+    eve.send(eve.batch("b" * 12, [b"0"], name=BOOM))
+    assert "journal.sqlite3 cannot be read any more" in str(grid.broker.failure())
