@@ -74,6 +74,10 @@ class Intake:
             future.add_done_callback(lambda _: self._wake())
         return kept
 
+    def peers_of(self, credential: str) -> list[bytes]:
+        """The peers of a credential of which something waits."""
+        return [peer for peer, arrivals in self._waiting.items() if arrivals[0].who.name == credential]
+
     def afterwards(self, action: Callable[[], None]) -> None:
         """Have the first step's thread do something, after all that it was told before."""
         self._steps[0][1].submit(action)

@@ -125,6 +125,9 @@ class Loop:
         read_all = self._read() if arrived else True
         self._hear_waiting()
         heard = self._handle_some()
+        for name in self._sessions.desk.revoked:
+            self._turns.drop(name)
+            self._shut.update(self._intake.peers_of(name))
         if self._now() >= self._windows_at:
             self._look_at_windows()
         if self._sessions.unsettled or self._now() >= self._settle_at:

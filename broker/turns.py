@@ -73,6 +73,11 @@ class Turns:
                 return self._taken(name, queue)
         return None
 
+    def drop(self, name: str) -> None:
+        """Forget everything that a credential said."""
+        while (queue := self._queues.get(name)) is not None:
+            self._taken(name, queue)
+
     def _taken(self, name: str, queue: deque[Arrival]) -> Arrival:
         arrival = queue.popleft()
         self._count(name, -arrival.size)

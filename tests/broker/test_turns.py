@@ -78,6 +78,16 @@ def test_of_one_credential_so_many_bytes_wait_but_always_one_message(monkeypatch
     assert turns.put(said(EVE, "x" * 100))
 
 
+def test_what_a_credential_said_can_be_forgotten() -> None:
+    turns = Turns()
+    for who in (EVE, ANN, EVE):
+        turns.put(said(who, "x"))
+    turns.drop("eve")
+    turns.drop("nobody")
+    assert (b"eve" in turns, turns.size) == (False, 1)
+    assert taken(turns) == ["ann x"]
+
+
 def test_it_is_known_of_which_peers_something_waits() -> None:
     turns = Turns()
     turns.put(said(ANN, "1", "first"))
