@@ -1,5 +1,6 @@
 # What a developer types. It all happens in .venv, made when it is first needed: python3 and make are enough.
 
+# Another Python has an environment of its own beside it: make test PYTHON=python3.13 makes .venv-3.13.0 and tests there.
 PYTHON ?= python3
 # More arguments for what is run: make test ARGS="-k pgs -x", make demo ARGS="--json demo.json".
 ARGS =
@@ -8,14 +9,19 @@ COVER = $(if $(ARGS),,1)
 # How many tests run beside each other: most of their time is one process's, and a few wait for real time to pass.
 BESIDE = 2
 
-BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
-READY := .venv/.ready
+ifeq ($(PYTHON),python3)
+VENV := .venv
+else
+VENV := .venv-$(shell $(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)
+endif
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+READY := $(VENV)/.ready
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 OLD_PYTHON = deskgrid needs Python 3.11 or later; $(PYTHON) is not that. Name another: make PYTHON=python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cover soak bench bench-scale bench-peers profile check format lock clean
+.PHONY: help demo test quick cover soak bench bench-scale bench-peers profile check format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +32,9 @@ demo: $(READY) ## a broker, four workers that come and go, and a real bag of tas
 test: $(READY) ## all tests; then that the pure parts are covered completely
 	$(BIN)/python -m pytest $(if $(COVER),--cov --cov-report= --numprocesses $(BESIDE) --dist worksteal) $(ARGS)
 	$(if $(COVER),@$(MAKE) --no-print-directory cover)
+
+quick: $(READY) ## all but the slowest tests; on another Python: PYTHON=python3.13
+	$(BIN)/python -m pytest -m 'not slow' --numprocesses $(BESIDE) --dist worksteal $(ARGS)
 
 cover: $(READY) ## fail unless the last "make test" covered every branch of scheduler/ and broker/protocol.py
 	@$(BIN)/python -m coverage report --fail-under=100
@@ -68,15 +77,15 @@ lock: ## pin what pyproject.toml asks for in requirements-dev.txt; newest of eve
 		--custom-compile-command "make lock" --output-file requirements-dev.txt $(ARGS) pyproject.toml
 	rm -rf .venv-lock
 
-clean: ## remove the environment and all that was made
-	rm -rf .venv .venv-lock benchmarks/.peers .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+clean: ## remove the environments and all that was made
+	rm -rf .venv .venv-* benchmarks/.peers .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements-dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo '$(OLD_PYTHON)' >&2; exit 1; }
-	@echo 'Setting up .venv (once, and when its requirements change)'
-	@$(PYTHON) -m venv .venv
+	@echo 'Setting up $(VENV) (once, and when its requirements change)'
+	@$(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) --requirement requirements-dev.txt
 	@$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@

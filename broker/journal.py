@@ -27,7 +27,8 @@ from broker.protocol import BATCH_BYTES, BATCH_ROWS, Payload
 from broker.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
 from broker.schema import FORMAT, bring_up, format_of
 from broker.soundness import (
-    LONG_BYTES,
+    checksum,
+    checksum_of_block,
     had_begun,
     teach_checksums,
     wrong_with_files,
@@ -59,10 +60,6 @@ TRIAL_BYTES = 1024 * 1024
 # a year, and a month to look back at it.
 WINDOWS_KEPT_S = 400 * 86_400.0
 
-# The checksum of a `Block` that is long.
-_LENGTH = "length(?6) + length(?7) + ifnull(length(?8), 0) + ifnull(length(?9), 0)"
-_SUM = f"CASE WHEN {_LENGTH} > {LONG_BYTES} THEN checksum(?6,?7,?8,?9) END"
-
 
 class JournalError(Exception):
     """The home cannot be used; one line that says why."""
@@ -70,6 +67,15 @@ class JournalError(Exception):
 
 class JournalFull(JournalError):
     """The disk took no more: what was to be recorded is not."""
+
+
+def _why_unusable(home: Path, error: sqlite3.Error) -> str:
+    if "locked" in str(error):
+        return f"{home} is in use by another broker"
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        what = "a journal can neither be made nor brought up from an earlier format"
+        return f"the disk of {home} is full: {what}; make some room"
+    return f"cannot use {home / NAME}: {error}"
 
 
 class Journal:
@@ -99,16 +105,10 @@ class Journal:
             raise JournalError(f"cannot use {home}: {error}") from error
         try:
             self._open(home)
-        except sqlite3.Error as error:
+        except BaseException as error:
             self._db.close()
-            if "locked" in str(error):
-                raise JournalError(f"{home} is in use by another broker") from error
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                what = "a journal can neither be made nor brought up from an earlier format"
-                raise JournalError(f"the disk of {home} is full: {what}; make some room") from error
-            raise JournalError(f"cannot use {home / NAME}: {error}") from error
-        except JournalError:
-            self._db.close()
+            if isinstance(error, sqlite3.Error):
+                raise JournalError(_why_unusable(home, error)) from error
             raise
 
     def _open(self, home: Path) -> None:
@@ -239,7 +239,7 @@ class Journal:
                 self._set_meta("epoch", self.epoch)
 
     def add_template(self, digest: str, kind: str, data: bytes) -> None:
-        self._write("INSERT OR IGNORE INTO templates VALUES (?1, ?2, ?3, checksum(?3))", [(digest, kind, data)])
+        self._write("INSERT OR IGNORE INTO templates VALUES (?, ?, ?, ?)", [(digest, kind, data, checksum(data))])
 
     def add_bag(self, bag: BagRow) -> None:
         row = (bag.number, bag.id, bag.name, bag.kind, bag.owner, bag.template, bag.timeout, bag.retries)
@@ -257,7 +257,7 @@ class Journal:
         ]
         packed = msgpack.packb(cells)
         row = (batch.first, batch.bag, batch.start, batch.count, packed, runtimes, arrived)
-        self._write("INSERT INTO batches VALUES (?1,?2,?3,?4,?5,?6,?7,NULL,checksum(?5,?6))", [row])
+        self._write("INSERT INTO batches VALUES (?,?,?,?,?,?,?,NULL,?)", [(*row, checksum(packed, runtimes))])
         if len(packed) < SMALL_BATCH_BYTES:
             self._keep_at_hand(batch.first, cells)
 
@@ -268,9 +268,9 @@ class Journal:
 
     def add_results(self, rows: Sequence[ResultRow]) -> None:
         """These tasks ended."""
-        insert = f"INSERT INTO results ({COLUMNS}, checksum) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,{_SUM})"
+        insert = f"INSERT INTO results ({COLUMNS}, checksum) VALUES (?,?,?,?,?,?,?,?,?,?)"
         for block in blocks_of(rows, self.values.cell):
-            seq = self._insert(insert, block)
+            seq = self._insert(insert, (*block, checksum_of_block(block)))
             self._blocks.setdefault(block.bag, []).append(Told(seq, block.size, block.told, block.large))
 
     def add_sent(self, rows: Sequence[tuple[int, int, str]]) -> None:
@@ -280,10 +280,11 @@ class Journal:
     def predict(self, first: int, runtimes: Sequence[float]) -> None:
         """New predictions for a batch; those it came with are kept beside them."""
         update = (
-            "UPDATE batches SET first_runtimes = coalesce(first_runtimes, runtimes), runtimes = ?1, "
-            "checksum = checksum(payloads, ?1, coalesce(first_runtimes, runtimes)) WHERE first = ?2"
+            "UPDATE batches SET first_runtimes = coalesce(first_runtimes, runtimes), runtimes = ?, "
+            "checksum = checksum(payloads, ?, coalesce(first_runtimes, runtimes)) WHERE first = ?"
         )
-        self._write(update, [(array("d", runtimes).tobytes(), first)])
+        packed = array("d", runtimes).tobytes()
+        self._write(update, [(packed, packed, first)])
 
     def add_windows(self, rows: Sequence[WindowRow]) -> None:
         """Windows that opened."""
@@ -366,8 +367,8 @@ class Journal:
     def result(self, task: int) -> ResultRow | None:
         """The row of one ended task."""
         # Blocks may overlap, for tasks end in any order: of many, only the numbers of their tasks are read.
-        query = "SELECT seq, size, tasks FROM results WHERE high >= ?1 AND low <= ?1 ORDER BY high"
-        for seq, size, packed in self._db.execute(query, (task,)):
+        query = "SELECT seq, size, tasks FROM results WHERE high >= ? AND low <= ? ORDER BY high"
+        for seq, size, packed in self._db.execute(query, (task, task)):
             if task in columns_in(packed, size)[0]:
                 (block,) = self._db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,))
                 return next(row for row in rows_in(Block(*block), self.values.payload) if row.task == task)

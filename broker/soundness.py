@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
 
+from broker.blocks import Block
+
 # SQLite's page, by its default; a journal has at least one. In the log, each has a header of its own.
 PAGE_BYTES = 4096
 _LOG_HEADER, _FRAME_HEADER = 32, 24
@@ -74,6 +76,12 @@ def checksum(*values: bytes | str | None) -> int:
     for value in values:
         found = crc32(value.encode() if isinstance(value, str) else value or b"", found)
     return found
+
+
+def checksum_of_block(block: Block) -> int | None:
+    """Of a row of results; None when it is short."""
+    said = (block.tasks, block.told, block.printed, block.large)
+    return checksum(*said) if sum(map(len, filter(None, said))) > LONG_BYTES else None
 
 
 def teach_checksums(db: sqlite3.Connection) -> None:

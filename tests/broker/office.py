@@ -5,6 +5,7 @@ and delivers, as the server's loop does.
 """
 
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,11 @@ class Office:
         self.journal = Journal(home)
         facts = GridFacts("b" * 12, python_minor(), "127.0.0.1:7077", True, HEARTBEAT_S, LEASE_S, wall)
         self.sessions = Sessions(Desk(facts, self.journal, self.windows, make_policy(policy, **options)))
-        self.sessions.restore(self.now)
+        try:
+            self.sessions.restore(self.now)
+        except BaseException:
+            self.kill()
+            raise
 
     def settle(self) -> None:
         """What the server's loop does after a drain."""
@@ -80,6 +85,14 @@ class Office:
 
     def close(self) -> None:
         self.journal.close()
+
+    def kill(self) -> None:
+        """End as by SIGKILL: what was not settled is lost."""
+        self.journal._db.close()
+
+
+# Starts an office on the home of a test, with these options of `Office`.
+OpenOffice = Callable[..., Office]
 
 
 class OfficeLine:

@@ -8,7 +8,7 @@ import pytest
 
 from broker import protocol as wire
 from broker.roles import ACCESS, ROLES, Credential, CredentialError, checked_credential
-from tests.broker.office import ADMIN, Office
+from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.peers import Client
 
 ANN = Credential("ann", "submitter")
@@ -159,16 +159,13 @@ def test_the_status_and_the_list_of_bags_are_for_everyone_and_name_the_owner(
     assert (row["bag"], row["owner"]) == (bag, "ann")
 
 
-def test_the_owner_of_a_bag_outlives_the_broker(tmp_path_factory: pytest.TempPathFactory) -> None:
-    home = tmp_path_factory.mktemp("home")
-    first = Office(home)
+def test_the_owner_of_a_bag_outlives_the_broker(open_office: OpenOffice) -> None:
+    first = open_office()
     bag = first.client(ANN).submit([b"0"])
     first.settle()
-    first.close()
-    second = Office(home)
+    second = open_office()
     assert second.client(BEN).failed("progress", bag=bag) == REFUSED.format(bag)
     assert second.client(ANN).ask("progress", bag=bag)["owner"] == "ann"
-    second.close()
 
 
 # --- connections -----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ seed in the test's name.
 import json
 import types
 import typing
+from contextlib import closing
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -147,8 +148,11 @@ class Talk:
                     json.loads(said.body, parse_constant=pytest.fail)
             line.inbox.clear()
 
-    def restart(self) -> None:
+    def close(self) -> None:
         self.office.close()
+
+    def restart(self) -> None:
+        self.close()
         self.office = Office(self._home)
         self.lines = self._connected()
 
@@ -156,8 +160,8 @@ class Talk:
 # 218: a prediction is doubled beyond the longest duration there is.
 @pytest.mark.parametrize("seed", [*range(20), 218])
 def test_no_conversation_ends_the_broker(tmp_path: Path, seed: int) -> None:
-    dice, talk = Random(seed), Talk(tmp_path)
-    for _ in range(150):
-        talk.step(dice)
-    talk.settle()
-    talk.office.close()
+    dice = Random(seed)
+    with closing(Talk(tmp_path)) as talk:
+        for _ in range(150):
+            talk.step(dice)
+        talk.settle()

@@ -1,13 +1,11 @@
 """Whose word on an attempt counts, and how far: numbers of attempts can be guessed, and seconds made up."""
 
-from pathlib import Path
-
 import pytest
 
 from broker import attempts as attempts_module
 from broker import protocol as wire
 from broker.protocol import SECONDS_LIMIT
-from tests.broker.office import LEASE_S, Office
+from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.peers import BareWorker
 
 
@@ -28,11 +26,6 @@ def lost(office: Office, worker: BareWorker) -> None:
     office.settle()
 
 
-def restarted(office: Office, home: Path) -> Office:
-    office.journal._db.close()
-    return Office(home)
-
-
 def progress(office: Office, bag: str) -> tuple[int, int]:
     """How many are done, and running."""
     row = office.client().ask("progress", bag=bag)
@@ -47,14 +40,14 @@ def say_finished(worker: BareWorker, work: wire.Work, elapsed: float) -> None:
 @pytest.mark.parametrize("how", ["lost", "restarted"])
 @pytest.mark.parametrize("name", ["pc1", "other"])
 def test_what_is_with_nobody_is_answered_only_by_the_worker_it_was_given_to(
-    tmp_path: Path, how: str, name: str
+    open_office: OpenOffice, how: str, name: str
 ) -> None:
-    office = Office(tmp_path)
+    office = open_office()
     bag, work, worker = given(office)
     if how == "lost":
         lost(office, worker)
     else:
-        office = restarted(office, tmp_path)
+        office = open_office()
     thief = office.worker(name)
     thief.join(uptime=1.0)  # too short to be given it by right
     say_finished(thief, work, 1.0)
@@ -67,13 +60,15 @@ def test_what_is_with_nobody_is_answered_only_by_the_worker_it_was_given_to(
 
 
 @pytest.mark.parametrize("how", ["lost", "restarted"])
-def test_what_is_with_nobody_is_adopted_by_nobody_else_who_is_told_to_stop_it(tmp_path: Path, how: str) -> None:
-    office = Office(tmp_path)
+def test_what_is_with_nobody_is_adopted_by_nobody_else_who_is_told_to_stop_it(
+    open_office: OpenOffice, how: str
+) -> None:
+    office = open_office()
     bag, work, worker = given(office)
     if how == "lost":
         lost(office, worker)
     else:
-        office = restarted(office, tmp_path)
+        office = open_office()
     thief = office.worker("pc1")
     thief.join(uptime=1.0, running=(wire.Running(work.task, work.number, 0, 5.0),))
     assert thief.expect(wire.Stop).attempts == (wire.Ref(work.task, work.number),)
@@ -93,16 +88,15 @@ def test_to_whom_attempts_were_given_is_not_kept_for_ever(office: Office, monkey
 
 
 @pytest.mark.parametrize("away", ["at a worker", "lost", "restarted"])
-def test_an_attempt_ran_no_longer_than_it_was_away(tmp_path: Path, away: str) -> None:
-    office = Office(tmp_path)
+def test_an_attempt_ran_no_longer_than_it_was_away(open_office: OpenOffice, away: str) -> None:
+    office = open_office()
     bag, work, worker = given(office)
     office.now += 3.0
     if away == "lost":
         lost(office, worker)
     if away == "restarted":
         office.settle()
-        office.journal._db.close()
-        office = Office(tmp_path, wall=1_800_000_003.0)
+        office = open_office(wall=1_800_000_003.0)
     if away != "at a worker":
         worker = office.worker("pc1", worker.session)
         worker.join(uptime=1.0)  # too short to be given it once more

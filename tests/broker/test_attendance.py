@@ -11,7 +11,7 @@ from broker import protocol as wire
 from broker.attendance import SEEN_S
 from broker.journal import NAME, WINDOWS_KEPT_S, Journal
 from broker.rows import WindowEnd, WindowRow
-from tests.broker.office import LEASE_S, Office
+from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.peers import BareWorker
 
 # POSIX seconds when an office's clock shows 0.
@@ -33,12 +33,6 @@ def joined(office: Office, name: str = "pc1", session: str | None = None, **chan
 def leave(office: Office, worker: BareWorker, held: tuple[wire.Running, ...] = (), planned: bool = True) -> None:
     worker.send(wire.Leave("its window closes", planned, False, (), held))
     office.settle()
-
-
-def again(office: Office, home: Path, wall: float) -> Office:
-    """The broker was killed, and is started again on its home at ``wall`` of the first one's clock."""
-    office.journal._db.close()
-    return Office(home, wall=WALL_S + wall)
 
 
 @pytest.fixture
@@ -148,14 +142,14 @@ def test_a_worker_that_introduces_itself_again_is_in_the_same_window(office: Off
     assert rows(office.journal, "opened, planned, closed, how") == [(0.0, 9.0, 9.0, "departure")]
 
 
-def test_windows_that_were_open_when_the_broker_was_killed_close_when_it_was_last_seen(tmp_path: Path) -> None:
-    office = Office(tmp_path, wall=WALL_S)
+def test_windows_that_were_open_when_the_broker_was_killed_close_when_it_was_last_seen(open_office: OpenOffice) -> None:
+    office = open_office(wall=WALL_S)
     worker = joined(office, uptime=1000.0)
     for now in (0.0, SEEN_S, SEEN_S + 50.0):  # the last look is too soon after the one before to be written down
         office.now = now
         worker.send(wire.Heartbeat(1000.0 - now, ()))
         office.settle()
-    office = again(office, tmp_path, wall=500.0)
+    office = open_office(wall=WALL_S + 500.0)
     joined(office, "pc2")
     office.settle()
     columns = "worker, opened, closed, how, kills, wasted_s"
@@ -163,20 +157,18 @@ def test_windows_that_were_open_when_the_broker_was_killed_close_when_it_was_las
         ("pc1", 0.0, SEEN_S, "broker", 0, 0.0),
         ("pc2", 500.0, None, None, None, None),
     ]
-    office.close()
 
 
-def test_a_result_tells_too_that_the_broker_was_there(tmp_path: Path) -> None:
-    office = Office(tmp_path, wall=WALL_S)
+def test_a_result_tells_too_that_the_broker_was_there(open_office: OpenOffice) -> None:
+    office = open_office(wall=WALL_S)
     office.client().submit([b"0"])
     worker = joined(office)
     work = worker.work()
     office.now = 20.0
     worker.finish(*work)
-    office = again(office, tmp_path, wall=500.0)
+    office = open_office(wall=WALL_S + 500.0)
     office.settle()
     assert rows(office.journal, "closed") == [(20.0,)]
-    office.close()
 
 
 def test_a_broker_that_stops_in_good_order_closes_what_is_open(office: Office) -> None:
@@ -188,16 +180,15 @@ def test_a_broker_that_stops_in_good_order_closes_what_is_open(office: Office) -
     assert rows(office.journal, "closed, how, kills") == [(3.0, "broker", 0)]
 
 
-def test_a_window_is_in_the_same_transaction_as_the_batch_of_messages(tmp_path: Path) -> None:
-    office = Office(tmp_path, wall=WALL_S)
+def test_a_window_is_in_the_same_transaction_as_the_batch_of_messages(open_office: OpenOffice) -> None:
+    office = open_office(wall=WALL_S)
     office.settle()
     worker = office.worker()
     worker.send(worker.introduction())
     office.sessions.settle(office.now)
     assert rows(office.journal, "worker") == [("bare",)]
-    office = again(office, tmp_path, wall=9.0)
+    office = open_office(wall=WALL_S + 9.0)
     assert rows(office.journal, "worker") == []
-    office.close()
 
 
 def test_while_the_disk_is_full_windows_wait_to_be_written_down(
@@ -216,8 +207,8 @@ def test_while_the_disk_is_full_windows_wait_to_be_written_down(
     assert rows(office.journal, "opened, closed, how") == [(0.0, 10.0, "departure")]
 
 
-def test_a_result_says_when_it_ended_and_a_batch_when_it_arrived(tmp_path: Path) -> None:
-    office = Office(tmp_path, wall=WALL_S)
+def test_a_result_says_when_it_ended_and_a_batch_when_it_arrived(open_office: OpenOffice) -> None:
+    office = open_office(wall=WALL_S)
     client = office.client()
     office.now = 3.0
     bag = client.submit([b"0", b"1"], last=False)
@@ -236,7 +227,6 @@ def test_a_result_says_when_it_ended_and_a_batch_when_it_arrived(tmp_path: Path)
     assert last is not None
     assert (first.ended, last.ended) == (WALL_S + 7.0, WALL_S + 8.0)
     assert next(office.journal.bags()).session == next(iter(office.sessions.clients.by_peer.values())).session
-    office.close()
 
 
 # --- the table -------------------------------------------------------------------------------------------------------

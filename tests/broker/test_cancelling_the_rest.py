@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from broker.client.grid import Grid, task
-from tests.broker.office import Office
+from tests.broker.office import Office, OpenOffice
 from tests.live import live_grid
 from tests.waiting import eventually
 
@@ -28,21 +28,20 @@ def test_what_is_at_a_worker_is_left_alone(office: Office) -> None:
     ]
 
 
-def test_what_ran_when_the_broker_was_restarted_is_left_alone(tmp_path: Path) -> None:
-    office = Office(tmp_path)
+def test_what_ran_when_the_broker_was_restarted_is_left_alone(open_office: OpenOffice) -> None:
+    office = open_office()
     bag = office.client().submit([b"0", b"1"], runtime=100.0)
     worker = office.worker("pc1")
     worker.join()
     (work,) = worker.work()
     office.settle()
     office.close()
-    office = Office(tmp_path)
+    office = open_office()
     assert office.client().ask("cancel", bag=bag, items=None, running=False) == {"cancelled": 1}
     back = office.worker("pc1", worker.session)
     back.join()
     back.finish(work, payload=b"late")
     assert {result.payload for result in office.client().results(bag)} == {b"late", b""}
-    office.close()
 
 
 def test_what_runs_is_cancelled_too_when_nothing_else_is_said(office: Office) -> None:

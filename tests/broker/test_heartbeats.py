@@ -1,17 +1,10 @@
 """What a heartbeat says nothing new of costs the broker nothing: a thousand workers send 500 in a second."""
 
-from pathlib import Path
-
 import pytest
 
 from broker import protocol as wire
 from tests.broker.office import Office
 from tests.peers import BareWorker
-
-
-@pytest.fixture
-def office(tmp_path: Path) -> Office:
-    return Office(tmp_path)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Finished bags are forgotten after their days, and not a moment before."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from broker import clients as clients_module
 from broker import protocol as wire
 from broker.keeping import DAY_S, LOOK_S, Keeping
-from tests.broker.office import Office
+from tests.broker.office import OpenOffice
 from tests.peers import BareWorker, Client
 
 
@@ -17,8 +16,8 @@ class House:
 
     DAYS = 2.0
 
-    def __init__(self, home: Path, days: float | None = DAYS, wall: float = 1_800_000_000.0) -> None:
-        self.office = Office(home, wall=wall)
+    def __init__(self, open_office: OpenOffice, days: float | None = DAYS, wall: float = 1_800_000_000.0) -> None:
+        self.office = open_office(wall=wall)
         self.office.sessions._keeping = Keeping(self.office.sessions.desk, days)
         self.client: Client = self.office.client()
         self.worker: BareWorker = self.office.worker()
@@ -43,8 +42,8 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def house(open_office: OpenOffice) -> House:
+    return House(open_office)
 
 
 def test_a_bag_is_forgotten_with_its_results_when_its_days_are_over(house: House) -> None:
@@ -100,44 +99,40 @@ def _received(client: Client) -> list[wire.Message]:
     return found
 
 
-def test_without_days_bags_stay(tmp_path: Path) -> None:
-    house = House(tmp_path, days=None)
+def test_without_days_bags_stay(open_office: OpenOffice) -> None:
+    house = House(open_office, days=None)
     bag = house.ended()
     house.later(1000 * DAY_S)
     assert house.bags() == [bag]
 
 
-def test_the_days_go_on_while_the_broker_is_away(tmp_path: Path) -> None:
-    first = House(tmp_path, wall=1_800_000_000.0)
+def test_the_days_go_on_while_the_broker_is_away(open_office: OpenOffice) -> None:
+    first = House(open_office, wall=1_800_000_000.0)
     bag = first.ended()
     first.office.settle()
-    first.office.close()
-    second = House(tmp_path, wall=1_800_000_000.0 + House.DAYS * DAY_S - 100.0)
+    second = House(open_office, wall=1_800_000_000.0 + House.DAYS * DAY_S - 100.0)
     assert second.bags() == [bag]
     second.later(LOOK_S)
     assert second.bags() == [bag]
     second.later(LOOK_S)
     assert second.bags() == []
-    second.office.close()
 
 
-def test_a_clock_that_went_back_forgets_nothing_early(tmp_path: Path) -> None:
-    first = House(tmp_path, wall=1_800_000_000.0)
+def test_a_clock_that_went_back_forgets_nothing_early(open_office: OpenOffice) -> None:
+    first = House(open_office, wall=1_800_000_000.0)
     bag = first.ended()
     first.office.settle()
-    first.office.close()
-    second = House(tmp_path, wall=1_000_000_000.0)
+    second = House(open_office, wall=1_000_000_000.0)
     second.later(House.DAYS * DAY_S - LOOK_S)
     assert second.bags() == [bag]
     second.later(3 * LOOK_S)
     assert second.bags() == []
-    second.office.close()
 
 
 def test_a_bag_without_a_recorded_end_counts_from_the_brokers_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = House(tmp_path)
+    house = House(open_office)
     bag = house.ended()
     monkeypatch.setattr(house.office.journal, "last_ended", lambda number: None)
     house.later(LOOK_S)
@@ -147,8 +142,8 @@ def test_a_bag_without_a_recorded_end_counts_from_the_brokers_start(
     assert house.bags() == []
 
 
-def test_short_times_are_kept_too(tmp_path: Path) -> None:
-    house = House(tmp_path, days=1.0 / DAY_S)
+def test_short_times_are_kept_too(open_office: OpenOffice) -> None:
+    house = House(open_office, days=1.0 / DAY_S)
     house.ended()
     house.later(1.5)
     house.later(1.0)

@@ -1,11 +1,9 @@
 """What the broker assumes of tasks that nobody predicted, from those of their bag that have ended."""
 
-from pathlib import Path
-
 import pytest
 
 from broker.bags import ASSUMED_RUNTIME_S, Runs
-from tests.broker.office import Office
+from tests.broker.office import Office, OpenOffice
 from tests.peers import BareWorker
 
 
@@ -40,9 +38,9 @@ def run(office: Office, worker: BareWorker, count: int, seconds: float) -> None:
 
 
 def test_a_bag_that_nobody_predicted_is_predicted_by_what_its_tasks_take_when_slots_have_done_one(
-    tmp_path: Path,
+    open_office: OpenOffice,
 ) -> None:
-    office = Office(tmp_path)
+    office = open_office()
     client, worker = office.client(), office.worker()
     worker.join(slots=2)
     bag = client.submit([b"%d" % n for n in range(6)], runtime=None)
@@ -54,8 +52,8 @@ def test_a_bag_that_nobody_predicted_is_predicted_by_what_its_tasks_take_when_sl
     assert (known.runs.first.count, known.runs.others.count) == (2, 2)
 
 
-def test_a_slot_that_did_another_bag_has_a_first_run_again(tmp_path: Path) -> None:
-    office = Office(tmp_path)
+def test_a_slot_that_did_another_bag_has_a_first_run_again(open_office: OpenOffice) -> None:
+    office = open_office()
     client, worker = office.client(), office.worker()
     worker.join()
     bags = [client.submit([b"0"], runtime=None, last=False) for _ in range(2)]
@@ -72,17 +70,16 @@ def test_runs_that_are_all_the_same_are_what_tasks_take() -> None:
     assert seen(*[0.1] * 1000).usual() == pytest.approx(0.1)
 
 
-def test_after_a_restart_a_bag_is_not_thought_to_take_no_time(tmp_path: Path) -> None:
-    office = Office(tmp_path)
+def test_after_a_restart_a_bag_is_not_thought_to_take_no_time(open_office: OpenOffice) -> None:
+    office = open_office()
     client = office.client()
     bag = client.submit([b"%d" % n for n in range(5)], runtime=None)
     worker = office.worker()
     worker.join()
     worker.finish(*worker.work())
     office.settle()
-    office.journal._db.close()
 
-    office = Office(tmp_path)
+    office = open_office()
     client = office.client()
     assert len(client.watch(bag).results) == 1  # so the bag was looked at, though nothing has ended in it since
     assert office.sessions.desk.book.by_id[bag].estimate_s == ASSUMED_RUNTIME_S

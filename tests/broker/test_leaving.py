@@ -1,7 +1,5 @@
 """In which order messages leave, and what is committed before: words wait for that, and short work does not."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -53,13 +51,6 @@ class Sent:
     def close(self) -> None:
         """End its thread."""
         self._loop.close()
-
-
-@pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
-    office = Office(tmp_path)
-    yield office
-    office.close()
 
 
 def one_more(office: Office, runtime: float) -> tuple[Client, BareWorker]:

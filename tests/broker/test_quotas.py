@@ -1,7 +1,6 @@
 """One submitter does not fill the broker up: tasks that have not ended, and bytes of arguments, have limits."""
 
 from hashlib import sha256
-from pathlib import Path
 
 import msgpack
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from broker import protocol as wire
 from broker import quotas as quotas_module
 from broker.roles import Credential
-from tests.broker.office import Office
+from tests.broker.office import Office, OpenOffice
 
 OTHER = Credential("other", "submitter")
 
@@ -22,16 +21,15 @@ def refusal(office: Office, items: list[bytes], who: Credential = OTHER) -> str:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_tasks_that_have_not_ended_are_bounded_for_each_submitter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
     monkeypatch.setattr(quotas_module, "TASKS_LIMIT", 5)
-    office = Office(tmp_path)
+    office = open_office()
     client = office.client()
     client.submit([b"0"] * 4)
     if again:
         office.settle()
-        office.journal._db.close()
-        office = Office(tmp_path)
+        office = open_office()
         client = office.client()
     said = client.answer_to(client.batch("more", [b"0"] * 2))
     assert isinstance(said, wire.Failed)
@@ -45,16 +43,15 @@ def test_tasks_that_have_not_ended_are_bounded_for_each_submitter(
 
 @pytest.mark.parametrize("again", [False, True])
 def test_arguments_are_bounded_for_each_submitter_until_bags_are_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
     monkeypatch.setattr(quotas_module, "ARGUMENTS_LIMIT", 10_000)
-    office = Office(tmp_path)
+    office = open_office()
     client = office.client()
     bag = client.submit([bytes(900)] * 10)
     if again:
         office.settle()
-        office.journal._db.close()
-        office = Office(tmp_path)
+        office = open_office()
         client = office.client()
     assert "bytes of arguments here, of 10000: forget some bags" in str(
         client.answer_to(client.batch("more", [bytes(1001)]))
@@ -65,8 +62,8 @@ def test_arguments_are_bounded_for_each_submitter_until_bags_are_forgotten(
     assert isinstance(client.answer_to(client.batch("now", [bytes(9000)])), wire.Accepted)
 
 
-def test_what_was_accepted_once_is_accepted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    office = Office(tmp_path)
+def test_what_was_accepted_once_is_accepted_again(open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = open_office()
     client = office.client()
     client.submit([b"0"])  # and with it, the template
     batch = client.batch("bag", [b"0"] * 3)
@@ -75,9 +72,11 @@ def test_what_was_accepted_once_is_accepted_again(tmp_path: Path, monkeypatch: p
     assert isinstance(client.answer_to(batch), wire.Accepted)
 
 
-def test_templates_of_which_no_bag_comes_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_templates_of_which_no_bag_comes_do_not_fill_the_disk(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(quotas_module, "ARGUMENTS_LIMIT", 10_000)
-    office = Office(tmp_path)
+    office = open_office()
     client = office.client(OTHER)
     templates = [msgpack.packb({"kind": "command", "argv": [str(number) * 3000]}) for number in range(9)]
     digests = [sha256(template).hexdigest() for template in templates]

@@ -267,7 +267,7 @@ class BrokerNode:
 
     def kill(self) -> None:
         """SIGKILL."""
-        if self._journal is not None and self.up:
+        if self._journal is not None:
             self.world.note("broker is killed")
             self._journal.lose()
             self._end()
@@ -291,6 +291,7 @@ class BrokerNode:
 
     def _end(self) -> None:
         self._loop = None
+        self._journal = None
         self._frozen = False
         self.inbox.clear()
         self._wakeup.clear()
