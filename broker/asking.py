@@ -217,7 +217,7 @@ class Asking:
             "left_s": view.left_s,
             "eta_s": view.eta_s,
             "longest_s": view.longest_s,
-            "note": "" if bag.complete else bag.note,
+            "note": bag.remark,
         }
 
     def _cancel(self, args: Json, now: float) -> Json:

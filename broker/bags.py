@@ -97,7 +97,8 @@ class OpenBag:
     ``size``: bytes of its arguments.
     ``learned_at``: how many runs it takes until its prediction is looked at again, if nobody gave one.
     ``remembered``: those of its tasks that have not ended and of which the journal knows an attempt at a worker.
-    ``deserted``: it counts as closed, for as long as the client that submitted it is not there.
+    ``alone_since``: when it was seen that the client which submitted it, and had not said that this was all, is gone.
+    ``deserted``: it counts as closed, because that client stayed away; if it returns, the bag is open again.
     """
 
     row: BagRow
@@ -113,6 +114,7 @@ class OpenBag:
     told_note: str = ""  # what it was told of that
     learned_at: int = 1
     remembered: set[int] = field(default_factory=set)
+    alone_since: float | None = None
     deserted: bool = False
     watchers: list[Watcher] = field(default_factory=list)
 
@@ -120,6 +122,16 @@ class OpenBag:
     def complete(self) -> bool:
         """Nothing more will end here."""
         return self.closed and self.settled == self.total
+
+    @property
+    def remark(self) -> str:
+        """What people should know of it now."""
+        if self.deserted:
+            return f"its client did not return: {self.total:,} items arrived, perhaps not all"
+        if self.complete:
+            return ""
+        alone = "" if self.alone_since is None else f"its client is gone: {self.total:,} items arrived, perhaps not all"
+        return "; ".join(filter(None, (alone, self.note)))
 
     def task(self, item: int) -> int | None:
         """The task number of item ``item``, or None when there is no such item."""

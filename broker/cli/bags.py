@@ -15,6 +15,7 @@ from broker.cli.base import Refusal, Seconds, join_option, open_grid
 
 if TYPE_CHECKING:
     from broker.client.bag import Bag, TaskLog
+    from broker.client.grid import Grid
     from broker.client.meter import Progress
 
 Value = TypeVar("Value")
@@ -94,12 +95,22 @@ def items_of(lines: Iterable[bytes]) -> Iterator[str]:
 def wait(*, timeout: float | None, bag_id: str, join: str | None) -> None:
     """Wait until every task of BAG has ended. The exit code is 1 if one failed, or it took too long."""
     with open_grid(join) as grid:
-        bag = grid.attach(bag_id)
+        bag = _attached(grid, bag_id)
         ended = bag.wait(timeout)
         progress = bag.progress()
     click.echo(f"deskgrid: {_summary(progress)}{'' if ended else '; it has not ended'}", err=True)
     if not ended or progress.failed or progress.cancelled:
         sys.exit(FAILED)
+
+
+def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
+    """The bag; what its user should know of it is told on stderr."""
+    from broker.tui.drawing import clean
+
+    bag: Bag[Any, Any] = grid.attach(bag_id)
+    if bag.note:
+        click.echo(f"deskgrid: {clean(bag.note)}", err=True)
+    return bag
 
 
 def _summary(progress: "Progress") -> str:
@@ -123,7 +134,7 @@ def results(*, bag_id: str, join: str | None) -> None:
     sys.path.append(os.getcwd())
     failed = 0
     with open_grid(join) as grid:
-        bag: Bag[int, Any] = grid.attach(bag_id)
+        bag: Bag[int, Any] = _attached(grid, bag_id)
         for item, value in in_order(bag.as_completed(errors="return")):
             if isinstance(value, Exception):
                 failed += 1

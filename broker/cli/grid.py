@@ -72,10 +72,15 @@ def _silent(name: str) -> Iterator[None]:
 @join_option
 def bags(*, join: str | None) -> None:
     """List the bags that the broker has, the oldest first: those under way, and those not yet forgotten."""
+    from broker.tui.drawing import clean
+
     with open_grid(join) as grid:
         found = sorted(cast("list[BagState]", grid.bags()), key=lambda bag: -bag["age_s"])
     for line in table([_TITLES, *map(_cells, found)]):
         click.echo(line)
+    for bag in found:
+        if bag["note"]:
+            click.echo(f"deskgrid: {bag['bag']}: {clean(bag['note'])}", err=True)
 
 
 _TITLES = ("BAG", "OWNER", "AGE", "TASKS", "DONE", "FAILED", "RUNNING", "WAITING", "TO GO", "NAME")

@@ -328,7 +328,7 @@ def bag_row(bag: BagState, columns: Sequence[Column]) -> Text:
 
 def bag_notes(bag: BagState) -> list[Text]:
     """What there is to say of a bag that is under way."""
-    return [Text(f"  {clean(bag['note'])}", "yellow")] if bag["note"] and not complete(bag) else []
+    return [Text(f"  {clean(bag['note'])}", "yellow")] if bag["note"] else []
 
 
 def _title(bag: BagState) -> str:
