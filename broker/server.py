@@ -22,7 +22,7 @@ from broker.keys import KeyRing, KeysError
 from broker.loop import Loop
 from broker.private import write_private
 from broker.sessions import Sessions
-from broker.sockets import Sockets
+from broker.sockets import Sockets, TooFewFiles
 from scheduler.model import UnknownPolicy
 from scheduler.policies import DEFAULT, make_policy
 
@@ -97,7 +97,7 @@ def serve(
                     loop.run(stopping)
     except Damaged as error:
         raise BrokerError(f"{options.home} is damaged: {error}; put a copy of it in its place") from error
-    except (KeysError, JournalError, OSError, zmq.ZMQError) as error:
+    except (KeysError, JournalError, TooFewFiles, OSError, zmq.ZMQError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise BrokerError(f"the disk of {options.home} is full: the join lines cannot be written") from error
         raise BrokerError(str(error)) from error

@@ -18,7 +18,7 @@ from zmq.utils import z85
 
 from broker import allocation, backlog, descriptors
 from broker import protocol as wire
-from broker.connections import CONNECTIONS_LIMIT, PROGRAMS_LIMIT, Connections
+from broker.connections import CONNECTIONS_LIMIT, PROGRAMS_LIMIT, SHARE, Connections
 from broker.keys import KeyRing
 from broker.outgoing import (
     ALL_WAITING_LIMIT,
@@ -57,6 +57,8 @@ ZAP_DRAIN = 100
 # Files that the broker needs besides connections: the journal, the log, a few for the interpreter. And one for each
 # connection that is being sent a large payload, which is mapped until then.
 OTHER_FILES = 100
+# A broker that can take fewer connections than this refuses to start: half of them are for one key.
+FEWEST_CONNECTIONS = 8
 # Refused handshakes make at most one line in the log in so long, lest they fill the disk. Seconds.
 TELL_S = 1.0
 _ZAP_FRAMES = 7
@@ -70,10 +72,15 @@ _EVENTS, _POLLIN, _NOBLOCK, _MORE = (int(n) for n in (zmq.EVENTS, zmq.POLLIN, zm
 FRAMES_LIMIT = 1 + 4 * wire.MESSAGE_LIMIT // wire.CHUNK_BYTES
 
 
+class TooFewFiles(Exception):
+    """The limit on open files is too low for a broker; one line that says what to do."""
+
+
 class Sockets:
     """``keys`` None: without encryption, and anybody may do everything."""
 
     def __init__(self, keys: KeyRing | None) -> None:
+        """Raises `TooFewFiles`."""
         allocation.keep_freed()
         self._keys = keys
         self._known_changes = keys.changes if keys is not None else 0
@@ -129,8 +136,16 @@ class Sockets:
 
     @staticmethod
     def _connections_allowed() -> int:
-        wanted = 2 * CONNECTIONS_LIMIT + OTHER_FILES
-        return min(CONNECTIONS_LIMIT, (descriptors.files_allowed(wanted) - OTHER_FILES) // 2)
+        wanted, fewest = (2 * count + OTHER_FILES for count in (CONNECTIONS_LIMIT, FEWEST_CONNECTIONS))
+        files = descriptors.files_allowed(wanted)
+        remedy = f"raise the limit with ulimit -n {wanted}, or LimitNOFILE={wanted} in a systemd unit"
+        if files < fewest:
+            raise TooFewFiles(f"the broker may open only {files} files and needs at least {fewest}: {remedy}")
+        allowed = min(CONNECTIONS_LIMIT, (files - OTHER_FILES) // 2)
+        if allowed < CONNECTIONS_LIMIT:
+            row = files, allowed, allowed // SHARE, remedy
+            log.warning("few-files limit=%d connections=%d by-one-key=%d; for more, %s", *row)
+        return allowed
 
     def __enter__(self) -> "Sockets":
         return self
