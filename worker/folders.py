@@ -64,9 +64,10 @@ def _is_ours(path: Path) -> bool:
     """Whether only this user, or the system's administrator, can have made this folder and what is in it."""
     if sys.platform == "win32":
         return path.is_dir()  # a temporary directory there is the user's own
-    folder, place = path.lstat(), path.parent.stat()
-    mine = stat.S_ISDIR(folder.st_mode) and folder.st_uid == os.geteuid() and not folder.st_mode & _OTHERS_WRITE
-    return mine and (bool(place.st_mode & stat.S_ISVTX) or not place.st_mode & _OTHERS_WRITE)
+    else:
+        folder, place = path.lstat(), path.parent.stat()
+        mine = stat.S_ISDIR(folder.st_mode) and folder.st_uid == os.geteuid() and not folder.st_mode & _OTHERS_WRITE
+        return mine and (bool(place.st_mode & stat.S_ISVTX) or not place.st_mode & _OTHERS_WRITE)
 
 
 def _remove(path: Path, lock: int) -> None:
