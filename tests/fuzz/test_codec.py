@@ -10,6 +10,7 @@ from tests.fuzz.frames import fuzz, taken
 INPUTS = 40_000
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_whatever_frame_arrives_is_a_message_or_refused_and_leaves_nothing_in_memory() -> None:
     fuzzed = fuzz(seed=1, count=INPUTS)

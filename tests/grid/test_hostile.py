@@ -8,6 +8,8 @@ from tests.counting import COUNTS
 from tests.grid.hostile import Hostile, HostileSubmitter, HostileWorker
 from tests.grid.raid import raid, raid_after_restart
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 2
 KINDS: list[list[type[Hostile]]] = [[HostileWorker], [HostileSubmitter], [HostileWorker, HostileSubmitter]]
 

@@ -14,7 +14,7 @@ from tests.grid.sweep import all_cores, said, seeds_of, sweep
 # As many as take half a minute on two cores.
 SEEDS = 300
 # Several times what they take, for machines that are busy.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

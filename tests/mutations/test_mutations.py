@@ -19,7 +19,7 @@ from tests.mutations.scripts import SCRIPTS
 from tests.mutations.table import MUTATIONS
 
 # Several times what they take, for machines that are busy.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 # As many faults the table has at least.
 ENOUGH = 8
 # A fault that so many seeds of its weather do not find counts as not found.

@@ -193,6 +193,8 @@ HOLDER = """
 import sys
 from broker.joinline import parse_join_line
 from sleepbench.processes import Processes
+
+pytestmark = pytest.mark.slow
 with Processes() as processes:
     processes.start_worker("pc1")
     print(parse_join_line(processes.client_line, "client").port, processes.folder, flush=True)

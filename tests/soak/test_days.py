@@ -8,6 +8,8 @@ from tests.counting import COUNTS
 from tests.grid.witness import Broken
 from tests.soak.days import soaked
 
+pytestmark = pytest.mark.slow
+
 WORKERS = 12
 DAYS = 9
 # Of a few PCs and days: chance makes one week have more work than another. What is never forgotten doubles at once.

@@ -8,7 +8,10 @@ import pytest
 from tests.counting import COUNTS
 from tests.soak.processes import soaked
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc"),
+]
 # A few seconds are all warm-up: what is tried here is that it runs.
 FLAT = 0.3
 

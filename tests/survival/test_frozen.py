@@ -97,7 +97,7 @@ def test_what_a_killed_worker_left_behind_is_removed_by_its_successor(live: Live
     place.mkdir()
     with worker_process(live, "pc", place) as process:
         left = list(place.iterdir())
-        assert len(left) == 2
+        assert len(left) == 1
         process.kill()
         process.wait()
     assert list(place.iterdir()) == left

@@ -333,6 +333,7 @@ def calendars(draw: st.DrawFn) -> tuple[Written, date]:
 LAB = (*((n, (1080, 1920)) for n in range(5)), (5, (0, 1440)), (6, (0, 1440)))
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(calendars(), st.lists(st.integers(0, 1439), min_size=1, max_size=20), st.floats(0, 59.75))
 @example((Written(BRUSSELS, LAB, ((date(2026, 3, 30), ()),)), date(2026, 3, 27)), list(range(0, 1440, 7)), 0.0)
