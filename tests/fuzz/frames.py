@@ -49,8 +49,9 @@ class Fuzzed:
 
 
 @cache
-def _hints(kind: Any) -> list[Any]:
-    return list(typing.get_type_hints(kind).values())
+def hints(kind: Any) -> dict[str, Any]:
+    """The declared type of each field of a message or a row, in their order."""
+    return typing.get_type_hints(kind)
 
 
 def _value(hint: Any, dice: random.Random) -> Any:
@@ -76,16 +77,16 @@ def _value(hint: Any, dice: random.Random) -> Any:
 
 def _columns(kind: Any, count: int, dice: random.Random) -> list[Any]:
     """``count`` rows as they travel."""
-    lengths = [count, *(dice.choice([1, count]) for _ in _hints(kind)[1:])]
-    columns = zip(_hints(kind), lengths, strict=True)
+    lengths = [count, *(dice.choice([1, count]) for _ in [*hints(kind)][1:])]
+    columns = zip(hints(kind).values(), lengths, strict=True)
     return [[_value(hint, dice) for _ in range(length)] for hint, length in columns] if count else []
 
 
-def whole(dice: random.Random) -> list[Any]:
-    """The values of a message as they are packed."""
-    tag = dice.randrange(len(wire.MESSAGES))
+def whole(dice: random.Random, tag: int | None = None) -> list[Any]:
+    """The values of a message as they are packed; of any kind, or of that ``tag``."""
+    tag = dice.randrange(len(wire.MESSAGES)) if tag is None else tag
     kind: Any = wire.MESSAGES[tag]
-    return [tag, *(_value(hint, dice) for hint in _hints(kind))]
+    return [tag, *(_value(hint, dice) for hint in hints(kind).values())]
 
 
 def packed(values: Any) -> bytes:
