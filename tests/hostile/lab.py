@@ -8,13 +8,17 @@ All of it ends with the block; a broker or a bystander that ended before fails t
 """
 
 import json
+import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import zmq
 
 from broker import protocol as wire
 from broker.joinline import JoinLine, Keys, Side, parse_join_line
@@ -23,11 +27,13 @@ from broker.private import write_private
 from broker.roles import Role
 from broker.server import python_minor
 from tests.commands import Command
+from tests.hostile.forging import Frames, packed
 from tests.live import ROOT
 from tests.memory import most_resident, resident, swapped
 from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine
 from tests.waiting import eventually
 
+_Peer = TypeVar("_Peer", bound=Peer)
 # The last words of a process that ended, characters.
 LAST_WORDS = 3_000
 
@@ -86,6 +92,39 @@ class Bystander:
         return json.loads(said)
 
 
+class Raw(Peer):
+    """A connection by a key, on which anything can be said."""
+
+    def __init__(self, line: JoinLine) -> None:
+        its = SocketLine(line)
+        super().__init__(its)
+        self.socket = its.socket
+
+    def say(self, kind: type[wire.Message], *values: Any) -> None:
+        """Send what looks like a message of ``kind``; in order."""
+        self.frames([packed([wire.MESSAGES.index(kind), *values])])
+
+    def frames(self, frames: Frames) -> None:
+        """Send a message; fails when it is not taken in time."""
+        self.socket.send_multipart(frames)
+
+    def has_room(self, frames: Frames) -> bool:
+        """Send a message, unless too many wait."""
+        try:
+            self.socket.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def answers(self, seconds: float) -> list[wire.Message]:
+        """All that comes within that time."""
+        until, found = time.monotonic() + seconds, list[wire.Message]()
+        while (left := until - time.monotonic()) > 0:
+            if (data := self.line.receive(left)) is not None:
+                found.append(wire.decode(data))
+        return found
+
+
 class Lab:
     """A running broker. ``base``: its memory before anybody came."""
 
@@ -99,7 +138,7 @@ class Lab:
         self.broker = stack.enter_context(closing(Command(arguments, place, folder / "broker.log")))
         self._await_start()
         self.base = resident(self.pid)
-        self._workers: list[Command] = []
+        self.workers: list[Command] = []
 
     def _await_start(self) -> None:
         # The port is a new one at each start; the last thing that a broker writes before it listens is this line.
@@ -122,9 +161,14 @@ class Lab:
         return self.broker.process.poll() is None
 
     @property
+    def said(self) -> str:
+        """The broker's log."""
+        return (self._folder / "broker.log").read_text(encoding="utf-8", errors="replace")
+
+    @property
     def last_words(self) -> str:
         """What the broker said last."""
-        return _last_words(self._folder / "broker.log")
+        return self.said[-LAST_WORDS:]
 
     def restart(self) -> None:
         """Kill the broker, and start it again on its home."""
@@ -137,7 +181,7 @@ class Lab:
     def check(self) -> None:
         """Whether the broker and every worker of ours live."""
         assert self.is_alive, f"the broker died: {self.last_words}"
-        for worker in self._workers:
+        for worker in self.workers:
             assert worker.process.poll() is None, f"a worker died: {_last_words(worker.log)}"
 
     def grown(self) -> int:
@@ -159,15 +203,33 @@ class Lab:
         """A client that may do everything."""
         return self.client(self.line("admin", "client"))
 
-    def bare(self, line: JoinLine) -> Peer:
+    def raw(self, line: JoinLine) -> Raw:
         """A connection on which nothing has been said."""
-        return self._closing(Peer(SocketLine(line)))
+        return self._closing(Raw(line))
+
+    def submitter(self, name: str = "mallory") -> Raw:
+        """A submitter who means harm and was greeted, by a key of their own."""
+        return self.greeted(self.key("submitter", name))
+
+    def greeted(self, line: JoinLine) -> Raw:
+        """A client's connection, greeted."""
+        raw = self.raw(line)
+        raw.send(wire.Hello(wire.VERSION, python_minor(), secrets.token_hex(4), "mallory"))
+        raw.expect(wire.Greeting)
+        return raw
+
+    @staticmethod
+    def introduction(name: str, **changes: Any) -> wire.Join:
+        """How an open-ended worker of one slot introduces itself, but for ``changes``."""
+        fields = {"name": name, "session": secrets.token_hex(8), "opening": 1, "slots": 1, "uptime": None}
+        fields |= {"version": wire.VERSION, "python": python_minor(), "host": "h", "site": "", "kind": "until"}
+        return wire.Join(**fields | {"plan": "", "windows": (), "running": ()} | changes)
 
     def bare_worker(self, line: JoinLine, name: str) -> BareWorker:
         """A worker's connection on which nothing has been said."""
         return self._closing(BareWorker(SocketLine(line), name))
 
-    def _closing(self, peer: "Any") -> "Any":
+    def _closing(self, peer: _Peer) -> _Peer:
         self._stack.callback(peer.close)
         return peer
 
@@ -192,7 +254,7 @@ class Lab:
         line = self.home / "worker.join"
         arguments = ["worker", "--join", f"@{line}", "--name", name, "--slots", str(slots)]
         worker = self._stack.enter_context(closing(Command(arguments, self._place, self._folder / f"{name}.log")))
-        self._workers.append(worker)
+        self.workers.append(worker)
         client = self.client()
         assert eventually(lambda: any(row["name"] == name for row in client.ask("status")["workers"]), PATIENCE_S)
 
@@ -227,8 +289,3 @@ def lab(folder: Path, *options: str) -> Iterator[Lab]:
         made = Lab(folder, stack, options)
         yield made
         made.check()
-
-
-def hello() -> bytes:
-    """How a client introduces itself."""
-    return wire.encode(wire.Hello(wire.VERSION, python_minor(), "mallory", "mallory"))
