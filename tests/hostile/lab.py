@@ -93,10 +93,10 @@ class Bystander:
 
 
 class Raw(Peer):
-    """A connection by a key, on which anything can be said."""
+    """A connection by a key, on which anything can be said; ``deaf``: it takes next to nothing of what it is sent."""
 
-    def __init__(self, line: JoinLine) -> None:
-        its = SocketLine(line)
+    def __init__(self, line: JoinLine, *, deaf: bool = False) -> None:
+        its = SocketLine(line, most=1 if deaf else None)
         super().__init__(its)
         self.socket = its.socket
 
@@ -203,17 +203,17 @@ class Lab:
         """A client that may do everything."""
         return self.client(self.line("admin", "client"))
 
-    def raw(self, line: JoinLine) -> Raw:
+    def raw(self, line: JoinLine, *, deaf: bool = False) -> Raw:
         """A connection on which nothing has been said."""
-        return self._closing(Raw(line))
+        return self._closing(Raw(line, deaf=deaf))
 
     def submitter(self, name: str = "mallory") -> Raw:
         """A submitter who means harm and was greeted, by a key of their own."""
         return self.greeted(self.key("submitter", name))
 
-    def greeted(self, line: JoinLine) -> Raw:
+    def greeted(self, line: JoinLine, *, deaf: bool = False) -> Raw:
         """A client's connection, greeted."""
-        raw = self.raw(line)
+        raw = self.raw(line, deaf=deaf)
         raw.send(wire.Hello(wire.VERSION, python_minor(), secrets.token_hex(4), "mallory"))
         raw.expect(wire.Greeting)
         return raw
