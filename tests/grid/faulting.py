@@ -52,7 +52,7 @@ ERRORS: tuple[type[Injected], ...] = (_Runtime, _Key, _Recursion, _Memory, _Valu
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``method``: of a class, as "Clients._submit". ``where``: `VICTIM` or `SETTLE`. ``number``: in which call of it."""
+    """``method``: of a class, as "Clients._submit". ``where``: `VICTIM` or `SETTLE`. ``number``: of the call."""
 
     method: str
     where: str

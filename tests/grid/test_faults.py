@@ -12,7 +12,7 @@ from broker.roles import Credential
 from tests.counting import COUNTS
 from tests.grid import broker_node
 from tests.grid.builders import bag
-from tests.grid.faulting import ERRORS, SETTLE, VICTIM, Fault, Faults, Injected, methods, parts_of, watch
+from tests.grid.faulting import ERRORS, SETTLE, VICTIM, Fault, Faults, Injected, watch
 from tests.grid.grid import VirtualGrid
 from tests.grid.victims import VictimPC, VictimProgram
 from tests.grid.witness import expect

@@ -1,7 +1,8 @@
 """Hostile peers in a process of their own: as many messages as are asked for, at a pace, over a few connections.
 
-    python -m tests.hostile.attacking        the order, an `Order` in JSON, comes on standard input; what was sent goes out
+    python -m tests.hostile.attacking
 
+The order, an `Order` in JSON, is a line of standard input; what was sent is printed.
 It ends when all is sent, when its time is over, or when its input is closed. What it sent last is told, too, so that
 whoever finds the broker dead knows by what.
 """
@@ -210,7 +211,9 @@ def zmtp(dice: random.Random) -> Callable[[], bytes]:
             return greeting[: dice.choice((64, 64, 64, 64, 11, 1))]
         flags, name = dice.choice((4, 4, 4, 6, 0, 1, 2, 3, 0xFF)), dice.choice(_COMMANDS)
         lengths = (0, 1, 16, 74, 194, 194, 248)
-        body = bytes([len(name)]) + name + (dice.randbytes(dice.choice(lengths)) if dice.random() < 0.7 else next(source))
+        body = (
+            bytes([len(name)]) + name + (dice.randbytes(dice.choice(lengths)) if dice.random() < 0.7 else next(source))
+        )
         size = len(body) if dice.random() < 0.8 else dice.choice((0, 1, 255, 2**31, 2**62, 2**63, 2**64 - 1))
         if flags & 2:
             return bytes([flags]) + struct.pack(">Q", size) + body

@@ -57,7 +57,20 @@ TEXTS = (
     " ",
 )
 # What a question may come with: names of arguments, whoever knows them, and what may stand there.
-ARGUMENTS = ("bag", "item", "items", "runtimes", "running", "name", "options", "role", "public", "after", "first", "count")
+ARGUMENTS = (
+    "bag",
+    "item",
+    "items",
+    "runtimes",
+    "running",
+    "name",
+    "options",
+    "role",
+    "public",
+    "after",
+    "first",
+    "count",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +101,7 @@ def packed(value: Any) -> bytes:
     if isinstance(value, _Raw):
         return value.data
     try:
-        return _PACKER.pack(value)
+        return bytes(_PACKER.pack(value))
     except (OverflowError, TypeError, ValueError):
         if isinstance(value, list):
             return _array(len(value)) + b"".join(map(packed, value))
@@ -203,7 +216,7 @@ class Forger:
             data = dice.choice(CHANGES)(data, dice) or b"\0"
         return [data, *behind]
 
-    def _valid(self, kind: type[wire.Message]) -> list[Any]:
+    def _valid(self, kind: Any) -> list[Any]:
         tag = wire.MESSAGES.index(kind)
         values = whole(self.dice, tag)
         for place, name in enumerate(hints(kind), 1):
@@ -211,7 +224,7 @@ class Forger:
                 values[place] = self._by_name[name]()
         return values
 
-    def _tame(self, kind: type[wire.Message], values: list[Any]) -> None:
+    def _tame(self, kind: Any, values: list[Any]) -> None:
         """Rule 2."""
         for place, name in enumerate(hints(kind), 1):
             if name != "uptime" or place >= len(values):
@@ -330,21 +343,32 @@ class Forger:
     def _bag(self) -> str:
         """Of its own a few, for each is done work for; others', and ones that there are not."""
         own = f"{self._session}-{self.dice.randrange(20)}" if self.dice.random() < 0.98 else f"{self.dice.random()}"
-        return self._one_of((own, own, *self.known.bags))
+        return str(self._one_of((own, own, *self.known.bags)))
 
     def _payload(self) -> bytes:
         """An argument, a result or an account of a failure."""
         dice = self.dice
         deep = nested(self._one_of(DEPTHS), self._one_of(("arrays", "maps", "both")))
-        parts = (self._one_of(TEXTS), self._one_of(WRONG), deep, b"\x80\x04x.", 2**70, {"a": {}}, [1, [2]], None)
-        return self._one_of(
-            (
-                b"",
-                deep.data,
-                b"\x80\x05\x95\xff",
-                b"cposix\n",
-                packed({"kind": 1, "message": [2]}),
-                *[account(*dice.choices(parts, k=dice.choice((0, 1, 3, 4, 4, 4, 4, 5))))] * 5,
+        parts: tuple[Any, ...] = (
+            self._one_of(TEXTS),
+            self._one_of(WRONG),
+            deep,
+            b"\x80\x04x.",
+            2**70,
+            {"a": {}},
+            [1, [2]],
+            None,
+        )
+        return bytes(
+            self._one_of(
+                (
+                    b"",
+                    deep.data,
+                    b"\x80\x05\x95\xff",
+                    b"cposix\n",
+                    packed({"kind": 1, "message": [2]}),
+                    *[account(*dice.choices(parts, k=dice.choice((0, 1, 3, 4, 4, 4, 4, 5))))] * 5,
+                )
             )
         )
 
@@ -366,11 +390,30 @@ class Forger:
         dice = self.dice
         if dice.random() < 0.1:
             deep = dice.choice(DEPTHS) * 20
-            return dice.choice(("", "null", "[" * deep, '{"bag":' * deep, "[" * deep + "]" * deep, "9" * 5000, "{", "1e999"))
+            return dice.choice(
+                ("", "null", "[" * deep, '{"bag":' * deep, "[" * deep + "]" * deep, "9" * 5000, "{", "1e999")
+            )
         deep_list: Any = 0
         for _ in range(dice.choice((1, 10, 300))):
             deep_list = [deep_list]
-        values = (None, True, 0, -1, 1.5, 2**70, 1e308, "", "0", [], [0], [-1], [0] * 3000, {}, {"a": 1}, deep_list)
+        values: tuple[Any, ...] = (
+            None,
+            True,
+            0,
+            -1,
+            1.5,
+            2**70,
+            1e308,
+            "",
+            "0",
+            [],
+            [0],
+            [-1],
+            [0] * 3000,
+            {},
+            {"a": 1},
+            deep_list,
+        )
         given = {name: self._one_of(values) for name in dice.sample(ARGUMENTS, dice.randint(0, 6))}
         if dice.random() < 0.8:
             given["bag"] = self._bag()

@@ -221,7 +221,13 @@ class Lab:
     @staticmethod
     def introduction(name: str, **changes: Any) -> wire.Join:
         """How an open-ended worker of one slot introduces itself, but for ``changes``."""
-        fields = {"name": name, "session": secrets.token_hex(8), "opening": 1, "slots": 1, "uptime": None}
+        fields: dict[str, Any] = {
+            "name": name,
+            "session": secrets.token_hex(8),
+            "opening": 1,
+            "slots": 1,
+            "uptime": None,
+        }
         fields |= {"version": wire.VERSION, "python": python_minor(), "host": "h", "site": "", "kind": "until"}
         return wire.Join(**fields | {"plan": "", "windows": (), "running": ()} | changes)
 

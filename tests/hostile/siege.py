@@ -1,9 +1,10 @@
 """A real broker under attack by each role in turn, honest people beside it: nobody dies, errs, swells or waits.
 
-    python -m tests.hostile.siege --count 1000000 --seed 1          what ``make soak`` runs
+python -m tests.hostile.siege --count 1000000 --seed 1          what ``make soak`` runs
 """
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -89,18 +90,17 @@ def siege(folder: Path, count: int, seed: int, per_s: float = PER_S) -> tuple[La
     with lab(folder) as place:
         place.worker(slots=2)
         customer = place.customer()
-        spans: list[tuple[str, dict[str, Any], float, float, int]] = []
         with place.pinging() as pings:
             began = time.monotonic()
             eventually(lambda: False, BASELINE_S)
             quiet = (began, time.monotonic())
             known = _ours(place)
-            for role in ROLES:
-                spans.append(_attack(place, role, known, count, seed, per_s))
+            orders = [_order(place, role, known, count, seed=seed, per_s=per_s) for role in ROLES]
+            ended = [_attack(place, order) for order in orders]
         bags = len(customer.end())
         place.check()
     assert bags, "no honest bag was done"
-    return pings.latency(*quiet), [_attacked(pings, *span) for span in spans]
+    return pings.latency(*quiet), [_attacked(pings, *each) for each in ended]
 
 
 def _ours(place: Lab) -> Known:
@@ -108,30 +108,37 @@ def _ours(place: Lab) -> Known:
     mallory = place.client(place.key("submitter", "victim"))
     template = python_template(b"no pickle")
     bags = [mallory.submit([b"", b"x" * 100], template, runtime=1.0, last=False) for _ in range(3)]
-    import hashlib
-
     return Known(bags, [hashlib.sha256(template).hexdigest(), "0" * 64], ["honest", "evil", "evil2"], 10_000)
 
 
-def _attack(
-    place: Lab, role: Role | None, known: Known, count: int, seed: int, per_s: float
-) -> tuple[str, dict[str, Any], float, float, int]:
+def _order(place: Lab, role: Role | None, known: Known, count: int, *, seed: int, per_s: float) -> Order:
     line = place.line("client", "client") if role is None else place.key(role, f"mallory-{role}")
-    order = Order(role, str(line), seed, count, per_s, PATIENCE * count / per_s + 10.0, known)
+    return Order(role, str(line), seed, count, per_s, PATIENCE * count / per_s + 10.0, known)
+
+
+def _attack(place: Lab, order: Order) -> tuple[dict[str, Any], "_Span"]:
+    """What was sent, and when."""
     began = time.monotonic()
     with closing(Attack(order)) as attack:
         while not attack.over and place.is_alive:
             eventually(lambda: attack.over or not place.is_alive, LOOK_S)
         sent = attack.end()
-        until = time.monotonic()
-        last = "\n".join(sent["last"])
-        assert place.is_alive, f"seed {seed}, {role}: the broker died:\n{place.last_words}\nafter\n{last}"
-        place.check()
-    return role or "no key", sent, began, until, place.grown()
+    last = "\n".join(sent["last"])
+    assert place.is_alive, f"seed {order.seed}, {order.role}: the broker died:\n{place.last_words}\nafter\n{last}"
+    return sent, _Span(order.role or "no key", began, time.monotonic(), place.grown())
 
 
-def _attacked(pings: Pings, role: str, sent: dict[str, Any], began: float, until: float, grown: int) -> Attacked:
-    return Attacked(role, sent["messages"], sent["bytes"], until - began, grown, pings.latency(began, until))
+@dataclass(frozen=True, slots=True)
+class _Span:
+    role: str
+    began: float
+    until: float
+    grown: int
+
+
+def _attacked(pings: Pings, sent: dict[str, Any], span: _Span) -> Attacked:
+    latency = pings.latency(span.began, span.until)
+    return Attacked(span.role, sent["messages"], sent["bytes"], span.until - span.began, span.grown, latency)
 
 
 def main() -> int:

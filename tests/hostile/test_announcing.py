@@ -6,13 +6,13 @@ import time
 from broker import protocol as wire
 from tests.hostile.forging import packed
 from tests.hostile.lab import Lab, Raw
-from tests.hostile.limits import GROWTH, size_of, unharmed
+from tests.hostile.limits import GROWTH, LARGE, size_of, unharmed
 from tests.peers import COMMAND
 
 TEMPLATE_DIGEST = hashlib.sha256(COMMAND).hexdigest()
 LONG = 60 * 2**20
 # Of the 40 workers of a long plan here a few: what is kept of one would be too much of eight already.
-PLANS, SITES = 6, 3
+PLANS, SITES = (40, 12) if LARGE else (6, 3)
 WINDOWS = 2_000_000
 # What a journal may grow by for what a few workers say.
 JOURNAL = 16 * 2**20
@@ -127,5 +127,3 @@ def test_a_few_thousand_joins_of_one_worker_leave_one(place: Lab) -> None:
     workers = place.client().ask("status")["workers"]
     assert len(workers) <= 1
     assert place.grown() <= GROWTH
-
-

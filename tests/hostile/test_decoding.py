@@ -97,8 +97,10 @@ def test_a_template_of_60_mib_of_empty_arrays_swells_neither_broker_nor_worker(p
 
 def frames() -> dict[str, Frames]:
     """Large payloads that are not as they are said to be."""
+
     def submit(size: int, code: int = 1) -> bytes:
-        values = (1, "evil", "", "0" * 64, 0, [msgpack.ExtType(code, size.to_bytes(8, "big"))], None, [], None, 0, True, 0, 0)
+        outside = msgpack.ExtType(code, size.to_bytes(8, "big"))
+        values: list[object] = [1, "evil", "", "0" * 64, 0, [outside], None, [], None, 0, True, 0, 0]
         return packed([wire.MESSAGES.index(wire.Submit), *values])
 
     whole = bytes(2**20)

@@ -8,10 +8,10 @@ import pytest
 from broker import protocol as wire
 from deskgrid import Grid
 from tests.hostile.lab import Lab
-from tests.hostile.limits import unharmed
+from tests.hostile.limits import LARGE, unharmed
 from tests.peers import COMMAND, Client
 
-TASKS, PREDICTED, DISTINCT = 1_000_000, 500_000, 5_000_000
+TASKS, PREDICTED, DISTINCT = (10_000_000 if LARGE else 1_000_000), 500_000, 5_000_000
 BATCH = 10_000
 
 
@@ -42,6 +42,7 @@ def submitted(place: Lab, count: int) -> Large:
     return Large(client, bag)
 
 
+@pytest.mark.timeout(600)
 def test_a_bag_of_a_million_tasks_is_submitted_and_cancelled_and_forgotten_beside_others(place: Lab) -> None:
     with place.pinging() as pings:
         large, began = submitted(place, TASKS), time.monotonic()

@@ -4,16 +4,18 @@ import hashlib
 import json
 import time
 
+import pytest
+
 from broker import protocol as wire
 from tests.hostile.forging import account, packed
 from tests.hostile.lab import Lab, Raw
-from tests.hostile.limits import GROWTH, SLACK, WORST_S, unharmed
+from tests.hostile.limits import GROWTH, LARGE, SLACK, WORST_S, unharmed
 from tests.peers import COMMAND
 
-CONNECTIONS, LOGS = 8, 400
+CONNECTIONS, LOGS = (40 if LARGE else 8), 400
 # What a worker may send of a task's output at most, and of an account of a failure less than that.
 OUTPUT = 60 * 1024
-BAGS, MANY_BAGS = 400, 3_000
+BAGS, MANY_BAGS = 400, (60_000 if LARGE else 3_000)
 QUESTIONS, STATUSES = 1_000, 320
 AFTER_S = 3.0
 TEMPLATE = hashlib.sha256(COMMAND).hexdigest()
@@ -80,6 +82,7 @@ def test_a_thousand_questions_of_one_are_not_before_one_of_another(place: Lab) -
     unharmed(place, pings, f"{QUESTIONS:,} questions of another about {BAGS} bags")
 
 
+@pytest.mark.timeout(600)
 def test_thousands_of_bags_opened_and_cancelled_and_then_hundreds_of_status_questions_hold_up_nobody(
     place: Lab,
 ) -> None:
