@@ -27,8 +27,9 @@ from broker.turns import Arrival, Turns
 
 log = logging.getLogger("deskgrid.broker")
 
-# Messages that are read in a turn of the loop, and bytes of them: that costs some milliseconds.
-DRAIN = 1_000
+# Messages that are read in a turn of the loop, and bytes of them: that costs some milliseconds. Whoever sends faster
+# than messages are read and handled has too many waiting soon, and is cut off.
+DRAIN = 2_000
 DRAIN_BYTES = 64 * 2**20
 # No more is read while so many bytes wait to be handled.
 HELD_BYTES = 4 * wire.PAYLOAD_LIMIT

@@ -34,9 +34,10 @@ from broker.roles import ANYBODY, Credential
 
 log = logging.getLogger("deskgrid.broker")
 
-# Messages of one peer that are taken in but not read: then TCP makes it wait. So few cost no speed, for busy peers send
-# in batches; their bytes are bounded by `broker.backlog`.
-RECEIVE_HIGH_WATER = 10
+# No limit on messages that ZeroMQ has taken in and we have not read. With one, libzmq 4.3.5 stops reading a connection
+# at the limit, and aborts the whole process if that connection then ends while a ping waits in it (libzmq issue 4364).
+# `broker.turns` and `broker.backlog` bound what a peer can have waiting.
+RECEIVE_HIGH_WATER = 0
 # Small messages that ZeroMQ keeps for one peer; what does not fit waits in `Outgoing`, where bytes are counted. With
 # what counts as large, this bounds what all connections of one submitter can leave there: 128 MiB.
 SEND_HIGH_WATER = 16

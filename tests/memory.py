@@ -17,6 +17,11 @@ def most_resident(pid: int) -> int:
     return _status(pid, "VmHWM:")
 
 
+def swapped(pid: int) -> int:
+    """What of a process's memory is not resident because others needed the room, bytes."""
+    return _status(pid, "VmSwap:")
+
+
 def _status(pid: int, name: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith(name):

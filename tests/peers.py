@@ -46,12 +46,17 @@ class Line(Protocol):
 
 
 class SocketLine:
-    """A connection by a join line, over a real socket. ``monitored``: whether `handshake` will be asked."""
+    """A connection by a join line, over a real socket. ``monitored``: whether `handshake` will be asked.
 
-    def __init__(self, line: JoinLine, monitored: bool = False) -> None:
+    ``most``: messages that are taken in before they are read; None: as many as ZeroMQ takes by itself.
+    """
+
+    def __init__(self, line: JoinLine, monitored: bool = False, most: int | None = None) -> None:
         self._context = zmq.Context()
         self.socket = self._context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
+        if most is not None:
+            self.socket.setsockopt(zmq.RCVHWM, most)
         # To a broker that turned the connection down a send would wait for ever.
         self.socket.setsockopt(zmq.SNDTIMEO, int(PATIENCE_S * 1000))
         self.socket.setsockopt(zmq.IPV6, int(line.host.startswith("[")))

@@ -1,1 +1,1 @@
-"""Bytes that nobody should send: to the codec by the million, and to a real port."""
+"""Bytes that nobody should send: to the codec by the million, and floods of them to a real port."""

@@ -48,8 +48,9 @@ class Fuzzed:
 
 
 @cache
-def _fields(kind: Any) -> list[Any]:
-    return list(fields.fields_of(kind).values())
+def declared(kind: Any) -> dict[str, Any]:
+    """What each field of a message or a row may be, in their order."""
+    return fields.fields_of(kind)
 
 
 def _value(field: Any, dice: random.Random) -> Any:
@@ -79,16 +80,16 @@ def _value(field: Any, dice: random.Random) -> Any:
 
 def _columns(kind: Any, count: int, dice: random.Random) -> list[Any]:
     """``count`` rows as they travel."""
-    lengths = [count, *(dice.choice([1, count]) for _ in _fields(kind)[1:])]
-    columns = zip(_fields(kind), lengths, strict=True)
+    lengths = [count, *(dice.choice([1, count]) for _ in [*declared(kind)][1:])]
+    columns = zip(declared(kind).values(), lengths, strict=True)
     return [[_value(field, dice) for _ in range(length)] for field, length in columns] if count else []
 
 
-def whole(dice: random.Random) -> list[Any]:
-    """The values of a message as they are packed."""
-    tag = dice.randrange(len(wire.MESSAGES))
+def whole(dice: random.Random, tag: int | None = None) -> list[Any]:
+    """The values of a message as they are packed; of any kind, or of that ``tag``."""
+    tag = dice.randrange(len(wire.MESSAGES)) if tag is None else tag
     kind: Any = wire.MESSAGES[tag]
-    return [tag, *(_value(field, dice) for field in _fields(kind))]
+    return [tag, *(_value(field, dice) for field in declared(kind).values())]
 
 
 def packed(values: Any) -> bytes:

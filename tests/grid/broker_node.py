@@ -17,6 +17,7 @@ from broker.journal import Journal, JournalFull
 from broker.outgoing import Parts
 from broker.roles import Credential
 from broker.sessions import Sessions
+from broker.turns import Arrival
 from scheduler.policies import Policy
 from tests.grid.brief import Brief
 from tests.grid.fakes import PYTHON, WALL_S, FakeWindows
@@ -131,6 +132,23 @@ class Loop(loop.Loop):
         if self._quiet % SELDOM == 0:
             self._broker.witness.settled(self._sessions, self._now())
         self._finish(leaving)
+        if self._now() >= self._careful_until:
+            self._failures = 0
+
+    def _handle(self, arrival: Arrival) -> None:
+        if arrival.peer not in self._shut:
+            self._witness_of(arrival)
+        super()._handle(arrival)
+
+    def _witness_of(self, arrival: Arrival) -> None:
+        """What was read is told the witness when it is handled: between the two others are answered."""
+        witness, now, lease_s = self._broker.witness, self._now(), self._broker.lease_s
+        if arrival.data[1:2] == HEARTBEAT:
+            witness.holdings.heard(arrival.peer, now, lease_s)
+        else:
+            with suppress(wire.ProtocolError):
+                witness.received(arrival.peer, wire.decode(arrival.data), now, lease_s)
+            self._quiet = -1
 
     def _begin_again(self, disk_full: str = "") -> None:
         super()._begin_again(disk_full)
@@ -152,13 +170,6 @@ class Loop(loop.Loop):
             return None
         self._broker.steps.step("receive")
         peer, role, data = self._broker.inbox.popleft()
-        witness, now, lease_s = self._broker.witness, self._now(), self._broker.lease_s
-        if data[1:2] == HEARTBEAT:
-            witness.holdings.heard(peer, now, lease_s)
-        else:
-            with suppress(wire.ProtocolError):
-                witness.received(peer, wire.decode(data), now, lease_s)
-            self._quiet = -1
         return peer, CREDENTIALS[role], data, ()
 
     def send(self, peer: bytes, parts: Parts) -> bool:

@@ -1,7 +1,7 @@
 """Everything that ``make soak`` runs, one after the other, the quickest first; whatever fails, the others run.
 
 python -m tests.soak                              a bit more than an hour
-python -m tests.soak --only days --only port      some of it
+python -m tests.soak --only days --only hostile      some of it
 python -m tests.soak --short                      a little of each, to see that it runs
 python -m tests.soak --only sweep --go-on drizzle:700     a sweep that was interrupted
 """
@@ -30,7 +30,13 @@ class Part:
 PARTS = {
     "frames": Part("tests.fuzz.frames", ("--count", "1000000"), ("--count", "20000")),
     "guided": Part("tests.fuzz.guided", ("--count", "1000000"), ("--count", "20000")),
-    "port": Part("tests.fuzz.port", ("--count", "200000"), ("--count", "4000")),
+    "hostile": Part("tests.hostile.siege", ("--count", "1000000"), ("--count", "5000")),
+    "large": Part(
+        "pytest",
+        ("-q", "-s", "tests/hostile", "-k", "not siege"),
+        ("-q", "tests/hostile", "-k", "escapes"),
+        {"HOSTILE": "large"},
+    ),
     "chaos": Part(
         "pytest",
         ("-q", "tests/chaos"),

@@ -8,19 +8,16 @@ forgotten.
 """
 
 import argparse
-import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from deskgrid import Grid
 from tests.chaos.book import gathered, work
-from tests.live import ROOT
+from tests.commands import PATIENCE_S, Command
 from tests.memory import LEAST, growth, resident
 from tests.waiting import eventually
 
@@ -37,45 +34,7 @@ KEEP_S = 60.0
 # How many samples are taken in all, whatever the time.
 SAMPLES = 120
 FLAT = 0.05
-PATIENCE_S = 60.0
 DAY_S = 86_400.0
-
-
-@dataclass(slots=True)
-class Command:
-    """A command of deskgrid that goes on in a process of its own, until its input is closed."""
-
-    arguments: list[str]
-    place: Path
-    process: "subprocess.Popen[bytes]" = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.start()
-
-    def start(self) -> None:
-        """Start it, or another one in its place."""
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "broker.cli", *self.arguments, "--until-stdin-closes"],
-            cwd=ROOT,
-            env=os.environ | {"TMPDIR": str(self.place)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self.process.kill()
-        self.close()
-
-    def close(self) -> None:
-        """End it in good order, by force if need be."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(PATIENCE_S)
-        self.process.kill()
-        self.process.wait()
 
 
 def _worker(home: Path, place: Path, number: int) -> Command:

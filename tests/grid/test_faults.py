@@ -1,0 +1,106 @@
+"""Whatever the broker stumbles over, it costs at most whoever made it stumble: others go on, and nothing is lost."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import cycle as turns
+from pathlib import Path
+
+import pytest
+
+from broker.roles import Credential
+from tests.counting import COUNTS
+from tests.grid import broker_node
+from tests.grid.builders import bag
+from tests.grid.faulting import ERRORS, SETTLE, VICTIM, Fault, Faults, Injected, watch
+from tests.grid.grid import VirtualGrid
+from tests.grid.victims import VictimPC, VictimProgram
+from tests.grid.witness import expect
+
+# So often that a PC says something while it is on. Seconds of virtual time, as all here.
+HEARTBEAT_S = 0.5
+# After a failure that is nobody's the broker is careful for a while, and would blame whoever is there at the next one.
+CAREFUL_S = 12.0
+# Honest work of each episode, and how long it may take: a PC that is refused keeps its work until its lease is over.
+WORK = [0.1, 0.3, 0.2, 1.2]
+DONE_S = 40.0
+
+
+@dataclass(slots=True)
+class Stage:
+    """A virtual grid with honest people, on which one thing after the other goes wrong."""
+
+    grid: VirtualGrid
+    faults: Faults
+    credentials: dict[str, Credential]
+    episodes: int = 0
+    raised: list[Fault] = field(default_factory=list)
+
+    def episode(self, fault: Fault | None = None) -> None:
+        """Two victims do everything, while ``fault`` is armed, beside honest work."""
+        grid, number = self.grid, self.episodes
+        self.episodes += 1
+        names = [f"{VICTIM}{number}-{which}" for which in ("program", "pc")]
+        self.credentials |= {names[0]: Credential(names[0], "admin"), names[1]: Credential(names[1], "worker")}
+        grid.world.note("episode {}: {}", number, fault)
+        if fault is not None:
+            self.faults.arm(fault)
+        program, pc, client = VictimProgram(grid, names[0]), VictimPC(grid, names[1]), grid.client()
+        plan = bag(WORK, f"honest{number}", size=2)
+        plan.forget = True
+        client.submit(plan)
+        grid.run_until(lambda: program.done and client.idle, DONE_S, f"the end of honest work beside {fault}")
+        grid.run(1.0)
+        self.faults.disarm()
+        if fault is not None:
+            self._judge(fault, {program.role: program.refused, pc.role: pc.refused})
+        program.hang_up()
+        pc.stop()
+        client.leave()
+        if fault is not None and fault.where == SETTLE:
+            grid.run(CAREFUL_S)
+
+    def _judge(self, fault: Fault, refused: dict[str, bool]) -> None:
+        culprit = self.faults.raised
+        if culprit is None:
+            return  # it was not called so often this time
+        self.raised.append(fault)
+        if fault.where == VICTIM:
+            expect(refused == {name: name == culprit for name in refused}, "{}: refused are {}", fault, refused)
+        else:
+            expect(not any(refused.values()), "{}: refused are {}", fault, refused)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    credentials = dict(broker_node.CREDENTIALS)
+    monkeypatch.setattr(broker_node, "CREDENTIALS", credentials)
+    faults, grid = Faults(), VirtualGrid(1, tmp_path / "home")
+    grid.broker.heartbeat_s = HEARTBEAT_S
+    grid.broker.start()
+    watch(faults, grid.broker.sessions, monkeypatch.setattr)
+    grid.restart_broker(0.0)
+    grid.run(0.1)
+    grid.broker.expected = (Injected,)
+    with closing(grid):
+        for number in range(2):
+            grid.worker(f"pc{number}", slots=2)
+        yield Stage(grid, faults, credentials)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("where", [VICTIM, SETTLE])
+def test_an_exception_anywhere_in_the_sessions_costs_nobody_but_its_victim(
+    stage: Stage, where: str, after: bool
+) -> None:
+    stage.episode()
+    called = {method: times for (method, at), times in sorted(stage.faults.called.items()) if at == where}
+    assert called
+    errors = turns(ERRORS)
+    for method, times in called.items():
+        stage.episode(Fault(method, where, after, next(errors), 1 + stage.episodes % max(1, min(3, times - 1))))
+    stage.grid.calm()
+    stage.grid.finish()
+    COUNTS.append(f"faults: {len(stage.raised)} of {len(called)} methods raised ({where}), nobody else was harmed")
+    assert len(stage.raised) > len(called) * 0.9

@@ -1,0 +1,100 @@
+"""What one credential can occupy is bounded: memory by answers that it does not read, and turns."""
+
+import hashlib
+import json
+import time
+
+import pytest
+
+from broker import protocol as wire
+from tests.hostile.forging import account, packed
+from tests.hostile.lab import Lab, Raw
+from tests.hostile.limits import GROWTH, LARGE, SLACK, WORST_S, unharmed
+from tests.peers import COMMAND
+
+CONNECTIONS, LOGS = (40 if LARGE else 8), 400
+# What a worker may send of a task's output at most, and of an account of a failure less than that.
+OUTPUT = 60 * 1024
+BAGS, MANY_BAGS = 400, (60_000 if LARGE else 3_000)
+QUESTIONS, STATUSES = 1_000, 320
+AFTER_S = 3.0
+TEMPLATE = hashlib.sha256(COMMAND).hexdigest()
+
+
+def test_answers_that_nobody_reads_are_bounded_for_all_connections_of_a_submitter_together(place: Lab) -> None:
+    line = place.key("submitter", "mallory")
+    client = place.client(line)
+    bag = client.submit([b""], runtime=0.01)
+    worker = place.bare_worker(place.line("worker", "worker"), "pc")
+    worker.join()
+    (work,) = worker.work()
+    failed = account("E", "e", "t" * OUTPUT, b"")
+    said = b"o" * OUTPUT
+    worker.send(wire.Finished((wire.Result(work.task, work.number, wire.Outcome.ERROR, 0.01, failed, said, said),)))
+    client.results(bag)
+    logs = json.dumps({"bag": bag, "item": 0})
+    with place.pinging() as pings:
+        for raw in [place.greeted(line, deaf=True) for _ in range(CONNECTIONS)]:
+            for request in range(LOGS):
+                if not raw.has_room([wire.encode(wire.Ask(request + 1, "logs", logs))]):
+                    break  # what is not read any more is not sent
+        place.submitter("somebody").answers(AFTER_S)
+    unharmed(place, pings, f"{CONNECTIONS} connections that read no answers")
+
+
+def opened(raw: Raw, count: int, *, cancelled: bool) -> None:
+    """So many bags; waits until the broker has all of them."""
+    raw.send(wire.Blob(TEMPLATE, COMMAND))
+    submit, ask = wire.MESSAGES.index(wire.Submit), wire.MESSAGES.index(wire.Ask)
+    for number in range(count):
+        bag = f"evil-{number}"
+        fields = [2 * number + 1, bag, "", TEMPLATE, 0, [b"1"], 1.0, [], None, 0, True, 0, 0]
+        raw.frames([packed([submit, *fields])])
+        if cancelled:
+            raw.frames([packed([ask, 2 * number + 2, "cancel", f'{{"bag": "{bag}", "items": null}}'])])
+        while raw.line.receive(0.0) is not None:
+            pass
+    raw.send(wire.Ask(3 * count, "ping", "{}"))
+    until = time.monotonic() + 30.0
+    while time.monotonic() < until:
+        message = raw.receive()
+        if isinstance(message, wire.Answer | wire.Failed) and message.request == 3 * count:
+            return
+    raise AssertionError("the broker does not come to the end of it")
+
+
+def asked(raws: list[Raw], what: str, count: int) -> None:
+    """Ask so many questions at once over these connections, and read the answers."""
+    for number in range(count):
+        raws[number % len(raws)].send(wire.Ask(10**6 + number, what, "{}"))
+    for raw in raws:
+        heard = 0
+        while heard < count // len(raws):
+            heard += isinstance(raw.receive(), wire.Answer | wire.Failed)
+
+
+def test_a_thousand_questions_of_one_are_not_before_one_of_another(place: Lab) -> None:
+    line = place.key("submitter", "mallory")
+    raws = [place.greeted(line) for _ in range(4)]
+    opened(raws[0], BAGS, cancelled=False)
+    with place.pinging() as pings:
+        asked(raws, "bags", QUESTIONS)
+    unharmed(place, pings, f"{QUESTIONS:,} questions of another about {BAGS} bags")
+
+
+@pytest.mark.timeout(600)
+def test_thousands_of_bags_opened_and_cancelled_and_then_hundreds_of_status_questions_hold_up_nobody(
+    place: Lab,
+) -> None:
+    line = place.key("submitter", "mallory")
+    raws = [place.greeted(line) for _ in range(4)]
+    with place.pinging() as pings:
+        opened(raws[0], MANY_BAGS, cancelled=True)
+        asked(raws, "status", STATUSES)
+        began = time.monotonic()
+        body = place.client().ask("status")
+        took = time.monotonic() - began
+    unharmed(place, pings, f"{MANY_BAGS:,} bags opened and cancelled, {STATUSES} status questions, one in {took:.2f} s")
+    assert took < SLACK * WORST_S
+    assert len(str(body)) < 2**20
+    assert place.grown() < GROWTH
