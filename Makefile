@@ -36,7 +36,7 @@ test: $(READY) ## all tests; then that the pure parts are covered completely
 quick: $(READY) ## all but the slowest tests; on another Python: PYTHON=python3.13
 	$(BIN)/python -m pytest -m 'not slow' --numprocesses $(BESIDE) --dist worksteal $(ARGS)
 
-cover: $(READY) ## fail unless the last "make test" covered every branch of scheduler/ and broker/protocol.py
+cover: $(READY) ## fail unless the last "make test" covered every branch of scheduler/ and broker/protocol/
 	@$(BIN)/python -m coverage report --fail-under=100
 
 soak: $(READY) ## a bit more than an hour of faults, attacks and virtual days; a part of it: ARGS="--only days"

@@ -11,8 +11,6 @@ from copy import deepcopy
 from dataclasses import asdict
 from typing import Any
 
-import msgpack
-
 from broker import protocol as wire
 from broker.admission import Admission
 from broker.attempts import WorkerSession
@@ -282,8 +280,9 @@ class Asking:
             "state": wire.Outcome(row.outcome).name.lower(),
             "worker": row.worker,
             "elapsed_s": row.elapsed,
-            "stdout": row.stdout.decode(errors="replace"),
-            "stderr": row.stderr.decode(errors="replace"),
+            # A journal may be older than the limit.
+            "stdout": row.stdout[: wire.PRINTED_BYTES].decode(errors="replace"),
+            "stderr": row.stderr[: wire.PRINTED_BYTES].decode(errors="replace"),
             "error": _error_text(row),
         }
 
@@ -337,10 +336,8 @@ def _text(args: Json, name: str) -> str:
 def _error_text(row: ResultRow) -> str | None:
     if row.outcome in (wire.Outcome.DONE, wire.Outcome.CANCELLED):
         return None
-    try:
-        kind, message, trace = (str(part) for part in msgpack.unpackb(bytes(row.payload))[:3])
-    except (ValueError, TypeError, msgpack.UnpackException):
-        return "the worker's account of it cannot be read"
+    failure = wire.read_failure(row.payload)
+    kind, message, trace = failure.kind, failure.message, failure.trace
     # A Python traceback ends with what was raised; what a command wrote to stderr does not say how it ended.
     reason = f"{kind}: {message}"
     return trace if trace.rstrip().endswith(message or kind) else "\n".join(filter(None, [trace.rstrip(), reason]))

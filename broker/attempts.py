@@ -222,7 +222,7 @@ class Attempts:
             for result in its:
                 task, payload = result.task, result.payload
                 if result.outcome == Outcome.CRASH:
-                    payload = with_places(bytes(payload), [*self._crashes[task], self._from])
+                    payload = with_places(payload, [*self._crashes[task], self._from])
                 rows.append(
                     ResultRow(
                         task,

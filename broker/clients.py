@@ -9,8 +9,6 @@ import json
 import math
 from dataclasses import dataclass
 
-import msgpack
-
 from broker import protocol as wire
 from broker.asking import AskError, Asking
 from broker.bags import OpenBag, Watcher, checked_runtimes
@@ -20,8 +18,6 @@ from broker.rows import BagRow, BatchRow
 from scheduler import events as ev
 from scheduler.explain import is_longer_window, longest_window
 
-# Kinds of template a worker can run.
-KINDS = ("python", "command")
 # A client of which nothing has been heard for this long is gone: one that waits for anything asks every few seconds
 # whether the broker is there. (One that was killed is gone when its connection ends.) An open bag counts as closed when
 # its client has been gone for as long, and all its tasks have ended. If the client returns after all, from a laptop
@@ -182,7 +178,7 @@ class Clients:
         return tuple([receipt.request for receipt, _ in its])
 
     def _template(self, peer: bytes, blob: wire.Blob) -> None:
-        kind = template_kind(blob.data)
+        kind = wire.template_kind(blob.data)
         if kind is None or hashlib.sha256(blob.data).hexdigest() != blob.digest:
             self._desk.send(peer, wire.Refused("that is not a template, or it was damaged on the way"))
         elif not self._desk.disk.refusal and self._counts(peer, blob):  # otherwise its bag is refused, and says why
@@ -364,20 +360,13 @@ class Clients:
         except AskError as error:
             self._answer(peer, ask.request, str(error))
         else:
-            self._answer(peer, ask.request, wire.Answer(ask.request, json.dumps(answer)))
+            body = json.dumps(answer)
+            too_long = f"the answer to {ask.what!r} has more than {wire.ANSWER_BYTES:,} bytes"
+            fits = not wire.is_longer(body, wire.ANSWER_BYTES)
+            self._answer(peer, ask.request, wire.Answer(ask.request, body) if fits else too_long)
 
     def farewell(self, reason: str) -> None:
         """The broker stops."""
         self._send_receipts(math.inf)
         for peer in self.by_peer:
             self._desk.send(peer, wire.Goodbye(reason))
-
-
-def template_kind(data: bytes) -> str | None:
-    """Which kind of template this is, or None when it is none: the one thing the broker reads of it."""
-    try:
-        table = msgpack.unpackb(data, max_bin_len=wire.PAYLOAD_LIMIT, max_str_len=wire.PAYLOAD_LIMIT)
-    except (ValueError, msgpack.UnpackException, RecursionError):
-        return None
-    kind = table.get("kind") if isinstance(table, dict) else None
-    return kind if kind in KINDS else None

@@ -26,8 +26,6 @@ from scheduler.model import Attempt, IllegalEvent
 # After a restart, attempts that were running are waited for through this many leases: a worker notices a silent broker
 # within one, and has one to come back.
 HOLD_LEASES = 2.0
-# Slots of one worker: more than the cores of any PC. Each is a row in several indexes.
-SLOTS_LIMIT = 1024
 # Tasks that a turn hands out beside those that take the place of others. What it has placed leaves at its end: that is
 # what idle slots wait for while others get work ahead, some ten milliseconds, in which nobody is heard either.
 PASS_TASKS = 100
@@ -141,8 +139,6 @@ class Sessions:
         # A client of another Python may still run commands; a worker would get bags that it cannot run.
         if isinstance(message, wire.Join) and message.python != self.desk.facts.python:
             return f"this grid runs Python {self.desk.facts.python} and this worker Python {message.python}"
-        if isinstance(message, wire.Join) and not 1 <= message.slots <= SLOTS_LIMIT:
-            return f"a worker has 1 to {SLOTS_LIMIT} slots, not {message.slots}"
         return ""
 
     def _refuse(self, peer: bytes, who: Credential, message: wire.Message, reason: str) -> None:

@@ -131,7 +131,8 @@ class Workers:
         name, number = wanted, 1
         while name in self.by_name:
             number += 1
-            name = f"{wanted}~{number}"
+            ending = f"~{number}"
+            name = wire.cut(wanted, wire.NAME_BYTES - len(ending)) + ending
         return name
 
     def _heartbeat(self, worker: WorkerSession, beat: wire.Heartbeat, now: float) -> None:

@@ -25,6 +25,9 @@ from scheduler.waiting import ORDERS, Regular, WaitingQueue
 AHEAD_S = 0.5
 # The same in tasks, for those predicted to take no time at all.
 AHEAD_TASKS = 2_000
+# And on all slots of a worker together: a second of work for the whole grid, and what fits into one message when the
+# worker introduces itself again and names all of it (`broker.protocol.limits.HELD_ROWS`).
+WORKER_TASKS = 32_768
 
 # The same numbers added in another order give another sum. So each test of fit is stricter by this than the one that
 # follows it: what is searched for, the slot that is looked up for it, the test when it is sent.
@@ -291,7 +294,8 @@ class Placing:
         sent = slot.sent
         if not sent:
             return True
-        return sent[0].runtime + slot.ahead_s + slot.queue[0][1] <= AHEAD_S and len(sent) < AHEAD_TASKS
+        most = min(AHEAD_TASKS, WORKER_TASKS // len(slot.worker.slots))
+        return sent[0].runtime + slot.ahead_s + slot.queue[0][1] <= AHEAD_S and len(sent) < most
 
     def _hand(self, name: str, work: list[Assignment]) -> None:
         """This is to be handed to a worker."""

@@ -250,6 +250,10 @@ class _Agent:
                 self._session.receive(message, read_clocks())
             except wire.ProtocolError as error:
                 log.error("unusable-message reason=%r", str(error))
+            except Refusal:
+                raise
+            except Exception:  # one message that nobody foresaw must not end this worker, and with it its tasks
+                log.exception("message-failed")
 
     def _send(self, messages: list[wire.Message]) -> None:
         for message in messages:

@@ -43,10 +43,16 @@ LARGE_BYTES = 2**20
 
 # One read of a pipe; more than a pipe holds by default, on any system.
 CHUNK = 256 * 1024
-# Bytes of a frame; larger than any we make, so a larger number is not a length but something a task wrote.
-FRAME_LIMIT = 2**30
-# Bytes of a payload behind a frame, likewise.
-RAW_LIMIT = 2**28
+# Bytes of a frame; larger than any we make, so a larger number is not a length but something a task wrote. To a child:
+# a template and a batch of tasks. From it: a result that does not travel behind its frame, and what was captured.
+FRAME_LIMIT = 2**27
+REPORT_LIMIT = 2**21
+# Bytes of a payload behind a frame, as in broker.protocol.
+RAW_LIMIT = 2**26
+# Values of a report.
+REPORT_VALUES = 8
+# The type of an exception, in an error's text.
+KIND_LIMIT = 255
 _RAW = 1
 # The end of stderr that goes into an error's text: a screenful.
 TAIL = 4096
@@ -92,13 +98,10 @@ def frame(message: list[Any], behind: list[memoryview] | None = None) -> bytes:
     return len(packed).to_bytes(4, "big") + packed
 
 
-def unpack(data: bytes | memoryview) -> Any:
-    """The value of msgpack ``data``; raises ValueError."""
-    return msgpack.unpackb(data)
-
-
 class Frames:
     """What comes through a pipe: frames, taken apart, each with what is behind it."""
+
+    limit = FRAME_LIMIT
 
     def __init__(self, descriptor: int) -> None:
         self._file = io.FileIO(descriptor, "r", closefd=False)
@@ -138,11 +141,11 @@ class Frames:
         with memoryview(self._buffer) as view:
             while self._waiting is None and end - start >= 4:
                 stop = start + 4 + int.from_bytes(view[start : start + 4], "big")
-                if stop - start > FRAME_LIMIT:
+                if stop - start > self.limit:
                     raise ValueError("no frame is that long")
                 if stop > end:
                     break
-                message = msgpack.unpackb(view[start + 4 : stop], ext_hook=self._expect)
+                message = self._unpacked(view[start + 4 : stop])
                 if self._raws:
                     self._waiting = message
                 else:
@@ -150,6 +153,10 @@ class Frames:
                 start = stop
         del self._buffer[:start]
         return messages
+
+    def _unpacked(self, data: memoryview) -> list[Any]:
+        message: list[Any] = msgpack.unpackb(data, ext_hook=self._expect)
+        return message
 
     def _filled_up(self) -> bool:
         """Whether all is there that belongs behind a frame; what has come of it is put in its place."""
@@ -173,6 +180,29 @@ class Frames:
         return self._raws[-1]
 
 
+class Reports(Frames):
+    """What a child says, or a task that got at its pipe: arrays of a few plain values, of which little can be made."""
+
+    limit = REPORT_LIMIT
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        limits = {"max_array_len": 0, "max_map_len": 0, "max_ext_len": 8, "max_buffer_size": REPORT_LIMIT}
+        self._unpacker = msgpack.Unpacker(ext_hook=self._expect, **limits)
+        self._end = 0
+
+    def _unpacked(self, data: memoryview) -> list[Any]:
+        self._unpacker.feed(data)
+        self._end += len(data)
+        count = self._unpacker.read_array_header()
+        if count > REPORT_VALUES:
+            raise ValueError("no report has so many values")
+        message = [self._unpacker.unpack() for _ in range(count)]
+        if self._unpacker.tell() != self._end or len(self._raws) > 1:
+            raise ValueError("no report is like that")
+        return message
+
+
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Write ``data``: in one call, unless a signal or the system cuts it."""
     written = os.write(descriptor, data)
@@ -190,8 +220,10 @@ def pickle_by_value() -> Callable[..., bytes]:
 
 def error_payload(kind: str, message: str, trace: str = "", pickled: bytes = b"") -> bytes:
     """The payload of every outcome but success: the exception's type, message, traceback and pickle."""
-    # "replace": a text may hold halves of characters (of a file name, say), which msgpack refuses.
-    texts = [text.encode("utf-8", "replace").decode() for text in (kind, message, trace)]
+    # "replace": a text may hold halves of characters (of a file name, say), which msgpack refuses. And an exception may
+    # give a text of a class of its own.
+    short = [kind[:KIND_LIMIT], _shortened(message), _shortened(trace)]
+    texts = [str.encode(text, "utf-8", "replace").decode() for text in short]
     packed: bytes = msgpack.packb([*texts, pickled])
     return packed
 
@@ -237,8 +269,7 @@ def describe(error: BaseException) -> bytes:
         message = str(error)
     except Exception as second:
         message = f"(its message cannot be made: {type(second).__name__})"
-    trace = _shortened(_trace(error))
-    return error_payload(type(error).__qualname__, _shortened(message), trace, _portable(error))
+    return error_payload(type(error).__qualname__, message, _trace(error), _portable(error))
 
 
 def _trace(error: BaseException) -> str:

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from broker.protocol import Chunks, Outcome
-from worker.child import Frames, exit_text, read_ends, write_all
+from broker.protocol import Chunks, Outcome, results_of_tasks
+from worker.child import Reports, exit_text, read_ends, write_all
 from worker.jobs import Ended
 
 PROGRAM = Path(__file__).with_name("child.py")
@@ -36,6 +36,8 @@ LULL_S = 0.004
 # Unless they are larger than this, for a full pipe would hold the tasks up. Bytes.
 LULL_BYTES = 1024
 
+_OUTCOMES = tuple(Outcome)
+
 # What a process tells the executor, through its thread. "gone" is the last word.
 Said = Ended | Literal["ready", "spent", "gone"]
 
@@ -52,6 +54,7 @@ class Process:
         # How many there were, and of how many the results came. Only the listener changes the latter.
         self._written = 0
         self._heard = 0
+        self._is_up = False
         self.reason = "killed"
         self._tell = tell
         self._captures = (stem.with_suffix(".out"), stem.with_suffix(".err"))
@@ -140,25 +143,40 @@ class Process:
 
     def _read(self) -> None:
         assert self._popen.stdout is not None
-        frames, count = Frames(self._popen.stdout.fileno()), 1
+        frames, count = Reports(self._popen.stdout.fileno()), 1
         while count:
             count, messages = frames.read()
             if messages:
-                said = [self._understood(message) for message in messages]
+                said = self._understood(messages)
                 self._heard += sum(isinstance(one, Ended) for one in said)
+                if self._heard > self._written:
+                    raise ValueError("more results than tasks")
                 more = self._heard < self._written  # before others are told, who may then write more
                 self._tell(self, said)
                 if more and count <= LULL_BYTES * len(messages):
                     time.sleep(LULL_S)
 
-    def _understood(self, message: list[Any]) -> Said:
-        if message[0] == "ready":
-            return "ready"
-        if message[0] == "spent":
-            return "spent"
-        task, number, outcome, elapsed, payload, stdout, stderr = message[1:]
-        whole = payload if isinstance(payload, bytes) else Chunks([memoryview(payload)])
-        return Ended(self.slot, task, number, Outcome(outcome), elapsed, whole, stdout, stderr)
+    def _understood(self, messages: list[list[Any]]) -> list[Said]:
+        """What the messages say; raises ValueError."""
+        results = iter(results_of_tasks([_result(message) for message in messages if message[0] == "ended"]))
+        said: list[Said] = []
+        for message in messages:
+            if message[0] == "ended":
+                task, number, outcome, elapsed, payload, stdout, stderr = next(results)
+                said.append(Ended(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
+            elif message[0] == "ready" and not self._is_up:
+                self._is_up = True
+                said.append("ready")
+            elif message[0] == "spent":
+                said.append("spent")
+            else:
+                raise ValueError("no report begins so")
+        return said
+
+
+def _result(message: list[Any]) -> list[Any]:
+    """The values of a result that came through the pipe, as those of a `Result` are."""
+    return [Chunks([memoryview(value)]) if isinstance(value, bytearray) else value for value in message[1:]]
 
 
 Tell = Callable[[Process, list[Said]], None]

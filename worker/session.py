@@ -245,7 +245,8 @@ class Session:
             for attempt in [*lane.given, *((work.task, work.number) for work in lane.waiting)]
         ]
         ended = [wire.Running(r.task, r.number, slot, r.elapsed) for slot, r in self._unwritten.values()]
-        return tuple(held + ended)
+        # The results follow in any case. There are more than the broker hands out only if it was away for some time.
+        return tuple((held + ended)[: wire.HELD_ROWS])
 
     def _welcome(self, welcome: wire.Welcome) -> None:
         self.joined = True
@@ -287,7 +288,7 @@ class Session:
             held += [wire.Running(work.task, work.number, slot, None) for work in lane.waiting]
             lane.given.clear()
             lane.waiting.clear()
-        return tuple(held)
+        return tuple(held[: wire.HELD_ROWS])
 
     def _rest(self, rest: bool) -> None:
         if rest != self._resting:
@@ -308,8 +309,8 @@ class Session:
         self._fetching.discard(blob.digest)
         try:
             self._runs.know(blob.digest, blob.data)
-        except TemplateError as error:
-            self._broken[blob.digest] = str(error)
+        except Exception as error:  # whatever it is, it is the bag's trouble, not this worker's
+            self._broken[blob.digest] = str(error) if isinstance(error, TemplateError) else repr(error)
 
     def _feed(self) -> None:
         for slot, lane in enumerate(self._lanes):
@@ -329,7 +330,7 @@ class Session:
 
     def _fail(self, slot: int, work: wire.Work) -> None:
         """End an attempt whose template cannot be used."""
-        payload = wire.pack_failure("TemplateError", self._broken[work.template])
+        payload = wire.Failure("TemplateError", self._broken[work.template]).packed()
         result = wire.Result(work.task, work.number, int(wire.Outcome.ERROR), 0.0, payload, b"", b"")
         self._unwritten[result.task, result.number] = (slot, result)
         self._deliver([result])

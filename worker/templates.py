@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from worker.child import frame, unpack
+from broker.protocol import TemplateRefused
+from broker.protocol import read_template as unpack
+from worker.child import frame
 from worker.jobs import TemplateError
 
 
@@ -22,23 +24,21 @@ def read_template(blob: bytes, cache: Path) -> Template:
     """The template in ``blob``, its bundle unpacked below ``cache``. Raises `TemplateError`."""
     try:
         template = unpack(blob)
-    except ValueError as error:
-        raise TemplateError(f"the template is not msgpack: {error!s:.80}") from error
+    except TemplateRefused as error:
+        raise TemplateError(f"the template cannot be read: {error}") from error
     match template:
-        case {"kind": "command", "argv": [str(), *_] as argv} if all(isinstance(part, str) for part in argv):
+        case {"kind": "command", "argv": [_, *_] as argv}:
             return Template(None, {"kind": "command", "argv": argv})
-        case {"kind": "python", "python": str(python), "function": bytes(function), "bundle": dict(bundle)}:
+        case {"kind": "python", "python": python, "function": function, "bundle": bundle}:
             digest = hashlib.sha256(frame(sorted(bundle.items()))).hexdigest() if bundle else ""
             folder = str(_unpacked(bundle, cache / digest)) if bundle else ""
             return Template(digest, {"kind": "python", "python": python, "function": function, "folder": folder})
     raise TemplateError("neither a Python nor a command template")
 
 
-def _unpacked(bundle: dict[str, Any], folder: Path) -> Path:
+def _unpacked(bundle: dict[str, bytes], folder: Path) -> Path:
     """``folder``, with the files of ``bundle`` in it. It is there as a whole or not at all."""
     files = {_place(path): source for path, source in bundle.items()}
-    if not all(isinstance(source, bytes) for source in files.values()):
-        raise TemplateError("a file in the bundle is not bytes")
     if folder.is_dir():
         return folder
     try:
@@ -66,9 +66,9 @@ def _rename(made: Path, folder: Path) -> None:
             raise
 
 
-def _place(path: object) -> PurePosixPath:
+def _place(path: str) -> PurePosixPath:
     """A relative path that stays in its folder, in its plainest spelling, on any system."""
-    if isinstance(path, str) and not set(path) & set("\\:\0"):
+    if not set(path) & set("\\:\0"):
         place = PurePosixPath(path)
         if str(place) == path and place.parts and ".." not in place.parts and not place.is_absolute():
             return place

@@ -20,7 +20,7 @@ PLACES = {
     "tests/": "tests",
     "examples/": "example",
     "broker/__init__.py": "empty",
-    "broker/protocol.py": "common",
+    "broker/protocol/": "common",
     "broker/joinline.py": "common",
     "broker/snapshot.py": "common",
     "broker/allocation.py": "common",
@@ -83,7 +83,7 @@ PLACES = {
 # Each kind: the kinds of our files that it may import, and the libraries. Standard ones are open to all.
 MAY_IMPORT = {
     "empty": ([], []),
-    "common": ([], ["msgpack"]),
+    "common": (["common"], ["msgpack"]),
     "line": (["common"], ["zmq"]),
     "scheduler": (["scheduler"], []),
     "server": (["server", "scheduler", "common"], ["msgpack", "zmq"]),
@@ -165,8 +165,8 @@ def test_a_new_file_is_told_to_find_its_place() -> None:
     [
         ("scheduler/model.py", "broker.protocol.Hello"),
         ("scheduler/model.py", "msgpack"),
-        ("broker/protocol.py", "scheduler.model"),
-        ("broker/protocol.py", "zmq"),
+        ("broker/protocol/codec.py", "scheduler.model"),
+        ("broker/protocol/codec.py", "zmq"),
         ("broker/sessions.py", "zmq.Poller"),
         ("broker/sessions.py", "pickle.loads"),
         ("broker/client/grid.py", "scheduler.model"),

@@ -28,8 +28,8 @@ def test_an_import_is_found_in_every_form(source: str, names: list[str]) -> None
     ("name", "file"),
     [
         ("broker", "broker/__init__.py"),
-        ("broker.protocol", "broker/protocol.py"),
-        ("broker.protocol.Hello.of", "broker/protocol.py"),
+        ("broker.protocol", "broker/protocol/__init__.py"),
+        ("broker.protocol.Hello.of", "broker/protocol/__init__.py"),
         ("scheduler.policies", "scheduler/policies/__init__.py"),
         ("zmq.utils", None),
     ],

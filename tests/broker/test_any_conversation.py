@@ -5,8 +5,6 @@ seed in the test's name.
 """
 
 import json
-import types
-import typing
 from contextlib import closing
 from dataclasses import replace
 from hashlib import sha256
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 
 from broker import protocol as wire
+from broker.protocol import fields
 from broker.server import python_minor
 from tests.broker.office import ADMIN, CLIENT, WORKER, Office, OfficeLine
 from tests.peers import COMMAND
@@ -25,14 +24,15 @@ DIGEST = sha256(COMMAND).hexdigest()
 # The first attempt of a broker's first life.
 ATTEMPT = 1 << 40
 BAGS = ("b1", "b2", "b3")
-FEW: dict[object, list[Any]] = {
-    int: [0, 0, 0, 1, 1, 2, 3, 5, *range(ATTEMPT, ATTEMPT + 8), 2**63 - 1],
-    float: [0.0, 1e-9, 0.5, 1.0, 5.0, 60.0, wire.SECONDS_LIMIT],
-    str: ["pc1", "pc2", "pc1~2", *BAGS],
-    bytes: [b"", b"\x90", COMMAND],
-    wire.Payload: [b"", b"\x90", COMMAND],
-    bool: [True, False],
+FEW: dict[type, list[Any]] = {
+    fields.Real: [0.0, 1e-9, 0.5, 1.0, 5.0, 60.0, wire.SECONDS_LIMIT],
+    fields.Line: ["pc1", "pc2", "pc1~2", *BAGS],
+    fields.Word: ["pc1", "pc2", "pc1~2", *BAGS],
+    fields.Document: ["{}"],
+    fields.Data: [b"", b"\x90", COMMAND],
+    fields.Flag: [True, False],
 }
+NUMBERS = [0, 0, 0, 1, 1, 2, 3, 5, *range(ATTEMPT, ATTEMPT + 8), 2**63 - 1]
 # What the broker looks at first is as it should be, or nothing would come of it.
 RIGHT = {"version": wire.VERSION, "python": python_minor(), "template": DIGEST, "digest": DIGEST}
 QUESTIONS = "status bags progress cancel cancel explain logs logs forget forget policy runtimes weather".split()
@@ -66,26 +66,33 @@ OPTIONS = [
 ]
 
 
-def drawn(hint: Any, dice: Random) -> Any:
-    """A value of a declared type, or a message or row of ``hint``."""
-    if hint in FEW:
-        return dice.choice(FEW[hint])
-    arguments = typing.get_args(hint)
-    if isinstance(hint, types.UnionType):
-        return None if dice.random() < 0.3 else drawn(arguments[0], dice)
-    if arguments:
-        return tuple(drawn(arguments[0], dice) for _ in range(dice.randint(0, 3)))
-    return hint(*[drawn(field, dice) for field in typing.get_type_hints(hint).values()])
+def drawn(field: Any, dice: Random) -> Any:
+    """A value that a field may have."""
+    match field:
+        case fields.Integer(least=least, most=most):
+            return dice.choice([number for number in NUMBERS if least <= number <= most])
+        case fields.Optional(inner=inner):
+            return None if dice.random() < 0.3 else drawn(inner, dice)
+        case fields.Many(inner=inner):
+            return tuple(drawn(inner, dice) for _ in range(dice.randint(0, 3)))
+        case fields.Rows(kind=kind):
+            return tuple(built(kind, dice) for _ in range(dice.randint(0, 3)))
+    return dice.choice(FEW[type(field)])
+
+
+def built(kind: Any, dice: Random) -> Any:
+    """A message or a row of a kind."""
+    return kind(*[drawn(field, dice) for field in fields.fields_of(kind).values()])
 
 
 def message(kind: type[wire.Message], dice: Random) -> wire.Message:
     """A message of a kind that has a chance to be taken."""
     if kind is wire.Ask:
         return wire.Ask(dice.randint(0, 3), dice.choice(QUESTIONS), _arguments(dice))
-    made: Any = drawn(kind, dice)
+    made: Any = built(kind, dice)
     if isinstance(made, wire.Submit):
         count = dice.randint(0, 3)
-        runtimes = tuple(drawn(float, dice) for _ in range(count)) if dice.random() < 0.3 else ()
+        runtimes = tuple(dice.choice(FEW[fields.Real]) for _ in range(count)) if dice.random() < 0.3 else ()
         made = replace(made, bag=dice.choice(BAGS), payloads=(b"",) * count, runtimes=runtimes)
     if isinstance(made, wire.Join) and dice.random() < 0.95:
         made = replace(made, slots=dice.randint(1, 3))
@@ -119,7 +126,7 @@ class Talk:
         lines = {name: OfficeLine(self.office, WHO[name]) for name in PEERS}
         for name in PEERS:
             if WHO[name] != WORKER:
-                lines[name].send(wire.encode(wire.Hello(wire.VERSION, python_minor(), name, "ada")))
+                lines[name].send(wire.encode(wire.Hello(wire.VERSION, python_minor(), name.replace(" ", "-"), "ada")))
                 lines[name].send(wire.encode(wire.Blob(DIGEST, COMMAND)))
         return lines
 

@@ -8,7 +8,7 @@ from scheduler.resting import FIRST_REST_S
 from tests.broker.office import Office
 from tests.peers import BareWorker
 
-CRASHED = wire.pack_failure("Crash", "exit code 3", "the end of stderr")
+CRASHED = wire.Failure("Crash", "exit code 3", "the end of stderr").packed()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker import clients as clients_module
 from broker import protocol as wire
 from broker.clients import RECEIPT_S
 from broker.server import python_minor
@@ -426,4 +425,4 @@ def test_a_watcher_whose_connection_broke_costs_nothing(office: Office, client: 
 
 
 def test_the_kinds_of_templates_are_those_that_a_worker_runs() -> None:
-    assert clients_module.KINDS == ("python", "command")
+    assert wire.KINDS == ("python", "command")

@@ -10,8 +10,6 @@ import argparse
 import gc
 import random
 import sys
-import types
-import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +18,7 @@ from typing import Any
 import msgpack
 
 from broker import protocol as wire
+from broker.protocol import fields
 
 # Values at the edges of what the codec distinguishes.
 NUMBERS: tuple[Any, ...] = (0, 1, 127, 128, 255, 256, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1, -1, -(2**63))
@@ -49,43 +48,44 @@ class Fuzzed:
 
 
 @cache
-def _hints(kind: Any) -> list[Any]:
-    return list(typing.get_type_hints(kind).values())
+def _fields(kind: Any) -> list[Any]:
+    return list(fields.fields_of(kind).values())
 
 
-def _value(hint: Any, dice: random.Random) -> Any:
-    """Something of a declared type."""
-    arguments = typing.get_args(hint)
-    if isinstance(hint, types.UnionType):
-        return None if dice.random() < 0.3 else _value(arguments[0], dice)
-    if arguments and not hasattr(arguments[0], "_fields"):
-        return [_value(arguments[0], dice) for _ in range(dice.randint(0, 3))]
-    if arguments:
-        return _columns(arguments[0], dice.randint(0, 3), dice)
-    plain = {
-        int: dice.getrandbits(dice.choice([3, 8, 33, 63])),
-        float: dice.uniform(0.0, 1e4),
-        bool: dice.random() < 0.5,
-    }
-    if hint in plain:
-        return plain[hint]
-    if hint is str:
-        return "".join(dice.choices("aé☃x ", k=dice.randint(0, 9)))
+def _value(field: Any, dice: random.Random) -> Any:
+    """Something that a field may be."""
+    match field:
+        case fields.Optional(inner=inner):
+            return None if dice.random() < 0.3 else _value(inner, dice)
+        case fields.Many(inner=inner):
+            return [_value(inner, dice) for _ in range(dice.randint(0, 3))]
+        case fields.Rows(kind=kind):
+            return _columns(kind, dice.randint(0, 3), dice)
+        case fields.Integer(least=least, most=most):
+            return min(most, max(least, dice.getrandbits(dice.choice([3, 8, 33, 63]))))
+        case fields.Real():
+            return dice.uniform(0.0, 1e4)
+        case fields.Flag():
+            return dice.random() < 0.5
+        case fields.Word(pattern=pattern):
+            return next(word for word in ("3.12", "d" * 64, "b1") if pattern.fullmatch(word))
+        case fields.Line() | fields.Document():
+            return "".join(dice.choices("aé☃x ", k=dice.randint(0, 9)))
     return dice.randbytes(dice.randint(0, 20))
 
 
 def _columns(kind: Any, count: int, dice: random.Random) -> list[Any]:
     """``count`` rows as they travel."""
-    lengths = [count, *(dice.choice([1, count]) for _ in _hints(kind)[1:])]
-    columns = zip(_hints(kind), lengths, strict=True)
-    return [[_value(hint, dice) for _ in range(length)] for hint, length in columns] if count else []
+    lengths = [count, *(dice.choice([1, count]) for _ in _fields(kind)[1:])]
+    columns = zip(_fields(kind), lengths, strict=True)
+    return [[_value(field, dice) for _ in range(length)] for field, length in columns] if count else []
 
 
 def whole(dice: random.Random) -> list[Any]:
     """The values of a message as they are packed."""
     tag = dice.randrange(len(wire.MESSAGES))
     kind: Any = wire.MESSAGES[tag]
-    return [tag, *(_value(hint, dice) for hint in _hints(kind))]
+    return [tag, *(_value(field, dice) for field in _fields(kind))]
 
 
 def packed(values: Any) -> bytes:

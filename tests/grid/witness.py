@@ -235,4 +235,4 @@ def _without_places(payload: bytes, outcome: int) -> bytes:
     if outcome != wire.Outcome.CRASH:
         return payload
     kind, message, trace, pickled = msgpack.unpackb(payload)
-    return wire.pack_failure(kind, message.partition(" (crashed ")[0], trace, pickled)
+    return wire.Failure(kind, message.partition(" (crashed ")[0], trace, pickled).packed()

@@ -11,7 +11,7 @@ from broker.protocol import BagResult, Chunks
 SECONDS = st.floats(0.0, wire.SECONDS_LIMIT)
 Row = tuple[int, int, float, str, bytes]
 ROWS = st.lists(
-    st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 9), SECONDS, st.sampled_from(["pc1", "pc2"]), st.binary()),
+    st.tuples(st.integers(0, wire.BAG_LIMIT), st.integers(0, 5), SECONDS, st.sampled_from(["pc1", "pc2"]), st.binary()),
     min_size=1,
 )
 
@@ -59,7 +59,7 @@ NIL = wire.pack_columns(([0], [0], [1.0], ["pc"], [None]))
         (told(msgpack.packb([[0], [0], [1.0], ["pc"], ["text"]])), "expected bytes"),
         (told(msgpack.packb([[0, 1], [0], [1.0], ["pc"], [b"", b"", b""]])), "columns of BagResult with"),
         (told(NIL), "expected bytes, got NoneType"),
-        (told(NIL, NIL, large=(large(),)), "not results"),
+        (told(NIL, NIL, large=(large(),)), "expected bytes, got NoneType"),
         (told(PIECE, large=(large(),)), "more large payloads"),
         (told(msgpack.packb({}), large=(large(),)), "not results"),
         (told(msgpack.packb(1), large=(large(),)), "not results"),

@@ -2,14 +2,12 @@
 
 import typing
 
-import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker import protocol as wire
 from tests.protocol.drawing import messages_of
-from worker.child import error_payload
 
 
 @pytest.mark.parametrize("kind", wire.MESSAGES)
@@ -52,10 +50,3 @@ def test_a_new_message_goes_to_the_end_so_that_tags_stay() -> None:
 def test_no_message_comes_from_both_sides_of_the_broker_but_for_the_broker_itself() -> None:
     assert not set(wire.FROM_WORKER) & set(wire.FROM_CLIENT)
     assert set(wire.FROM_WORKER) | set(wire.FROM_CLIENT) < set(wire.MESSAGES)
-
-
-def test_the_payload_of_a_failure_is_as_the_process_that_runs_tasks_makes_it() -> None:
-    said = ("ValueError", "no", "Traceback ...", b"pickled")
-    assert msgpack.unpackb(wire.pack_failure(*said)) == list(said)
-    assert wire.pack_failure(*said) == error_payload(*said)
-    assert msgpack.unpackb(wire.pack_failure("ValueError", "no")) == ["ValueError", "no", "", b""]

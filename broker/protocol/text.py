@@ -1,0 +1,38 @@
+"""Text from other machines: made clean and short, once, where it enters.
+
+Clean text has nothing that a terminal might obey: no control characters, no escape sequences, no marks that change the
+direction of writing. What is not printable becomes "?", which is never longer than what it stands for.
+"""
+
+
+def clean(text: str) -> str:
+    """``text`` on one line, without anything that a terminal might obey."""
+    return text if text.isprintable() else "".join([each if each.isprintable() else "?" for each in text])
+
+
+def clean_lines(text: str) -> str:
+    """The same for text that may have several lines, and tabs."""
+    if text.isprintable():
+        return text
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join([line if line.isprintable() else "\t".join(map(clean, line.split("\t"))) for line in lines])
+
+
+def is_longer(text: str, most: int) -> bool:
+    """Whether ``text`` has more than ``most`` bytes as UTF-8."""
+    return len(text) > most or (not text.isascii() and len(text.encode("utf-8", "replace")) > most)
+
+
+def cut(text: str, most: int) -> str:
+    """``text`` within ``most`` bytes of UTF-8; "..." ends what was longer."""
+    if not is_longer(text, most):
+        return text
+    return text[:most].encode("utf-8", "replace")[: most - 3].decode("utf-8", "ignore") + "..."
+
+
+def without_middle(text: str, most: int) -> str:
+    """``text`` within ``most`` characters: its head, a line on what was cut out, and its tail."""
+    if len(text) <= most:
+        return text
+    half = most // 2 - 32
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
