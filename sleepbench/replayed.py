@@ -6,7 +6,8 @@ from statistics import fmean
 from rich import box
 from rich.table import Table
 
-from broker.tui.drawing import clean, counted
+from broker.protocol import clean
+from broker.tui.drawing import counted
 from sleepbench.replay import Played, Replay
 from sleepbench.scenarios import MINUTE_S
 

@@ -67,6 +67,13 @@ class WorkerOptions:
     plan: Plan | None = None
     task_memory: int = 0
 
+    def __post_init__(self) -> None:
+        for what, text in (("name", self.name), ("site", self.site)):
+            if wire.is_longer(text, wire.NAME_BYTES):
+                raise WorkerError(f"the {what} has more than {wire.NAME_BYTES} bytes: {text!r:.80}")
+        if not 1 <= self.slots <= wire.SLOTS_LIMIT:
+            raise WorkerError(f"a worker has 1 to {wire.SLOTS_LIMIT:,} slots, not {self.slots:,}")
+
 
 def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
     """Work until the plan is over or ``stopping()``; raises `WorkerError` when the broker will not have this worker.

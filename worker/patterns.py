@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from broker.protocol import TABLE_BYTES
 from worker.weekly import PlanError, calendar_from_table, read_text, toml_table, zone_named
 
 # (pattern, its table as JSON)
@@ -78,4 +79,7 @@ def _pattern_text(pattern: str, table: object, zone: object, where: str) -> str:
         raise PlanError(f'{where}: {pattern!r}: expected zone, or a table for a pattern such as ["lab3-*"]')
     whole = dict(table) if zone is None else {"zone": zone, **table}
     calendar_from_table(whole, f"{where}: [{pattern!r}]")
-    return json.dumps(whole)
+    text = json.dumps(whole)
+    if len(text) > TABLE_BYTES:
+        raise PlanError(f"{where}: {pattern!r:.80}: {len(text):,} bytes as JSON; the limit is {TABLE_BYTES:,}")
+    return text

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from broker.cli.base import Refusal, Seconds, join_option, open_grid
+from broker.cli.base import Refusal, Seconds, join_option, open_grid, say, show
 
 if TYPE_CHECKING:
     from broker.client.bag import Bag, TaskLog
@@ -69,7 +69,7 @@ def submit(
         )
         click.echo(bag.id)
         if bag.note:
-            click.echo(f"deskgrid: {bag.note}", err=True)
+            say(f"deskgrid: {bag.note}", err=True)
 
 
 def _itself(command: Iterable[str]) -> list[str]:
@@ -138,11 +138,11 @@ def results(*, bag_id: str, join: str | None) -> None:
         for item, value in in_order(bag.as_completed(errors="return")):
             if isinstance(value, Exception):
                 failed += 1
-                click.echo(f"deskgrid: {_failure(item, value)}", err=True)
+                say(f"deskgrid: {_failure(item, value)}", err=True)
             else:
                 _print_value(value)
     if failed:
-        click.echo(f"deskgrid: {failed:,} of {len(bag):,} failed; see deskgrid logs {bag_id} ITEM", err=True)
+        say(f"deskgrid: {failed:,} of {len(bag):,} failed; see deskgrid logs {bag_id} ITEM", err=True)
         sys.exit(FAILED)
 
 
@@ -158,22 +158,25 @@ def in_order(pairs: Iterable[tuple[int, Value]]) -> Iterator[tuple[int, Value]]:
 
 
 def _print_value(value: object) -> None:
-    if not isinstance(value, str):
-        click.echo(repr(value))
-    elif value:
-        click.echo(value, nl=not value.endswith("\n"))
+    text = value if isinstance(value, str) else repr(value)
+    if text:
+        show(text)
 
 
 def _failure(item: int, error: Exception) -> str:
     """One line for a task that failed."""
     from broker.client.errors import RemoteError, TaskError
+    from broker.client.payload import said_of
 
-    if isinstance(error, RemoteError):
-        text = f"task {item}: {error}"
-    elif isinstance(error, TaskError):
-        text = str(error)  # it names the task by itself
-    else:
-        text = f"task {item}: {type(error).__name__}: {error}"
+    try:
+        if isinstance(error, RemoteError):
+            text = f"task {item}: {error}"
+        elif isinstance(error, TaskError):
+            text = str(error)  # it names the task by itself
+        else:
+            text = f"task {item}: {type(error).__name__}: {error}"
+    except Exception:  # a task's own exception may do anything
+        text = f"task {item}: {said_of(error)}"
     return " ".join(text.split())
 
 
@@ -194,12 +197,12 @@ def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
 
 def _print_log(item: int, log: "TaskLog") -> None:
     where = f" on {log.worker} after {log.elapsed_s:.3g} s" if log.worker else ""
-    click.echo(f"deskgrid: task {item}: {log.state}{where}", err=True)
+    say(f"deskgrid: task {item}: {log.state}{where}", err=True)
     # The error of a command is the end of what it wrote to stderr.
     error = log.error if log.error and log.error.strip() not in log.stderr else ""
     for text, to_stderr in ((log.stdout, False), (log.stderr, True), (error, True)):
         if text:
-            click.echo(text, nl=not text.endswith("\n"), err=to_stderr)
+            show(text, err=to_stderr)
 
 
 @click.command()
@@ -212,7 +215,8 @@ def explain(*, bag_id: str, item: int | None, join: str | None) -> None:
     ITEM is the task's number in the bag, from 0; without it, the longest task that waits.
     """
     with open_grid(join) as grid:
-        click.echo(grid.attach(bag_id).explain(item))
+        for line in grid.attach(bag_id).explain(item).split("\n"):
+            say(line)
 
 
 @click.command()

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.protocol import SECONDS_LIMIT
+from broker.protocol import SECONDS_LIMIT, clean, clean_lines
 
 if TYPE_CHECKING:
     from broker.client.grid import Grid
@@ -66,6 +67,17 @@ def _scalar(text: str) -> object:
         return text
     plain = isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value))
     return value if plain else text
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print one line of ours; names in it come from other machines."""
+    click.echo(clean(text), err=err)
+
+
+def show(text: str, *, err: bool = False) -> None:
+    """Print what a task wrote or returned: to a terminal clean, to a file or a pipe as it is."""
+    stream = sys.stderr if err else sys.stdout
+    click.echo(clean_lines(text) if stream.isatty() else text, nl=not text.endswith("\n"), err=err)
 
 
 join_option = click.option(

@@ -95,7 +95,9 @@ def _told(error: click.ClickException) -> str:
             return message
         where = error.ctx.command_path if error.ctx else "deskgrid"
         return f"deskgrid: {message.rstrip('.')} (see {where} --help)"
-    return f"deskgrid: {' '.join(message.split())}"
+    from broker.protocol import clean
+
+    return clean(f"deskgrid: {' '.join(message.split())}")
 
 
 def _version(ctx: click.Context, option: click.Parameter, asked: bool) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from broker.cli.base import join_option, key_values, open_grid, table
+from broker.cli.base import join_option, key_values, open_grid, say, table
+from broker.protocol import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,24 +78,24 @@ def bags(*, join: str | None) -> None:
     with open_grid(join) as grid:
         found = sorted(cast("list[BagState]", grid.bags()), key=lambda bag: -bag["age_s"])
     for line in table([_TITLES, *map(_cells, found)]):
-        click.echo(line)
+        say(line)
     for bag in found:
         if bag["note"]:
-            click.echo(f"deskgrid: {bag['bag']}: {clean(bag['note'])}", err=True)
+            say(f"deskgrid: {bag['bag']}: {bag['note']}", err=True)
 
 
 _TITLES = ("BAG", "OWNER", "AGE", "TASKS", "DONE", "FAILED", "RUNNING", "WAITING", "TO GO", "NAME")
 
 
 def _cells(bag: "BagState") -> tuple[str, ...]:
-    from broker.tui.drawing import clean, duration
+    from broker.tui.drawing import duration
     from broker.tui.rows import complete
 
     numbers = (bag["total"], bag["done"], bag["failed"] + bag["cancelled"], bag["running"], bag["waiting"])
     unknown = "ended" if complete(bag) else "unknown"
     to_go = unknown if bag["eta_s"] is None or complete(bag) else duration(bag["eta_s"])
     counts = [f"{number}" for number in numbers]
-    return (bag["bag"], bag["owner"], duration(bag["age_s"]), *counts, to_go, clean(bag["name"]))
+    return (clean(bag["bag"]), clean(bag["owner"]), duration(bag["age_s"]), *counts, to_go, clean(bag["name"]))
 
 
 @click.command()
@@ -112,4 +113,4 @@ def policy(*, name: str, options: dict[str, object], join: str | None) -> None:
     with open_grid(join, admin=True) as grid:
         grid.policy(name, **options)
         chosen = _snapshot(grid)["broker"]
-    click.echo(" ".join([chosen["policy"], *(f"{key}={value}" for key, value in chosen["options"].items())]))
+    say(" ".join([chosen["policy"], *(f"{key}={value}" for key, value in chosen["options"].items())]))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.base import Refusal, join_option, table
+from broker.cli.base import Refusal, join_option, say, table
 from broker.roles import ROLES, Role
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def list_(*, join: str | None) -> None:
     with _admin(join) as admin:
         rows = admin.ask("keys")["keys"]
     for line in table([("NAME", "CONNECTED", "ROLE"), *((r["name"], str(r["connected"]), r["role"]) for r in rows)]):
-        click.echo(line)
+        say(line)
 
 
 @keys.command()
@@ -105,4 +105,4 @@ def revoke(*, name: str, join: str | None) -> None:
     with _admin(join) as admin:
         told = admin.ask("keys revoke", name=name)
     new = f"; the new line is in {told['line_in']} on the broker's machine" if told["line_in"] else ""
-    click.echo(f"revoked {name}, by which there were {told['connected']} connections{new}")
+    say(f"revoked {name}, by which there were {told['connected']} connections{new}")

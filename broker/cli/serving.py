@@ -18,7 +18,7 @@ import click
 from broker.cli.base import Refusal, default_home, key_values
 from broker.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from broker.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
-from broker.protocol import SECONDS_LIMIT
+from broker.protocol import SECONDS_LIMIT, SLOTS_LIMIT
 
 if TYPE_CHECKING:
     from broker.journal import Durability
@@ -180,7 +180,7 @@ def _announce(ready: "Ready") -> None:
 @click.option("--broker", "address", metavar="HOST:PORT", help="Instead of --join, for a broker on this machine.")
 @click.option(
     "--slots",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=SLOTS_LIMIT),
     help="Tasks at a time [default: one for each core]. Fewer for tasks that use several cores, or much memory.",
 )
 @click.option("--name", help="What patterns in windows.toml match, and the status shows [default: the host's name].")
@@ -235,7 +235,7 @@ def worker(
                 _wait_for_line(join or "", stopping)
             options = WorkerOptions(
                 join=_broker_of(join, address),
-                slots=slots or cores(),
+                slots=slots or min(cores(), SLOTS_LIMIT),
                 name=name or socket.gethostname(),
                 site=site,
                 plan=_plan(windows, until, cycle),

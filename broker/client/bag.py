@@ -15,7 +15,7 @@ from broker import protocol as wire
 from broker.client.errors import RequestFailed
 from broker.client.link import Link
 from broker.client.meter import Meter, Progress
-from broker.client.payload import Failure, value_of
+from broker.client.payload import Failure, add_note, value_of
 from broker.client.replies import ANSWER_S, SLICE_S, Waiter, ask, results_of
 from broker.client.submission import checked_seconds
 
@@ -106,10 +106,10 @@ class Bag(Generic[ItemT, ResultT]):
             elif keep:
                 yield self._item(row.item), value.error
             else:
-                first, failed = first or value.error, failed + 1
+                first, failed = value.error if first is None else first, failed + 1
         if first is not None:
             if failed > 1:
-                first.add_note(f'deskgrid: {failed} tasks failed; as_completed(errors="return") gives each')
+                add_note(first, f'deskgrid: {failed} tasks failed; as_completed(errors="return") gives each')
             raise first
 
     @overload
@@ -220,7 +220,9 @@ class Bag(Generic[ItemT, ResultT]):
     def update_runtimes(self, runtimes: Mapping[int, float]) -> None:
         """Predict some tasks' runtimes anew. ``runtimes``: seconds by index; tasks that wait are placed again."""
         seconds = [checked_seconds(value, f"the runtime of item {item}") for item, value in runtimes.items()]
-        self._ask("runtimes", items=list(runtimes), runtimes=seconds)
+        items, some = list(runtimes), wire.QUESTION_ITEMS
+        for start in range(0, len(items), some):
+            self._ask("runtimes", items=items[start : start + some], runtimes=seconds[start : start + some])
 
     def forget(self) -> None:
         """Have the broker drop the bag with its results. Raises `RequestFailed` unless all its tasks have ended."""

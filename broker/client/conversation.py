@@ -10,12 +10,15 @@ carried out once, however often it is said.
 """
 
 import itertools
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from broker import protocol as wire
-from broker.client.errors import DeskgridError, GridRefused
+from broker.client.errors import DeskgridError, GridRefused, RequestFailed
 from broker.client.template import Template
+
+log = logging.getLogger("deskgrid.client")
 
 # After this much silence the broker is asked whether it is there. Seconds.
 PING_S = 2.0
@@ -54,6 +57,15 @@ class Request:
     def __post_init__(self) -> None:
         if isinstance(self.message, wire.Submit):
             self.size = sum(map(len, self.message.payloads)) + (len(self.template.data) if self.template else 0)
+
+    def answer(self, reply: Reply | DeskgridError) -> None:
+        """Tell whoever asked. An answer that they cannot use is one request's failure, and nobody else's."""
+        try:
+            self.answered(reply)
+        except Exception as error:
+            log.exception("an answer cannot be used")
+            if not isinstance(reply, DeskgridError):
+                self.answer(RequestFailed(f"the broker's answer cannot be used: {error!r}"))
 
 
 class Conversation:
@@ -118,7 +130,7 @@ class Conversation:
 
     def _asked(self, request: Request, now: float) -> list[wire.Message]:
         if self.refusal is not None:
-            request.answered(self.refusal)
+            request.answer(self.refusal)
             return []
         if not self.busy:
             self._heard, self._pinged = now, False  # until now there was nothing to hear
@@ -182,7 +194,7 @@ class Conversation:
         open_ones, self._open = [*self._open.values(), *self._deferred], {}
         self._deferred = []
         for request in open_ones:
-            request.answered(error)
+            request.answer(error)
 
     # --- what follows ------------------------------------------------------------------------------------------------
 
@@ -219,7 +231,7 @@ class Conversation:
         del self._open[reply.request]
         if isinstance(reply, wire.Failed) and isinstance(request.message, wire.Submit):
             self._open.pop(request.message.watch, None)  # it was not heard
-        request.answered(reply)
+        request.answer(reply)
         return []
 
     def _renumber(self, request: Request) -> None:

@@ -171,10 +171,7 @@ class Futures:
 
     def _settle_all(self) -> None:
         while (ended := self._inbox.get()) is not None:
-            try:
-                self._settle(ended)
-            except BaseException:  # a callback that raises SystemExit, say, must not leave the others unsettled
-                log.exception("a callback of a future failed")
+            self._settle(ended)
             self._look()
 
     def _settle(self, ended: Ended) -> None:
@@ -182,15 +179,12 @@ class Futures:
             with self._lock:
                 self._by_key = {key: stream for key, stream in self._by_key.items() if stream is not ended.stream}
             for future in ended.stream.take_all():
-                _settle_one(future, Failure(ended.error))
+                _settle_safely(future, Failure(ended.error))
         for result in ended.results:
             taken = ended.stream.take(result.item)
-            if taken is None:
-                continue  # cancelled here meanwhile
-            if result.outcome == wire.Outcome.CANCELLED:
-                settle_cancelled(taken)
-            else:
-                _settle_one(taken, value_of(result, ended.stream.bag))
+            if taken is not None:  # else it was cancelled here meanwhile
+                cancelled = result.outcome == wire.Outcome.CANCELLED
+                _settle_safely(taken, None if cancelled else value_of(result, ended.stream.bag), cancelled=cancelled)
 
     def _look(self) -> None:
         """See whether all is settled."""
@@ -204,6 +198,13 @@ class Futures:
 def closed() -> GridClosed:
     """What is raised when something is asked of a Grid that was shut down."""
     return GridClosed("this Grid was shut down; open another")
+
+
+def _settle_safely(future: GridFuture, value: Any, *, cancelled: bool = False) -> None:
+    try:
+        settle_cancelled(future) if cancelled else _settle_one(future, value)
+    except BaseException:  # a callback that raises SystemExit, say, must not leave the others unsettled
+        log.exception("a callback of a future failed")
 
 
 def _settle_one(future: GridFuture, value: Any) -> None:

@@ -24,7 +24,7 @@ from broker.client.payload import pack_call, pack_text
 from broker.client.replies import ANSWER_S, ask
 from broker.client.submission import Runtime, Terms, checked_seconds, kept, submit_bag
 from broker.client.template import Template, command_template, name_of, pickle_function, python_template
-from broker.protocol import Payload
+from broker.protocol import NAME_BYTES, Payload, cut
 
 if TYPE_CHECKING:
     from broker.client.local import Keeper
@@ -192,7 +192,9 @@ class Grid(Executor):
         """
         self._check_open()
         template = command_template(argv)
-        return self._submit(template, items, pack_text, runtime, Terms(name or argv[0], timeout, retries))
+        return self._submit(
+            template, items, pack_text, runtime, Terms(name or cut(argv[0], NAME_BYTES), timeout, retries)
+        )
 
     def _submit(
         self,

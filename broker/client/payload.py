@@ -8,11 +8,9 @@ import io
 import pickle
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from sys import getsizeof
 from typing import Any
-
-import msgpack
 
 from broker.client.errors import (
     BagRejected,
@@ -25,7 +23,17 @@ from broker.client.errors import (
     TaskError,
     TaskTimeout,
 )
-from broker.protocol import LARGE_BYTES, PAYLOAD_LIMIT, BagResult, Chunks, Outcome, Payload, payload_of
+from broker.protocol import (
+    LARGE_BYTES,
+    PAYLOAD_LIMIT,
+    BagResult,
+    Chunks,
+    Outcome,
+    Payload,
+    clean,
+    payload_of,
+    read_failure,
+)
 
 
 def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Payload:
@@ -138,17 +146,47 @@ class Unread:
 
 
 def value_of(result: BagResult, bag: str) -> Any:
-    """What the task returned, or a `Failure` with the exception that it raised or that says what befell it."""
-    if result.outcome == Outcome.DONE:
-        try:
-            return _unpickled(result.payload)
-        except Exception as error:
-            unreadable = ResultUnreadable(f"the result of {_where(result, bag)} cannot be unpickled: {error!r}")
-            unreadable.__cause__ = error
-            return Failure(unreadable)
+    """What the task returned, or a `Failure` with the exception that it raised or that says what befell it.
+
+    Raises nothing, whatever the task made: what cannot be read is one task's `ResultUnreadable`. Only Ctrl-C ends it.
+    """
     if result.outcome == Outcome.CANCELLED:
         return Failure(TaskCancelled(f"{_where(result, bag)} was cancelled"))
-    return Failure(_failure(result, bag))
+    if result.outcome != Outcome.DONE:
+        return Failure(_failure(result, bag))
+    value, trouble = _tried(lambda: _unpickled(result.payload))
+    if trouble is None:
+        return value
+    unreadable = ResultUnreadable(f"the result of {_where(result, bag)} cannot be unpickled: {said_of(trouble)}")
+    unreadable.__cause__ = trouble
+    return Failure(unreadable)
+
+
+def _tried(action: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What ``action``, which runs code that came with a result, returns, and what it raises.
+
+    A SystemExit or a KeyboardInterrupt that a result raises must not end this program. In the main thread the latter
+    may also be Ctrl-C, and is taken for it.
+    """
+    try:
+        return action(), None
+    except KeyboardInterrupt as error:
+        if threading.current_thread() is threading.main_thread():
+            raise
+        return None, error
+    except BaseException as error:
+        return None, error
+
+
+def said_of(error: BaseException) -> str:
+    """An exception for people, whatever it does when it is asked."""
+    text, trouble = _tried(lambda: str.__str__(repr(error))[:300])
+    return clean(f"{type(error).__name__}, which cannot be shown" if trouble else text)
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to a task's exception, if that lets us."""
+    _tried(lambda: BaseException.add_note(error, note))
 
 
 def _unpickled(payload: Payload) -> Any:
@@ -186,35 +224,26 @@ _KINDS: dict[int, tuple[type[TaskError], str]] = {
 
 
 def _failure(result: BagResult, bag: str) -> Exception:
-    name, message, trace, pickled = _parts(bytes(result.payload))
+    told = read_failure(result.payload)
     where = _where(result, bag)
     if result.outcome in _KINDS:
         kind, what = _KINDS[result.outcome]
-        error: Exception = kind(f"{where} {what}" + (f": {message}" if message else ""))
+        error: Exception = kind(f"{where} {what}" + (f": {told.message}" if told.message else ""))
     else:
-        error = _rebuilt(pickled) or RemoteError(f"{name}: {message}" if message else name)
-        error.add_note(f"deskgrid: raised by {where}")
-    if trace:
-        error.__cause__ = RemoteTraceback(trace)
+        rebuilt = _rebuilt(told.pickled)
+        said = f"{told.kind}: {told.message}" if told.message else told.kind
+        error = RemoteError(said) if rebuilt is None else rebuilt
+        add_note(error, f"deskgrid: raised by {where}")
+    if told.trace:
+        # Not by the attribute, which a class may have made its own.
+        object.__setattr__(error, "__cause__", RemoteTraceback(told.trace))
     return error
-
-
-def _parts(payload: bytes) -> tuple[str, str, str, bytes]:
-    """Type, message, traceback and pickle of an error; something that can be shown, whatever arrived."""
-    try:
-        name, message, trace, pickled = msgpack.unpackb(payload)
-        return str(name), str(message), str(trace), pickled if isinstance(pickled, bytes) else b""
-    except (ValueError, TypeError, msgpack.UnpackException):
-        return "unknown error", "what the worker said of it cannot be read", "", b""
 
 
 def _rebuilt(pickled: bytes) -> Exception | None:
     """The task's own exception. Only an `Exception`: a task's SystemExit must not end this program."""
-    try:
-        error = pickle.loads(pickled) if pickled else None
-    except Exception:
-        return None
-    return error if isinstance(error, Exception) else None
+    error, _ = _tried(lambda: pickle.loads(pickled)) if pickled else (None, None)
+    return error if issubclass(type(error), Exception) else None
 
 
 def _where(result: BagResult, bag: str) -> str:

@@ -60,8 +60,13 @@ def wait_for(event: threading.Event, seconds: float | None = None) -> bool:
 
 def ask(link: Asked, what: str, args: dict[str, Any], seconds: float = ANSWER_S) -> dict[str, Any]:
     """The broker's answer to one question. Raises `RequestFailed`, or `GridUnreachable` after ``seconds``."""
+    said = json.dumps(args)
+    if len(said) > wire.QUESTION_BYTES:
+        raise RequestFailed(
+            f"{what!r} is asked with {len(said):,} bytes of arguments; the limit is {wire.QUESTION_BYTES:,}"
+        )
     number, waiter = link.number(), Waiter()
-    link.send(wire.Ask(number, what, json.dumps(args)), waiter)
+    link.send(wire.Ask(number, what, said), waiter)
     reply = waiter.get(seconds)
     if reply is None:
         link.withdraw(number)
@@ -70,7 +75,7 @@ def ask(link: Asked, what: str, args: dict[str, Any], seconds: float = ANSWER_S)
         raise RequestFailed(reply.reason)
     try:
         answer = json.loads(reply.body) if isinstance(reply, wire.Answer) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         raise RequestFailed(f"the broker's answer to {what!r} cannot be read")

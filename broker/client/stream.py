@@ -313,7 +313,8 @@ class Stream:
         """What to cancel now, if anything; the lock is held."""
         if self._cancelling or not self._to_cancel:
             return None
-        items, self._to_cancel = self._to_cancel, []
+        some = wire.QUESTION_ITEMS
+        items, self._to_cancel = self._to_cancel[:some], self._to_cancel[some:]
         self._cancelling = True
         return {"bag": self.bag, "items": items}
 

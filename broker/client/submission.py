@@ -48,8 +48,10 @@ class Terms:
             if not seconds:
                 raise BagRejected("the timeout is 0 s, in which no task can run")
             object.__setattr__(self, "timeout", seconds)
-        if type(self.retries) is not int or self.retries < 0:
-            raise BagRejected(f"retries is a number of times, 0 or more, not {self.retries!r:.80}")
+        if type(self.retries) is not int or not 0 <= self.retries <= wire.RETRIES_LIMIT:
+            raise BagRejected(f"retries is a number of times, 0 to {wire.RETRIES_LIMIT:,}, not {self.retries!r:.80}")
+        if wire.is_longer(self.name, wire.NAME_BYTES):
+            raise BagRejected(f"the name has more than {wire.NAME_BYTES} bytes: {self.name!r:.80}")
 
 
 class Accepted(NamedTuple):

@@ -16,7 +16,7 @@ import msgpack
 
 from broker.client.bundle import make_bundle
 from broker.client.errors import BagRejected, PicklingFailed
-from broker.protocol import PAYLOAD_LIMIT
+from broker.protocol import ARGUMENTS_LIMIT, FILES_LIMIT, NAME_BYTES, PAYLOAD_LIMIT, cut
 
 # What a pickled function depends on: byte code differs from one minor version to the next.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -53,7 +53,10 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
 
 def python_template(pickled: bytes, name: str) -> Template:
     """The template of the function ``name``, with the program's own modules as they are now."""
-    table = {"kind": "python", "python": PYTHON, "function": pickled, "bundle": make_bundle()}
+    bundle = make_bundle()
+    if len(bundle) > FILES_LIMIT:
+        raise BagRejected(f"the program's own modules are {len(bundle):,} files; the limit is {FILES_LIMIT:,}")
+    table = {"kind": "python", "python": PYTHON, "function": pickled, "bundle": bundle}
     return _template(table, PYTHON, f"the function {name}")
 
 
@@ -61,13 +64,15 @@ def command_template(argv: Sequence[str]) -> Template:
     """The template of a command line, in which "{}" stands for a task's text."""
     if isinstance(argv, str) or not argv or not all(isinstance(part, str) for part in argv):
         raise BagRejected(f"a command is a list of texts, its program first, not {argv!r:.80}")
+    if len(argv) > ARGUMENTS_LIMIT:
+        raise BagRejected(f"the command line has {len(argv):,} words; the limit is {ARGUMENTS_LIMIT:,}")
     return _template({"kind": "command", "argv": list(argv)}, None, "the command line")
 
 
 def name_of(function: Callable[..., Any]) -> str:
     """What to call ``function`` in a message."""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
-    return str(name or repr(function))
+    return cut(str(name or repr(function)), NAME_BYTES)
 
 
 def _template(table: dict[str, Any], python: str | None, what: str) -> Template:

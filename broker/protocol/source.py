@@ -18,7 +18,7 @@ from broker.protocol.payload import Chunks
 # What stands in a message for a large payload: an extension type of msgpack, its data the length of what follows.
 CHUNKS, LENGTH = 1, 8
 # Messages up to this size share their sources: nearly all. A longer one has a source of its own, as large as itself.
-SHARED_BYTES = 64 * 2**10
+SHARED_BYTES = 16 * 2**10
 _NIL = 0xC0
 
 # What msgpack raises for bytes that are none, and what it raises in our name.

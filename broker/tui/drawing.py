@@ -14,6 +14,8 @@ from typing import Literal, NamedTuple
 
 from rich.text import Text
 
+from broker.protocol import clean
+
 MINUTE_S = 60
 HOUR_S = 3600
 DAY_S = 86_400
@@ -44,11 +46,6 @@ def duration(seconds: float) -> str:
 def counted(number: int, noun: str) -> str:
     """``1 task``, ``1,204 tasks``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def clean(text: str) -> str:
-    """``text`` on one line, and without anything that a terminal might obey."""
-    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +121,8 @@ def flow(items: Iterable[Text], width: int, limit: int, separator: str = "  ") -
 def fitted(line: Text, width: int, ascii_only: bool) -> Text:
     """The line cut to ``width``, and in ASCII if it has to be."""
     line.rstrip()
+    if not line.plain.isprintable():
+        line.plain = clean(line.plain)
     if ascii_only:
         line.plain = line.plain.translate(_ASCII).encode("ascii", "replace").decode()
     line.truncate(width, overflow="crop" if ascii_only else "ellipsis")

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
+from broker.protocol import clean
 from broker.snapshot import BagState, RunningTask, SlotState, WorkerState
-from broker.tui.drawing import Column, Part, bar, clean, counted, duration, row
+from broker.tui.drawing import Column, Part, bar, counted, duration, row
 
 USED = Part("·", "bright_black", "used")
 RUNNING = Part("█", "green", "running")
@@ -41,7 +42,8 @@ LANE = len("slot 99")
 def natural(name: str) -> list[tuple[int, str]]:
     """A key that sorts ``lab-9`` before ``lab-10``."""
     parts = re.split(r"(\d+)", name)
-    return [(int(part) if part.isdecimal() else -1, part) for part in parts]
+    # Of two numbers the longer one is larger. They are not made integers of, for a name may be all digits.
+    return [(len(part.lstrip("0")) if part.isdecimal() else -1, part.lstrip("0") or part) for part in parts]
 
 
 def _name_width(names: Iterable[str], width: int) -> int:

@@ -15,9 +15,10 @@ from typing import Any, Generic, TypeVar
 from rich.console import Group
 from rich.text import Text
 
+from broker.protocol import clean
 from broker.snapshot import BagState, BrokerFacts, Snapshot, WorkerState
 from broker.tui import rows
-from broker.tui.drawing import clean, counted, duration, fitted, flow
+from broker.tui.drawing import counted, duration, fitted, flow
 
 # The broker is away once a snapshot is this old: several that should have come did not.
 AWAY_S = 3.0

@@ -106,7 +106,7 @@ def test_the_owner_of_a_bag_and_an_admin_can_do_everything_with_it(
 
 def test_an_owner_who_comes_from_elsewhere_under_another_user_name_is_still_the_owner(office: Office, bag: str) -> None:
     other = office.client(ANN, greet=False)
-    other.send(wire.Hello(wire.VERSION, "3.11", "another session", "root"))
+    other.send(wire.Hello(wire.VERSION, "3.11", "another-session", "root"))
     other.expect(wire.Greeting)
     assert other.ask("progress", bag=bag)["owner"] == "ann"
 

@@ -298,7 +298,7 @@ def test_logs_of_a_task_that_failed(
     worker.finish(*worker.work(), outcome=outcome, payload=payload)
     logs = client.ask("logs", bag=bag, item=0)
     assert logs["state"] == outcome.name.lower()
-    assert logs["error"] == (error or "the worker's account of it cannot be read")
+    assert logs["error"] == (error or "unreadable account: what the worker said of it cannot be read")
 
 
 def test_logs_of_tasks_that_have_not_ended(office: Office, client: Client) -> None:

@@ -171,7 +171,7 @@ class Worker:
     """Stands in for `worker.agent.run_worker`."""
 
     def __init__(self) -> None:
-        self.options = WorkerOptions(LINE, 0, "")
+        self.options = WorkerOptions(LINE, 1, "")
         self.error: WorkerError | None = None
 
     def __call__(self, options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:

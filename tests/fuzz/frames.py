@@ -54,24 +54,27 @@ def _fields(kind: Any) -> list[Any]:
 
 def _value(field: Any, dice: random.Random) -> Any:
     """Something that a field may be."""
+    made: Any
     match field:
         case fields.Optional(inner=inner):
-            return None if dice.random() < 0.3 else _value(inner, dice)
+            made = None if dice.random() < 0.3 else _value(inner, dice)
         case fields.Many(inner=inner):
-            return [_value(inner, dice) for _ in range(dice.randint(0, 3))]
+            made = [_value(inner, dice) for _ in range(dice.randint(0, 3))]
         case fields.Rows(kind=kind):
-            return _columns(kind, dice.randint(0, 3), dice)
+            made = _columns(kind, dice.randint(0, 3), dice)
         case fields.Integer(least=least, most=most):
-            return min(most, max(least, dice.getrandbits(dice.choice([3, 8, 33, 63]))))
+            made = min(most, max(least, dice.getrandbits(dice.choice([3, 8, 33, 63]))))
         case fields.Real():
-            return dice.uniform(0.0, 1e4)
+            made = dice.uniform(0.0, 1e4)
         case fields.Flag():
-            return dice.random() < 0.5
+            made = dice.random() < 0.5
         case fields.Word(pattern=pattern):
-            return next(word for word in ("3.12", "d" * 64, "b1") if pattern.fullmatch(word))
+            made = next(word for word in ("3.12", "d" * 64, "b1") if pattern.fullmatch(word))
         case fields.Line() | fields.Document():
-            return "".join(dice.choices("aé☃x ", k=dice.randint(0, 9)))
-    return dice.randbytes(dice.randint(0, 20))
+            made = "".join(dice.choices("aé☃x ", k=dice.randint(0, 9)))
+        case _:
+            made = dice.randbytes(dice.randint(0, 20))
+    return made
 
 
 def _columns(kind: Any, count: int, dice: random.Random) -> list[Any]:

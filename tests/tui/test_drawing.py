@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from broker.tui.drawing import Column, Part, bar, clean, counted, duration, fitted, flow, row, shares
+from broker.protocol import clean
+from broker.tui.drawing import Column, Part, bar, counted, duration, fitted, flow, row, shares
 
 A, B = Part("a", "", "first"), Part("b", "", "second")
 

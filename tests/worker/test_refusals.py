@@ -202,15 +202,18 @@ def test_garbage_from_a_broker_is_skipped(grid: LiveGrid, broker: BareBroker) ->
     assert worker.has_said("as pc1~7")
 
 
+DIGEST = "d" * 64
+
+
 def test_work_that_makes_no_sense_fails_or_is_skipped(grid: LiveGrid, broker: BareBroker) -> None:
     worker = grid.start_worker(line=broker.line)
     join = broker.receive()
     assert isinstance(join, wire.Join)
     broker.send(welcome("pc1"))
-    rows = [wire.Work(1, 1, 0, "digest", 1.0, None, b""), wire.Work(2, 1, 99, "digest", 1.0, None, b"")]
+    rows = [wire.Work(1, 1, 0, DIGEST, 1.0, None, b""), wire.Work(2, 1, 99, DIGEST, 1.0, None, b"")]
     broker.send(wire.encode(wire.Assign(join.opening, tuple(rows))))
-    assert broker.next(wire.Fetch) == wire.Fetch("digest")
-    broker.send(wire.encode(wire.Blob("digest", b"not a template")))
+    assert broker.next(wire.Fetch) == wire.Fetch(DIGEST)
+    broker.send(wire.encode(wire.Blob(DIGEST, b"not a template")))
     (result,) = broker.next(wire.Finished).results
     assert (result.task, result.outcome) == (1, wire.Outcome.ERROR)
     assert not worker.ended
