@@ -77,7 +77,8 @@ def say(text: str, *, err: bool = False) -> None:
 def show(text: str, *, err: bool = False) -> None:
     """Print what a task wrote or returned: to a terminal clean, to a file or a pipe as it is."""
     stream = sys.stderr if err else sys.stdout
-    click.echo(clean_lines(text) if stream.isatty() else text, nl=not text.endswith("\n"), err=err)
+    # Colours: without this, click takes out what it knows of escape sequences.
+    click.echo(clean_lines(text) if stream.isatty() else text, nl=not text.endswith("\n"), err=err, color=True)
 
 
 join_option = click.option(

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from broker.protocol.limits import (
     BATCH_ROWS,
@@ -24,13 +24,6 @@ from broker.protocol.limits import (
 from broker.protocol.payload import Chunks, Payload
 from broker.protocol.source import Source, Wrong
 from broker.protocol.text import clean, cut, is_longer
-
-
-class Field(Protocol):
-    """Anything that a message has."""
-
-    def read(self, source: Source, /) -> Any:
-        """The value that is next in ``source``; raises `Wrong`, or one of `UNREADABLE`."""
 
 
 class Plain:

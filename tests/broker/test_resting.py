@@ -89,9 +89,7 @@ def test_a_task_that_is_given_up_names_every_pc_on_which_it_crashed(lab: tuple[O
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", msgpack.packb([1]), msgpack.packb({"a": 1})])
-def test_an_account_of_a_crash_that_makes_no_sense_is_told_as_one_that_cannot_be_read(
-    office: Office, payload: bytes
-) -> None:
+def test_an_account_of_a_crash_that_makes_no_sense_names_the_workers(office: Office, payload: bytes) -> None:
     client, worker = office.client(), office.worker()
     bag = client.submit([b"0"])
     worker.join()

@@ -1,10 +1,12 @@
 """``deskgrid submit`` and what is done with a bag: what is asked of the grid, what is printed where, exit codes."""
 
+import io
 import logging
 from pathlib import Path
 
 import pytest
 
+from broker.cli.base import show
 from broker.client.bag import TaskLog
 from broker.client.errors import BagRejected, GridUnreachable, RemoteError, TaskCancelled
 from tests.cli.fakes import LOG, FakeBag, FakeGrid, deskgrid, use
@@ -226,3 +228,53 @@ def test_cancel_says_how_many_it_cancelled(grid: FakeGrid) -> None:
 def test_forget_forgets(grid: FakeGrid) -> None:
     assert deskgrid("forget", BAG).exit_code == 0
     assert grid.bag.forgotten
+
+
+# --- what a terminal might obey --------------------------------------------------------------------------------------
+
+HARM = "\x1b[2J\x9b1m\u202e\x07"
+
+
+def test_what_other_machines_named_is_printed_without_what_a_terminal_might_obey(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = TaskLog("failed", f"pc{HARM}", 4.2, "", "", None)
+    ended = [(0, TaskCancelled(f"task 0 of bag {HARM} on pc{HARM} was cancelled")), (1, ValueError(HARM))]
+    fake = use(monkeypatch, FakeGrid(FakeBag(ended, logged={0: log}, note=f"longer than{HARM}")))
+    monkeypatch.setattr(fake.bag, "explain", lambda item: f"task 0 waits\npc{HARM} slot 0: fits")
+    said = [deskgrid("logs", BAG, "0"), deskgrid("results", BAG), deskgrid("submit", "true"), deskgrid("explain", BAG)]
+    said.append(deskgrid("forget", f"no{HARM}"))
+    for result in said:
+        for line in (result.stdout + result.stderr).splitlines():
+            assert line.isprintable(), line
+    assert said[3].stdout == "task 0 waits\npc?[2J?1m?? slot 0: fits\n"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_a_task_wrote_is_clean_on_a_terminal_and_as_it_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FakeGrid(FakeBag([(0, f"a\tb\n{HARM}")])))
+    assert deskgrid("results", BAG).stdout == f"a\tb\n{HARM}\n"
+    for stream, shown in ((Terminal(), "a\tb\n?[2J?1m??\n"), (io.StringIO(), f"a\tb\n{HARM}\n")):
+        monkeypatch.setattr("sys.stdout", stream)
+        show(f"a\tb\n{HARM}\n")
+        assert stream.getvalue() == shown
+
+
+class Resisting(Exception):
+    """An exception that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def test_an_exception_that_cannot_be_shown_is_told_by_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FakeGrid(FakeBag([(0, Resisting()), (1, "fine")])))
+    result = deskgrid("results", BAG)
+    assert result.stdout == "fine\n"
+    assert result.stderr.startswith("deskgrid: task 0: Resisting()\n")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from broker.client.errors import DeskgridError
 from tests.cli.fakes import ADMIN, FakeGrid, deskgrid, use
-from tests.tui.builders import BAG, bag, lab
+from tests.tui.builders import BAG, bag, lab, snapshot, worker
 
 
 @pytest.fixture
@@ -62,6 +62,18 @@ def test_bags_are_a_table_with_the_oldest_first(grid: FakeGrid) -> None:
     assert [sweep.split()[place] for place in (6, 7, 8, 9, 10)] == ["1268", "1204", "4", "4", "56"]
     assert sweep.endswith("  15 min  sweep")
     assert new.endswith("  unknown  new")
+
+
+def test_bags_are_listed_without_what_a_terminal_might_obey(grid: FakeGrid) -> None:
+    harm = "\x1b[2J\x9b\u202e"
+    grid.rows = [dict(bag(f"n{harm}")) | {"bag": f"b{harm}", "owner": f"o{harm}"}]
+    for line in deskgrid("bags").stdout.splitlines():
+        assert line.isprintable()
+
+
+def test_a_worker_with_a_name_of_digits_only_is_shown(grid: FakeGrid) -> None:
+    grid.snapshot = cast(dict[str, Any], snapshot([worker("9" * 5000), worker("10"), worker("9")], []))
+    assert deskgrid("status", "--once").exit_code == 0
 
 
 def test_without_bags_there_is_the_heading_alone(grid: FakeGrid) -> None:

@@ -195,6 +195,20 @@ def test_every_option_of_the_worker_arrives(agent: Worker) -> None:
     assert agent.options == WorkerOptions(LINE, 3, "lab3-01", "lab3", None)
 
 
+@pytest.mark.parametrize("option", ["--name", "--site"])
+def test_a_name_that_is_too_long_is_one_line_and_exit_code_2(agent: Worker, option: str) -> None:
+    result = deskgrid("worker", "--join", str(LINE), option, "9" * 5000)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"deskgrid: the {option.removeprefix('--')} has more than 255 bytes: '999")
+    assert len(result.stderr) < 160
+
+
+def test_more_slots_than_a_worker_may_have_are_refused(agent: Worker) -> None:
+    result = deskgrid("worker", "--join", str(LINE), "--slots", "1025")
+    assert result.exit_code == 2
+    assert "1025 is not in the range 1<=x<=1024" in result.stderr
+
+
 def test_what_the_worker_says_is_logged(agent: Worker) -> None:
     result = deskgrid("worker", "--join", str(LINE), "--name", "lab3-01")
     assert result.stderr.endswith("INFO joined lab-server.example 100% as lab3-01\n")

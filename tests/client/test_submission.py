@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from broker import protocol as wire
 from broker.client.errors import BagRejected
 from broker.client.submission import Row, Runtimes, Terms, batches, kept
+from broker.client.template import command_template, name_of
 
 NAN, INF = math.nan, math.inf
 
@@ -158,3 +159,20 @@ def test_whatever_is_a_collection_is_kept(items: Any) -> None:
 def test_what_comes_one_by_one_is_not_kept(items: Any) -> None:
     assert kept(items) is None
     assert len(list(items)) == 1
+
+
+def test_what_no_broker_would_take_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(BagRejected, match="the name has more than 255 bytes: 'nnn"):
+        Terms("n" * 256)
+    assert Terms("é" * 127).name == "é" * 127
+    with pytest.raises(BagRejected, match="retries is a number of times, 0 to 1,000,000, not 1000001"):
+        Terms(retries=1_000_001)
+    with pytest.raises(BagRejected, match="the command line has 10,001 words; the limit is 10,000"):
+        command_template(["x"] * 10_001)
+
+
+def test_a_function_with_a_name_that_is_too_long_is_called_by_its_beginning() -> None:
+    def function() -> None: ...
+
+    function.__qualname__ = "f" * 1000
+    assert name_of(function) == "f" * 252 + "..."

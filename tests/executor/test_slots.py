@@ -12,7 +12,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker.protocol import Outcome
+from broker.protocol import PRINTED_BYTES, Outcome
 from tests.executor.rig import Rig, alive, buried, call, error, python_template, value, written
 from tests.waiting import eventually
 from worker import executor as executor_module
@@ -224,6 +224,11 @@ def test_a_large_argument_for_a_process_that_does_not_read_holds_nobody_up(rig: 
     assert value(rig.until(1)[0]) == 10_000_000
 
 
+def _raw(size: int) -> msgpack.ExtType:
+    """What promises so many bytes behind a frame."""
+    return msgpack.ExtType(1, size.to_bytes(8, "big"))
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -237,6 +242,20 @@ def test_a_large_argument_for_a_process_that_does_not_read_holds_nobody_up(rig: 
                 msgpack.packb(["ended", 99, 1, 0, 0.5, b"", b"", b""]),
                 msgpack.packb(["ended", 0, 1, 77, 0.5, b"", b"", b""]),
                 msgpack.packb(["ended", 0, 1]),
+                msgpack.packb(["ended", 0, 1, 0, float("nan"), b"", b"", b""]),
+                msgpack.packb(["ended", 0, 1, 0, -1.0, b"", b"", b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, "text", b"", b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, b"", b"", None]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, b"", [], b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, b"", bytes(PRINTED_BYTES + 1), b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, b"", b"", b"", b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, _raw(2**28), b"", b""]),
+                msgpack.packb(["ended", 0, 1, 0, 0.5, _raw(2**20), _raw(2**20), b""]),
+                msgpack.packb(["ready", 1]),
+                msgpack.packb(["weather"]),
+                msgpack.packb([["ended"]]),
+                b"\x91" * 1000 + b"\x90",
+                b"\xdd\x00\x10\x00\x00" + b"\x90" * 2**20,
             )
         ],
     ],
@@ -251,6 +270,19 @@ def test_a_task_that_writes_into_our_pipes_loses_its_process_and_nothing_else(ri
     assert [one.outcome for one in ended] == [Outcome.CRASH, Outcome.DONE]
     assert [one.task for one in ended] == [0, 1]
     assert error(ended[0])[1].startswith("killed, because ")
+
+
+@pytest.mark.parametrize("account", [b"", b"\x91" * 1000 + b"\x90", msgpack.packb({"kind": "k"})])
+def test_an_account_that_a_task_made_up_is_one_that_cannot_be_read(rig: Rig, account: bytes) -> None:
+    def task(account: bytes) -> None:
+        import __main__
+
+        __main__.describe = lambda error: account
+        raise ValueError
+
+    ended = rig.run(rig.know(python_template(task)), call(account), call(account))
+    assert [one.outcome for one in ended] == [Outcome.ERROR, Outcome.ERROR]
+    assert [error(one)[0] for one in ended] == ["unreadable account"] * 2
 
 
 def test_a_report_of_what_is_not_running_costs_an_idle_process_and_nothing_else(rig: Rig) -> None:

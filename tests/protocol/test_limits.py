@@ -1,5 +1,6 @@
 """Every limit, from both sides: what is at it is taken, what is over it is refused; and honest peers keep to them."""
 
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ def values(limit: Any) -> tuple[list[Any], list[Any]]:
 
 def least(limit: Any) -> Any:
     """The smallest thing that a field may be."""
-    return [] if isinstance(limit, fields.Many | fields.Rows) else values(limit)[0][0]
+    inner = limit.inner if isinstance(limit, fields.Optional) else limit
+    return [] if isinstance(inner, fields.Many | fields.Rows) else values(limit)[0][0]
 
 
 PLAIN = [
@@ -171,10 +173,28 @@ def test_lines_that_are_too_long_are_cut_by_whoever_sends_them() -> None:
     assert sent.reason == "é" * 510 + "..."
 
 
+def test_results_that_a_process_tells_are_checked_like_those_that_travel() -> None:
+    good = [1, 2, 0, 0.5, b"value", b"out", b"err"]
+    failed = [2, 3, 1, 0.5, b"\xc1", b"", b""]
+    first, second = wire.results_of_tasks([good, failed])
+    assert first == wire.Result(1, 2, 0, 0.5, b"value", b"out", b"err")
+    assert second.payload == wire.UNREADABLE.packed()
+    assert wire.results_of_tasks([]) == ()
+    for place, value in enumerate([True, "2", 6, -1.0, "value", bytes(wire.PRINTED_BYTES + 1), None]):
+        with pytest.raises(wire.ProtocolError):
+            wire.results_of_tasks([[*good[:place], value, *good[place + 1 :]], failed])
+    wrongs: list[list[list[object]]] = [[good[:-1]], [good, good[:-1]], [[]]]
+    for wrong in wrongs:
+        with pytest.raises(wire.ProtocolError):
+            wire.results_of_tasks(wrong)
+
+
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_limits_in_the_page_is_that_of_the_code() -> None:
+def test_the_table_of_limits_in_the_page_is_that_of_the_code(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     found = page[page.index(BEGIN) : page.index(END) + len(END)]
+    runpy.run_module("broker.protocol", run_name="__main__")
+    assert capsys.readouterr().out == f"{markdown()}\n"
     assert found == markdown(), "put what `python -m broker.protocol` prints into SECURITY.md"

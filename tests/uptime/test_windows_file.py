@@ -190,3 +190,14 @@ def test_a_malformed_file_is_refused_with_its_pattern(path: Path, text: str, cau
     assert message.startswith(f"{path}: ")
     assert cause in message
     assert "\n" not in message
+
+
+def test_a_table_that_is_too_long_for_a_worker_is_refused_by_its_pattern(tmp_path: Path) -> None:
+    path = tmp_path / "windows.toml"
+    days = [
+        f"{year}-{month:02}-{day:02}" for year in range(2000, 2010) for month in range(1, 13) for day in range(1, 29)
+    ]
+    dates = "\n".join(f'"{day}" = "closed"' for day in days)
+    path.write_text(f'["lab-*"]\nwindows = ["daily 20:00-07:00"]\n["lab-*".dates]\n{dates}\n', encoding="utf-8")
+    with pytest.raises(PlanError, match=r"'lab-\*': .* bytes as JSON; the limit is 65,536"):
+        WindowsFile(path).refresh()

@@ -202,6 +202,22 @@ def test_garbage_from_a_broker_is_skipped(grid: LiveGrid, broker: BareBroker) ->
     assert worker.has_said("as pc1~7")
 
 
+def test_a_message_that_nobody_foresaw_does_not_end_the_worker(
+    grid: LiveGrid, broker: BareBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(session: object, message: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(session_module.Session, "_recall", fail)
+    worker = grid.start_worker(line=broker.line)
+    assert isinstance(broker.receive(), wire.Join)
+    broker.send(wire.encode(wire.Recall((wire.Ref(1, 1),))))
+    broker.send(welcome("pc1"))
+    assert broker.next(wire.Heartbeat)
+    assert not worker.ended
+    assert "message-failed" in caplog.text
+
+
 DIGEST = "d" * 64
 
 
