@@ -235,7 +235,7 @@ def test_forget_forgets(grid: FakeGrid) -> None:
 HARM = "\x1b[2J\x9b1m\u202e\x07"
 
 
-def test_what_other_machines_named_is_printed_without_what_a_terminal_might_obey(
+def test_names_are_printed_without_what_a_terminal_might_obey(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = TaskLog("failed", f"pc{HARM}", 4.2, "", "", None)
