@@ -44,10 +44,9 @@ class Plain:
         return self.one(source.value())
 
 
-def _expect(kind: type, value: Any) -> None:
+def _other(kind: type, value: Any) -> Wrong:
     # The value itself is not shown: nobody knows what it is.
-    if type(value) is not kind:
-        raise Wrong(f"expected {kind.__name__}, got {type(value).__name__}")
+    return Wrong(f"expected {kind.__name__}, got {type(value).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +56,12 @@ class Integer(Plain):
     least: int
     most: int
 
-    def one(self, value: Any) -> int:
-        _expect(int, value)
+    def one(self, value: Any) -> Any:
+        if type(value) is not int:
+            raise _other(int, value)
         if not self.least <= value <= self.most:
             raise Wrong(f"not an integer from {self.least} to {self.most}: {value}")
-        return int(value)
+        return value
 
     def all(self, values: list[Any]) -> list[Any]:
         if set(map(type, values)) == {int} and min(values) >= self.least and max(values) <= self.most:
@@ -79,11 +79,12 @@ class Real(Plain):
 
     most: float
 
-    def one(self, value: Any) -> float:
-        _expect(float, value)
+    def one(self, value: Any) -> Any:
+        if type(value) is not float:
+            raise _other(float, value)
         if not 0.0 <= value <= self.most:
             raise Wrong(f"not a number of seconds from 0 to {self.most:g}: {value}")
-        return float(value)
+        return value
 
     def all(self, values: list[Any]) -> list[Any]:
         # The sum is not a number when one of them is none; then what the others of these say means nothing.
@@ -99,9 +100,10 @@ class Real(Plain):
 class Flag(Plain):
     """True or false."""
 
-    def one(self, value: Any) -> bool:
-        _expect(bool, value)
-        return bool(value)
+    def one(self, value: Any) -> Any:
+        if type(value) is not bool:
+            raise _other(bool, value)
+        return value
 
     def __str__(self) -> str:
         return "true or false"
@@ -117,13 +119,15 @@ class Line(Plain):
     most: int
     shorten: bool = False
 
-    def one(self, value: Any) -> str:
-        _expect(str, value)
-        if is_longer(value, self.most):
+    def one(self, value: Any) -> Any:
+        if type(value) is not str:
+            raise _other(str, value)
+        # A character has four bytes at most.
+        if 4 * len(value) > self.most and is_longer(value, self.most):
             if not self.shorten:
                 raise Wrong(f"a text of more than {self.most:,} bytes")
             value = cut(value, self.most)
-        return clean(value)
+        return value if value.isprintable() else clean(value)
 
     def all(self, values: list[Any]) -> list[Any]:
         if set(map(type, values)) == {str}:
@@ -143,11 +147,12 @@ class Word(Plain):
     pattern: re.Pattern[str]
     said: str
 
-    def one(self, value: Any) -> str:
-        _expect(str, value)
+    def one(self, value: Any) -> Any:
+        if type(value) is not str:
+            raise _other(str, value)
         if self.pattern.fullmatch(value) is None:
             raise Wrong(f"not {self.said}")
-        return str(value)
+        return value
 
     def all(self, values: list[Any]) -> list[Any]:
         if set(map(type, values)) == {str}:
@@ -166,11 +171,12 @@ class Document(Plain):
 
     most: int
 
-    def one(self, value: Any) -> str:
-        _expect(str, value)
+    def one(self, value: Any) -> Any:
+        if type(value) is not str:
+            raise _other(str, value)
         if is_longer(value, self.most):
             raise Wrong(f"a document of more than {self.most:,} bytes")
-        return str(value)
+        return value
 
     def __str__(self) -> str:
         return f"{_size(self.most)} of JSON"
@@ -184,8 +190,8 @@ class Data(Plain):
     chunks: bool = False
 
     def one(self, value: Any) -> Any:
-        if not (self.chunks and type(value) is Chunks):
-            _expect(bytes, value)
+        if type(value) is not bytes and not (self.chunks and type(value) is Chunks):
+            raise _other(bytes, value)
         if len(value) > self.most:
             raise Wrong(f"more than {self.most:,} bytes")
         return value
@@ -215,6 +221,8 @@ class Optional(Plain):
         return values
 
     def read(self, source: Source) -> Any:
+        if isinstance(self.inner, Plain):
+            return self.one(source.value())
         return None if source.nil() else self.inner.read(source)
 
     def __str__(self) -> str:

@@ -29,7 +29,7 @@ class Raises(Exception):
         raise SystemExit("str")
 
     def __repr__(self) -> str:
-        raise KeyboardInterrupt
+        raise GeneratorExit
 
     def __bool__(self) -> bool:
         raise ValueError("bool")

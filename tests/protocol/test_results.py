@@ -46,6 +46,13 @@ def test_large_payloads_take_their_places_in_order() -> None:
     assert [row.payload for row in rows] == [first, b"small", second]
 
 
+def test_large_payloads_of_all_rows_take_their_places_too() -> None:
+    """They are all nil in the piece, and so nil once."""
+    piece = wire.pack_columns(([0, 1], [0], [1.0], ["pc"], [None, None]))
+    first, second = large(), large()
+    assert [row.payload for row in wire.results_in(told(piece, large=(first, second)))] == [first, second]
+
+
 PIECE = wire.pack_columns(([0, 1], [0], [1.0], ["pc"], [b"a", b"b"]))
 NIL = wire.pack_columns(([0], [0], [1.0], ["pc"], [None]))
 
