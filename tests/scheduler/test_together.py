@@ -2,11 +2,13 @@
 
 import pytest
 
-from scheduler.placing import AHEAD_TASKS
+from scheduler.model import Attempt
+from scheduler.placing import AHEAD_TASKS, WORKER_TASKS
 from scheduler.policies.moves import TOGETHER_S, TOGETHER_TASKS
 from scheduler.policies.packing import TASKS
 from scheduler.rows import grouped
 from scheduler.runs import Runs
+from scheduler.slots import Sent
 from scheduler.waiting import LongestFirst, OldestFirst
 from tests.scheduler.builders import Grid, packing, pgs
 
@@ -77,6 +79,18 @@ def test_of_tasks_that_take_no_time_a_slot_holds_a_bounded_number() -> None:
     grid = busy_grid(1000.0, tasks=AHEAD_TASKS * 3, runtime=0.0)
     assert len(grid.tell_pass()["pc0"]) == AHEAD_TASKS
     assert len(grid.queues()["pc0"]) == AHEAD_TASKS
+
+
+def test_of_such_tasks_a_worker_with_many_slots_holds_no_more_than_one_with_few() -> None:
+    grid = Grid(packing(queue_s=1.0))
+    grid.pc("pc0", 1000.0, slots=64)
+    slot = grid.scheduler.slots.workers["pc0"].slots[0]
+    slot.queue.append((0, 0.0))
+    most = WORKER_TASKS // 64
+    slot.sent.extend([Sent(Attempt(1, 1), 0.0, 0.0)] * (most - 1))
+    assert grid.scheduler.may_send(slot)
+    slot.sent.append(slot.sent[0])
+    assert not grid.scheduler.may_send(slot)
 
 
 def test_a_queue_that_has_room_for_one_task_gets_one_however_short() -> None:

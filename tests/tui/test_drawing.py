@@ -75,3 +75,7 @@ def test_a_name_cannot_move_the_cursor_or_break_the_line() -> None:
 def test_a_line_in_ascii_keeps_its_width_and_loses_no_distinction() -> None:
     line = fitted(Text("·█▒─ 講義 e\u0301"), 8, ascii_only=True)
     assert line.plain == ".#=- ?? "
+
+
+def test_no_line_has_what_a_terminal_might_obey() -> None:
+    assert fitted(Text("a\x1b[2Jb\u202e", "bold"), 20, ascii_only=False).plain == "a?[2Jb?"
