@@ -105,11 +105,9 @@ def wait(*, timeout: float | None, bag_id: str, join: str | None) -> None:
 
 def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
     """The bag; what its user should know of it is told on stderr."""
-    from broker.tui.drawing import clean
-
     bag: Bag[Any, Any] = grid.attach(bag_id)
     if bag.note:
-        click.echo(f"deskgrid: {clean(bag.note)}", err=True)
+        say(f"deskgrid: {bag.note}", err=True)
     return bag
 
 

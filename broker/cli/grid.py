@@ -73,7 +73,6 @@ def _silent(name: str) -> Iterator[None]:
 @join_option
 def bags(*, join: str | None) -> None:
     """List the bags that the broker has, the oldest first: those under way, and those not yet forgotten."""
-    from broker.tui.drawing import clean
 
     with open_grid(join) as grid:
         found = sorted(cast("list[BagState]", grid.bags()), key=lambda bag: -bag["age_s"])
