@@ -7,6 +7,7 @@ itself from a source, length first. ``str(field)`` is what the table of limits s
 import re
 import types
 import typing
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -26,14 +27,14 @@ from broker.protocol.source import Source, Wrong
 from broker.protocol.text import clean, cut, is_longer
 
 
-class Plain:
+class Plain(ABC):
     """A field of one plain value."""
 
     __slots__ = ()
 
+    @abstractmethod
     def one(self, value: Any) -> Any:
         """``value`` as it is taken; raises `Wrong`."""
-        raise NotImplementedError
 
     def all(self, values: list[Any]) -> list[Any]:
         """The same for an array of them."""
@@ -216,9 +217,8 @@ class Optional(Plain):
 
     def all(self, values: list[Any]) -> list[Any]:
         present = [value for value in values if value is not None]
-        if present and self.inner.all(present) is not present:
-            return Plain.all(self, values)
-        return values
+        taken = iter(self.inner.all(present) if present else ())
+        return [None if value is None else next(taken) for value in values]
 
     def read(self, source: Source) -> Any:
         if isinstance(self.inner, Plain):

@@ -106,6 +106,7 @@ def test_a_message_is_taken_exactly_when_its_fields_are_of_their_types(
         (packed([TAGS[wire.Failed], 1]), "Failed has 2 fields, got 1"),
         (packed([TAGS[wire.Rejoin]]) + b"\0", "not msgpack"),
         (frame()[:-1], "not msgpack"),
+        (frame()[:2] + b"\x97\x93\x01\x02", "it is not all there"),
         (frame([7]), "not the 7 columns of Result"),
         (frame(task=[True]), "expected int, got bool"),
         (frame(task=[1.0]), "expected int, got float"),

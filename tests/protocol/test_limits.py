@@ -120,6 +120,26 @@ def test_what_is_wrong_in_any_column_of_a_row_is_refused(place: int) -> None:
                 assert not taken(wire.Finished, {"results": harmed})
 
 
+@pytest.mark.parametrize(("place", "wrong"), [(3, [1, 2]), (3, ["d" * 64, b"d"]), (5, [None, "1"]), (6, [b"", ""])])
+def test_what_is_wrong_in_a_column_of_work_is_refused(place: int, wrong: list[Any]) -> None:
+    columns: list[list[Any]] = [[1, 2], [1, 2], [0], ["d" * 64], [1.0], [None], [b""]]
+    assert taken(wire.Assign, {"work": columns})
+    columns[place] = wrong
+    assert not taken(wire.Assign, {"work": columns})
+
+
+def test_a_column_may_have_a_value_in_some_rows_only() -> None:
+    row = wire.Work(1, 1, 0, "d" * 64, 1.0, None, b"")
+    assign = wire.Assign(1, (row, row._replace(timeout=0.5), row))
+    assert wire.decode(wire.encode(assign)) == assign
+
+
+def test_a_worker_that_is_no_text_is_refused() -> None:
+    outcomes = wire.Outcomes(1, "b", (msgpack.packb([[0, 1], [0], [1.0], ["pc", 1], [b""]]),), (), 1, 1, 1, closed=True)
+    with pytest.raises(wire.ProtocolError, match="expected str, got int"):
+        wire.results_in(outcomes)
+
+
 def test_a_control_message_has_a_mebibyte_at_most() -> None:
     bare = wire.Stop(tuple(wire.Ref(LARGEST - row, LARGEST) for row in range(wire.HELD_ROWS)))
     assert len(wire.encode(bare)) < wire.CONTROL_BYTES

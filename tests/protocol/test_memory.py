@@ -11,7 +11,7 @@ from broker.protocol.codec import FIELDS
 from broker.protocol.fields import Many, Optional, Rows
 
 TAGS = {kind: tag for tag, kind in enumerate(wire.MESSAGES)}
-SIZE = 2**20
+SIZE = 2**18
 # For the rows of one message, of which there are 32,768 at most.
 ROWS_BYTES = 16 * 2**20
 

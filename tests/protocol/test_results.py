@@ -53,6 +53,15 @@ def test_large_payloads_of_all_rows_take_their_places_too() -> None:
     assert [row.payload for row in wire.results_in(told(piece, large=(first, second)))] == [first, second]
 
 
+def test_the_name_of_a_worker_that_an_older_journal_holds_is_cut() -> None:
+    (row,) = wire.results_in(told(wire.pack_columns(([0], [0], [1.0], ["é" * 500], [b""]))))
+    assert row.worker == "é" * 126 + "..."
+
+
+def test_a_piece_without_rows_has_none() -> None:
+    assert wire.results_in(told(msgpack.packb([]))) == ()
+
+
 PIECE = wire.pack_columns(([0, 1], [0], [1.0], ["pc"], [b"a", b"b"]))
 NIL = wire.pack_columns(([0], [0], [1.0], ["pc"], [None]))
 
