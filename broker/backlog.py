@@ -25,8 +25,8 @@ BACKLOG_LIMIT = 2**30
 CREDENTIAL_LIMIT = 2 * MESSAGE_LIMIT
 # To which part of it what waits is brought down, so that it is not there again at once.
 RELIEF = 0.5
-# How often it is looked at. Seconds. A look at a thousand connections takes four milliseconds; it is not taken while the
-# memory of the process, which has all that waits, has not grown.
+# How often it is looked at. Seconds. A look at a thousand connections takes four milliseconds; none is taken while
+# the memory of the process, which has all that waits, has not grown.
 LOOK_S = 0.1
 # Less than this of a connection does not count: the handshake, and what arrives while one looks.
 SMALL = 64 * 1024
