@@ -21,6 +21,8 @@ from sleepbench.processes import ProcessError, Processes, snapshot_of
 from sleepbench.scenarios import Scenario
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 # Of a hundredth of the given seconds: a second of a scenario is 10 ms.
 SCALE = 0.01
@@ -193,8 +195,6 @@ HOLDER = """
 import sys
 from broker.joinline import parse_join_line
 from sleepbench.processes import Processes
-
-pytestmark = pytest.mark.slow
 with Processes() as processes:
     processes.start_worker("pc1")
     print(parse_join_line(processes.client_line, "client").port, processes.folder, flush=True)
