@@ -71,6 +71,20 @@ MUTATIONS = (
         "is_next = len(run) < len(slot.sent) and slot.sent[len(run)].attempt == ended.attempt",
         "is_next = len(run) < len(slot.sent)",
     ),
+    Mutation(
+        "never take back what is over its timeout",
+        "scheduler.doubt:Doubting._look_at",
+        "self._take_back([slot], now, stop=True)",
+        "pass",
+        "black hole",
+    ),
+    Mutation(
+        "give more to a slot that owes an answer",
+        "scheduler.overdue:Overdue.owe",
+        "slot.owes = attempt",
+        "pass",
+        "black hole",
+    ),
     # --- the broker --------------------------------------------------------------------------------------------------
     Mutation(
         "forget to journal results",
