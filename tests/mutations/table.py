@@ -48,7 +48,7 @@ MUTATIONS = (
     Mutation(
         "requeue what is handed back, and leave it where it was",
         "scheduler.core:Scheduler._returned",
-        "self._withdraw(slot, place, now, elapsed=0.0)",
+        "self.withdraw(slot, place, now, elapsed=0.0)",
         "pass",
     ),
     Mutation(
@@ -198,9 +198,9 @@ MUTATIONS = (
     ),
     Mutation(
         "let no PC rest, whatever crashes there",
-        "scheduler.resting:Resting.crashed",
-        "if streak < STREAK or",
-        "if True or",
+        "scheduler.resting:Resting._failed",
+        "if streak < STREAK:",
+        "if True:",
         "broken pc",
     ),
     Mutation(
@@ -212,7 +212,7 @@ MUTATIONS = (
     ),
     Mutation(
         "rest no longer the next time",
-        "scheduler.resting:Resting.crashed",
+        "scheduler.resting:Resting._failed",
         "min(2 * rest.lasts, LONGEST_REST_S)",
         "rest.lasts",
         "broken pc",
