@@ -6,7 +6,7 @@ The status document's shape is given in the README; every other answer is a few 
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict
 from typing import Any
@@ -20,11 +20,13 @@ from broker.roles import ACCESS, Credential, CredentialError, admin_refusal, own
 from broker.rows import ResultRow
 from broker.snapshot import SCHEMA
 from broker.throughput import Throughput
+from broker.trouble import at_rest, reason, trouble
 from broker.workers import Workers
 from scheduler import events as ev
 from scheduler.explain import Explanation, explain
 from scheduler.model import ENDED, SchedulerError, State
 from scheduler.policies import make_policy, policy_options
+from scheduler.resting import Rest
 from scheduler.snapshot import BagView, SlotView, bag_views, take
 
 # States a task can be explained in besides waiting.
@@ -159,7 +161,7 @@ class Asking:
             "silent_s": now - session.heard,
             "done": session.done,
             "rests_s": None if rest is None else max(0.0, rest.until - now),
-            "note": "" if rest is None else f"rests: {rest.crashes} crashes in a row",
+            "note": trouble(self._desk.scheduler, session.name),
         }
 
     def _slot_row(self, slot: SlotView) -> Json:
@@ -298,7 +300,7 @@ class Asking:
             waiting = int(scheduler.tasks.state(task) == State.WAITING)
         why, rests = explain(scheduler, task, now), scheduler.resting.rests
         return {
-            "text": _explanation(why, self._desk.book.item(task)[1], len(self._workers.by_name), rests),
+            "text": _explanation(why, self._desk.book.item(task)[1], len(self._workers.by_name), rests, now),
             "waiting": waiting,
             "longest_s": why.runtime_s,
             "slots": [
@@ -307,7 +309,7 @@ class Asking:
                     "lane": slot.lane,
                     "left_s": None if math.isinf(slot.left_s) else slot.left_s,
                     "short_s": slot.short_s,
-                    "reason": "rests" if slot.worker in rests else "too short" if slot.short_s else "busy",
+                    "reason": reason(slot, rests),
                 }
                 for slot in why.slots
             ],
@@ -343,7 +345,7 @@ def _error_text(row: ResultRow) -> str | None:
     return trace if trace.rstrip().endswith(message or kind) else "\n".join(filter(None, [trace.rstrip(), reason]))
 
 
-def _explanation(why: Explanation, item: int, workers: int, rests: Collection[str]) -> list[str]:
+def _explanation(why: Explanation, item: int, workers: int, rests: Mapping[str, Rest], now: float) -> list[str]:
     """Why a task is where it is, in sentences. ``rests``: workers that get nothing for a while."""
     start = f"task {item} (predicted {why.runtime_s:g} s)"
     if why.state != State.WAITING:
@@ -356,7 +358,9 @@ def _explanation(why: Explanation, item: int, workers: int, rests: Collection[st
     for slot in why.slots:
         where = f"{slot.worker} slot {slot.lane}"
         if slot.worker in rests:
-            lines.append(f"{where}: rests, because everything crashes there")
+            lines.append(f"{where}: {at_rest(rests[slot.worker], now)}")
+        elif slot.silent_s is not None:
+            lines.append(f"{where}: has not answered for {slot.silent_s:.0f} s, and gets no work until it does")
         elif slot.short_s:
             lines.append(f"{where}: {slot.left_s:.1f} s left, {slot.short_s:.1f} s short")
         else:

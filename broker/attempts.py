@@ -163,8 +163,10 @@ class Attempts:
     # --- results -----------------------------------------------------------------------------------------------------
 
     def returned(self, worker: WorkerSession, message: wire.Returned, now: float) -> None:
-        """A worker gives back what it has not begun."""
-        own = self.its_own(worker, [Attempt(ref.task, ref.number) for ref in message.attempts])
+        """A worker gives back what it has not begun, or has stopped."""
+        attempts = [Attempt(ref.task, ref.number) for ref in message.attempts]
+        debts = self._desk.scheduler.overdue.debts.get(worker.name, {})
+        own = [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in debts)]
         self.handle(ev.AttemptsReturned(worker.name, own), now)
 
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
@@ -203,7 +205,7 @@ class Attempts:
 
     def _note_rest(self, name: str, before: Rest | None, after: Rest | None) -> None:
         if after is not None and after is not before:
-            self._desk.note("worker-rests", by=name, name=name, for_s=after.lasts, crashes_in_a_row=after.crashes)
+            self._desk.note("worker-rests", by=name, name=name, for_s=after.lasts, why=after.why)
         elif before is not None and after is None:
             self._desk.note("worker-works-again", by=name, name=name)
 
@@ -281,13 +283,23 @@ class Attempts:
         send = self._send if remembered else self._desk.hand_out
         send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
 
-    def _take_back(self, command: ev.Recall | ev.Stop) -> None:
+    def _take_back(self, command: ev.Recall | ev.Stop | ev.GiveUp) -> None:
         """Recall or stop attempts."""
         worker = self._by_name.get(command.worker)
         if worker is None:
             return  # It went meanwhile, and what it held with it.
         refs = tuple(wire.Ref(attempt.task, attempt.number) for attempt in command.attempts)
-        self._send(worker.peer, wire.Recall(refs) if isinstance(command, ev.Recall) else wire.Stop(refs))
+        if isinstance(command, ev.GiveUp):
+            self.restore((ref.task, ref.number, worker.session) for ref in refs)
+            self._note_overdue(worker.name, len(refs))
+        stops = isinstance(command, ev.Stop) or (isinstance(command, ev.GiveUp) and command.stop)
+        self._send(worker.peer, wire.Stop(refs) if stops else wire.Recall(refs))
+
+    def _note_overdue(self, name: str, count: int) -> None:
+        rest = self._desk.scheduler.resting.rests.get(name)
+        self._desk.note("worker-silent", by=name, name=name, taken_back=count)
+        if rest is not None and rest.silent:
+            self._desk.note("worker-rests", by=name, name=name, for_s=rest.lasts, why=rest.why)
 
     def send_template(self, worker: WorkerSession, digest: str) -> None:
         """Send a worker what a bag's tasks have in common."""

@@ -290,7 +290,7 @@ class Clients:
         self._desk.book.extend(bag, batch)
         self._desk.quotas.extended(bag.row.owner, count, size)
         self._desk.handle(
-            ev.TasksSubmitted(batch.bag, batch.first, batch.count, runtimes, retries=bag.row.retries), now
+            ev.TasksSubmitted(batch.bag, batch.first, batch.count, runtimes, bag.row.retries, bag.row.timeout), now
         )
         bag.note = self._note(runtimes, bag, now)
 

@@ -84,6 +84,7 @@ class Sessions:
             count=batch.count,
             runtimes=batch.runtimes,
             retries=bag.row.retries,
+            timeout=bag.row.timeout,
             done=done,
             cancelled=cancelled,
             failed=failed,

@@ -65,7 +65,7 @@ class WorkerState(TypedDict):
     windows: list[ComingWindow]  # of the coming week, without the current one
     silent_s: float  # since it was last heard
     done: int  # tasks
-    rests_s: float | None  # until a task is tried there again, because everything crashed; null: it does not rest
+    rests_s: float | None  # until one task is tried there, because all of them failed; null: it does not rest
     note: str  # for people: what is wrong with it; may be empty
     slots: list[SlotState]
 
@@ -116,6 +116,7 @@ class CounterValues(TypedDict):
     stale: int  # answers of old attempts, ignored
     unfit: int  # placements that no longer fitted when their turn came
     adopted: int  # attempts whose worker came back with them
+    overdue: int  # attempts taken back from workers that did not answer in time
     wasted_s: float
     window_s: float
     busy_s: float

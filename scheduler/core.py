@@ -16,28 +16,28 @@ from typing import Any
 
 from scheduler import events as ev
 from scheduler.accuracy import ratios
+from scheduler.doubt import Doubting
 from scheduler.invariants import check
 from scheduler.model import ENDED, Attempt, IllegalEvent, Outcome, State, Window, Windows, checked_runtime
-from scheduler.placing import Placing
 from scheduler.policies.base import Policy
 from scheduler.rows import within
-from scheduler.slots import UPTIME_JITTER_S, Away, Sent, Slot, Worker, announced, differ, uptime_end
+from scheduler.slots import UPTIME_JITTER_S, Away, Slot, Worker, announced, differ, uptime_end
 from scheduler.waiting import ORDERS
 
 # A task that has killed its process so often is given up: it would go on killing. Departures never count.
 CRASH_LIMIT = 3
-_CRASH = Outcome.CRASH  # looked up once: the name of a member is looked up slowly in Python 3.11
 # Waiting tasks that are indexed anew in the time that it takes to change the prediction of one.
 TASKS_A_CHANGE = 8
 
 
-class Scheduler(Placing):
-    """The state machine. What a pass does is in `Placing`; here is what each event does."""
+class Scheduler(Doubting):
+    """The state machine. What a pass does is in `Placing`, how far workers are trusted in `Doubting`; here is what each
+    event does.
+    """
 
     def __init__(self, policy: Policy, first_attempt: int = 1, crash_limit: int = CRASH_LIMIT) -> None:
         super().__init__(policy, first_attempt)
         self.crash_limit = crash_limit
-        self._commands: list[ev.Command] = []
         self._table: dict[type, Callable[[Any, float], None]] = {
             ev.TasksSubmitted: self._submitted,
             ev.RuntimesUpdated: self._runtimes_updated,
@@ -73,7 +73,8 @@ class Scheduler(Placing):
     def _submitted(self, event: ev.TasksSubmitted, now: float) -> None:
         ended = ((event.done, State.DONE), (event.failed, State.FAILED), (event.cancelled, State.CANCELLED))
         self._check_restored(event)
-        batch = self.tasks.add(event.bag, event.first, event.count, event.runtimes, event.retries)
+        batch = self.tasks.add(event.bag, event.first, event.count, event.runtimes)
+        batch.bag.retries, batch.bag.timeout = event.retries, event.timeout
         self.counters.submitted += event.count
         for tasks, state in ended:
             for task in tasks:
@@ -137,11 +138,11 @@ class Scheduler(Placing):
                 continue
             if state == State.SENT:
                 slot = self.bound[task]
-                attempt = self._withdraw(slot, slot.place_of(task), now)
+                attempt = self.withdraw(slot, slot.place_of(task), now)
                 stops.setdefault(slot.worker.name, []).append(attempt)
             else:
-                self._unqueue(task, state)
-            self.orphans.pop(task, None)
+                self.unqueue(task, state)
+            self.disown([task])
             self.tasks.move(task, State.CANCELLED)
             self.counters.cancelled += 1
             self.changes += 1
@@ -166,6 +167,7 @@ class Scheduler(Placing):
         if before is not None and before.last is not None:
             worker.gap = now - before.last.closes
         self.slots.join(worker, event.slots)
+        self.admit(worker)
         for slot in worker.slots:
             self.change(slot)
         self._adopt(worker, event.holds, now)
@@ -179,7 +181,7 @@ class Scheduler(Placing):
             if not welcome:
                 stale.append(hold.attempt)
                 continue
-            self._unqueue(task, self.tasks.state(task))
+            self.unqueue(task, self.tasks.state(task))
             del self.orphans[task]
             self.counters.adopted += 1
             slot, elapsed = worker.slots[hold.lane], hold.elapsed or 0.0
@@ -249,6 +251,7 @@ class Scheduler(Placing):
         """Take a worker's slots away; its work joins the priority queue."""
         self.changes += 1
         worker = self.slots.leave(name)
+        self.dismiss(worker)
         for slot in worker.slots:
             self.dirty.pop(slot.number, None)
             tasks = [sent.attempt.task for sent in slot.sent]
@@ -261,7 +264,10 @@ class Scheduler(Placing):
 
     def _worker_forgotten(self, event: ev.WorkerForgotten, now: float) -> None:
         self.changes += self.away.pop(event.worker, None) is not None
+        self._heard.pop(event.worker, None)
         self.resting.forget_worker(event.worker)
+        if (worker := self.slots.workers.get(event.worker)) is not None:
+            self.change_all(worker)
 
     def _note_away(self, name: str, windows: Windows) -> None:
         """What a worker announces whose window is closed."""
@@ -325,44 +331,27 @@ class Scheduler(Placing):
         slot.busy_s += sum(elapsed)
         self.counters.done += len(run)
         self.accuracy.add(self.tasks.succeed(tasks, elapsed))
-        if self.resting.works(slot.worker.name):
-            self.change_all(slot.worker)
+        self.clear(slot.worker, now)
 
     def _take_answer(self, ended: ev.Ended, reporter: str, now: float) -> tuple[str, int] | None:
         """Free the slot the attempt was on; its worker and lane. None: it is not the newest of an unended task."""
         task, number = ended.attempt
+        paid = self.pay(reporter, ended.attempt)
         slot = self.bound.get(task)
         if slot is not None:
             place = slot.place_of(task)
             if place >= 0 and slot.sent[place].attempt == ended.attempt:
-                self._withdraw(slot, place, now, ended.elapsed)
+                self.withdraw(slot, place, now, ended.elapsed)
                 return slot.worker.name, slot.lane
         if self.orphans.get(task) == number:
             # The worker was given up for lost, but finished the work: nothing newer exists, so this is the answer.
-            self._unqueue(task, self.tasks.state(task))
+            self.unqueue(task, self.tasks.state(task))
             del self.orphans[task]
             self.counters.adopted += 1
             return reporter, 0
+        if paid is not None and ended.outcome != Outcome.CRASH:
+            self.clear(paid, now)
         return None
-
-    def _watch(self, name: str, lane: int, ended: ev.Ended, now: float) -> None:
-        """Notice workers that are broken, and those that are not."""
-        if ended.outcome == _CRASH:
-            task, worker = ended.attempt.task, self.slots.workers.get(name)
-            self.tasks.crashed(task, name)
-            changed = self.resting.crashed(name, lane, self.tasks.known(task).bag, self.slots.workers, now)
-            if changed and worker is not None:
-                self._relieve(worker)
-        elif self.resting.works(name) and (worker := self.slots.workers.get(name)) is not None:
-            self.change_all(worker)
-
-    def _relieve(self, worker: Worker) -> None:
-        """Take back what has not begun on a worker that is to rest, or need not any more."""
-        self.change_all(worker)
-        for slot in worker.slots:
-            self.to_priority(self.release_queue(slot))
-            if len(slot.sent) > 1:
-                self._commands.append(ev.Recall(worker.name, [sent.attempt for sent in list(slot.sent)[1:]]))
 
     def _judge(self, ended: ev.Ended) -> bool:
         """Count the outcome; True when the task has ended by it, False when it will be tried again."""
@@ -386,47 +375,19 @@ class Scheduler(Placing):
         self.accuracy.add(told := ratios([predicted], [actual]))
         self.tasks.known(task).bag.learn(told)
 
-    def _withdraw(self, slot: Slot, place: int, now: float, elapsed: float | None = None) -> Attempt:
-        """Take the attempt at ``place`` off ``slot``; the next one there starts now."""
-        self.change(slot)
-        self._freed += 1
-        sent: Sent = slot.sent[place]
-        del slot.sent[place]
-        del self.bound[sent.attempt.task]
-        if elapsed is not None:
-            slot.busy_s += elapsed
-        elif place == 0:
-            slot.busy_s += now - slot.started
-        if place == 0:
-            slot.started = now
-            if slot.sent:
-                slot.ahead_s -= slot.sent[0].runtime
-        else:
-            slot.ahead_s -= sent.runtime
-        if len(slot.sent) < 2:
-            slot.ahead_s = 0.0
-        return sent.attempt
-
     def _returned(self, event: ev.AttemptsReturned, now: float) -> None:
         for attempt in event.attempts:
+            self.pay(event.worker, attempt)
             slot = self.bound.get(attempt.task)
             # Anything else is an answer to a recall that something newer has overtaken.
             place = -1 if slot is None else slot.place_of(attempt.task)
             if slot is not None and place >= 0 and slot.sent[place].attempt == attempt:
-                self._withdraw(slot, place, now, elapsed=0.0)
+                self.withdraw(slot, place, now, elapsed=0.0)
                 self.to_priority([attempt.task])
 
     def _hold_expired(self, event: ev.HoldExpired, now: float) -> None:
         held = [task for task in self.orphans if self.tasks.state(task) == State.HELD]
         self.to_priority(held)
-
-    def _unqueue(self, task: int, state: State) -> None:
-        """Take a task that is not at a worker out of wherever it waits."""
-        if state == State.QUEUED:
-            self.change(self.bound[task])
-            self.unbind(self.bound[task], task)
-        elif state == State.WAITING:
-            (self.regular if self.regular.holds(task) else self.priority).discard(task)
 
     # --- passes ------------------------------------------------------------------------------------------------------
 
@@ -441,4 +402,5 @@ class Scheduler(Placing):
     def _pass_due(self, event: ev.PassDue, now: float) -> None:
         if not event.most >= 1:
             raise IllegalEvent(f"a pass that decides {event.most} times")
+        self.look_after(now)
         self._commands += self.place_all(now, event.most)

@@ -20,6 +20,7 @@ class TasksSubmitted:
     """A batch of a bag arrived: tasks ``first`` .. ``first + count - 1``.
 
     ``runtimes`` has ``count`` entries, or one for all. ``retries``: how many errors or timeouts a task survives.
+    ``timeout``: seconds after which a worker stops a task, if any.
     ``done``, ``failed``, ``cancelled``, ``held``: what a restored grid already knows of them (empty for new ones).
     """
 
@@ -28,6 +29,7 @@ class TasksSubmitted:
     count: int
     runtimes: Sequence[float]
     retries: int = 0
+    timeout: float | None = None
     done: Sequence[int] = ()
     failed: Sequence[int] = ()
     cancelled: Sequence[int] = ()
@@ -219,10 +221,22 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp:
+    """These are overdue, and wait again; a late answer of this worker counts as long as nobody else has begun.
+
+    ``stop``: it is to kill them. Otherwise it is to hand back what has not started, and the rest goes on.
+    """
+
+    worker: str
+    attempts: list[Attempt]
+    stop: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """These attempts ended their tasks: record the results. What an event held and this does not name is dropped."""
 
     attempts: Sequence[Attempt]
 
 
-Command = Assign | Recall | Stop | Settle
+Command = Assign | Recall | Stop | GiveUp | Settle

@@ -15,13 +15,15 @@ ROWS = 20
 class SlotReason:
     """``short_s``: how many seconds more the slot would need; 0 when only its queue is full.
 
-    A task as long as what is left does not fit: then ``short_s`` is next to nothing, but not 0.
+    A task as long as what is left does not fit: then ``short_s`` is next to nothing, but not 0. ``silent_s``: how long
+    its worker has owed an answer for what was taken back from the slot, which gets nothing before; None: it does not.
     """
 
     worker: str
     lane: int
     left_s: float
     short_s: float
+    silent_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,13 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     needs = scheduler.needs(runtime)
     more_than = needs + ROUNDING_S
     slots = [
-        SlotReason(worker.name, slot.lane, slot.remaining(now), max(0.0, more_than - slot.remaining(now)))
+        SlotReason(
+            worker.name,
+            slot.lane,
+            slot.remaining(now),
+            max(0.0, more_than - slot.remaining(now)),
+            None if slot.owes is None else now - slot.started,
+        )
         for worker in scheduler.slots.workers.values()
         for slot in worker.slots
     ]

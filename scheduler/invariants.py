@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from scheduler.model import ENDED, State, agree
 from scheduler.placing import Placing
+from scheduler.slots import NEVER
 from scheduler.waiting import ORDERS
 
 
@@ -27,6 +28,13 @@ def check(scheduler: Placing, now: float) -> None:
     scheduler.slots.check([slot for slot in settled if scheduler.has_room(slot)], now)
     for slot in settled:
         agree(f"slot {slot.number} holds back what it may send", bool(slot.queue) and scheduler.may_send(slot), False)
+    for worker in scheduler.slots.workers.values():
+        agree(
+            f"slots of {worker.name}, which has answered",
+            worker.heard == NEVER or worker.width >= len(worker.slots),
+            True,
+        )
+    scheduler.overdue.check(slots, settled, now)
 
 
 def _check_predictions(scheduler: Placing) -> None:

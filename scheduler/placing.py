@@ -3,20 +3,23 @@
 Rule 1: only slots that changed are looked at, and only tasks that could be placed.
 Rule 2: fit is tested when a task is placed and again when it is sent, because time has passed between.
 Rule 3: what a worker holds ahead is bounded in seconds of predicted work, so that little is lost with it.
-Rule 4: a pass that is bounded stops where it is; nothing is lost by that, and the next one goes on.
+Rule 4: a worker that has never answered has one task a slot, and nothing ahead: one that never will swallows little,
+and one that works is full from the start and waits for one round trip.
+Rule 5: a pass that is bounded stops where it is; nothing is lost by that, and the next one goes on.
 """
 
 import math
 from collections.abc import Collection, Iterator, Sequence
 
 from scheduler.accuracy import Accuracy
-from scheduler.events import Assign, Assignment
+from scheduler.events import Assign, Assignment, Command, Stop
 from scheduler.metrics import Counters
 from scheduler.model import Attempt, State
+from scheduler.overdue import GRACE_S, Overdue
 from scheduler.policies.base import Coming, Lane, Place, Policy, Postpone
 from scheduler.resting import Resting
 from scheduler.rows import Spans, grouped
-from scheduler.slots import Away, Sent, Slot, SlotTable, Worker
+from scheduler.slots import NEVER, Away, Sent, Slot, SlotTable, Worker
 from scheduler.tasks import TaskTable
 from scheduler.waiting import ORDERS, Regular, WaitingQueue
 
@@ -52,6 +55,7 @@ class Placing:
         self.away: dict[str, Away] = {}
         self.changes = 0
         self.resting = Resting()
+        self.overdue = Overdue(self.tasks)
         self.regular = Regular()
         self.priority: WaitingQueue = ORDERS[policy.order]()
         # Newest attempts of tasks whose worker is gone, or has not been seen since a restore: still welcome.
@@ -67,6 +71,7 @@ class Placing:
         self._budget = math.inf
         self._next_attempt = first_attempt
         self._assigns: dict[str, Assign] = {}
+        self._commands: list[Command] = []
         # Tasks that no longer fitted when they were to be sent. They wait until the policy is not looking: so it always
         # comes to an end, and what it holds of a queue stays valid.
         self._unfit: list[int] = []
@@ -133,9 +138,11 @@ class Placing:
         return Lane(worker.name, slot.lane, (due if due > now else now) + slot.ahead_s + slot.queued_s, worker.ends_at)
 
     def lanes(self) -> Iterator[Lane]:
-        """Every slot of every worker that is up and does not rest."""
+        """Every slot of every worker that is up and does not rest, but for those that owe an answer."""
         slots, rests = self.slots.slots.values(), self.resting.rests
-        return map(self._lane, [slot for slot in slots if slot.worker.name not in rests] if rests else slots)
+        if not (rests or self.overdue.debts):
+            return map(self._lane, slots)
+        return map(self._lane, [slot for slot in slots if slot.owes is None and slot.worker.name not in rests])
 
     def coming(self) -> Iterator[Coming]:
         """Every worker's windows to come, announced or by habit."""
@@ -191,9 +198,20 @@ class Placing:
         tasks = [assignment.attempt.task for assign in self._assigns.values() for assignment in assign.work]
         self.counters.attempts += len(tasks)
         if self.orphans:
-            for task in tasks:
-                self.orphans.pop(task, None)
+            self.disown(tasks)
         self.tasks.move_all(tasks, _SENT)
+
+    def disown(self, tasks: Sequence[int]) -> None:
+        """The last attempts of these tasks, if somebody is still at them, count no more: newer ones are made, or none.
+
+        Whoever owes an answer for one, and was let go on with it, is told to stop.
+        """
+        for task in tasks:
+            number = self.orphans.pop(task, None)
+            if number is not None and self.overdue.debts and self.overdue.timeout(task) is None:
+                debtor = self.overdue.debtor(attempt := Attempt(task, number))
+                if debtor is not None:
+                    self._commands.append(Stop(debtor, [attempt]))
 
     @property
     def unsettled(self) -> bool:
@@ -230,6 +248,8 @@ class Placing:
 
     def _how_many(self, slot: Slot, runtime: float, most: int) -> int:
         """How many tasks of one runtime, of which one may be put there, may be put on ``slot`` together."""
+        if slot.worker.heard == NEVER:
+            return 1
         most = min(most, AHEAD_TASKS - len(slot.queue))
         room_s = min(
             self.policy.queue_s - slot.in_flight_s() - slot.queued_s,
@@ -245,6 +265,8 @@ class Placing:
     def _settle_slot(self, slot: Slot) -> int:
         """Send what may be sent, how much, and index the slot if it has room."""
         handed = self._send(slot) if slot.queue else 0
+        if slot.sent and slot.look_at > self.now + GRACE_S:
+            self.overdue.watch(slot, self.now)
         if self._budget <= 0 and slot.queue and self.may_send(slot):
             self.dirty[slot.number] = slot  # it is seen to in the next pass
         elif self.has_room(slot):
@@ -253,11 +275,15 @@ class Placing:
 
     def has_room(self, slot: Slot) -> bool:
         """Whether the queue of ``slot`` may take one more task, however long."""
+        if slot.owes is not None or slot.lane >= slot.worker.width:
+            return False
         if self.resting.rests and self.resting.shuts(slot):
             return False
         sent, held = slot.sent, len(slot.queue)
         if not (sent or held) or held < self.policy.queue_length:
             return True
+        if slot.worker.heard == NEVER:
+            return False
         in_flight_s = sent[0].runtime + slot.ahead_s if sent else 0.0
         return in_flight_s + slot.queued_s < self.policy.queue_s and held < AHEAD_TASKS
 
@@ -294,6 +320,8 @@ class Placing:
         sent = slot.sent
         if not sent:
             return True
+        if slot.worker.heard == NEVER:
+            return False
         most = min(AHEAD_TASKS, WORKER_TASKS // len(slot.worker.slots))
         return sent[0].runtime + slot.ahead_s + slot.queue[0][1] <= AHEAD_S and len(sent) < most
 

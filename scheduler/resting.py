@@ -1,7 +1,8 @@
-"""Broken PCs: a worker on which everything crashes rests for a while, instead of eating the whole bag.
+"""Broken PCs: a worker on which everything crashes, or that answers nothing, rests, instead of eating the whole bag.
 
-Rule 1: a worker rests after STREAK crashes in a row. Whatever else its tasks do, raising included, shows that it works.
-Rule 2: when the rest is over one task is tried there. If that crashes, too, the next rest is twice as long.
+Rule 1: a worker rests after STREAK failures in a row: crashes, or attempts that it did not answer in time. Whatever
+else its tasks do, raising included, shows that it works.
+Rule 2: when the rest is over one task is tried there. If that fails, too, the next rest is twice as long.
 Rule 3: a bag that crashes on BAG_WORKERS workers, and was never seen to work, is broken itself: that says nothing
 about the workers.
 Rule 4: one worker always goes on: if none but resting ones are up, they are tried at once, and the last is let be.
@@ -10,14 +11,14 @@ Rule 5: crashes count against a task, but it is not given up while all of them w
 So one bad bag costs the lab seconds, and one bad PC costs a bag three crashes, then one in ever longer intervals.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.model import agree
-from scheduler.slots import Slot
+from scheduler.slots import Slot, Worker
 from scheduler.tasks import Bag
 
-# Crashes in a row: two may be bad luck, and as many end a task.
+# Failures in a row: two may be bad luck, and as many end a task.
 STREAK = 3
 # Where a new bag has to crash before it is to blame: two may both be broken PCs, which have nothing else to do.
 BAG_WORKERS = 3
@@ -29,13 +30,22 @@ LONGEST_REST_S = 3600.0
 
 @dataclass(slots=True)
 class Rest:
-    """One worker's. ``crashes``: in a row, until now; ``lane``: where a task is tried when it is ``trying``."""
+    """One worker's. ``failures``: in a row, until now; ``silent``: the last of them was that it did not answer.
+
+    ``lane``: where a task is tried when it is ``trying``.
+    """
 
     until: float
     lasts: float
     lane: int
-    crashes: int
+    failures: int
+    silent: bool
     trying: bool = False
+
+    @property
+    def why(self) -> str:
+        """A few words for people."""
+        return f"{self.failures} {'tasks not answered' if self.silent else 'crashes'} in a row"
 
 
 class Resting:
@@ -57,16 +67,24 @@ class Resting:
 
     def crashed(self, worker: str, lane: int, bag: Bag, up: Collection[str], now: float) -> bool:
         """A task of ``bag`` crashed on ``worker``, with those ``up``; True when a rest begins, or ends, by that."""
-        if self._is_broken(bag, worker):
-            return False
+        return not self._is_broken(bag, worker) and self._failed(worker, lane, up, now, silent=False)
+
+    def silent(self, worker: str, lane: int, up: Collection[str], now: float) -> bool:
+        """``worker`` did not answer for an attempt in time; as `crashed`."""
+        return self._failed(worker, lane, up, now, silent=True)
+
+    def _failed(self, worker: str, lane: int, up: Collection[str], now: float, *, silent: bool) -> bool:
         streak = self._streaks[worker] = self._streaks.get(worker, 0) + 1
         rest = self.rests.get(worker)
-        if streak < STREAK or (rest is not None and not rest.trying):
+        if streak < STREAK:
+            return False
+        if rest is not None and not rest.trying:
+            rest.failures, rest.silent = streak, silent
             return False
         if all(name == worker or name in self.rests for name in up):
             return self.rests.pop(worker, None) is not None
         lasts = FIRST_REST_S if rest is None else min(2 * rest.lasts, LONGEST_REST_S)
-        self.rests[worker] = Rest(now + lasts, lasts, lane, streak)
+        self.rests[worker] = Rest(now + lasts, lasts, lane, streak, silent)
         return True
 
     def _is_broken(self, bag: Bag, worker: str) -> bool:
@@ -83,13 +101,16 @@ class Resting:
         self._streaks.pop(worker, None)
         return self.rests.pop(worker, None) is not None
 
-    def due(self, up: Collection[str], now: float) -> list[str]:
+    def due(self, up: Mapping[str, Worker], now: float) -> list[str]:
         """Workers that from now on are tried."""
         alone = len(self.rests) >= len(up) and all(name in self.rests for name in up)
         found = [name for name, rest in self.rests.items() if name in up and not rest.trying]
         found = [name for name in found if alone or self.rests[name].until <= now]
         for name in found:
-            self.rests[name].trying = True
+            rest, slots = self.rests[name], up[name].slots
+            rest.trying = True
+            if slots[rest.lane % len(slots)].owes is not None:
+                rest.lane = next((slot.lane for slot in slots if slot.owes is None), rest.lane)
         return found
 
     def excuses(self, places: Sequence[str]) -> bool:

@@ -54,26 +54,33 @@ class Stalled(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPC:
-    """A PC, when it is there, and how many tasks it runs at once."""
+    """A PC, when it is there, and how many tasks it runs at once. ``silent``: it takes work and never answers."""
 
     name: str
     timetable: Timetable = always
     slots: int = 1
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A bag submitted at ``at``. ``runtimes``: predicted, a number for each task. ``actual``: real; None: the same."""
+    """A bag submitted at ``at``. ``runtimes``: predicted, a number for each task. ``actual``: real; None: the same.
+
+    ``timeout``: what each task is given; all of them keep within it.
+    """
 
     runtimes: Sequence[float]
     actual: Sequence[float] | None = None
     at: float = 0.0
+    timeout: float | None = None
 
     def __post_init__(self) -> None:
         if not self.runtimes or not 0.0 <= self.at < math.inf:
             raise SchedulerError(f"a bag of {len(self.runtimes)} tasks, submitted at {self.at}")
         if self.actual is not None and len(self.actual) != len(self.runtimes):
             raise SchedulerError(f"{len(self.actual)} actual runtimes of {len(self.runtimes)} tasks")
+        if self.timeout is not None and max(self.really()) > self.timeout:
+            raise SchedulerError(f"a task that takes longer than its timeout of {self.timeout} s")
 
     def really(self) -> Sequence[float]:
         """How long its tasks take."""
@@ -152,6 +159,7 @@ class _PC:
     name: str
     calendar: Calendar
     lanes: list[_Lane]
+    silent: bool
     opened: float = 0.0
 
 
@@ -185,7 +193,9 @@ class Simulator:
         self._predicted = [seconds for arrival in self._arrivals for seconds in arrival.runtimes]
         self._actual = [seconds for arrival in self._arrivals for seconds in arrival.really()]
         self._longest_task_s = max(self._actual, default=0.0)
-        self._pcs = {pc.name: _PC(pc.name, Calendar(pc.timetable), [*map(_Lane, range(pc.slots))]) for pc in pcs}
+        self._pcs = {pc.name: _new_pc(pc) for pc in pcs}
+        # Where no PC is silent nothing has to be looked at between what happens.
+        self._any_silent = any(pc.silent for pc in pcs)
         self._conditions = conditions
         self._random = Random(conditions.seed)
         self._trace = trace
@@ -201,6 +211,8 @@ class Simulator:
             ev.Assign: self._assign,
             ev.Settle: self._settle,
             ev.Recall: self._recall,
+            ev.Stop: self._stop,
+            ev.GiveUp: self._give_up,
         }
         for arrival in self._arrivals:
             self._at(arrival.at, _Order.ARRIVES, self._arrives)
@@ -214,13 +226,19 @@ class Simulator:
             raise Stalled(f"{too_long} of {count} tasks fit into no window")
         heap = self._heap
         while self._settled < count:
-            if not heap or self._hopeless():
+            now = self._next()
+            if now == math.inf or self._hopeless():
                 raise Stalled(f"{count - self._settled} of {count} tasks are placed nowhere, or lost each time")
-            now = self.now = heap[0][0]
+            self.now = now
             while heap and heap[0][0] <= now:
                 heapq.heappop(heap)[3]()
             self._feed(_PASS)
         return Run(self.now, self._idle_s(), self.scheduler.counters, tuple(self._executions), tuple(self._spans))
+
+    def _next(self) -> float:
+        """When the next thing happens, or is due."""
+        happens = min(self._heap[0][0] if self._heap else math.inf, self.scheduler.wakes_at)
+        return min(happens, self.scheduler.overdue.next_look) if self._any_silent else happens
 
     # --- whether it will end ----------------------------------------------------------------------------------------
 
@@ -241,7 +259,7 @@ class Simulator:
 
     def _hopeless(self) -> bool:
         """Whether nothing has ended for so long that nothing will."""
-        if self._arrivals or self.now == self._moved_at:
+        if self._arrivals or self.now == self._moved_at or self._any_silent:
             return False
         cycles = PATIENCE_TIMED if self.scheduler.policy.timed else PATIENCE
         patience_s = cycles * self._longest_cycle_s + self._longest_task_s + self._conditions.overhead_s
@@ -254,11 +272,12 @@ class Simulator:
         heapq.heappush(self._heap, (time, order, self._sequence, happens))
 
     def _arrives(self) -> None:
-        runtimes = self._arrivals.popleft().runtimes
+        arrival = self._arrivals.popleft()
+        runtimes, timeout = arrival.runtimes, arrival.timeout
         self._moved_at = self.now
         first, count = self._submitted, len(runtimes)
         self._submitted += count
-        self._feed(ev.TasksSubmitted(bag=first, first=first, count=count, runtimes=runtimes))
+        self._feed(ev.TasksSubmitted(bag=first, first=first, count=count, runtimes=runtimes, timeout=timeout))
 
     def _appears(self, pc: _PC) -> None:
         """A PC that is away at first says when it will come, as a worker does that is started between windows."""
@@ -321,7 +340,9 @@ class Simulator:
         self._feed(ev.AttemptsEnded(pc.name, [ev.Ended(attempt, Outcome.DONE, elapsed)]))
 
     def _start(self, pc: _PC, lane: _Lane, gap_s: float = 0.0) -> None:
-        """The first attempt of a lane starts; it takes what the task does, and what it costs beside."""
+        """The first attempt of a lane starts; it takes what the task does, and what it costs beside, or for ever."""
+        if pc.silent:
+            return
         conditions = self._conditions
         lane.generation += 1
         lane.started = max(self.now + gap_s, pc.opened + conditions.opening_s)
@@ -342,7 +363,7 @@ class Simulator:
     # --- what the scheduler wants -----------------------------------------------------------------------------------
 
     def _feed(self, event: ev.Event) -> None:
-        """Tell the scheduler, and carry out what follows. Nothing is ever stopped in a simulated grid."""
+        """Tell the scheduler, and carry out what follows."""
         for command in self.scheduler.handle(event, self.now):
             self._table[type(command)](command)
 
@@ -358,9 +379,31 @@ class Simulator:
         self._settled += len(settle.attempts)
         self._moved_at = self.now
 
+    def _give_up(self, overdue: ev.GiveUp) -> None:
+        if overdue.stop:
+            self._stop(ev.Stop(overdue.worker, overdue.attempts))
+        else:
+            self._recall(ev.Recall(overdue.worker, overdue.attempts))
+
+    def _stop(self, stop: ev.Stop) -> None:
+        """End these without a result, and say so; the next ones of their lanes start."""
+        pc, unwanted = self._pcs[stop.worker], set(stop.attempts)
+        if pc.silent:
+            return
+        for lane in pc.lanes:
+            kept = deque(assignment for assignment in lane.work if assignment.attempt not in unwanted)
+            stopped = bool(lane.work) and lane.work[0].attempt in unwanted
+            lane.work = kept
+            lane.generation += stopped
+            if stopped and kept:
+                self._start(pc, lane)
+        self._feed(ev.AttemptsReturned(pc.name, list(stop.attempts)))
+
     def _recall(self, recall: ev.Recall) -> None:
         """Hand back what has not started."""
         wanted, back = set(recall.attempts), []
+        if self._pcs[recall.worker].silent:
+            return
         for lane in self._pcs[recall.worker].lanes:
             work = lane.work
             back += [assignment.attempt for assignment in list(work)[1:] if assignment.attempt in wanted]
@@ -368,3 +411,7 @@ class Simulator:
             work.clear()
             work.extend(kept)
         self._feed(ev.AttemptsReturned(recall.worker, back))
+
+
+def _new_pc(pc: SimulatedPC) -> _PC:
+    return _PC(pc.name, Calendar(pc.timetable), [*map(_Lane, range(pc.slots))], pc.silent)

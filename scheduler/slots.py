@@ -10,6 +10,7 @@ mostly there are few slots with room.
 
 import heapq
 import math
+import sys
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,9 @@ from scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
 # A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never
 # early, so the earliest estimate of a window's end is the best one.
 UPTIME_JITTER_S = 0.5
+
+# When a worker has answered that never did.
+NEVER = -math.inf
 
 # An index entry: the key, then what is promised already (so that equal slots share the work), then the slot number.
 _Row = tuple[float, float, int]
@@ -36,7 +40,10 @@ class Sent(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One execution lane. ``sent[0]`` is running since ``started``; ``queue`` is held here."""
+    """One execution lane. ``sent[0]`` is running since ``started``; ``queue`` is held here.
+
+    ``owes``: an attempt that was taken back and not answered since, which had run since ``started``: it may still run.
+    """
 
     number: int
     worker: "Worker"
@@ -48,6 +55,8 @@ class Slot:
     queued_s: float = 0.0
     busy_s: float = 0.0
     watched: float = -math.inf  # the last ``due`` that `SlotTable` was told to look out for
+    look_at: float = math.inf  # when `Overdue` looks at it
+    owes: Attempt | None = None
     # Its entry in an index, and the list that this is in: None when it has no room.
     rows: list[_Row] | None = None
     row: _Row = (0.0, 0.0, 0)
@@ -94,6 +103,11 @@ class Worker:
     slots: list[Slot] = field(default_factory=list)
     # How long it had been away, if it had left as planned.
     gap: float | None = None
+    # When it last answered for an attempt.
+    heard: float = NEVER
+    # So many of its slots are used, the first ones; and when it will be more.
+    width: int = sys.maxsize
+    wider_at: float = math.inf
 
     def uptime(self, now: float) -> float:
         """ru, seconds left of the current window."""

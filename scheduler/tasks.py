@@ -16,18 +16,21 @@ from scheduler.rows import Rows, Spans, by_batch, grouped, joined
 class Bag:
     """What the core counts for one bag. ``left_s``: predicted seconds of work not yet ended.
 
+    ``timeout``: what workers give each of its tasks. ``took``: the longest that one of them which is done really took.
     ``bounded``: many tasks share one prediction, which is then a bound for them, and no estimate of each.
     ``accuracy``: of estimates, once there are any.
     """
 
     number: int
     retries: int = 0
+    timeout: float | None = None
     total: int = 0
     done: int = 0
     failed: int = 0
     cancelled: int = 0
     left_s: float = 0.0
     longest: float = 0.0
+    took: float = 0.0
     batches: list["Batch"] = field(default_factory=list)
     bounded: bool = False
     accuracy: Accuracy | None = None
@@ -108,8 +111,12 @@ class TaskTable:
         self._errors: dict[int, int] = {}
         # On which workers, in order.
         self._crashes: dict[int, list[str]] = {}
+        # How often, of those that were taken back from silent workers.
+        self._taken: dict[int, int] = {}
+        # Whether a task has taken longer than any of its bag before, since somebody cleared this.
+        self.longer = False
 
-    def add(self, bag: int, first: int, count: int, runtimes: Sequence[float], retries: int) -> Batch:
+    def add(self, bag: int, first: int, count: int, runtimes: Sequence[float]) -> Batch:
         """A new batch, all waiting; raises `IllegalEvent` and changes nothing when it cannot be."""
         if count < 1 or len(runtimes) not in (1, count):
             raise IllegalEvent(f"a batch of {count} tasks with {len(runtimes)} runtimes")
@@ -117,7 +124,6 @@ class TaskTable:
             raise IllegalEvent(f"task numbers grow; {first} is not new")
         values = array("d", [checked_runtime(seconds) for seconds in runtimes])
         owner = self.bags.setdefault(bag, Bag(bag))
-        owner.retries = retries
         owner.bounded |= len(values) < count
         batch = Batch(owner, first, count, values, bytearray(count))
         owner.batches.append(batch)
@@ -184,6 +190,8 @@ class TaskTable:
             batch.states[task - first] = _DONE
         told = ratios(predicted, actual)
         bag.learn(told)
+        if (longest := max(actual)) > bag.took:
+            bag.took, self.longer = longest, True
         bag.done += len(tasks)
         self._ended(bag, tasks, sum(predicted))
         return told
@@ -203,10 +211,11 @@ class TaskTable:
         bag.left_s -= predicted
         if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # what rounding left
-        if self._errors or self._crashes:
+        if self._errors or self._crashes or self._taken:
             for task in tasks:
                 self._errors.pop(task, None)
                 self._crashes.pop(task, None)
+                self._taken.pop(task, None)
 
     def predict(self, task: int, runtime: float) -> None:
         """Change a prediction."""
@@ -251,6 +260,14 @@ class TaskTable:
         self._errors[task] = self._errors.get(task, 0) + 1
         return self._errors[task]
 
+    def taken(self, task: int) -> None:
+        """Note that ``task`` was taken back from a silent worker."""
+        self._taken[task] = self._taken.get(task, 0) + 1
+
+    def times_taken(self, task: int) -> int:
+        """How often ``task``, which has not ended, was taken back."""
+        return self._taken.get(task, 0)
+
     def forget(self, bag: int) -> None:
         """Drop a bag whose tasks have all ended."""
         owner = self.bags.get(bag)
@@ -275,7 +292,7 @@ class TaskTable:
         agree("batches follow each other", [*edges, self._next], sorted([*edges, self._next]))
         batches = {id(batch) for bag in self.bags.values() for batch in bag.batches}
         agree("batches of bags", batches, {id(batch) for batch in self._batches})
-        tried = [*self._errors, *self._crashes]
+        tried = [*self._errors, *self._crashes, *self._taken]
         agree("tries of ended tasks", [task for task in tried if self.state(task) in ENDED], [])
         for bag in self.bags.values():
             bag.check()

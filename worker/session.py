@@ -418,3 +418,7 @@ class Session:
             kept = [job for job, _ in self._runs.stop(slot, now.mono) if (job.task, job.number) not in unwanted]
             lane.waiting.extendleft(given[job.task, job.number] for job in reversed(kept))
             lane.given = {}
+        # The broker gives a slot no work before it knows that what it gave up there has ended. A result says so, too.
+        gone = tuple(ref for ref in stop.attempts if (ref.task, ref.number) not in self._unwritten)
+        if gone:
+            self._out.append(wire.Returned(gone))

@@ -157,6 +157,7 @@ def _counters(snapshot: Snapshot) -> Iterable[Text]:
     yield Text(f"attempts {counters['attempts']:,}")
     yield Text(f"wasted {duration(counters['wasted_s'])}")
     yield Text(f"stale answers {counters['stale']:,}")
+    yield Text(f"overdue {counters['overdue']:,}")
 
 
 # --- the two sections ------------------------------------------------------------------------------------------------

@@ -60,6 +60,7 @@ PLACES = {
     "broker/throughput.py": "server",
     "broker/soundness.py": "server",
     "broker/crashes.py": "server",
+    "broker/trouble.py": "server",
     "broker/client/": "client",
     "broker/tui/": "screen",
     "broker/cli/": "command line",

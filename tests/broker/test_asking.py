@@ -245,8 +245,10 @@ def test_tasks_that_do_not_wait_are_explained_too(office: Office, client: Client
 
 
 def test_what_was_sent_ahead_to_wait_on_its_pc_does_not_count_as_running(office: Office, client: Client) -> None:
-    bag = client.submit([b"%d" % n for n in range(5)], runtime=0.01)
     worker = joined(office)
+    client.submit([b"0"])
+    worker.finish(*worker.work())
+    bag = client.submit([b"%d" % n for n in range(5)], runtime=0.01)
     worker.work(5)
     progress = client.ask("progress", bag=bag)
     assert (progress["running"], progress["waiting"]) == (1, 4)

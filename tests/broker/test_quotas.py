@@ -8,6 +8,7 @@ import pytest
 from broker import protocol as wire
 from broker import quotas as quotas_module
 from broker.roles import Credential
+from scheduler.doubt import WIDER_S
 from tests.broker.office import Office, OpenOffice
 
 OTHER = Credential("other", "submitter")
@@ -37,6 +38,7 @@ def test_tasks_that_have_not_ended_are_bounded_for_each_submitter(
     assert refusal(office, [b"0"] * 5) == "", "others have a share of their own"
     worker = office.worker()
     worker.join(slots=9)
+    office.now += 2 * WIDER_S  # a new worker has all its slots used by then
     worker.finish(*[work for work in worker.work(9) if work.task < 4])
     assert isinstance(client.answer_to(client.batch("now", [b"0"] * 5)), wire.Accepted)
 

@@ -6,6 +6,7 @@ import pytest
 from broker import protocol as wire
 from broker.files import Damaged
 from broker.sessions import HOLD_LEASES
+from scheduler.doubt import WIDER_S
 from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.broker.records import result_row
 
@@ -47,9 +48,10 @@ def test_a_task_that_ended_twice_is_no_past_that_is_believed(open_office: OpenOf
 def test_the_log_of_a_task_is_found_in_blocks_that_overlap(open_office: OpenOffice) -> None:
     office = open_office()
     client = office.client()
-    bag = client.submit([b""] * 6)
     worker = office.worker()
     worker.join(slots=6)
+    office.now = WIDER_S  # a new worker has all its slots used by then
+    bag = client.submit([b""] * 6)
     work = worker.work(6)
     for places in ((0, 5), (1, 3), (4,)):
         worker.finish(*[work[place] for place in places], payload=b"%d" % places[0])

@@ -56,7 +56,7 @@ def test_a_task_that_waits_beside_a_worker_that_rests_is_told_so(lab: tuple[Offi
     bag = client.submit([b"0"] * 9)
     crash(bad, 3)
     answer = client.ask("explain", bag=bag)
-    assert "bad slot 0: rests, because everything crashes there" in answer["text"]
+    assert "bad slot 0: rests, because everything crashes there; one task is tried there in 10 s" in answer["text"]
     assert {slot["worker"]: slot["reason"] for slot in answer["slots"]} == {"bad": "rests", "good": "busy"}
 
 
@@ -64,10 +64,10 @@ def test_the_log_says_when_a_rest_begins_and_when_it_is_over(lab: tuple[Office, 
     office, good, bad = lab
     office.client().submit([b"0"] * 9)
     crash(bad, 3)
-    assert "worker-rests name='bad' for_s=10.0 crashes_in_a_row=3" in office.sessions.desk.take_notices()
+    assert "worker-rests name='bad' for_s=10.0 why='3 crashes in a row'" in office.sessions.desk.take_notices()
     pass_time(office, FIRST_REST_S, good, bad)
     crash(bad, 1)
-    assert "worker-rests name='bad' for_s=20.0 crashes_in_a_row=4" in office.sessions.desk.take_notices()
+    assert "worker-rests name='bad' for_s=20.0 why='4 crashes in a row'" in office.sessions.desk.take_notices()
     pass_time(office, 2 * FIRST_REST_S, good, bad)
     bad.finish(*bad.work())
     assert "worker-works-again name='bad'" in office.sessions.desk.take_notices()

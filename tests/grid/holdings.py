@@ -1,13 +1,15 @@
 """What may be wasted: a task is given to somebody again only for a reason, and no attempt is answered twice.
 
 Kept from the messages alone, as the witness's other books. The reasons: the attempt ended, or was handed back; its
-worker left, came back without it, made room for another of its name, or was silent for a lease; or the broker is new.
+worker left, came back without it, made room for another of its name, or was silent for a lease; or it answered nothing
+for far longer than predicted; or the broker is new.
 So the executions beyond the first of each task are at most as many as there were reasons.
 """
 
 import math
 
 from broker import protocol as wire
+from scheduler.overdue import FACTOR, GRACE_S
 
 # The broker reckons when it handles a message, a moment after it is noted here.
 SLACK_S = 0.5
@@ -24,6 +26,9 @@ class Holdings:
         # Tasks whose newest attempt is over, or given up for a reason.
         self._free: set[int] = set()
         self._heard: dict[str, float] = {}
+        # Until when a task is not overdue, as far as it alone says; and when sessions have last answered for any.
+        self._due: dict[int, float] = {}
+        self._answered: dict[str, float] = {}
         self._names: dict[str, str] = {}
         self._session: dict[bytes, str] = {}
         # Attempts that are over, as their workers said: they will not be held again.
@@ -51,6 +56,7 @@ class Holdings:
         if isinstance(message, wire.Leave):
             self._free.update(self._of(session))
         elif isinstance(message, wire.Finished):
+            self._answered[session] = now
             self._ended(session, [(row.task, row.number) for row in message.results])
         elif isinstance(message, wire.Returned):
             self._ended(session, [(row.task, row.number) for row in message.attempts])
@@ -105,10 +111,15 @@ class Holdings:
         before = self._newest.get(work.task)
         self._newest[work.task] = (work.number, self._session.get(peer, ""))
         was_free = work.task in self._free
+        overdue = now >= self._due.get(work.task, math.inf) - SLACK_S
+        self._due[work.task] = now + FACTOR * work.runtime + GRACE_S
         self._free.discard(work.task)
         if before is None:
             return ""
         self.again += 1
+        silent_since = self._answered.get(before[1], -math.inf)
+        if overdue and now >= silent_since + GRACE_S - SLACK_S:
+            return ""
         if was_free or before[1] in self.liars or self._is_silent(before[1], now, lease_s):
             return ""
         return f"task {work.task} is given to somebody again, and {before[1]} has it"

@@ -3,9 +3,11 @@
 from contextlib import closing
 from pathlib import Path
 
+from broker import protocol as wire
 from broker.keeping import DAY_S, LOOK_S
 from broker.keys import KeyRing, new_pair
 from broker.roles import Credential
+from scheduler.overdue import GRACE_S
 from scheduler.resting import STREAK
 from tests.broker.office import ADMIN, Office, OfficeLine
 from tests.grid.builders import bag, executions
@@ -98,7 +100,29 @@ def revoked(seed: int, home: Path) -> None:
         expect(admin.ask("progress", bag=bag)["done"] == 1, "what the other worker did is not there")
 
 
+def black_hole(seed: int, home: Path) -> None:
+    """A worker of many slots takes all it is given, says that it lives, and answers nothing: others do the work."""
+    with closing(Office(home)) as office:
+        hole, good = office.worker("hole"), office.worker("good")
+        hole.join(slots=64)
+        client = office.client()
+        bag = client.submit([b"0"] * 4, timeout=1.0)
+        taken = len(hole.work(4))
+        good.join()
+        for _ in range(14):
+            office.now += 1.0
+            for worker in (hole, good):
+                worker.send(wire.Heartbeat(None, None))
+            office.settle()
+            office.sessions.desk.scheduler.check(office.now)
+            done = client.ask("progress", bag=bag)["done"]
+            if office.now > 1.0 + GRACE_S and done < taken:
+                good.finish(*good.work())
+        expect(client.ask("progress", bag=bag)["done"] == taken, "the black hole kept some of {} tasks", taken)
+
+
 SCRIPTS = {
+    "black hole": black_hole,
     "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),
     "late answer": late_answer,
     "broken pc": broken_pc,

@@ -48,7 +48,7 @@ MUTATIONS = (
     Mutation(
         "requeue what is handed back, and leave it where it was",
         "scheduler.core:Scheduler._returned",
-        "self._withdraw(slot, place, now, elapsed=0.0)",
+        "self.withdraw(slot, place, now, elapsed=0.0)",
         "pass",
     ),
     Mutation(
@@ -70,6 +70,20 @@ MUTATIONS = (
         "scheduler.core:Scheduler._take_runs",
         "is_next = len(run) < len(slot.sent) and slot.sent[len(run)].attempt == ended.attempt",
         "is_next = len(run) < len(slot.sent)",
+    ),
+    Mutation(
+        "never take back what is over its timeout",
+        "scheduler.doubt:Doubting._look_at",
+        "self._take_back([slot], now, stop=True)",
+        "pass",
+        "black hole",
+    ),
+    Mutation(
+        "give more to a slot that owes an answer",
+        "scheduler.overdue:Overdue.owe",
+        "slot.owes = attempt",
+        "pass",
+        "black hole",
     ),
     # --- the broker --------------------------------------------------------------------------------------------------
     Mutation(
@@ -184,9 +198,9 @@ MUTATIONS = (
     ),
     Mutation(
         "let no PC rest, whatever crashes there",
-        "scheduler.resting:Resting.crashed",
-        "if streak < STREAK or",
-        "if True or",
+        "scheduler.resting:Resting._failed",
+        "if streak < STREAK:",
+        "if True:",
         "broken pc",
     ),
     Mutation(
@@ -198,7 +212,7 @@ MUTATIONS = (
     ),
     Mutation(
         "rest no longer the next time",
-        "scheduler.resting:Resting.crashed",
+        "scheduler.resting:Resting._failed",
         "min(2 * rest.lasts, LONGEST_REST_S)",
         "rest.lasts",
         "broken pc",

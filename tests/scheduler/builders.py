@@ -76,8 +76,12 @@ class Grid:
 
     # --- workers ----------------------------------------------------------------------------------------------------
 
-    def pc(self, name: str, uptime: float = OPEN_ENDED, slots: int = 1, **more: Any) -> dict[str, list[int]]:
-        """A window opens; which tasks the worker holds in vain."""
+    def pc(
+        self, name: str, uptime: float = OPEN_ENDED, slots: int = 1, *, new: bool = False, **more: Any
+    ) -> dict[str, list[int]]:
+        """A window opens; which tasks the worker holds in vain. It has answered before, unless it is ``new``."""
+        if not new:
+            self.scheduler._heard.setdefault(name, self.now)
         return _by_worker(self.tell(ev.WorkerJoined(name, slots, uptime, **more)), ev.Stop)
 
     def refresh(self, name: str, uptime: float, **more: Any) -> dict[str, list[int]]:

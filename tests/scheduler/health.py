@@ -28,6 +28,10 @@ class Health:
             where.add(worker)
             if len(where) >= BAG_WORKERS:
                 return
+        self.fails(worker, up, now)
+
+    def fails(self, worker: str, up: set[str], now: float) -> None:
+        """A crash that nothing else explains, or a silence."""
         self.in_a_row[worker] = self.in_a_row.get(worker, 0) + 1
         rest = self.rests.get(worker)
         if self.in_a_row[worker] >= STREAK and (rest is None or rest.tried):

@@ -1,5 +1,6 @@
 """The checks of the state find what is wrong: each test spoils one thing in a grid that agrees with itself."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -82,6 +83,12 @@ def index_as_of(scheduler: Scheduler, now: float) -> None:
     scheduler.slots.index(slot(scheduler, 1), now)
 
 
+def owe_at_work(scheduler: Scheduler) -> None:
+    """Slot 1 is said to owe an answer, though it has work."""
+    scheduler.change(slot(scheduler, 1))
+    scheduler.overdue.owe(slot(scheduler, 1), Attempt(LOST, 50))
+
+
 def swap_queue(scheduler: Scheduler) -> None:
     scheduler.priority = NewestFirst()
 
@@ -100,9 +107,17 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("a number to be given twice", "batches follow each other", lambda s: setattr(s.tasks, "_next", 7)),
     ("an error of what is done", "tries of ended tasks", lambda s: s.tasks.erred(DONE)),
     ("a crash of what is done", "tries of ended tasks", lambda s: s.tasks.crashed(DONE, "pc")),
-    ("a rest without crashes", "streaks of those that rest", lambda s: s.resting.rests.update(gone=Rest(9, 9, 0, 3))),
+    (
+        "a rest without crashes",
+        "streaks of those that rest",
+        lambda s: s.resting.rests.update(gone=Rest(9, 9, 0, 3, False)),
+    ),
     ("crashes of a bag that is gone", "bags that crashed", lambda s: s.resting._bags.update({99: {"pc"}})),
-    ("work for one who rests", "work queued for a, which rests", lambda s: s.resting.rests.update(a=Rest(9, 9, 0, 3))),
+    (
+        "work for one who rests",
+        "work queued for a, which rests",
+        lambda s: s.resting.rests.update(a=Rest(9, 9, 0, 3, False)),
+    ),
     # Where tasks are.
     ("a task nowhere", f"places of task {REGULAR}", lambda s: s.regular.discard(REGULAR)),
     ("a task in both queues", f"places of task {REGULAR}", lambda s: s.priority.add(Rows([REGULAR], [1], [3.0]))),
@@ -131,6 +146,17 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("an old prediction at the worker", f"prediction of task {AHEAD}", lambda s: s.tasks.predict(AHEAD, 0.2)),
     ("an old prediction in a slot's queue", f"prediction of task {QUEUED}", lambda s: s.tasks.predict(QUEUED, 3.0)),
     ("work held back", "slot 1 holds back", hold_back),
+    # What is overdue.
+    (
+        "a slot that nobody will look at",
+        "slot 1 is looked at too late",
+        lambda s: setattr(slot(s, 1), "look_at", math.inf),
+    ),
+    ("a look that is not planned", "slots that are to be looked at", lambda s: s.overdue._looks.clear()),
+    ("a debt of nobody", "slots that owe", lambda s: s.overdue.debts.update(a={Attempt(LOST, 50): slot(s, 1)})),
+    ("a slot at work that owes", "work on slot 1", owe_at_work),
+    ("a worker without debts", "workers that owe nothing", lambda s: s.overdue.debts.update(a={})),
+    ("a task taken back when done", "tries of ended tasks", lambda s: s.tasks.taken(DONE)),
     # The indexes of slots.
     ("a slot not indexed", "slots with room", lambda s: s.slots.unindex(slot(s, 1))),
     ("a slot indexed twice", "slots with room", index_twice),

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from scheduler import events as ev
 from scheduler.accuracy import ENOUGH
 from scheduler.core import CRASH_LIMIT
+from scheduler.doubt import FIRST_SLOTS, WIDER_S
 from scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from scheduler.policies import POLICIES, Policy, make_policy
 from scheduler.waiting import ORDERS
@@ -27,6 +28,8 @@ RUNTIMES = st.sampled_from([0.0, *SECONDS])
 UPTIMES = st.sampled_from([*SECONDS, OPEN_ENDED])
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 FIRST_ATTEMPT = 1000
+# Of the bags, by their numbers.
+TIMEOUTS = (None, 1.0, 20.0)
 
 QUEUES: dict[str, st.SearchStrategy[Any]] = {
     "queue_length": st.sampled_from([0, 1, 2, 10]),
@@ -80,13 +83,18 @@ class GridMachine(RuleBasedStateMachine):
         self.next_task = 0
         self.next_held = 1
         self.up: dict[str, int] = {}
+        self.joined_at: dict[str, float] = {}
         self.health = Health()
         # Every attempt that was ever handed out: to whom, on which lane.
         self.sent: dict[Attempt, tuple[str, int]] = {}
+        # What was taken back from whom and is not answered; and who has ever answered.
+        self.owed: set[tuple[str, Attempt]] = set()
+        self.heard: set[str] = set()
         # Something to do, and somewhere to do it, so that things get complicated sooner.
         self._submit(0, len(runtimes), runtimes, 1)
         for name, uptime in (("a", OPEN_ENDED), ("b", 100.0)):
             self.up[name] = 1
+            self.joined_at[name] = self.now
             self.watched.handle(ev.WorkerJoined(name, 1, uptime), self.now)
         self.pass_due()
 
@@ -114,9 +122,20 @@ class GridMachine(RuleBasedStateMachine):
 
     @rule(most=st.sampled_from([1, 3, math.inf]))
     def pass_due(self, most: float = math.inf) -> None:
+        commands = self.watched.handle(ev.PassDue(most), self.now)
+        self._believed_again()
+        for command in commands:
+            if isinstance(command, ev.GiveUp):
+                self._given_up(command)
         self.health.look(set(self.up), self.now)
-        for command in self.watched.handle(ev.PassDue(most), self.now):
-            assert isinstance(command, ev.Assign)
+        stops = [(c.worker, attempt) for c in commands if isinstance(c, ev.Stop) for attempt in c.attempts]
+        assert self.owed.issuperset(stops), "somebody is to stop who was not doubted"
+        anew = {work.attempt.task for c in commands if isinstance(c, ev.Assign) for work in c.work}
+        newest = {(name, at) for name, at in self.owed if self._goes_on(at)}
+        assert {owing for owing in newest if owing[1].task in anew} == set(stops)
+        for command in commands:
+            if not isinstance(command, ev.Assign):
+                continue
             rest = self.health.rests.get(command.worker)
             assert rest is None or (rest.tried and len(command.work) == 1), "work for one that rests"
             for work in command.work:
@@ -126,9 +145,68 @@ class GridMachine(RuleBasedStateMachine):
                 assert work.attempt not in self.sent, "a number was given twice"
                 assert known.newest is None or work.attempt.number > known.newest
                 assert work.lane < self.up[command.worker]
+                assert (command.worker, work.lane) not in self._shut(), "work for a slot that owes an answer"
                 known.newest, known.at = work.attempt.number, command.worker
                 self.sent[work.attempt] = (command.worker, work.lane)
+                if command.worker not in self.heard:
+                    wide = FIRST_SLOTS * 2 ** ((self.now - self.joined_at[command.worker] + 1e-6) // WIDER_S)
+                    assert work.lane < wide, "a new one gets too many tasks"
+                    assert self._at(command.worker, work.lane) == 1, "a new one gets work ahead"
         self.compare()
+
+    def _at(self, name: str, lane: int) -> int:
+        """How many attempts a lane has."""
+        places = [self.sent[Attempt(t, k.newest)] for t, k in self.known.items() if k.at == name and k.newest]
+        return sum(1 for _, its in places if its == lane)
+
+    def _shut(self) -> set[tuple[str, int]]:
+        """The lanes that owe an answer."""
+        return {(name, self.sent[attempt][1]) for name, attempt in self.owed}
+
+    def _is_newest(self, attempt: Attempt) -> bool:
+        known = self.known.get(attempt.task)
+        return known is not None and known.ended is None and known.newest == attempt.number
+
+    def _goes_on(self, attempt: Attempt) -> bool:
+        """Whether what was taken back was not stopped, and still may count."""
+        return self._is_newest(attempt) and TIMEOUTS[self.known[attempt.task].bag] is None
+
+    def _given_up(self, command: ev.GiveUp) -> None:
+        """What is overdue waits again; the first of each lane is still to be answered."""
+        lanes: set[int] = set()
+        for attempt in command.attempts:
+            known, lane = self.known[attempt.task], self.sent[attempt][1]
+            assert (known.at, known.newest) == (command.worker, attempt.number)
+            known.at = None
+            if lane in lanes:
+                continue
+            lanes.add(lane)
+            assert command.stop == (TIMEOUTS[known.bag] is not None)
+            self.owed.add((command.worker, attempt))
+            self.health.fails(command.worker, set(self.up), self.now)
+
+    def _believed_again(self) -> None:
+        """What turned out not to be late is where it was."""
+        for name, attempt in sorted(self.owed):
+            if self._is_newest(attempt) and self.watched.scheduler.tasks.state(attempt.task) == State.SENT:
+                slot = self.watched.scheduler.bound[attempt.task]
+                if slot.worker.name == name and slot.sent[slot.place_of(attempt.task)].attempt == attempt:
+                    self._believe(name, attempt)
+
+    def _believe(self, name: str, attempt: Attempt) -> None:
+        known = self.known[attempt.task]
+        assert TIMEOUTS[known.bag] is None
+        known.at = name
+        self.owed.remove((name, attempt))
+
+    def _answers(self, name: str, *, well: bool = True) -> None:
+        """A worker has answered: it is believed."""
+        if well:
+            self.health.works(name)
+        if name in self.up:
+            self.heard.add(name)
+            for owed in [owed for owed in self.owed if owed[0] == name and self._goes_on(owed[1])]:
+                self._believe(*owed)
 
     @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 4.0, 30.0]))
     def wait(self, seconds: float) -> None:
@@ -159,7 +237,7 @@ class GridMachine(RuleBasedStateMachine):
 
     def _submit(self, bag: int, count: int, runtimes: list[float], retries: int, **restored: Any) -> None:
         first, self.next_task = self.next_task, self.next_task + count
-        event = ev.TasksSubmitted(bag, first, count, runtimes, retries, **restored)
+        event = ev.TasksSubmitted(bag, first, count, runtimes, retries, TIMEOUTS[bag], **restored)
         for known in self.known.values():
             if known.bag == bag:
                 known.retries = retries
@@ -187,6 +265,7 @@ class GridMachine(RuleBasedStateMachine):
             if known.ended is None:
                 if known.at is not None:
                     stopped.add((known.at, known.newest))
+                stopped |= {(name, at.number) for name, at in self.owed if at.task == task and self._goes_on(at)}
                 known.ended, known.at = State.CANCELLED, None
         commands = self.tell(ev.TasksCancelled(tasks))
         assert {(c.worker, a.number) for c in commands if isinstance(c, ev.Stop) for a in c.attempts} == stopped
@@ -221,7 +300,7 @@ class GridMachine(RuleBasedStateMachine):
 
     # --- workers ----------------------------------------------------------------------------------------------------
 
-    @rule(name=NAMES, slots=st.integers(1, 3), uptime=UPTIMES, data=st.data())
+    @rule(name=NAMES, slots=st.sampled_from([1, 2, 3, 9]), uptime=UPTIMES, data=st.data())
     def join(self, name: str, slots: int, uptime: float, data: st.DataObject) -> None:
         """A window opens, or a worker is back over a new connection; it may hold anything that it was ever given."""
         given_before = [attempt for attempt, (worker, _) in self.sent.items() if worker == name]
@@ -237,11 +316,13 @@ class GridMachine(RuleBasedStateMachine):
             else:
                 known.at = name
         self.up[name] = slots
+        self.joined_at[name] = self.now
         commands = self.tell(ev.WorkerJoined(name, slots, uptime, [(uptime + 10, 50.0)], "", holds))
         assert {a for c in commands if isinstance(c, ev.Stop) for a in c.attempts} == stopped
 
     def _take_away(self, name: str) -> None:
         self.up.pop(name, None)
+        self.owed = {owed for owed in self.owed if owed[0] != name}
         for known in self.known.values():
             if known.at == name:
                 known.at = None
@@ -270,6 +351,8 @@ class GridMachine(RuleBasedStateMachine):
     @rule(name=NAMES)
     def forget_worker(self, name: str) -> None:
         self.health.works(name)
+        if name not in self.up:
+            self.heard.discard(name)
         assert self.tell(ev.WorkerForgotten(name)) == []
 
     def _recalls(self, commands: list[ev.Command]) -> None:
@@ -288,7 +371,24 @@ class GridMachine(RuleBasedStateMachine):
     def answer(self, data: st.DataObject, outcomes: list[Outcome], name: str) -> None:
         """Any attempts ever made, the same twice perhaps, end in any way; whoever says so."""
         attempts = [self.some_attempt(data) for _ in outcomes]
-        self._end(list(zip(attempts, outcomes, strict=True)), name)
+        answers = list(zip(attempts, outcomes, strict=True))
+        if any(attempt == owed for attempt in attempts for _, owed in self.owed):
+            # What one of them says may change what another means: one after the other.
+            for one in answers:
+                self._end([one], name)
+        else:
+            self._end(answers, name)
+
+    @precondition(lambda self: self.owed)
+    @rule(data=st.data(), outcome=st.sampled_from(Outcome), stopped=st.booleans())
+    def answer_at_last(self, data: st.DataObject, outcome: Outcome, stopped: bool) -> None:
+        """A silent worker answers for what was taken back from it, or says that it has stopped."""
+        name, attempt = data.draw(st.sampled_from(sorted(self.owed)))
+        if stopped:
+            self.owed.remove((name, attempt))
+            assert self.tell(ev.AttemptsReturned(name, [attempt])) == []
+        else:
+            self._end([(attempt, outcome)], name)
 
     @precondition(lambda self: any(known.at for known in self.known.values()))
     @rule(data=st.data(), outcome=st.sampled_from(Outcome), late=st.sampled_from([0.0, 0.0, 3.0, 60.0]))
@@ -313,18 +413,21 @@ class GridMachine(RuleBasedStateMachine):
 
     def _counts(self, attempt: Attempt, outcome: Outcome, reporter: str) -> bool:
         """Whether the model's task ends by this answer."""
-        known = self.known.get(attempt.task)
+        known, owes = self.known.get(attempt.task), (reporter, attempt) in self.owed
+        self.owed.discard((reporter, attempt))
         if known is None or known.ended is not None or known.newest != attempt.number:
+            if owes and outcome != Outcome.CRASH:
+                self._answers(reporter)
             return False
         worker = known.at or reporter
         known.newest = known.at = None
+        self._answers(worker, well=outcome != Outcome.CRASH)
         if outcome == Outcome.CRASH:
             known.crashes.append(worker)
             self.health.crashes(worker, known.bag, self._has_done(known.bag), set(self.up), self.now)
             excused = set(known.crashes) == {worker} and worker in self.health.rests
             failed = len(known.crashes) >= CRASH_LIMIT and not excused
         else:
-            self.health.works(worker)
             known.errors += outcome != Outcome.DONE
             failed = known.errors > known.retries
         if outcome == Outcome.DONE:
@@ -344,6 +447,7 @@ class GridMachine(RuleBasedStateMachine):
     def _return(self, attempts: list[Attempt]) -> None:
         for attempt in attempts:
             known = self.known.get(attempt.task)
+            self.owed.discard(("a", attempt))
             if known is not None and known.at is not None and known.newest == attempt.number:
                 known.newest = known.at = None
         assert self.tell(ev.AttemptsReturned("a", attempts)) == []
@@ -362,6 +466,7 @@ class GridMachine(RuleBasedStateMachine):
             return
         self.eager = True
         self.up["perfect"] = 2
+        self.joined_at["perfect"] = self.now
         self.watched.handle(ev.WorkerJoined("perfect", 2, OPEN_ENDED), self.now)
         self.hold_expires()
         for _ in range(len(self.known) + 1):

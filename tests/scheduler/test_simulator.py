@@ -103,13 +103,14 @@ def test_what_ends_as_its_window_closes_has_ended_and_the_next_window_sees_it(mo
 
 
 def test_what_a_pc_had_not_started_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulator = Simulator(fcfs(queue_s=1.0), [SimulatedPC("a", cycle(0.5, 1))], [Arrival([0.1, 0.3, 0.05])])
+    arrivals = [Arrival([0.0]), Arrival([0.1, 0.3, 0.05], at=0.01)]
+    simulator = Simulator(fcfs(queue_s=1.0), [SimulatedPC("a", cycle(0.5, 1))], arrivals)
     lines = trace(simulator, monkeypatch)
-    run = Simulator(fcfs(queue_s=1.0), [SimulatedPC("a", cycle(0.35, 1))], [Arrival([0.1, 0.3, 0.05])]).run()
-    assert (run.counters.attempts, run.counters.kills) == (5, 1)
-    assert run.counters.wasted_s == pytest.approx(0.25)
+    run = Simulator(fcfs(queue_s=1.0), [SimulatedPC("a", cycle(0.35, 1))], arrivals).run()
+    assert (run.counters.attempts, run.counters.kills) == (6, 1)
+    assert run.counters.wasted_s == pytest.approx(0.24)
     simulator.run()
-    assert lines[:5] == ["0 a opens", "0 a gets 0", "0 a gets 1", "0 a gets 2", "0.1 a ends 0"]
+    assert lines[2:7] == ["0 a ends 0", "0.01 a gets 1", "0.01 a gets 2", "0.01 a gets 3", "0.11 a ends 1"]
 
 
 def test_the_overhead_of_each_attempt_is_not_foreseen() -> None:
@@ -130,6 +131,7 @@ def test_a_pc_with_several_slots_runs_as_many_tasks_at_once() -> None:
 
 def test_work_that_is_called_back_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
     simulator = Simulator(pgs(), [SimulatedPC("a", slots=2)], [Arrival([0.2, 0.1, 5, 0.1])])
+    simulator.scheduler._heard["a"] = 0.0
     lines = trace(simulator, monkeypatch)
     handle = simulator.scheduler.handle
 

@@ -216,10 +216,10 @@ def test_a_bag_that_grows_after_all_its_tasks_have_ended_has_work_left_again() -
 
 def test_the_longest_task_of_a_bag_that_waits_is_found_in_any_of_its_batches() -> None:
     table = TaskTable()
-    table.add(1, 0, 3, [5.0], 0)
-    table.add(1, 3, 4, [7.0, 9.0, 9.0, 1.0], 0)
-    table.add(1, 7, 2, [9.0, 9.0], 0)
-    table.add(2, 9, 1, [100.0], 0)
+    table.add(1, 0, 3, [5.0])
+    table.add(1, 3, 4, [7.0, 9.0, 9.0, 1.0])
+    table.add(1, 7, 2, [9.0, 9.0])
+    table.add(2, 9, 1, [100.0])
     assert table.waiting(1) == (9, 4)
     table.move(4, State.SENT)
     assert table.waiting(1) == (8, 5)

@@ -217,7 +217,7 @@ def test_an_explanation_shows_what_is_nearest_and_no_more_than_fits_on_a_screen(
     (task,) = grid.tasks(25)
     explanation = explain(grid.scheduler, task, grid.now)
     assert len(explanation.slots) == len(explanation.coming) == ROWS
-    assert explanation.slots[0] == SlotReason("pc16", 0, left_s=26, short_s=0)
+    assert explanation.slots[0] == SlotReason("pc16", 0, left_s=26, short_s=0, silent_s=None)
     assert explanation.coming[0] == ComingWindow("pc29", starts_in_s=71, lasts_s=39, fits=True)
 
 

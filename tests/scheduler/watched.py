@@ -40,7 +40,7 @@ class Watched:
     def _check_pass(self, commands: list[ev.Command], now: float) -> None:
         assert self.scheduler.unfinished or not self.scheduler.dirty, "a slot that changed was not looked at"
         assert all(due > now for due, _ in self.scheduler.slots._due), "a slot that is overdue was not looked at"
-        assert all(isinstance(command, ev.Assign) for command in commands), commands
+        assert not any(isinstance(command, ev.Settle) for command in commands), commands
         assigned = {work.attempt for command in commands if isinstance(command, ev.Assign) for work in command.work}
         for slot in self.scheduler.slots.slots.values():
             if self._is_long_shot(slot):

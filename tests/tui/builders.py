@@ -21,6 +21,7 @@ NO_COUNTS = CounterValues(
     stale=0,
     unfit=0,
     adopted=0,
+    overdue=0,
     wasted_s=0.0,
     window_s=0.0,
     busy_s=0.0,

@@ -284,10 +284,27 @@ def test_both_queues_are_shown() -> None:
 
 def test_every_counter_of_trouble_is_shown() -> None:
     numbers = CounterValues(
-        **{**NO_COUNTS, "departures": 11, "losses": 12, "crashes": 13, "errors": 14, "timeouts": 15, "stale": 16}
+        **{
+            **NO_COUNTS,
+            "departures": 11,
+            "losses": 12,
+            "crashes": 13,
+            "errors": 14,
+            "timeouts": 15,
+            "stale": 16,
+            "overdue": 17,
+        }
     )
     text = " ".join(lines(snapshot(counters=numbers), 80))
-    for said in ("departures 11", "losses 12", "crashes 13", "errors 14", "timeouts 15", "stale answers 16"):
+    for said in (
+        "departures 11",
+        "losses 12",
+        "crashes 13",
+        "errors 14",
+        "timeouts 15",
+        "stale answers 16",
+        "overdue 17",
+    ):
         assert said in text
 
 

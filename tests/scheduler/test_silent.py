@@ -1,0 +1,44 @@
+"""Black holes: PCs that take work and never answer, in whole simulated runs under every policy."""
+
+import pytest
+
+from scheduler.policies import make_policy
+from scheduler.simulator import Arrival, Run, SimulatedPC, Simulator
+
+POLICIES = ("packing", "pgs", "longest", "fcfs")
+
+
+def run(policy: str, *arrivals: Arrival, holes: int = 1, slots: int = 64) -> Run:
+    """Two honest PCs, of two slots each, beside PCs that answer nothing and were there first."""
+    silent = [SimulatedPC(f"hole{number}", slots=slots, silent=True) for number in range(holes)]
+    pcs = [*silent, SimulatedPC("a", slots=2), SimulatedPC("b", slots=2)]
+    return Simulator(make_policy(policy), pcs, arrivals).run()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_fifty_short_tasks_with_a_timeout_are_done_within_fifteen_seconds(policy: str) -> None:
+    ended = run(policy, Arrival([0.05] * 50, timeout=1.0))
+    assert ended.counters.done == 50
+    assert (ended.counters.timeouts, ended.counters.errors) == (0, 0)
+    assert ended.makespan_s < 15.0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_without_a_timeout_what_others_of_the_bag_took_tells(policy: str) -> None:
+    ended = run(policy, Arrival([60.0] * 100, actual=[0.05] * 100))
+    assert ended.counters.done == 100
+    assert ended.makespan_s < 30 * 60.0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_bag_that_was_swallowed_as_a_whole_comes_back(policy: str) -> None:
+    ended = run(policy, Arrival([2.0] * 8))
+    assert ended.counters.done == 8
+    assert ended.makespan_s < 180.0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_three_black_holes_delay_a_bag_and_do_not_keep_it(policy: str) -> None:
+    ended = run(policy, Arrival([1.0] * 300, timeout=5.0), holes=3)
+    assert ended.counters.done == 300
+    assert ended.makespan_s < 300.0
