@@ -1,7 +1,8 @@
 """Every task the grid knows, as rows in arrays: nine bytes a task, plus a few dictionaries for the exceptions."""
 
+import re
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
@@ -9,7 +10,15 @@ from operator import itemgetter, not_
 
 from scheduler.accuracy import Accuracy, ratios
 from scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
-from scheduler.rows import Rows, Spans, by_batch, grouped, joined
+from scheduler.rows import Rows, Spans, by_batch, drop_places, grouped, joined
+
+
+# Runs of tasks by their states, found at C speed.
+OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
+UNSENT = re.compile(b"[%c-%c]+" % (State.WAITING, State.QUEUED))
+WAITING = re.compile(b"%c+" % State.WAITING)
+# One by one: each is bound to a slot, or held.
+ELSEWHERE = re.compile(b"[%c-%c]" % (State.QUEUED, State.HELD))
 
 
 @dataclass(slots=True)
@@ -84,6 +93,18 @@ class Batch:
         while self.states[place]:
             place = self.runtimes.index(longest, place + 1)
         return longest, self.first + place
+
+    def spans(self, states: re.Pattern[bytes], first: int, count: int) -> list[tuple[int, int]]:
+        """Ranges of those of its tasks from ``first`` on, ``count`` of them, whose states match."""
+        start = first - self.first
+        found = states.finditer(self.states, start, start + count)
+        return [(self.first + match.start(), match.end() - match.start()) for match in found]
+
+    def left_s(self, first: int, count: int) -> float:
+        """The predicted runtimes of some of its tasks together."""
+        if len(self.runtimes) == 1:
+            return self.runtimes[0] * count
+        return sum(self.runtimes[first - self.first : first - self.first + count])
 
     def waiting(self) -> Rows:
         """Its tasks that wait, in order."""
@@ -208,6 +229,31 @@ class TaskTable:
                 self._errors.pop(task, None)
                 self._crashes.pop(task, None)
 
+    def pieces(self, spans: Spans) -> Iterator[tuple[Batch, int, int]]:
+        """Ranges of tasks by batch: that, the first task, how many. Raises `IllegalEvent` for what is unknown."""
+        for first, many in spans:
+            end = first + many
+            while first < end:
+                batch = self.known(first)
+                count = min(end, batch.first + batch.count) - first
+                yield batch, first, count
+                first += count
+
+    def open_spans(self, spans: Spans, unsent: bool = False) -> list[tuple[int, int]]:
+        """Those in ``spans`` that have not ended, or are ``unsent`` besides: at no worker."""
+        states = UNSENT if unsent else OPEN
+        return [span for batch, first, many in self.pieces(spans) for span in batch.spans(states, first, many)]
+
+    def cancel(self, batch: Batch, spans: Spans) -> int:
+        """Tasks of a batch, none of which has ended, are cancelled; how many."""
+        bag, before = batch.bag, batch.bag.cancelled
+        for first, many in spans:
+            start = first - batch.first
+            batch.states[start : start + many] = bytes([State.CANCELLED]) * many
+            bag.cancelled += many
+            self._ended(bag, range(first, first + many), batch.left_s(first, many))
+        return bag.cancelled - before
+
     def predict(self, task: int, runtime: float) -> None:
         """Change a prediction."""
         batch = self.known(task)
@@ -259,8 +305,8 @@ class TaskTable:
         if owner.settled != owner.total:
             raise IllegalEvent(f"bag {bag} has {owner.total - owner.settled} tasks that have not ended")
         del self.bags[bag]
-        self._batches = [batch for batch in self._batches if batch.bag is not owner]
-        self._firsts = [batch.first for batch in self._batches]
+        places = [bisect_left(self._firsts, batch.first) for batch in owner.batches]
+        drop_places(places, self._firsts, self._batches)
 
     def each(self) -> Iterator[tuple[int, State]]:
         """Every task and its state: for checks, not for hot paths."""

@@ -6,14 +6,14 @@ O(log n). So tasks that are too long for every slot are never looked at one by o
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator
-from itertools import chain, compress, islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain, compress, islice, repeat
 from operator import add
 from typing import NamedTuple, Protocol
 
 from scheduler.mintree import GONE, MinTree
 from scheduler.model import agree
-from scheduler.rows import Rows, Spans, cut
+from scheduler.rows import Rows, Spans, cut, spans_of
 from scheduler.runs import Run, Runs
 
 # Below this many entries a compaction would not pay.
@@ -29,6 +29,10 @@ class Entry(NamedTuple):
     task: int
     runtime: float
     alike: int = 1  # so many, this one first, have one runtime, consecutive numbers, and come next; perhaps more
+
+
+# The runtime that a task takes.
+NewRuntime = Callable[[int], float]
 
 
 class WaitingQueue(Protocol):
@@ -50,14 +54,17 @@ class WaitingQueue(Protocol):
 
     def add(self, rows: Rows) -> None: ...
 
-    def predict(self, spans: Spans, old: Collection[float], new: float) -> None:
-        """Tasks in ``spans`` that wait here with a runtime of ``old`` take the one of ``new``, and keep their turn."""
+    def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
+        """Tasks in ``spans`` that wait here with a runtime of ``old`` take a new one, and keep their turn.
+
+        All of a span take the one that ``new`` says of its first.
+        """
 
     def take(self, entry: Entry, count: int = 1) -> None:
         """Take out the task of ``entry``, or ``count`` of those that are alike."""
 
-    def discard(self, task: int) -> None:
-        """Forget a task that is known to be here; its entry is dropped when it is next met."""
+    def discard(self, task: int, count: int = 1) -> None:
+        """Forget tasks that are known to be here; their entries are dropped when they are next met."""
 
     def tidy(self) -> None:
         """Drop what is kept of tasks that are gone, when that pays. Not during a pass: entries are not valid then."""
@@ -126,32 +133,36 @@ class _Arrivals:
         self._tree.extend(rows.runtimes)
         self._held += sum(rows.counts)
 
-    def predict(self, spans: Spans, old: Collection[float], new: float) -> None:
-        runtimes, places, near = self._tree.levels[0], [], self._near(spans)
-        for place in near:
-            if runtimes[place] in old:
+    def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
+        runtimes, parts = self._tree.levels[0], dict[int, list[tuple[int, int, float]]]()
+        for place in self._near(spans):
+            if (runtime := runtimes[place]) in old:
                 pieces = list(cut(self._firsts[place], self._counts[place], spans))
                 if len(pieces) > 1:
-                    self._predict_parts(slice(place, near.stop), spans, old, new)
-                    break
-                places += [place for *_, inside in pieces if inside]
-        for place in places:
-            self._tree.put(place, new)
+                    parts[place] = [(first, many, new(first) if inside else runtime) for first, many, inside in pieces]
+                elif pieces[0][2]:
+                    self._tree.put(place, new(pieces[0][0]))
+        if parts:
+            self._cut(parts)
 
-    def _predict_parts(self, part: slice, spans: Spans, old: Collection[float], new: float) -> None:
-        """The same in one part of the runs, where some have to be cut: what is behind them only moves."""
-        kept = Rows([], [], [])
-        columns = self._firsts[part], self._counts[part], self._tree.levels[0][part]
-        for first, held, runtime in zip(*columns, strict=True):
-            for piece, many, inside in cut(first, held, spans) if runtime in old else ((first, held, False),):
-                kept.firsts.append(piece)
-                kept.counts.append(many)
-                kept.runtimes.append(new if inside else runtime)
-        self._firsts[part], self._counts[part] = array("q", kept.firsts), array("I", kept.counts)
-        self._tree.splice(part, kept.runtimes)
+    def _cut(self, parts: Mapping[int, Iterable[tuple[int, int, float]]]) -> None:
+        """Put several runs, (first task, how many, runtime), in the place of each of some: what is behind only moves."""
+        begin = place = min(parts)
+        firsts, counts, runtimes = array("q"), array("I"), array("d")
+        for cut_at in [*parts, len(self._firsts)]:
+            firsts.extend(self._firsts[place:cut_at])
+            counts.extend(self._counts[place:cut_at])
+            runtimes.extend(self._tree.levels[0][place:cut_at])
+            for first, many, runtime in parts.get(cut_at, ()):
+                firsts.append(first)
+                counts.append(many)
+                runtimes.append(runtime)
+            place = cut_at + 1
+        self._firsts[begin:], self._counts[begin:] = firsts, counts
+        self._tree.splice(begin, runtimes)
 
-    def _near(self, spans: Spans) -> range:
-        """The places of runs that may hold tasks in ``spans``."""
+    def _near(self, spans: Spans) -> Iterable[int]:
+        """The places of runs that may hold tasks in ``spans``, ascending."""
         return range(len(self._firsts))
 
     def take(self, entry: Entry, count: int = 1) -> None:
@@ -164,10 +175,12 @@ class _Arrivals:
         else:
             self._gone.update(range(entry.task, entry.task + count))
 
-    def discard(self, task: int) -> None:
-        self._gone.add(task)
+    def discard(self, task: int, count: int = 1) -> None:
+        self._gone.update(range(task, task + count))
 
     def tidy(self) -> None:
+        if self._head > _COMPACT_FROM and self._head > len(self._firsts) // 2:
+            self._behead()
         empty, gone, runs = self._empty, len(self._gone), len(self._firsts)
         if (empty > _COMPACT_FROM and empty > runs // 2) or (gone > _COMPACT_FROM and gone > runs // _RUNS_A_GHOST):
             self._compact()
@@ -181,8 +194,19 @@ class _Arrivals:
             self._tree.clear(place)
             self._empty += 1
             if place == self._head:
-                found = self._tree.first_below(GONE, place)
-                self._head = found if found >= 0 else len(self._firsts)
+                self._advance()
+
+    def _advance(self) -> None:
+        """Find the first run that is not of none: none before the one that was is."""
+        found = self._tree.first_below(GONE, self._head)
+        self._head = found if found >= 0 else len(self._firsts)
+
+    def _behead(self) -> None:
+        """Drop the runs of none in front of all others: that is quick, however many follow."""
+        count = self._tree.behead(self._head)
+        del self._firsts[:count], self._counts[:count]
+        self._empty -= count
+        self._head -= count
 
     def _clear(self) -> None:
         self._firsts, self._counts, self._tree = array("q"), array("I"), MinTree()
@@ -267,9 +291,49 @@ class Regular(OldestFirst):
         place = bisect_right(self._firsts, task) - 1
         return place >= 0 and task < self._firsts[place] + self._counts[place] and task not in self._gone
 
-    def _near(self, spans: Spans) -> range:
-        first, (last, many) = spans[0][0], spans[-1]
-        return range(max(0, bisect_right(self._firsts, first) - 1), bisect_left(self._firsts, last + many))
+    def _near(self, spans: Spans) -> Iterable[int]:
+        end = 0
+        for first, many in spans:
+            start, end = max(end, bisect_right(self._firsts, first) - 1), bisect_left(self._firsts, first + many)
+            yield from range(start, end)
+
+    def drop(self, task: int, count: int) -> list[tuple[int, int]]:
+        """Take out those of ``count`` tasks from ``task`` on that are here; the ranges of the others."""
+        end, here, whole, parts = task + count, list[tuple[int, int]](), list[int](), list[int]()
+        for place in range(max(0, bisect_right(self._firsts, task) - 1), bisect_left(self._firsts, end)):
+            first, held = self._firsts[place], self._counts[place]
+            begin, until = max(first, task), min(first + held, end)
+            if begin < until:
+                here.append((begin, until - begin))
+                (whole if until - begin == held else parts).append(place)
+        ghosts = sorted(self._gone.intersection(range(task, end))) if self._gone else []
+        self._gone.difference_update(ghosts)
+        for place in parts:
+            self._drop_part(place, task, end)
+        if whole:
+            self._drop_whole(slice(whole[0], whole[-1] + 1), len(whole))
+        others = cut(task, count, here) if sum([many for _, many in here]) < count else ()
+        return [(first, many) for first, many, inside in others if not inside] + spans_of(ghosts)
+
+    def _drop_part(self, place: int, task: int, end: int) -> None:
+        """Take the tasks from ``task`` to before ``end`` out of a run that has others."""
+        first, after = self._firsts[place], self._firsts[place] + self._counts[place]
+        if task <= first:
+            self._shorten(place, end - first)
+        elif end >= after:
+            self._shorten(place, after - task, first)
+        else:
+            self._gone.update(range(task, end))
+
+    def _drop_whole(self, part: slice, count: int) -> None:
+        """Empty all runs in a part of them, ``count`` of which are of some."""
+        size = part.stop - part.start
+        self._held -= sum(self._counts[part])
+        self._empty += count
+        self._counts[part] = array("I", [0]) * size
+        self._tree.fill(part.start, array("d", [GONE]) * size)
+        if part.start <= self._head:
+            self._advance()
 
 
 class NewestFirst(_Arrivals):
@@ -337,10 +401,8 @@ class LongestFirst:
             self._arrived += count
             self._held += count
 
-    def predict(self, spans: Spans, old: Collection[float], new: float) -> None:
-        for runtime in old:
-            if runtime != new:
-                self._runs.predict(spans, runtime, new)
+    def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
+        self._runs.predict(spans, old, new)
 
     def next_fit(self, limit: float, after: Entry | None = None) -> Entry | None:
         if not self._held:
@@ -369,9 +431,9 @@ class LongestFirst:
         self._runs.take(*entry.cursor, count)
         self._held -= count
 
-    def discard(self, task: int) -> None:
-        self._gone[task] = self._arrived
-        self._ghosts += 1
+    def discard(self, task: int, count: int = 1) -> None:
+        self._gone.update(zip(range(task, task + count), repeat(self._arrived)))
+        self._ghosts += count
 
     def tidy(self) -> None:
         gone = max(self._ghosts, len(self._gone))

@@ -17,6 +17,7 @@ from scheduler.accuracy import ENOUGH
 from scheduler.core import CRASH_LIMIT
 from scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from scheduler.policies import POLICIES, Policy, make_policy
+from scheduler.rows import spans_of
 from scheduler.waiting import ORDERS
 from tests.scheduler.health import Health
 from tests.scheduler.watched import Watched
@@ -188,7 +189,7 @@ class GridMachine(RuleBasedStateMachine):
                 if known.at is not None:
                     stopped.add((known.at, known.newest))
                 known.ended, known.at = State.CANCELLED, None
-        commands = self.tell(ev.TasksCancelled(tasks))
+        commands = self.tell(ev.TasksCancelled(spans_of(sorted(set(tasks)))))
         assert {(c.worker, a.number) for c in commands if isinstance(c, ev.Stop) for a in c.attempts} == stopped
 
     @precondition(lambda self: self.known)

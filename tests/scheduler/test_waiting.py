@@ -167,7 +167,7 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def predict(self, firsts: set[int], old: set[float], new: float, many: int) -> None:
         spans = joined([(first, min(many, after - first)) for first, after in pairwise([*sorted(firsts), 1000])])
-        self.queue.predict(spans, old, new)
+        self.queue.predict(spans, old, lambda task: new)
         chosen = {task for first, count in spans for task in range(first, first + count)}
         here = [runtime in old and task in chosen for task, runtime in self.slow.rows]
         pairs = zip(self.slow.rows, here, strict=True)
