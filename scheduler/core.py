@@ -17,7 +17,7 @@ from typing import Any
 from scheduler import events as ev
 from scheduler.accuracy import ratios
 from scheduler.invariants import check
-from scheduler.model import ENDED, Attempt, IllegalEvent, Outcome, State, Window, Windows, checked_runtime
+from scheduler.model import Attempt, IllegalEvent, Outcome, State, Window, Windows, checked_runtime
 from scheduler.placing import Placing
 from scheduler.policies.base import Policy
 from scheduler.rows import within
@@ -95,17 +95,12 @@ class Scheduler(Placing):
     def _runtimes_updated(self, event: ev.RuntimesUpdated, now: float) -> None:
         if len(event.tasks) != len(event.runtimes):
             raise IllegalEvent(f"{len(event.tasks)} tasks with {len(event.runtimes)} runtimes")
-        for task, runtime in zip(event.tasks, event.runtimes, strict=True):
+        for runtime in event.runtimes:
             checked_runtime(runtime)
-            self.tasks.known(task)
         # Of a task that is named twice, the last counts.
         news = dict(zip(event.tasks, event.runtimes, strict=True))
-        waiting = [task for task in sorted(news) if self.tasks.state(task) == State.WAITING]
-        before = self.tasks.runtimes(waiting)
-        for task, runtime in news.items():
-            self.tasks.predict(task, runtime)
-        changed = [task for task, old in zip(waiting, before, strict=True) if old != news[task]]
-        self.predict([(task, 1) for task in changed], set(before), news.__getitem__)
+        before = self.tasks.predict(news)
+        self.predict([(task, 1) for task in before], set(before.values()), news.__getitem__)
         self._predictions_changed(news, now)
 
     def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
@@ -143,7 +138,7 @@ class Scheduler(Placing):
         self._commands += [ev.Stop(worker, attempts) for worker, attempts in stops.items()]
 
     def _take_out(self, task: int, stops: dict[str, list[Attempt]], now: float) -> None:
-        """Take a task that is cancelled, and does not wait, off its slot; ``stops``: the attempts to stop, by worker."""
+        """Take a task that is cancelled, and does not wait, off its slot; ``stops``: attempts to stop, by worker."""
         state = self.tasks.state(task)
         if state == State.SENT:
             slot = self.bound[task]

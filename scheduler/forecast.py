@@ -7,7 +7,7 @@ the predictions at their word.
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from scheduler.slots import Away, Worker
 
@@ -34,20 +34,29 @@ def spans_of_away(away: Away, now: float) -> Iterator[Span]:
 class Capacity:
     """Slots over time, from now on; built once for any number of questions, each of which costs next to nothing."""
 
-    def __init__(self, spans: Iterable[Span]) -> None:
-        spans = [span for span in spans if span[1] > span[0]]
+    def __init__(self) -> None:
         # Windows, the longest first; and the first moment at which one of those that are at least so long opens.
+        self._lengths: list[float] = []
+        self._opens: list[float] = []
+        # Moments at which the number of slots changes; the slots from then on, and the work that is done by then.
+        self._times: list[float] = []
+        self._slots: list[int] = []
+        self._done = [0.0]
+
+    def build(self, spans: Iterable[Span]) -> Iterator[int]:
+        """Take these windows in, in pieces; after each, how many there are."""
+        spans = [span for span in spans if span[1] > span[0]]
         by_length = sorted([(start - end, start) for start, end, _ in spans])
         self._lengths = [length for length, _ in by_length]
         self._opens = list(accumulate([start for _, start in by_length], min))
-        # Moments at which the number of slots changes; the slots from then on, and the work that is done by then.
+        yield len(spans)
         steps = sorted([(start, slots) for start, _, slots in spans] + [(e, -n) for _, e, n in spans if e < math.inf])
+        yield len(spans)
         self._times = [time for time, _ in steps]
         self._slots = list(accumulate([change for _, change in steps]))
-        self._done = [0.0]
-        for place in range(1, len(steps)):
-            passed = self._times[place] - self._times[place - 1]
-            self._done.append(self._done[-1] + self._slots[place - 1] * passed)
+        for (before, after), slots in zip(pairwise(self._times), self._slots, strict=False):
+            self._done.append(self._done[-1] + slots * (after - before))
+        yield len(spans)
 
     def holds(self, seconds: float) -> bool:
         """Whether some window is longer than so many seconds."""

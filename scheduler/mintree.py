@@ -17,6 +17,16 @@ _LOW = 3
 GONE = math.inf
 
 
+def _nodes_above(values: "array[float]", start: int, end: int) -> "array[float]":
+    """The nodes above a part of a level that begins with a node's first value; only its last node may have fewer."""
+    whole = start + (min(end, len(values)) - start) // _FAN * _FAN
+    # At C speed: a min() of sixteen values each, taken in turns from one iterator.
+    nodes = array("d", map(min, *[iter(values[start:whole])] * _FAN))
+    if rest := values[whole:end]:
+        nodes.append(min(rest))
+    return nodes
+
+
 class MinTree:
     """Minimum over an array of runtimes, sixteen to a node, searched for "first (or last) below a limit"."""
 
@@ -39,7 +49,7 @@ class MinTree:
                 start = 0
             node = self.levels[level]
             del node[start:]
-            node.extend(min(below[i : i + _FAN]) for i in range(start << _SHIFT, len(below), _FAN))
+            node.extend(_nodes_above(below, start << _SHIFT, len(below)))
 
     def splice(self, start: int, values: Sequence[float]) -> None:
         """Put ``values`` in the place of all from ``start`` on; the nodes above them are computed again."""
@@ -52,7 +62,9 @@ class MinTree:
         self.levels[0][start:end] = array("d", values)
         for below, node in pairwise(self.levels):
             start, end = start >> _SHIFT, (end + _MASK) >> _SHIFT
-            node[start:end] = array("d", [min(below[i : i + _FAN]) for i in range(start << _SHIFT, end << _SHIFT, _FAN)])
+            node[start:end] = array(
+                "d", [min(below[i : i + _FAN]) for i in range(start << _SHIFT, end << _SHIFT, _FAN)]
+            )
 
     def behead(self, most: int) -> int:
         """Drop the first values, ``most`` of them or somewhat fewer; how many. Few nodes are computed again."""
@@ -63,7 +75,7 @@ class MinTree:
         while len(self.levels) > 1 and len(self.levels[-2]) <= _FAN:
             self.levels.pop()
         while len(below := self.levels[-1]) > _FAN:
-            self.levels.append(array("d", [min(below[i : i + _FAN]) for i in range(0, len(below), _FAN)]))
+            self.levels.append(_nodes_above(below, 0, len(below)))
         return count
 
     def clear(self, position: int) -> None:

@@ -324,7 +324,7 @@ class Placing:
             self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))
 
     def predict(self, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
-        """Waiting tasks in ``spans``, which took one of ``before``, take a new one, as `WaitingQueue.predict` has it."""
+        """Waiting tasks in ``spans``, which took one of ``before``, take a new one: see `WaitingQueue.predict`."""
         self.priority.predict(spans, before, new)
         self.regular.predict(spans, before, new)
 

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from scheduler.core import Scheduler
@@ -16,7 +17,7 @@ from scheduler.slots import Slot, Worker
 from scheduler.tasks import Bag
 
 # Rows that are looked at in one piece: a few milliseconds.
-PIECE = 5_000
+PIECE = 2_500
 
 RowT = TypeVar("RowT")
 
@@ -84,7 +85,7 @@ class Outlook:
         self.busy = self.slots = 0
         self._scheduler = scheduler
         self._running: Counter[int] = Counter()
-        self._capacity = Capacity(())
+        self._capacity = Capacity()
         # Seconds of work before each bag that has not ended, by number; and before one that comes now.
         self._ahead: dict[int, float] = {}
         self._work = 0.0
@@ -92,10 +93,9 @@ class Outlook:
     def pieces(self) -> Iterator[int]:
         """Make it. After each piece: how many rows were looked at for it."""
         spans: list[Span] = []
-        for rows in self._looks(spans):
+        for rows in chain(self._looks(spans), self._capacity.build(spans)):
             self.cost += rows
             yield rows
-        self._capacity = Capacity(spans)
         margin = self._scheduler.policy.margin
         for some in _in_pieces(list(self._scheduler.tasks.bags.values())):
             for bag in some:

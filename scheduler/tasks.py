@@ -3,7 +3,7 @@
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter, not_
@@ -11,7 +11,6 @@ from operator import itemgetter, not_
 from scheduler.accuracy import Accuracy, ratios
 from scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
 from scheduler.rows import Rows, Spans, by_batch, drop_places, grouped, joined
-
 
 # Runs of tasks by their states, found at C speed.
 OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
@@ -232,17 +231,23 @@ class TaskTable:
     def pieces(self, spans: Spans) -> Iterator[tuple[Batch, int, int]]:
         """Ranges of tasks by batch: that, the first task, how many. Raises `IllegalEvent` for what is unknown."""
         for first, many in spans:
-            end = first + many
-            while first < end:
-                batch = self.known(first)
-                count = min(end, batch.first + batch.count) - first
-                yield batch, first, count
-                first += count
+            task, end = first, first + many
+            while task < end:
+                batch = self.known(task)
+                count = min(end, batch.first + batch.count) - task
+                yield batch, task, count
+                task += count
 
     def open_spans(self, spans: Spans, unsent: bool = False) -> list[tuple[int, int]]:
         """Those in ``spans`` that have not ended, or are ``unsent`` besides: at no worker."""
         states = UNSENT if unsent else OPEN
         return [span for batch, first, many in self.pieces(spans) for span in batch.spans(states, first, many)]
+
+    def elsewhere(self, first: int, count: int) -> int:
+        """How many of these tasks of one batch are bound to a slot."""
+        batch = self.known(first)
+        start = first - batch.first
+        return sum([batch.states.count(state, start, start + count) for state in (State.QUEUED, State.SENT)])
 
     def cancel(self, batch: Batch, spans: Spans) -> int:
         """Tasks of a batch, none of which has ended, are cancelled; how many."""
@@ -254,16 +259,27 @@ class TaskTable:
             self._ended(bag, range(first, first + many), batch.left_s(first, many))
         return bag.cancelled - before
 
-    def predict(self, task: int, runtime: float) -> None:
-        """Change a prediction."""
-        batch = self.known(task)
-        if len(batch.runtimes) == 1 and batch.count > 1:
-            batch.runtimes = array("d", batch.runtimes * batch.count)
-        place = task - batch.first
-        if State(batch.states[place]) not in ENDED:
-            batch.bag.left_s += runtime - batch.runtimes[place]
-        batch.runtimes[place] = runtime
-        batch.bag.longest = max(batch.bag.longest, runtime)
+    def predict(self, news: Mapping[int, float]) -> dict[int, float]:
+        """Change the predictions of some tasks; of those that wait and change by it, ascending: what it was before.
+
+        Raises `IllegalEvent`, and changes nothing, when one is unknown.
+        """
+        tasks, before = sorted(news), dict[int, float]()
+        for batch, part in list(by_batch(tasks, self.known)):
+            if len(batch.runtimes) == 1:
+                batch.runtimes = array("d", batch.runtimes * batch.count)
+            runtimes, states, first, left = batch.runtimes, batch.states, batch.first, 0.0
+            for task in tasks[part]:
+                place, runtime = task - first, news[task]
+                old, state = runtimes[place], states[place]
+                if state < _DONE:  # those that have ended come last
+                    left += runtime - old
+                if not state and runtime != old:
+                    before[task] = old
+                runtimes[place] = runtime
+            batch.bag.left_s += left
+            batch.bag.longest = max(batch.bag.longest, *map(news.__getitem__, tasks[part]))
+        return before
 
     def predict_bag(self, bag: int, runtime: float) -> tuple[Spans, set[float]]:
         """Change the prediction of every task of a bag; where its tasks are, and what was predicted before."""

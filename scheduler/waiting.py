@@ -6,7 +6,7 @@ O(log n). So tasks that are too long for every slot are never looked at one by o
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, islice, repeat
 from operator import add
 from typing import NamedTuple, Protocol
@@ -20,6 +20,13 @@ from scheduler.runs import Run, Runs
 _COMPACT_FROM = 1024
 # Going through so many runs costs as much as meeting one discarded task.
 _RUNS_A_GHOST = 16
+
+
+# With so few tasks to each range, tasks are looked up one by one.
+_FEW_A_SPAN = 4
+# A run is divided into its tasks when so many of them take runtimes of their own: to divide it again and again would
+# move what is behind it each time.
+_DIVIDE_FROM = 8
 
 
 class Entry(NamedTuple):
@@ -134,29 +141,33 @@ class _Arrivals:
         self._held += sum(rows.counts)
 
     def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
-        runtimes, parts = self._tree.levels[0], dict[int, list[tuple[int, int, float]]]()
+        runtimes, parts = self._tree.levels[0], dict[int, Rows]()
         for place in self._near(spans):
             if (runtime := runtimes[place]) in old:
                 pieces = list(cut(self._firsts[place], self._counts[place], spans))
                 if len(pieces) > 1:
-                    parts[place] = [(first, many, new(first) if inside else runtime) for first, many, inside in pieces]
+                    firsts, counts, insides = map(list, zip(*pieces, strict=True))
+                    new_ones = [
+                        new(first) if inside else runtime for first, inside in zip(firsts, insides, strict=True)
+                    ]
+                    parts[place] = Rows(firsts, counts, new_ones)
                 elif pieces[0][2]:
                     self._tree.put(place, new(pieces[0][0]))
         if parts:
             self._cut(parts)
 
-    def _cut(self, parts: Mapping[int, Iterable[tuple[int, int, float]]]) -> None:
-        """Put several runs, (first task, how many, runtime), in the place of each of some: what is behind only moves."""
+    def _cut(self, parts: Mapping[int, Rows]) -> None:
+        """Put several runs in the place of each of some, ascending; what is behind moves."""
         begin = place = min(parts)
         firsts, counts, runtimes = array("q"), array("I"), array("d")
         for cut_at in [*parts, len(self._firsts)]:
             firsts.extend(self._firsts[place:cut_at])
             counts.extend(self._counts[place:cut_at])
             runtimes.extend(self._tree.levels[0][place:cut_at])
-            for first, many, runtime in parts.get(cut_at, ()):
-                firsts.append(first)
-                counts.append(many)
-                runtimes.append(runtime)
+            if rows := parts.get(cut_at):
+                firsts.extend(rows.firsts)
+                counts.extend(rows.counts)
+                runtimes.extend(rows.runtimes)
             place = cut_at + 1
         self._firsts[begin:], self._counts[begin:] = firsts, counts
         self._tree.splice(begin, runtimes)
@@ -297,43 +308,82 @@ class Regular(OldestFirst):
             start, end = max(end, bisect_right(self._firsts, first) - 1), bisect_left(self._firsts, first + many)
             yield from range(start, end)
 
+    def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
+        if len(spans) * _FEW_A_SPAN < sum([many for _, many in spans]):
+            super().predict(spans, old, new)
+        else:
+            self._predict_each(chain.from_iterable(range(first, first + many) for first, many in spans), old, new)
+
     def drop(self, task: int, count: int) -> list[tuple[int, int]]:
         """Take out those of ``count`` tasks from ``task`` on that are here; the ranges of the others."""
-        end, here, whole, parts = task + count, list[tuple[int, int]](), list[int](), list[int]()
-        for place in range(max(0, bisect_right(self._firsts, task) - 1), bisect_left(self._firsts, end)):
-            first, held = self._firsts[place], self._counts[place]
-            begin, until = max(first, task), min(first + held, end)
-            if begin < until:
-                here.append((begin, until - begin))
-                (whole if until - begin == held else parts).append(place)
+        end = task + count
+        places = range(max(0, bisect_right(self._firsts, task) - 1), bisect_left(self._firsts, end))
+        here = self._overlaps(places, task, end)
         ghosts = sorted(self._gone.intersection(range(task, end))) if self._gone else []
         self._gone.difference_update(ghosts)
-        for place in parts:
+        # Only the first and the last run can have others besides.
+        if inner := places[1:-1]:
+            self._empty_all(slice(inner.start, inner.stop))
+        for place in {*places[:1], *places[-1:]}:
             self._drop_part(place, task, end)
-        if whole:
-            self._drop_whole(slice(whole[0], whole[-1] + 1), len(whole))
         others = cut(task, count, here) if sum([many for _, many in here]) < count else ()
         return [(first, many) for first, many, inside in others if not inside] + spans_of(ghosts)
 
+    def _overlaps(self, places: range, task: int, end: int) -> list[tuple[int, int]]:
+        """What these runs have of the tasks from ``task`` to before ``end``."""
+        firsts, counts = self._firsts[places.start : places.stop], self._counts[places.start : places.stop]
+        if places and task <= firsts[0] and firsts[-1] + counts[-1] <= end and sum(counts) == end - task:
+            return [(task, end - task)]  # all of them, found out at C speed
+        parts = [(max(f, task), min(f + n, end)) for f, n in zip(firsts, counts, strict=True)]
+        return [(begin, until - begin) for begin, until in parts if begin < until]
+
     def _drop_part(self, place: int, task: int, end: int) -> None:
-        """Take the tasks from ``task`` to before ``end`` out of a run that has others."""
+        """Take the tasks from ``task`` to before ``end`` out of a run."""
         first, after = self._firsts[place], self._firsts[place] + self._counts[place]
+        if after <= task or first == after:
+            return
         if task <= first:
-            self._shorten(place, end - first)
+            self._shorten(place, min(end, after) - first)
         elif end >= after:
             self._shorten(place, after - task, first)
         else:
             self._gone.update(range(task, end))
 
-    def _drop_whole(self, part: slice, count: int) -> None:
-        """Empty all runs in a part of them, ``count`` of which are of some."""
-        size = part.stop - part.start
-        self._held -= sum(self._counts[part])
-        self._empty += count
-        self._counts[part] = array("I", [0]) * size
-        self._tree.fill(part.start, array("d", [GONE]) * size)
-        if part.start <= self._head:
+    def _empty_all(self, part: slice) -> None:
+        """Take everything out of a part of the runs."""
+        counts = self._counts[part]
+        self._held -= sum(counts)
+        self._empty += len(counts) - counts.count(0)
+        self._counts[part] = array("I", [0]) * len(counts)
+        self._tree.fill(part.start, array("d", [GONE]) * len(counts))
+        if part.start <= self._head < part.stop:
             self._advance()
+
+    def _predict_each(self, tasks: Iterable[int], old: Collection[float], new: NewRuntime) -> None:
+        """`predict` for tasks of which each has a runtime of its own."""
+        runtimes, parts, low = self._tree.levels[0], dict[int, list[int]](), 0
+        for task in tasks:
+            low = bisect_right(self._firsts, task, low)
+            place = low - 1
+            if place >= 0 and task - self._firsts[place] < self._counts[place] and runtimes[place] in old:
+                if self._counts[place] > 1:
+                    parts.setdefault(place, []).append(task)
+                else:
+                    self._tree.put(place, new(task))
+        if parts:
+            self._cut({place: self._divided(place, its, new) for place, its in parts.items()})
+
+    def _divided(self, place: int, tasks: Sequence[int], new: NewRuntime) -> Rows:
+        """A run, with other runtimes for some of its tasks. With several, more will come: then it is one for each."""
+        first, held, runtime = self._firsts[place], self._counts[place], self._tree.levels[0][place]
+        if len(tasks) < _DIVIDE_FROM:
+            pieces = list(cut(first, held, [(task, 1) for task in tasks]))
+            runtimes = [new(start) if inside else runtime for start, _, inside in pieces]
+            return Rows([start for start, _, _ in pieces], [many for _, many, _ in pieces], runtimes)
+        runtimes = [runtime] * held
+        for task in tasks:
+            runtimes[task - first] = new(task)
+        return Rows(list(range(first, first + held)), [1] * held, runtimes)
 
 
 class NewestFirst(_Arrivals):

@@ -75,7 +75,7 @@ def bags(*, join: str | None) -> None:
     from broker.tui.drawing import clean
 
     with open_grid(join) as grid:
-        found = sorted(cast("list[BagState]", grid.bags()), key=lambda bag: -bag["age_s"])
+        found = cast("list[BagState]", grid.bags())
     for line in table([_TITLES, *map(_cells, found)]):
         click.echo(line)
     for bag in found:

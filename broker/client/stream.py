@@ -313,7 +313,7 @@ class Stream:
         """What to cancel now, if anything; the lock is held."""
         if self._cancelling or not self._to_cancel:
             return None
-        items, self._to_cancel = self._to_cancel, []
+        items, self._to_cancel = self._to_cancel[: wire.BATCH_ROWS], self._to_cancel[wire.BATCH_ROWS :]
         self._cancelling = True
         return {"bag": self.bag, "items": items}
 

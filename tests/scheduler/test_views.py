@@ -1,7 +1,9 @@
 """What is shown of a grid: the snapshot, when bags should be done, and why a task waits."""
 
 import json
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
+from typing import TypeVar
 
 import pytest
 
@@ -16,26 +18,31 @@ from scheduler.snapshot import BagView, Outlook, SlotView, WorkerView, queue_lon
 from tests.scheduler.builders import Grid, pgs
 from tests.scheduler.test_illegal import picture
 
-
 MOST = 10
+Made = TypeVar("Made")
+
+
+def made(pieces: Generator[int, None, Made]) -> Made:
+    """What is made in pieces, to its end."""
+    found: list[Made] = []
+
+    def whole() -> Iterator[int]:
+        found.append((yield from pieces))
+
+    assert all(rows >= 0 for rows in whole())
+    return found[0]
 
 
 def explained(scheduler: Scheduler, task: int, now: float) -> Explanation:
     """An explanation, made to its end."""
-    pieces = explain(scheduler, task, now)
-    while True:
-        try:
-            assert next(pieces) > 0
-        except StopIteration as end:
-            assert isinstance(end.value, Explanation)
-            return end.value
+    return made(explain(scheduler, task, now))
 
 
 def outlook(scheduler: Scheduler, now: float) -> Outlook:
     """An outlook, made to its end."""
-    made = Outlook(scheduler, now)
-    assert sum(made.pieces()) == made.cost
-    return made
+    whole = Outlook(scheduler, now)
+    assert sum(whole.pieces()) == whole.cost
+    return whole
 
 
 def workers(grid: Grid) -> list[WorkerView]:
@@ -43,8 +50,8 @@ def workers(grid: Grid) -> list[WorkerView]:
 
 
 def bags(scheduler: Scheduler, now: float) -> list[BagView]:
-    made = outlook(scheduler, now)
-    return [made.view(bag, now) for bag in scheduler.tasks.bags.values()]
+    whole = outlook(scheduler, now)
+    return [whole.view(bag, now) for bag in scheduler.tasks.bags.values()]
 
 
 def away(grid: Grid) -> dict[str, object]:
@@ -76,8 +83,8 @@ def test_a_snapshot_shows_every_worker_and_slot() -> None:
         WorkerView("b", "", None, (), 1, 0, (idle,)),
     ]
     assert away(grid) == {"c": ((40, 200), (990, 20))}
-    made = outlook(grid.scheduler, grid.now)
-    assert (made.busy, made.slots) == (1, 2)
+    whole = outlook(grid.scheduler, grid.now)
+    assert (whole.busy, whole.slots) == (1, 2)
 
 
 def test_a_view_of_a_worker_with_many_slots_and_windows_shows_the_first_of_them() -> None:
@@ -121,7 +128,7 @@ def test_a_snapshot_counts_bags_and_queues() -> None:
 def test_a_snapshot_is_taken_without_a_trace_and_is_plain_data() -> None:
     grid = at_work()
     before = picture(grid.scheduler)
-    views = [*workers(grid), *bags(grid.scheduler, grid.now)]
+    views: list[WorkerView | BagView] = [*workers(grid), *bags(grid.scheduler, grid.now)]
     explained(grid.scheduler, 0, grid.now)
     assert picture(grid.scheduler) == before
     assert json.loads(json.dumps([asdict(view) for view in views], allow_nan=False))[0]["name"] == "a"
@@ -141,17 +148,17 @@ def test_an_outlook_is_made_in_pieces_and_is_of_the_moment_it_was_begun(monkeypa
         grid.tell(ev.WorkerLeft(f"away{number}", planned=True, windows=[(5, 10)]))
     for bag in range(30):
         grid.tasks(10, bag=bag)
-    made, pieces = Outlook(grid.scheduler, grid.now), 0
-    for rows in made.pieces():
-        assert rows <= 8
+    whole, pieces = Outlook(grid.scheduler, grid.now), 0
+    for rows in whole.pieces():
+        assert rows <= 40
         pieces += 1
         grid.pc(f"new{pieces}")
     assert pieces > 15
-    assert made.slots == 40
-    views = [made.view(bag, grid.now + 1) for bag in grid.scheduler.tasks.bags.values()]
+    assert whole.slots == 40
+    views = [whole.view(bag, grid.now + 1) for bag in grid.scheduler.tasks.bags.values()]
     assert [view.eta_s for view in views[:3]] == [9, 9, 9]
     late = grid.tasks(10, bag=99)
-    assert made.view(grid.scheduler.tasks.bags[99], grid.now + 1).eta_s == views[-1].eta_s
+    assert whole.view(grid.scheduler.tasks.bags[99], grid.now + 1).eta_s == views[-1].eta_s
     assert len(list(explain(grid.scheduler, late[0], grid.now))) > 10
 
 
@@ -167,7 +174,10 @@ def test_windows_that_have_begun_or_ended_meanwhile_are_no_longer_announced() ->
 
 def capacity(grid: Grid) -> Capacity:
     up = [span for worker in grid.scheduler.slots.workers.values() for span in spans_of_worker(worker, grid.now)]
-    return Capacity([*up, *(span for each in grid.scheduler.away.values() for span in spans_of_away(each, grid.now))])
+    away_ones = [span for each in grid.scheduler.away.values() for span in spans_of_away(each, grid.now)]
+    found = Capacity()
+    assert len(list(found.build([*up, *away_ones]))) == 3
+    return found
 
 
 def test_work_is_done_when_enough_slot_seconds_have_passed() -> None:
@@ -213,7 +223,7 @@ def test_a_window_that_should_have_closed_gives_nothing_and_takes_nothing() -> N
     grid.wait(100)
     grid.pc("a", 50)
     assert capacity(grid).time_to_do(50, longest_s=1) == 50
-    assert Capacity([]).time_to_do(1, 0) is None
+    assert Capacity().time_to_do(1, 0) is None
 
 
 def test_a_bag_waits_for_the_work_of_those_before_it() -> None:

@@ -31,6 +31,7 @@ PARTS = {
     "frames": Part("tests.fuzz.frames", ("--count", "1000000"), ("--count", "20000")),
     "guided": Part("tests.fuzz.guided", ("--count", "1000000"), ("--count", "20000")),
     "port": Part("tests.fuzz.port", ("--count", "200000"), ("--count", "4000")),
+    "large": Part("tests.soak.large", ("--tasks", "10000000"), ("--tasks", "100000")),
     "chaos": Part(
         "pytest",
         ("-q", "tests/chaos"),
