@@ -18,6 +18,8 @@ from scheduler.runs import Run, Runs
 
 # Below this many entries a compaction would not pay.
 _COMPACT_FROM = 1024
+# Of so many runs all but one may be of none: they cost memory, and going through them takes long when they are many.
+_RUNS_OF_NONE = 8
 # Going through so many runs costs as much as meeting one discarded task.
 _RUNS_A_GHOST = 16
 
@@ -193,7 +195,7 @@ class _Arrivals:
         if self._head > _COMPACT_FROM and self._head > len(self._firsts) // 2:
             self._behead()
         empty, gone, runs = self._empty, len(self._gone), len(self._firsts)
-        if (empty > _COMPACT_FROM and empty > runs // 2) or (gone > _COMPACT_FROM and gone > runs // _RUNS_A_GHOST):
+        if (empty > _COMPACT_FROM and empty > runs - runs // _RUNS_OF_NONE) or (gone > _COMPACT_FROM and gone > runs // _RUNS_A_GHOST):
             self._compact()
 
     def _shorten(self, place: int, less: int, first: int | None = None) -> None:
