@@ -195,7 +195,8 @@ class _Arrivals:
         if self._head > _COMPACT_FROM and self._head > len(self._firsts) // 2:
             self._behead()
         empty, gone, runs = self._empty, len(self._gone), len(self._firsts)
-        if (empty > _COMPACT_FROM and empty > runs - runs // _RUNS_OF_NONE) or (gone > _COMPACT_FROM and gone > runs // _RUNS_A_GHOST):
+        few_left = empty > _COMPACT_FROM and empty > runs - runs // _RUNS_OF_NONE
+        if few_left or (gone > _COMPACT_FROM and gone > runs // _RUNS_A_GHOST):
             self._compact()
 
     def _shorten(self, place: int, less: int, first: int | None = None) -> None:
