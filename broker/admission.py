@@ -10,6 +10,10 @@ from broker.roles import CredentialError, Credentials, checked_credential
 Json = dict[str, Any]
 
 
+# Rows in one answer.
+PAGE = 500
+
+
 class Admission:
     """``connected``: the names of the credentials that somebody is connected by, one for each connection."""
 
@@ -24,9 +28,14 @@ class Admission:
         return self._desk.credentials
 
     def rows(self, args: Json, now: float) -> Json:
-        """Every credential, and how many connections there are by it."""
-        rows, here = self._credentials.rows(), self._connected()
-        return {"keys": [{"name": row.name, "role": row.role, "connected": here[row.name]} for row in rows]}
+        """Credentials in the order of their names, and how many connections there are by each.
+
+        ``after``: the last name of the page before.
+        """
+        here, after = self._connected(), args.get("after") or ""
+        rows = [row for row in self._credentials.rows() if row.name > after]
+        page = [{"name": row.name, "role": row.role, "connected": here[row.name]} for row in rows[:PAGE]]
+        return {"keys": page, "after": page[-1]["name"] if len(rows) > PAGE else None}
 
     def add(self, args: Json, now: float) -> Json:
         """Let in whoever has the secret of the key ``public`` (hexadecimal). The secret itself never comes here."""

@@ -216,11 +216,10 @@ class Attempts:
         tasks, results = [attempt.task for attempt in attempts], [self._results[attempt] for attempt in attempts]
         for bag, batch, part in self._desk.book.by_batch(tasks):
             number, item_of_0, its = bag.row.number, batch.start - batch.first, results[part]
-            bag.settled += len(its)
+            self._desk.settled(bag, len(its))
             bag.runs.add([result.elapsed for result in its], worker.first_runs(number, len(its)))
             if bag.remembered:
                 bag.remembered.difference_update(tasks[part])
-            self._desk.fresh.add(number)
             for result in its:
                 task, payload = result.task, result.payload
                 if result.outcome == Outcome.CRASH:

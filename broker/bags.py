@@ -1,13 +1,13 @@
 """Bags as the broker knows them: whose tasks are which, who waits for results, what is predicted where nobody did."""
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from broker.journal import Journal
 from broker.rows import BagRow, BatchRow
-from scheduler.rows import by_batch
+from scheduler.rows import Spans, by_batch, drop_places
 
 # What a task is assumed to take when its submitter does not say, until the bag's first results tell: a minute, long
 # enough that it is not started in the last moments of a window, short enough for a lunch break.
@@ -99,6 +99,7 @@ class OpenBag:
     ``remembered``: those of its tasks that have not ended and of which the journal knows an attempt at a worker.
     ``alone_since``: when it was seen that the client which submitted it, and had not said that this was all, is gone.
     ``deserted``: it counts as closed, because that client stayed away; if it returns, the bag is open again.
+    ``under_way``: what is being done to it in slices, for people; empty for nothing.
     """
 
     row: BagRow
@@ -116,6 +117,7 @@ class OpenBag:
     remembered: set[int] = field(default_factory=set)
     alone_since: float | None = None
     deserted: bool = False
+    under_way: str = ""
     watchers: list[Watcher] = field(default_factory=list)
 
     @property
@@ -137,8 +139,22 @@ class OpenBag:
         """The task number of item ``item``, or None when there is no such item."""
         if not 0 <= item < self.total:
             return None
-        batch = self.batches[bisect_right(self.starts, item) - 1]
+        batch = self.batch_of(item)
         return batch.first + item - batch.start
+
+    def batch_of(self, item: int) -> OpenBatch:
+        """The batch of an item that exists."""
+        return self.batches[bisect_right(self.starts, item) - 1]
+
+    def pieces(self, spans: Spans) -> Iterator[tuple[int, int, int]]:
+        """Ranges of its items as ranges of tasks: the first task, how many, the first item; each of one batch."""
+        for first, many in spans:
+            item, end = first, first + many
+            while item < end:
+                batch = self.batch_of(item)
+                count = min(end, batch.start + batch.count) - item
+                yield batch.first + item - batch.start, count, item
+                item += count
 
 
 class BagBook:
@@ -151,7 +167,7 @@ class BagBook:
         self._firsts: list[int] = []
         self._where: list[tuple[OpenBag, OpenBatch]] = []
         self.next_task = journal.next_task()
-        self._next_bag = 1
+        self._next_bag = journal.next_bag()
 
     def open(self, row: BagRow) -> OpenBag:
         """Make a bag known."""
@@ -194,9 +210,8 @@ class BagBook:
     def forget(self, bag: OpenBag) -> None:
         """Drop a bag."""
         del self.by_id[bag.row.id], self.by_number[bag.row.number]
-        self._where = [(other, batch) for other, batch in self._where if other is not bag]
-        self._firsts = [batch.first for _, batch in self._where]
-        self._journal.forget(bag.row.number, [batch.first for batch in bag.batches])
+        drop_places([bisect_left(self._firsts, batch.first) for batch in bag.batches], self._firsts, self._where)
+        self._journal.forget(bag.row.number)
 
 
 def checked_runtimes(runtime: float | None, runtimes: tuple[float, ...], count: int) -> tuple[float, ...] | None:

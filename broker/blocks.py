@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from broker.protocol import BATCH_BYTES, BATCH_ROWS, Payload, pack_columns
+from broker.protocol import BATCH_BYTES, BATCH_ROWS, Outcome, Payload, pack_columns
 from broker.rows import ResultRow
 
 # What stands for a payload in the tables: itself, or the name of its file.
@@ -75,6 +75,13 @@ def _parts(rows: list[ResultRow]) -> Iterator[list[ResultRow]]:
         part.append(row)
         size += len(row.payload)
     yield part
+
+
+def cancelled_block(bag: int, tasks: Sequence[int], items: Sequence[int], ended: float) -> Block:
+    """Tasks of a bag that were cancelled together, ascending: nothing else is said of them."""
+    one_for_all = pack_columns((list(tasks), (0,), (Outcome.CANCELLED,)))
+    told = pack_columns((list(items), (Outcome.CANCELLED,), (0.0,), ("",), (b"",)))
+    return Block(bag, tasks[0], tasks[-1], len(tasks), ended, one_for_all, told, None, None)
 
 
 def _block(rows: Sequence[ResultRow], cell: Callable[[Payload, int], Cell]) -> Block:

@@ -5,12 +5,11 @@ every request can be repeated over a new connection and is carried out once.
 """
 
 import hashlib
-import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker import protocol as wire
-from broker.asking import AskError, Asking
+from broker.asking import Asking
 from broker.bags import OpenBag, Watcher, checked_runtimes
 from broker.desk import Desk
 from broker.roles import Credential, owner_refusal
@@ -37,13 +36,17 @@ SWEEP_S = 10.0
 
 @dataclass(slots=True)
 class ClientSession:
-    """One connection of a client. ``user`` is what it calls itself; what it may do is by ``who``."""
+    """One connection of a client. ``user`` is what it calls itself; what it may do is by ``who``.
+
+    ``watched``: numbers of bags whose results it has waited for.
+    """
 
     who: Credential
     session: str
     user: str
     python: str
     heard: float
+    watched: set[int] = field(default_factory=set)
 
 
 class Clients:
@@ -52,7 +55,11 @@ class Clients:
     def __init__(self, desk: Desk, asking: Asking) -> None:
         self._desk = desk
         self._asking = asking
+        asking.jobs.hears = self._hears
         self.by_peer: dict[bytes, ClientSession] = {}
+        # The connection of each client, by credential and session; and bags whose client is gone, until it is back.
+        self._by_session: dict[tuple[Credential, str], bytes] = {}
+        self._alone: dict[tuple[str, str], list[OpenBag]] = {}
         self._sweep_at = 0.0
         # Receipts that have not been sent, by peer and bag, each with when it was due.
         self._receipts: dict[tuple[bytes, str], list[tuple[wire.Accepted, float]]] = {}
@@ -70,32 +77,43 @@ class Clients:
     def _heard(self, peer: bytes, message: wire.Message, now: float) -> None:
         if isinstance(message, wire.Submit):
             self._answer_submit(peer, message, now)
-        elif isinstance(message, wire.Watch | wire.Ask) and not self._desk.has_room(peer, UNREAD_LIMIT):
+        elif isinstance(message, wire.Watch | wire.Ask) and not self._hears(peer):
             return  # it asks on and on, and reads no answers: what is asked for now, it may ask again
         elif isinstance(message, wire.Watch):
             self._watch(peer, message)
         elif isinstance(message, wire.Ask):
-            self._ask(peer, message, now)
+            self._asking.ask(peer, self.by_peer[peer].who, message)
         elif isinstance(message, wire.Blob):
             self._template(peer, message)
         elif isinstance(message, wire.Goodbye):
             self.gone(peer)
 
+    def _hears(self, peer: bytes) -> bool:
+        """Whether a client reads what it is told."""
+        return self._desk.has_room(peer, UNREAD_LIMIT)
+
     def gone(self, peer: bytes) -> None:
         """The connection is no more."""
-        if self.by_peer.pop(peer, None) is not None:
-            for bag in self._desk.book.by_number.values():
-                bag.watchers = [watcher for watcher in bag.watchers if watcher.peer != peer]
+        client = self.by_peer.pop(peer, None)
+        if client is not None:
+            if self._by_session.get((client.who, client.session)) == peer:
+                del self._by_session[client.who, client.session]
+            for number in client.watched:
+                if (bag := self._desk.book.by_number.get(number)) is not None:
+                    bag.watchers = [watcher for watcher in bag.watchers if watcher.peer != peer]
+            self._asking.jobs.gone(peer)
 
     def _hello(self, peer: bytes, who: Credential, hello: wire.Hello, now: float) -> None:
-        for other in [p for p, client in self.by_peer.items() if (client.who, client.session) == (who, hello.session)]:
-            if other != peer:
-                self.gone(other)  # an earlier connection of the same client, which broke
+        other = self._by_session.get((who, hello.session))
+        if other is not None and other != peer:
+            self.gone(other)  # an earlier connection of the same client, which broke
+        if peer in self.by_peer:
+            self.gone(peer)  # it is another client's now
+        self._by_session[who, hello.session] = peer
         self.by_peer[peer] = ClientSession(who, hello.session, hello.user, hello.python, now)
-        for bag in self._desk.book.by_number.values():
-            if (bag.row.owner, bag.row.session) == (who.name, hello.session):
-                bag.closed &= not bag.deserted
-                bag.deserted, bag.alone_since = False, None
+        for bag in self._alone.pop((who.name, hello.session), ()):
+            bag.closed &= not bag.deserted
+            bag.deserted, bag.alone_since = False, None
         facts = self._desk.facts
         self._desk.send(peer, wire.Greeting(wire.VERSION, facts.id, facts.python))
 
@@ -129,6 +147,7 @@ class Clients:
         """Nobody is here who would add to this open bag."""
         if bag.alone_since is None:
             bag.alone_since = now
+            self._alone.setdefault((bag.row.owner, bag.row.session), []).append(bag)
         if bag.settled == bag.total and bag.alone_since + CLIENT_GONE_S <= now:
             bag.closed = bag.deserted = True
             self._desk.fresh.add(bag.row.number)
@@ -234,7 +253,8 @@ class Clients:
         if bag is not None and submit.first < bag.total:
             return ""
         owner = self.by_peer[peer].who.name if bag is None else bag.row.owner
-        why = self._desk.quotas.refusal(owner, len(submit.payloads), sum(map(len, submit.payloads)))
+        why = self._desk.quotas.no_bag(owner) if bag is None else ""
+        why = why or self._desk.quotas.refusal(owner, len(submit.payloads), sum(map(len, submit.payloads)))
         return f"bag {submit.bag} is not taken: {why}" if why else ""
 
     @staticmethod
@@ -278,6 +298,7 @@ class Clients:
             session=client.session,
         )
         self._desk.journal.add_bag(row)
+        self._desk.quotas.opened(row.owner)
         self._desk.note("bag-opened", by=row.owner, bag=row.id, name=row.name, owner=row.owner, user=client.user)
         return self._desk.book.open(row)
 
@@ -328,6 +349,7 @@ class Clients:
             self._answer(peer, watch.request, refusal)
             return
         bag.watchers.append(Watcher(peer, watch.request, watch.after))
+        self.by_peer[peer].watched.add(bag.row.number)
         self._desk.fresh.add(bag.row.number)
 
     def tell(self, now: float) -> None:
@@ -351,19 +373,6 @@ class Clients:
         outcomes = wire.Outcomes(watcher.request, bag.row.id, *told, bag.settled, bag.total, bag.closed, receipts)
         self._desk.send(watcher.peer, outcomes)
         return True
-
-    # --- questions ---------------------------------------------------------------------------------------------------
-
-    def _ask(self, peer: bytes, ask: wire.Ask, now: float) -> None:
-        try:
-            answer = self._asking.answer(self.by_peer[peer].who, ask.what, ask.args, now)
-        except AskError as error:
-            self._answer(peer, ask.request, str(error))
-        else:
-            body = json.dumps(answer)
-            too_long = f"the answer to {ask.what!r} has more than {wire.ANSWER_BYTES:,} bytes"
-            fits = not wire.is_longer(body, wire.ANSWER_BYTES)
-            self._answer(peer, ask.request, wire.Answer(ask.request, body) if fits else too_long)
 
     def farewell(self, reason: str) -> None:
         """The broker stops."""

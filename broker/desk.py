@@ -77,7 +77,7 @@ class Desk:
         self.revoked: list[str] = []
         self.disk = Disk(journal, str(journal.home))
         self.book = BagBook(journal)
-        self.quotas = Quotas(self.book.by_number.values())
+        self.quotas = Quotas()
         self.attendance = Attendance(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)
@@ -93,6 +93,8 @@ class Desk:
         self.waiting: Callable[[bytes], int] = lambda peer: 0
         # Whether too much waits for all peers of its credential, or in all.
         self.crowded: Callable[[bytes], bool] = lambda peer: False
+        # The broker's clock, as it was when what has arrived began to be settled.
+        self.now = 0.0
         # What the scheduler wants done besides what a pass decides; carried out when the batch is settled.
         self.pending: list[ev.Command] = []
         # Bags with something new for those who watch them.
@@ -145,14 +147,20 @@ class Desk:
         self.owed.clear()
         return leaving
 
-    def forget(self, bag: OpenBag, why: str, now: float) -> None:
-        """Drop a bag that is complete, with its results; ``why`` is told to those who wait for more of it."""
-        self.handle(ev.BagForgotten(bag.row.number), now)
+    def forget(self, bag: OpenBag, why: str) -> None:
+        """Nobody knows a bag any more that is complete; ``why`` is told to those who wait for more of it."""
+        self.handle(ev.BagForgotten(bag.row.number), self.now)
         self.book.forget(bag)
         self.quotas.forgotten(bag)
         self.fresh.discard(bag.row.number)
         for watcher in bag.watchers:
             self.send(watcher.peer, Failed(watcher.request, why))
+
+    def settled(self, bag: OpenBag, tasks: int) -> None:
+        """So many tasks of a bag have ended."""
+        bag.settled += tasks
+        self.quotas.ended(bag.row.owner, tasks)
+        self.fresh.add(bag.row.number)
 
     def note(self, event: str, by: str = "", **facts: object) -> None:
         """Something worth a line in the log: ``event key=value ...``.

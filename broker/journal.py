@@ -14,14 +14,15 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
 import msgpack
 
-from broker.blocks import COLUMNS, Block, Cell, Told, blocks_of, columns_in, names_in, rows_in
+from broker.blocks import COLUMNS, Block, Cell, Told, blocks_of, cancelled_block, columns_in, names_in, rows_in
+from broker.dropping import Dropping
 from broker.private import make_private
 from broker.protocol import BATCH_BYTES, BATCH_ROWS, Payload
 from broker.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
@@ -48,6 +49,8 @@ SMALL_BATCH_BYTES = 64 * 1024
 # either way, because everything that arrives together shares a commit. Hence the broker's default, which is "power".
 # Files likewise; with "process" a power cut may take one that a commit names, and then the home is refused.
 Durability = Literal["process", "power"]
+# What may be under way with a bag: all of it that has not ended is cancelled, or what is at no worker; it is forgotten.
+Order = Literal["cancel", "cancel waiting", "forget"]
 _SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
 # The log of commits is worked into the tables, and cut to nothing, when it is as long as this. That takes tens of
 # milliseconds, for which everybody waits: of tasks that are submitted one at a time, one in eight hundred. SQLite does
@@ -127,6 +130,9 @@ class Journal:
             bring_up(self._db, found)
             self._refuse(wrong_with_values(self._db))
             self._refuse(self.values.open(self._db, self._write))
+            self.dropping = Dropping(self._db, self._write, self.values)
+            # Of templates of which no bag came, nobody keeps account in the next life of the broker.
+            self._db.execute("DELETE FROM templates WHERE digest NOT IN (SELECT template FROM bags)")
             self._begin()
         except sqlite3.OperationalError as error:
             if found < FORMAT or error.sqlite_errorcode != sqlite3.SQLITE_FULL:
@@ -268,23 +274,26 @@ class Journal:
 
     def add_results(self, rows: Sequence[ResultRow]) -> None:
         """These tasks ended."""
-        insert = f"INSERT INTO results ({COLUMNS}, checksum) VALUES (?,?,?,?,?,?,?,?,?,?)"
         for block in blocks_of(rows, self.values.cell):
-            seq = self._insert(insert, (*block, checksum_of_block(block)))
-            self._blocks.setdefault(block.bag, []).append(Told(seq, block.size, block.told, block.large))
+            self._add_block(block)
+
+    def _add_block(self, block: Block) -> None:
+        insert = f"INSERT INTO results ({COLUMNS}, checksum) VALUES (?,?,?,?,?,?,?,?,?,?)"
+        seq = self._insert(insert, (*block, checksum_of_block(block)))
+        self._blocks.setdefault(block.bag, []).append(Told(seq, block.size, block.told, block.large))
 
     def add_sent(self, rows: Sequence[tuple[int, int, str]]) -> None:
         """These tasks are at workers as these attempts: number and session; for those that are worth waiting for."""
         self._write("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", rows)
 
+    def add_cancelled(self, bag: int, tasks: Sequence[int], items: Sequence[int], ended: float) -> None:
+        """These tasks, ascending, were cancelled. ``ended``: POSIX seconds."""
+        self._add_block(cancelled_block(bag, tasks, items, ended))
+
     def predict(self, first: int, runtimes: Sequence[float]) -> None:
-        """New predictions for a batch; those it came with are kept beside them."""
-        update = (
-            "UPDATE batches SET first_runtimes = coalesce(first_runtimes, runtimes), runtimes = ?, "
-            "checksum = checksum(payloads, ?, coalesce(first_runtimes, runtimes)) WHERE first = ?"
-        )
+        """New predictions for a batch; those it came with stay as they are."""
         packed = array("d", runtimes).tobytes()
-        self._write(update, [(packed, packed, first)])
+        self._write("INSERT OR REPLACE INTO predictions VALUES (?, ?, ?)", [(first, packed, checksum(packed))])
 
     def add_windows(self, rows: Sequence[WindowRow]) -> None:
         """Windows that opened."""
@@ -304,19 +313,17 @@ class Journal:
         """The broker is there at this time, POSIX seconds, though nothing may happen."""
         self._write("INSERT OR REPLACE INTO meta VALUES ('seen', ?)", [(time,)])
 
-    def forget(self, bag: int, first_tasks: Sequence[int]) -> None:
-        """Drop a bag with its batches and results, and its template if no other bag uses it."""
-        for first in first_tasks:
-            self._cache.pop(first, None)
-        self._write(
-            "DELETE FROM sent WHERE EXISTS (SELECT 1 FROM batches b WHERE b.bag = ? "
-            "AND sent.task >= b.first AND sent.task < b.first + b.count)",
-            [(bag,)],
-        )
-        for table, column in (("results", "bag"), ("batches", "bag"), ("bags", "number")):
-            self._write(f"DELETE FROM {table} WHERE {column} = ?", [(bag,)])
-        self._write("DELETE FROM templates WHERE digest NOT IN (SELECT template FROM bags)", [()])
-        self.values.forget(bag)
+    def order(self, bag: int, what: Order) -> None:
+        """This is done to a bag from now on, in slices; after a restart it is gone on with."""
+        self._write("INSERT OR REPLACE INTO orders VALUES (?, ?)", [(bag, what)])
+
+    def carried_out(self, bag: int, what: Order) -> None:
+        self._write("DELETE FROM orders WHERE bag = ? AND what = ?", [(bag, what)])
+
+    def forget(self, bag: int) -> None:
+        """Nobody will ask for a bag again, and its id can be another's; what it has here goes by `dropping`."""
+        self.order(bag, "forget")
+        self._write("UPDATE bags SET id = NULL WHERE number = ?", [(bag,)])
         self._newest.pop(bag, None)
         self._blocks.pop(bag, None)
 
@@ -364,34 +371,43 @@ class Journal:
         query = "SELECT seq, size, told, large FROM results WHERE bag = ? AND seq > ? ORDER BY seq LIMIT ?"
         return map(Told._make, self._db.execute(query, (bag, after, BATCH_ROWS)))
 
-    def result(self, task: int) -> ResultRow | None:
-        """The row of one ended task."""
-        # Blocks may overlap, for tasks end in any order: of many, only the numbers of their tasks are read.
-        query = "SELECT seq, size, tasks FROM results WHERE high >= ? AND low <= ? ORDER BY high"
-        for seq, size, packed in self._db.execute(query, (task, task)):
-            if task in columns_in(packed, size)[0]:
-                (block,) = self._db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,))
-                return next(row for row in rows_in(Block(*block), self.values.payload) if row.task == task)
-        return None
+    def blocks_around(self, task: int) -> list[tuple[int, int]]:
+        """(number, tasks) of the blocks that may have the result of a task: they overlap, as tasks end in any order."""
+        query = "SELECT seq, size FROM results WHERE high >= ? AND low <= ? ORDER BY high"
+        return self._db.execute(query, (task, task)).fetchall()
+
+    def result_in(self, seq: int, size: int, task: int) -> ResultRow | None:
+        """The row of an ended task, if it is in that block; of many, only the numbers of their tasks are read."""
+        found = self._db.execute("SELECT tasks FROM results WHERE seq = ?", (seq,)).fetchone()
+        if found is None or task not in columns_in(found[0], size)[0]:
+            return None
+        (block,) = self._db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,))
+        return next(row for row in rows_in(Block(*block), self.values.payload) if row.task == task)
 
     def last_ended(self, bag: int) -> float | None:
         """When the last task of a bag ended, POSIX seconds; None when that was not recorded."""
         row = self._db.execute("SELECT ended FROM results WHERE bag = ? ORDER BY seq DESC LIMIT 1", (bag,)).fetchone()
         return row[0] if row else None
 
+    def orders(self) -> list[tuple[int, Order]]:
+        """What is to be gone on with: (bag, what)."""
+        return self._db.execute("SELECT bag, what FROM orders ORDER BY bag").fetchall()
+
     def bags(self) -> Iterator[BagRow]:
-        """Every bag, oldest first."""
+        """Every bag that is not forgotten, oldest first."""
         columns = "number, id, name, kind, owner, template, timeout, retries, predicted, closed, created, session"
-        for row in self._db.execute(f"SELECT {columns} FROM bags ORDER BY number"):
+        for row in self._db.execute(f"SELECT {columns} FROM bags WHERE id IS NOT NULL ORDER BY number"):
             number, id_, name, kind, owner, template, timeout, retries, predicted, closed, created, session = row
             known = (number, id_, name, kind, owner, template, timeout, retries)
             yield BagRow(*known, bool(predicted), bool(closed), created, session or "")
 
     def batches(self) -> Iterator[BatchRow]:
-        """Every batch, in the order of its tasks."""
+        """Every batch of bags that are not forgotten, in the order of its tasks."""
         for first, bag, start, count, packed, size in self._db.execute(
-            "SELECT first, bag, start, count, runtimes, length(payloads) + "
-            "(SELECT coalesce(sum(size), 0) FROM files WHERE batch = first) FROM batches ORDER BY first"
+            "SELECT first, bag, start, count, coalesce(p.runtimes, b.runtimes), length(payloads) + "
+            "(SELECT coalesce(sum(size), 0) FROM files WHERE batch = first) "
+            "FROM batches b LEFT JOIN predictions p USING (first) "
+            "WHERE bag NOT IN (SELECT bag FROM orders WHERE what = 'forget') ORDER BY first"
         ):
             runtimes = array("d")
             runtimes.frombytes(packed)
@@ -402,6 +418,9 @@ class Journal:
         found: dict[int, array[int]] = {}
         for count, packed in self._db.execute("SELECT size, tasks FROM results WHERE bag = ?", (bag,)):
             tasks, _, outcomes = columns_in(packed, count)
+            if isinstance(outcomes, repeat):  # all ended alike
+                found.setdefault(next(outcomes), array("q")).extend(tasks)
+                continue
             for outcome, some in groupby(zip(outcomes, tasks, strict=True), itemgetter(0)):
                 found.setdefault(outcome, array("q")).extend(map(itemgetter(1), some))
         return {outcome: array("q", sorted(tasks)) for outcome, tasks in found.items()}
@@ -418,6 +437,10 @@ class Journal:
         """The smallest task number never used."""
         row = self._db.execute("SELECT max(first + count) FROM batches").fetchone()
         return int(row[0] or 0)
+
+    def next_bag(self) -> int:
+        """The smallest number for a bag that is of none here, not of one that is being forgotten either."""
+        return int(self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM bags").fetchone()[0])
 
     def next_window(self) -> int:
         """The smallest number for a window that was never used, but for windows that were dropped."""

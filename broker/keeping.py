@@ -5,41 +5,63 @@ Rule: a bag's days begin when it is complete: the last of its tasks has ended, a
 
 from broker.bags import OpenBag
 from broker.desk import Desk
+from broker.jobs import Job, Jobs, Slices
+from broker.orders import Orders
 
 # How often it is looked for bags to forget: a look at each bag.
 LOOK_S = 60.0
 DAY_S = 86_400.0
+# Bags that are looked at in one slice; most at a glance, but one that is forgotten or was complete when the broker was
+# started takes longer.
+SLICE_BAGS = 2_000
+BAG_UNITS = 200
 
 
 class Keeping:
     """Forgets the bags of a desk ``days`` after they ended; None: never. ``now`` is the broker's clock."""
 
-    def __init__(self, desk: Desk, days: float | None) -> None:
+    def __init__(self, desk: Desk, jobs: Jobs, orders: Orders, days: float | None) -> None:
         self.days = days
         self._desk = desk
+        self._jobs = jobs
+        self._orders = orders
         self._look_at = 0.0
-        self._has_looked = False
+        self._looks = self._has_looked = False
         # When bags that are complete became so, by number; before now for what an earlier broker saw.
         self._ended: dict[int, float] = {}
 
     def look(self, now: float) -> None:
-        """Forget those whose time is up, when it is time to look."""
-        if self.days is None or now < self._look_at:
+        """Begin to look for those whose time is up, when it is time to."""
+        if self.days is None or self._looks or now < self._look_at:
             return
         # Nobody has to wait for a bag much longer than it is kept.
         self._look_at = now + min(LOOK_S, self.days * DAY_S)
-        bags = [bag for bag in self._desk.book.by_number.values() if bag.complete]
-        self._ended = {bag.row.number: self._since(bag, now) for bag in bags}
-        self._has_looked = True
-        for bag in bags:
-            if self._ended[bag.row.number] + self.days * DAY_S <= now:
-                self._desk.note("bag-expired", bag=bag.row.id, name=bag.row.name, owner=bag.row.owner, days=self.days)
-                self._desk.forget(bag, f"bag {bag.row.id} was forgotten {self.days:g} days after it ended", now)
+        self._looks = True
+        self._jobs.add(Job("", self._look(self.days, now), order=True))
+
+    def _look(self, days: float, now: float) -> Slices:
+        book, before, units = self._desk.book, self._ended, 0
+        self._ended = {}
+        for place, bag in enumerate(list(book.by_number.values()), start=1):
+            if bag.complete and book.by_number.get(bag.row.number) is bag:
+                if (known := before.get(bag.row.number)) is None:
+                    units += 0 if self._has_looked else BAG_UNITS
+                    known = now if self._has_looked else self._since(bag, now)
+                self._ended[bag.row.number] = known
+                if known + days * DAY_S <= now:
+                    units += BAG_UNITS
+                    self._expire(bag, days)
+            if place % SLICE_BAGS == 0 or units >= SLICE_BAGS:
+                yield units + SLICE_BAGS // 4
+                units = 0
+        self._looks, self._has_looked = False, True
+        return {}
+
+    def _expire(self, bag: OpenBag, days: float) -> None:
+        self._desk.note("bag-expired", bag=bag.row.id, name=bag.row.name, owner=bag.row.owner, days=days)
+        self._orders.forget(bag, f"bag {bag.row.id} was forgotten {days:g} days after it ended")
 
     def _since(self, bag: OpenBag, now: float) -> float:
-        known = self._ended.get(bag.row.number)
-        if known is not None or self._has_looked:
-            return now if known is None else known
-        # It was complete when the broker was started.
+        """It was complete when the broker was started."""
         ended = self._desk.journal.last_ended(bag.row.number)
         return now if ended is None else min(now, ended - self._desk.facts.wall_at_zero)

@@ -1,4 +1,4 @@
-"""Who may do what: the roles, and a decision for everything that can be asked. Pure.
+"""Who may do what: the roles. What is decided for everything that can be asked is in `broker.questions`. Pure.
 
 Rule 1: a connection is who its key says, at each message anew. What a peer says of itself decides nothing.
 Rule 2: a bag belongs to the credential that submitted it. Its owner and an admin may do everything with it; to others
@@ -7,31 +7,12 @@ Rule 3: what concerns everybody (policy, credentials) is the admin's.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
 # worker: offers a PC. submitter: has work done. admin: that, and everything else.
 Role = Literal["worker", "submitter", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
-
-Access = Literal["everyone", "owner", "admin"]
-# Everything a client can ask, and who is answered. "owner": of the bag that is asked about.
-ACCESS: Mapping[str, Access] = {
-    "ping": "everyone",  # a sign of life is asked for
-    "status": "everyone",
-    "bags": "everyone",
-    "progress": "owner",  # this is how a client attaches to a bag
-    "explain": "owner",
-    "logs": "owner",
-    "cancel": "owner",
-    "forget": "owner",
-    "runtimes": "owner",
-    "policy": "admin",
-    "keys": "admin",
-    "keys add": "admin",
-    "keys revoke": "admin",
-}
 
 # A name is shown in lists, logs and errors, so it is short and plain.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")

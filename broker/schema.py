@@ -72,6 +72,14 @@ CREATE INDEX results_of_bag ON results (bag, seq);
 CREATE INDEX results_of_tasks ON results (high, low);
 CREATE INDEX long_results ON results (seq) WHERE checksum IS NOT NULL;
 """,
+    # What is being done to a bag in slices, and is gone on with after a restart. New predictions of a batch by
+    # themselves: with it, its arguments would be written anew. And what is looked for when a bag is forgotten.
+    """
+CREATE TABLE orders (bag INTEGER, what TEXT, PRIMARY KEY (bag, what)) WITHOUT ROWID;
+CREATE TABLE predictions (first INTEGER PRIMARY KEY, runtimes BLOB, checksum INTEGER);
+CREATE INDEX bags_of_template ON bags (template);
+CREATE INDEX batches_of_bag ON batches (bag);
+""",
 )
 FORMAT = len(_FORMATS)
 

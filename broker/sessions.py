@@ -37,11 +37,11 @@ class Sessions:
     def __init__(self, desk: Desk, keep_days: float | None = None) -> None:
         """``keep_days``: how long bags are kept when they have ended; None: until somebody forgets them."""
         self.desk = desk
-        self._keeping = Keeping(desk, keep_days)
         self.workers = Workers(desk)
         self._throughput = Throughput()
         self._asking = Asking(desk, self.workers, self._throughput, lambda: self.clients.credentials)
         self.clients = Clients(desk, self._asking)
+        self._keeping = Keeping(desk, self._asking.jobs, self._asking.orders, keep_days)
         self._counted = 0
         self._news = True
         self._hold_until: float | None = None
@@ -55,6 +55,7 @@ class Sessions:
         book, journal = self.desk.book, self.desk.journal
         for row in journal.bags():
             book.open(row)
+            self.desk.quotas.opened(row.owner)
         ended = {number: journal.outcomes(number) for number in book.by_number}
         for batch in journal.batches():
             if batch.bag not in ended:
@@ -63,6 +64,8 @@ class Sessions:
                 self._restore(batch, ended[batch.bag], now)
             except IllegalEvent as error:
                 raise Damaged(f"the journal contradicts itself: {error}") from error
+        if self.desk.disk.state != "full":
+            self._asking.orders.resume()
         if self.desk.scheduler.orphans:
             self._hold_until = now + HOLD_LEASES * self.desk.facts.lease_s
 
@@ -74,7 +77,7 @@ class Sessions:
         its = {how: tasks[bisect_left(tasks, batch.first) : bisect_left(tasks, end)] for how, tasks in ended.items()}
         done, cancelled = its.pop(wire.Outcome.DONE, ()), its.pop(wire.Outcome.CANCELLED, ())
         failed = [task for tasks in its.values() for task in tasks]
-        bag.settled += len(done) + len(cancelled) + len(failed)
+        desk.settled(bag, len(done) + len(cancelled) + len(failed))
         over = {*done, *cancelled, *failed}
         sent = [row for row in desk.journal.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
@@ -157,12 +160,19 @@ class Sessions:
     def unsettled(self) -> bool:
         """Whether `settle` has something to do at once: more has happened than that known workers said they live."""
         desk = self.desk
-        return self._news or self.owing or desk.speaks or bool(desk.fresh) or desk.scheduler.unsettled
+        return (
+            self._news
+            or self.owing
+            or desk.speaks
+            or bool(desk.fresh)
+            or desk.scheduler.unsettled
+            or self._asking.jobs.waiting
+        )
 
     @property
     def unfinished(self) -> bool:
         """Whether the next turn is due at once, whether anything arrives or not."""
-        return self.desk.scheduler.unfinished and self.desk.disk.state != "full"
+        return self._asking.jobs.waiting or (self.desk.scheduler.unfinished and self.desk.disk.state != "full")
 
     @property
     def owing(self) -> bool:
@@ -171,7 +181,7 @@ class Sessions:
 
     def settle(self, now: float) -> Leaving:
         """Decide, once for all that has been received; what is to be sent, most of it when that has been committed."""
-        self._news = False
+        self._news, self.desk.now = False, now
         self._look_at_disk(now)
         self._let_go(now)
         if self.desk.disk.state != "full":
@@ -181,6 +191,7 @@ class Sessions:
             self._hold_until = None
             self.desk.handle(ev.HoldExpired(), now)
         self.clients.sweep(now)
+        self._asking.jobs.work(now)
         self.desk.learn(now)
         # What is handed out has to be written down, too.
         handed_out = self.desk.handle(ev.PassDue(PASS_TASKS), now) if self.desk.disk.state != "full" else []
@@ -209,6 +220,7 @@ class Sessions:
             return
         self.desk.note(f"disk-{disk.state}", was=before, for_s=round(now - since, 1), free_bytes=disk.free_bytes)
         if before == "full":
+            self._asking.orders.resume()
             for peer in self.workers.by_peer:
                 self.desk.send(peer, wire.Rejoin())  # and with that, the results that were not taken
 

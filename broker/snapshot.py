@@ -1,6 +1,6 @@
 """The snapshot: what the broker says of the whole grid at one moment, as ``deskgrid status --json`` prints it.
 
-This file is the documentation of schema 1, and what the parts that read a snapshot are checked against. Rules:
+This file is the documentation of schema 2, and what the parts that read a snapshot are checked against. Rules:
 
 1. Durations in seconds, never dates; counts are integers. A key that may be null says when.
 2. A field may be added within a schema. One that changes or goes makes it the next schema.
@@ -8,7 +8,14 @@ This file is the documentation of schema 1, and what the parts that read a snaps
 
 from typing import Any, Literal, TypedDict
 
-SCHEMA = 1
+SCHEMA = 2
+
+# The document is bounded, however large the grid is: so many rows of bags, of workers, of all slots together (but one
+# for each worker), and of windows of each worker. What has no row is counted in `Totals`.
+BAG_ROWS = 200
+WORKER_ROWS = 2_000
+SLOT_ROWS = 4_000
+WINDOW_ROWS = 8
 
 # Seconds: (starts in, lasts). An array of two numbers in JSON.
 ComingWindow = tuple[float, float]
@@ -62,12 +69,14 @@ class WorkerState(TypedDict):
     plan: str  # one line for people
     uptime_s: float | None  # what is left of the window; null when open-ended, 0 when not up
     opened_s: float  # since this window opened
-    windows: list[ComingWindow]  # of the coming week, without the current one
+    windows: list[ComingWindow]  # the next ones of the coming week, at most 8, without the current one
     silent_s: float  # since it was last heard
     done: int  # tasks
     rests_s: float | None  # until one task is tried there, because all of them failed; null: it does not rest
     note: str  # for people: what is wrong with it; may be empty
-    slots: list[SlotState]
+    slot_count: int
+    busy: int  # of them, those that run something
+    slots: list[SlotState]  # the first of them: all in a grid of at most 4,000 slots, at least one
 
 
 class BagState(TypedDict):
@@ -89,6 +98,18 @@ class BagState(TypedDict):
     eta_s: float | None  # until it should have ended; null when unknown, or never as things are
     longest_s: float  # the longest predicted runtime among its tasks
     note: str  # for people; may be empty
+
+
+class Totals(TypedDict):
+    """All that there are, whether they have a row in this document or not."""
+
+    bags_under_way: int
+    bags_ended: int
+    workers_up: int
+    workers_lost: int
+    workers_away: int
+    slots: int  # of workers that are up
+    busy: int  # of these, those that run something
 
 
 class Queues(TypedDict):
@@ -133,8 +154,9 @@ class Snapshot(TypedDict):
 
     schema: int
     broker: BrokerFacts
-    workers: list[WorkerState]
-    bags: list[BagState]
+    totals: Totals
+    workers: list[WorkerState]  # those that are up first, then the lost ones; at most 2,000
+    bags: list[BagState]  # those under way, the oldest first; then those that ended, the newest first; at most 200
     queues: Queues
     counters: CounterValues
     throughput: Throughput

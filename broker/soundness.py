@@ -22,6 +22,7 @@ LONG_BYTES = 2048
 _CHECKED = (
     ("SELECT digest FROM templates WHERE checksum IS NOT checksum(data)", "template"),
     ("SELECT first FROM batches WHERE checksum IS NOT checksum(payloads, runtimes, first_runtimes)", "batch"),
+    ("SELECT first FROM predictions WHERE checksum IS NOT checksum(runtimes)", "prediction of batch"),
     (
         "SELECT low FROM results INDEXED BY long_results WHERE checksum IS NOT NULL "
         "AND checksum IS NOT checksum(tasks, told, printed, large)",

@@ -84,10 +84,12 @@ class Values:
 
     # --- dropping ----------------------------------------------------------------------------------------------------
 
-    def forget(self, bag: int) -> None:
-        """Drop those of a bag: until `let_go`, or `undo`."""
-        self.dropped += [name for (name,) in self._db.execute("SELECT name FROM files WHERE bag = ?", (bag,))]
-        self._write("DELETE FROM files WHERE bag = ?", [(bag,)])
+    def forget(self, bag: int, most: int) -> bool:
+        """Drop some of a bag, until `let_go`, or `undo`; whether there were any."""
+        found = self._db.execute("SELECT name FROM files WHERE bag = ? LIMIT ?", (bag, most)).fetchall()
+        self.dropped += [name for (name,) in found]
+        self._write("DELETE FROM files WHERE name = ?", found)
+        return bool(found)
 
     def undo(self) -> None:
         """What was dropped is there."""

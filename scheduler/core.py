@@ -11,23 +11,22 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from scheduler import events as ev
 from scheduler.accuracy import ratios
 from scheduler.doubt import Doubting
 from scheduler.invariants import check
-from scheduler.model import ENDED, Attempt, IllegalEvent, Outcome, State, Window, Windows, checked_runtime
+from scheduler.model import Attempt, IllegalEvent, Outcome, State, Window, Windows, checked_runtime
 from scheduler.policies.base import Policy
 from scheduler.rows import within
 from scheduler.slots import UPTIME_JITTER_S, Away, Slot, Worker, announced, differ, uptime_end
+from scheduler.tasks import ELSEWHERE, OPEN, WAITING
 from scheduler.waiting import ORDERS
 
 # A task that has killed its process so often is given up: it would go on killing. Departures never count.
 CRASH_LIMIT = 3
-# Waiting tasks that are indexed anew in the time that it takes to change the prediction of one.
-TASKS_A_CHANGE = 8
 
 
 class Scheduler(Doubting):
@@ -97,24 +96,18 @@ class Scheduler(Doubting):
     def _runtimes_updated(self, event: ev.RuntimesUpdated, now: float) -> None:
         if len(event.tasks) != len(event.runtimes):
             raise IllegalEvent(f"{len(event.tasks)} tasks with {len(event.runtimes)} runtimes")
-        for task, runtime in zip(event.tasks, event.runtimes, strict=True):
+        for runtime in event.runtimes:
             checked_runtime(runtime)
-            self.tasks.known(task)
-        waiting = len(self.regular) + len(self.priority)
-        anew = len(event.tasks) * TASKS_A_CHANGE > waiting
-        for task, runtime in zip(event.tasks, event.runtimes, strict=True):
-            before = self.tasks.runtime(task)
-            self.tasks.predict(task, runtime)
-            if not anew and self.tasks.state(task) == State.WAITING:
-                self.predict([(task, 1)], {before}, runtime)
-        if anew:
-            self.index_anew()
-        self._predictions_changed(event.tasks, now)
+        # Of a task that is named twice, the last counts.
+        news = dict(zip(event.tasks, event.runtimes, strict=True))
+        before = self.tasks.predict(news)
+        self.predict([(task, 1) for task in before], set(before.values()), news.__getitem__)
+        self._predictions_changed(news, now)
 
     def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
         checked_runtime(event.runtime)
         spans, before = self.tasks.predict_bag(event.bag, event.runtime)
-        self.predict(spans, before, event.runtime)
+        self.predict(spans, before - {event.runtime}, lambda task: event.runtime)
         self._predictions_changed(within(self.bound, spans), now)
 
     def _predictions_changed(self, tasks: Iterable[int], now: float) -> None:
@@ -129,24 +122,29 @@ class Scheduler(Doubting):
             self._recall_excess(slot, now)
 
     def _cancelled(self, event: ev.TasksCancelled, now: float) -> None:
-        for task in event.tasks:
-            self.tasks.known(task)
+        pieces = list(self.tasks.pieces(event.spans))
         stops: dict[str, list[Attempt]] = {}
-        for task in event.tasks:
-            state = self.tasks.state(task)
-            if state in ENDED:
-                continue
-            if state == State.SENT:
-                slot = self.bound[task]
-                attempt = self.withdraw(slot, slot.place_of(task), now)
-                stops.setdefault(slot.worker.name, []).append(attempt)
-            else:
-                self.unqueue(task, state)
-            self.disown([task])
-            self.tasks.move(task, State.CANCELLED)
-            self.counters.cancelled += 1
-            self.changes += 1
+        for batch, first, count in pieces:
+            spans = batch.spans(OPEN, first, count)
+            for task, _ in batch.spans(ELSEWHERE, first, count):
+                self._take_out(task, stops, now)
+            for waiting in batch.spans(WAITING, first, count):
+                for others in self.regular.drop(*waiting):
+                    self.priority.discard(*others)
+            if self.orphans:
+                self.disown(chain.from_iterable(range(first, first + many) for first, many in spans))
+            self.counters.cancelled += self.tasks.cancel(batch, spans)
+            self.changes += bool(spans)
         self._commands += [ev.Stop(worker, attempts) for worker, attempts in stops.items()]
+
+    def _take_out(self, task: int, stops: dict[str, list[Attempt]], now: float) -> None:
+        """Take a task that is cancelled, and does not wait, off its slot; ``stops``: attempts to stop, by worker."""
+        state = self.tasks.state(task)
+        if state == State.SENT:
+            slot = self.bound[task]
+            stops.setdefault(slot.worker.name, []).append(self.withdraw(slot, slot.place_of(task), now))
+        else:
+            self.unqueue(task, state)
 
     def _forgotten(self, event: ev.BagForgotten, now: float) -> None:
         self.tasks.forget(event.bag)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scheduler.model import Attempt, Outcome
 from scheduler.policies.base import Policy
+from scheduler.rows import Spans
 
 # --- events ----------------------------------------------------------------------------------------------------------
 
@@ -54,9 +55,9 @@ class BagPredicted:
 
 @dataclass(frozen=True, slots=True)
 class TasksCancelled:
-    """These tasks are no longer wanted. Those already ended stay as they are."""
+    """The tasks in these ranges are no longer wanted. Those already ended stay as they are."""
 
-    tasks: Sequence[int]
+    spans: Spans
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,17 @@
 """Why is it waiting: for one task, how many seconds each slot is short, and which announced window it would fit."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from scheduler.core import Scheduler
 from scheduler.model import State
 from scheduler.placing import ROUNDING_S
+from scheduler.slots import Slot
 
 # Rows of slots and of coming windows in one explanation: what fits on a screen.
 ROWS = 20
+# Slots and windows that are looked at in one piece: a few milliseconds.
+PIECE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,41 +56,48 @@ class Explanation:
     longest_window_s: float
 
 
-def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
-    """Why ``task`` is where it is; the slots that are nearest to taking it first."""
+def explain(scheduler: Scheduler, task: int, now: float) -> Generator[int, None, Explanation]:
+    """Why ``task`` is where it is; the slots that are nearest to taking it first.
+
+    Made in pieces: after each it says how many rows it has looked at for it.
+    """
     runtime = scheduler.tasks.runtime(task)
     needs = scheduler.needs(runtime)
-    more_than = needs + ROUNDING_S
-    slots = [
-        SlotReason(
-            worker.name,
-            slot.lane,
-            slot.remaining(now),
-            max(0.0, more_than - slot.remaining(now)),
-            None if slot.owes is None else now - slot.started,
-        )
-        for worker in scheduler.slots.workers.values()
-        for slot in worker.slots
-    ]
-    announced = [(worker.name, worker.windows) for worker in scheduler.slots.workers.values()]
-    coming = [
-        ComingWindow(name, window.opens - now, window.lasts, window.lasts > needs)
-        for name, windows in [*announced, *((name, away.windows) for name, away in scheduler.away.items())]
-        for window in windows
-        if window.opens > now
-    ]
-    state = scheduler.tasks.state(task)
-    holder = scheduler.bound.get(task)
-    longest = [worker.uptime(now) for worker in scheduler.slots.workers.values()] + [w.lasts_s for w in coming]
+    slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), longest_window(scheduler, now), 0
+    up = [(worker.name, worker.windows, worker.slots) for worker in scheduler.slots.workers.values()]
+    away = [(name, away.windows, list[Slot]()) for name, away in scheduler.away.items()]
+    for name, windows, its in [*up, *away]:
+        slots += [_reason(slot, needs + ROUNDING_S, now) for slot in its]
+        coming += [ComingWindow(name, w.opens - now, w.lasts, w.lasts > needs) for w in windows if w.opens > now]
+        rows += 1 + len(its) + len(windows)
+        if rows >= PIECE:
+            slots, coming = _nearest(slots), _soonest(coming)
+            yield rows
+            rows = 0
+    state, holder = scheduler.tasks.state(task), scheduler.bound.get(task)
     return Explanation(
         state=state,
         runtime_s=runtime,
         margin_s=needs - runtime,
         on=holder.worker.name if holder is not None else "",
-        slots=tuple(sorted(slots, key=lambda reason: (reason.short_s, reason.left_s))[:ROWS]),
-        coming=tuple(sorted(coming, key=lambda window: (not window.fits, window.starts_in_s))[:ROWS]),
-        longest_window_s=max(longest, default=0.0),
+        slots=tuple(_nearest(slots)),
+        coming=tuple(_soonest(coming)),
+        longest_window_s=longest,
     )
+
+
+def _reason(slot: Slot, more_than: float, now: float) -> SlotReason:
+    left = slot.remaining(now)
+    silent = None if slot.owes is None else now - slot.started
+    return SlotReason(slot.worker.name, slot.lane, left, max(0.0, more_than - left), silent)
+
+
+def _nearest(slots: list[SlotReason]) -> list[SlotReason]:
+    return sorted(slots, key=lambda reason: (reason.short_s, reason.left_s))[:ROWS]
+
+
+def _soonest(coming: list[ComingWindow]) -> list[ComingWindow]:
+    return sorted(coming, key=lambda window: (not window.fits, window.starts_in_s))[:ROWS]
 
 
 def longest_window(scheduler: Scheduler, now: float) -> float:

@@ -9,7 +9,7 @@ Rule 5: a pass that is bounded stops where it is; nothing is lost by that, and t
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from scheduler.accuracy import Accuracy
 from scheduler.events import Assign, Assignment, Command, Stop
@@ -21,7 +21,7 @@ from scheduler.resting import Resting
 from scheduler.rows import Spans, grouped
 from scheduler.slots import NEVER, Away, Sent, Slot, SlotTable, Worker
 from scheduler.tasks import TaskTable
-from scheduler.waiting import ORDERS, Regular, WaitingQueue
+from scheduler.waiting import ORDERS, NewRuntime, Regular, WaitingQueue
 
 # Predicted work a worker may hold on one slot, the running task included: enough to hide a round trip, and tasks longer
 # than this are never sent ahead.
@@ -201,7 +201,7 @@ class Placing:
             self.disown(tasks)
         self.tasks.move_all(tasks, _SENT)
 
-    def disown(self, tasks: Sequence[int]) -> None:
+    def disown(self, tasks: Iterable[int]) -> None:
         """The last attempts of these tasks, if somebody is still at them, count no more: newer ones are made, or none.
 
         Whoever owes an answer for one, and was let go on with it, is told to stop.
@@ -349,20 +349,16 @@ class Placing:
     def set_policy(self, policy: Policy) -> None:
         """Place by ``policy`` from now on; the priority queue takes its order."""
         self.policy = policy
-        self.index_anew()
-
-    def predict(self, spans: Spans, before: Collection[float], runtime: float) -> None:
-        """Waiting tasks in ``spans``, which took one of ``before``, take ``runtime``."""
-        self.priority.predict(spans, before, runtime)
-        self.regular.predict(spans, before, runtime)
-
-    def index_anew(self) -> None:
-        """Build both queues again, after predictions or the order have changed."""
         self.changes += 1
-        regular, priority = [task for task, _ in self.regular.tasks()], [task for task, _ in self.priority.tasks()]
-        self.regular, self.priority = Regular(), ORDERS[self.policy.order]()
-        self.regular.add(grouped(regular, self.tasks.runtimes(regular)))
-        self.priority.add(grouped(priority, self.tasks.runtimes(priority)))
+        if type(self.priority) is not ORDERS[policy.order]:
+            tasks = [task for task, _ in self.priority.tasks()]
+            self.priority = ORDERS[policy.order]()
+            self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))
+
+    def predict(self, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
+        """Waiting tasks in ``spans``, which took one of ``before``, take a new one: see `WaitingQueue.predict`."""
+        self.priority.predict(spans, before, new)
+        self.regular.predict(spans, before, new)
 
     def change(self, slot: Slot) -> None:
         """``slot`` is about to change: out of the index until the next pass."""

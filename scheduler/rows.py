@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress, count, islice, repeat
 from operator import add, ne, or_, sub
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 
 class Rows(NamedTuple):
@@ -70,6 +70,19 @@ def cut(first: int, held: int, spans: Spans) -> Iterator[tuple[int, int, bool]]:
         first = until
 
 
+def spans_of(tasks: Iterable[int]) -> list[tuple[int, int]]:
+    """The ranges that ascending task numbers make."""
+    spans: list[tuple[int, int]] = []
+    begin = end = -1
+    for task in tasks:
+        if task != end:
+            if end > begin:
+                spans.append((begin, end - begin))
+            begin = task
+        end = task + 1
+    return [*spans, (begin, end - begin)] if end > begin else spans
+
+
 def joined(spans: Spans) -> Spans:
     """The same with as few ranges as will do."""
     fewer: list[tuple[int, int]] = []
@@ -79,6 +92,23 @@ def joined(spans: Spans) -> Spans:
         else:
             fewer.append((first, many))
     return fewer
+
+
+# Taking out so many parts of a list, one after the other, costs no more than making it anew.
+_PARTS = 64
+
+
+def drop_places(places: Sequence[int], *rows: list[Any]) -> None:
+    """Take what is at these ascending places out of several lists. Mostly they follow each other."""
+    parts = spans_of(places)
+    if len(parts) > _PARTS:
+        gone = set(places)
+        for row in rows:
+            row[:] = [value for place, value in enumerate(row) if place not in gone]
+        return
+    for first, many in reversed(parts):
+        for row in rows:
+            del row[first : first + many]
 
 
 def within(tasks: Iterable[int], spans: Spans) -> list[int]:

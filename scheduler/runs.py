@@ -10,7 +10,7 @@ Rule 4: what is known of a task by its key stays true whatever else comes or goe
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import accumulate, chain, compress, islice, pairwise, repeat
 from operator import neg
 
@@ -294,23 +294,32 @@ class Runs:
         left.extend(right)
         del self._leaves[place + 1], self._keys[place + 1], self._arrivals[place + 1]
 
-    def predict(self, spans: Spans, old: float, new: float) -> None:
-        """Tasks in ``spans`` whose runtime is ``old`` take another one, and keep their arrival numbers."""
-        last = bisect_right(self._keys, -old) - 1
-        first = max(0, bisect_left(self._keys, -old) - 1)
+    def predict(self, spans: Spans, old: Collection[float], new: Callable[[int], float]) -> None:
+        """Tasks in ``spans`` whose runtime is in ``old`` take another one, and keep their arrival numbers.
+
+        All of a span take the one that ``new`` says of its first.
+        """
+        pulled = [run for runtime in old for run in self._pull(-runtime, spans)]
+        for _, arrival, task, held in pulled:
+            key = -new(task)
+            place, row = self._find(key, arrival)
+            self._leaves[place].insert(row + 1, key, arrival, task, held)
+            if len(self._leaves[place]) > self._most:
+                self._cut(place)
+
+    def _pull(self, key: float, spans: Spans) -> list[Run]:
+        """Take out the tasks in ``spans`` of runs with ``key``."""
+        last = bisect_right(self._keys, key) - 1
+        first = max(0, bisect_left(self._keys, key) - 1)
         pulled: list[Run] = []
         for place in range(last, first - 1, -1):
             leaf = self._leaves[place]
-            pulled += leaf.pull(-old, spans)
+            pulled += leaf.pull(key, spans)
             if len(leaf) > self._most:
                 self._cut(place)
             elif len(leaf) < self._few:
                 self._join(place)
-        for _, arrival, task, held in pulled:
-            place, row = self._find(-new, arrival)
-            self._leaves[place].insert(row + 1, -new, arrival, task, held)
-            if len(self._leaves[place]) > self._most:
-                self._cut(place)
+        return pulled
 
     def sift(self, gone: dict[int, int]) -> None:
         """Take out every task in ``gone`` that arrived before the number it has there."""

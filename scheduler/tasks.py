@@ -1,15 +1,23 @@
 """Every task the grid knows, as rows in arrays: nine bytes a task, plus a few dictionaries for the exceptions."""
 
+import re
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter, not_
 
 from scheduler.accuracy import Accuracy, ratios
 from scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
-from scheduler.rows import Rows, Spans, by_batch, grouped, joined
+from scheduler.rows import Rows, Spans, by_batch, drop_places, grouped, joined
+
+# Runs of tasks by their states, found at C speed.
+OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
+UNSENT = re.compile(b"[%c-%c]+" % (State.WAITING, State.QUEUED))
+WAITING = re.compile(b"%c+" % State.WAITING)
+# One by one: each is bound to a slot, or held.
+ELSEWHERE = re.compile(b"[%c-%c]" % (State.QUEUED, State.HELD))
 
 
 @dataclass(slots=True)
@@ -87,6 +95,18 @@ class Batch:
         while self.states[place]:
             place = self.runtimes.index(longest, place + 1)
         return longest, self.first + place
+
+    def spans(self, states: re.Pattern[bytes], first: int, count: int) -> list[tuple[int, int]]:
+        """Ranges of those of its tasks from ``first`` on, ``count`` of them, whose states match."""
+        start = first - self.first
+        found = states.finditer(self.states, start, start + count)
+        return [(self.first + match.start(), match.end() - match.start()) for match in found]
+
+    def left_s(self, first: int, count: int) -> float:
+        """The predicted runtimes of some of its tasks together."""
+        if len(self.runtimes) == 1:
+            return self.runtimes[0] * count
+        return sum(self.runtimes[first - self.first : first - self.first + count])
 
     def waiting(self) -> Rows:
         """Its tasks that wait, in order."""
@@ -217,16 +237,58 @@ class TaskTable:
                 self._crashes.pop(task, None)
                 self._taken.pop(task, None)
 
-    def predict(self, task: int, runtime: float) -> None:
-        """Change a prediction."""
-        batch = self.known(task)
-        if len(batch.runtimes) == 1 and batch.count > 1:
-            batch.runtimes = array("d", batch.runtimes * batch.count)
-        place = task - batch.first
-        if State(batch.states[place]) not in ENDED:
-            batch.bag.left_s += runtime - batch.runtimes[place]
-        batch.runtimes[place] = runtime
-        batch.bag.longest = max(batch.bag.longest, runtime)
+    def pieces(self, spans: Spans) -> Iterator[tuple[Batch, int, int]]:
+        """Ranges of tasks by batch: that, the first task, how many. Raises `IllegalEvent` for what is unknown."""
+        for first, many in spans:
+            task, end = first, first + many
+            while task < end:
+                batch = self.known(task)
+                count = min(end, batch.first + batch.count) - task
+                yield batch, task, count
+                task += count
+
+    def open_spans(self, spans: Spans, unsent: bool = False) -> list[tuple[int, int]]:
+        """Those in ``spans`` that have not ended, or are ``unsent`` besides: at no worker."""
+        states = UNSENT if unsent else OPEN
+        return [span for batch, first, many in self.pieces(spans) for span in batch.spans(states, first, many)]
+
+    def elsewhere(self, first: int, count: int) -> int:
+        """How many of these tasks of one batch are bound to a slot."""
+        batch = self.known(first)
+        start = first - batch.first
+        return sum([batch.states.count(state, start, start + count) for state in (State.QUEUED, State.SENT)])
+
+    def cancel(self, batch: Batch, spans: Spans) -> int:
+        """Tasks of a batch, none of which has ended, are cancelled; how many."""
+        bag, before = batch.bag, batch.bag.cancelled
+        for first, many in spans:
+            start = first - batch.first
+            batch.states[start : start + many] = bytes([State.CANCELLED]) * many
+            bag.cancelled += many
+            self._ended(bag, range(first, first + many), batch.left_s(first, many))
+        return bag.cancelled - before
+
+    def predict(self, news: Mapping[int, float]) -> dict[int, float]:
+        """Change the predictions of some tasks; of those that wait and change by it, ascending: what it was before.
+
+        Raises `IllegalEvent`, and changes nothing, when one is unknown.
+        """
+        tasks, before = sorted(news), dict[int, float]()
+        for batch, part in list(by_batch(tasks, self.known)):
+            if len(batch.runtimes) == 1:
+                batch.runtimes = array("d", batch.runtimes * batch.count)
+            runtimes, states, first, left = batch.runtimes, batch.states, batch.first, 0.0
+            for task in tasks[part]:
+                place, runtime = task - first, news[task]
+                old, state = runtimes[place], states[place]
+                if state < _DONE:  # those that have ended come last
+                    left += runtime - old
+                if not state and runtime != old:
+                    before[task] = old
+                runtimes[place] = runtime
+            batch.bag.left_s += left
+            batch.bag.longest = max(batch.bag.longest, *map(news.__getitem__, tasks[part]))
+        return before
 
     def predict_bag(self, bag: int, runtime: float) -> tuple[Spans, set[float]]:
         """Change the prediction of every task of a bag; where its tasks are, and what was predicted before."""
@@ -276,8 +338,8 @@ class TaskTable:
         if owner.settled != owner.total:
             raise IllegalEvent(f"bag {bag} has {owner.total - owner.settled} tasks that have not ended")
         del self.bags[bag]
-        self._batches = [batch for batch in self._batches if batch.bag is not owner]
-        self._firsts = [batch.first for batch in self._batches]
+        places = [bisect_left(self._firsts, batch.first) for batch in owner.batches]
+        drop_places(places, self._firsts, self._batches)
 
     def each(self) -> Iterator[tuple[int, State]]:
         """Every task and its state: for checks, not for hot paths."""

@@ -6,20 +6,29 @@ O(log n). So tasks that are too long for every slot are never looked at one by o
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator
-from itertools import chain, compress, islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, compress, islice, repeat
 from operator import add
 from typing import NamedTuple, Protocol
 
 from scheduler.mintree import GONE, MinTree
 from scheduler.model import agree
-from scheduler.rows import Rows, Spans, cut
+from scheduler.rows import Rows, Spans, cut, spans_of
 from scheduler.runs import Run, Runs
 
 # Below this many entries a compaction would not pay.
 _COMPACT_FROM = 1024
+# Of so many runs all but one may be of none: they cost memory, and going through them takes long when they are many.
+_RUNS_OF_NONE = 8
 # Going through so many runs costs as much as meeting one discarded task.
 _RUNS_A_GHOST = 16
+
+
+# With so few tasks to each range, tasks are looked up one by one.
+_FEW_A_SPAN = 4
+# A run is divided into its tasks when so many of them take runtimes of their own: to divide it again and again would
+# move what is behind it each time.
+_DIVIDE_FROM = 8
 
 
 class Entry(NamedTuple):
@@ -29,6 +38,10 @@ class Entry(NamedTuple):
     task: int
     runtime: float
     alike: int = 1  # so many, this one first, have one runtime, consecutive numbers, and come next; perhaps more
+
+
+# The runtime that a task takes.
+NewRuntime = Callable[[int], float]
 
 
 class WaitingQueue(Protocol):
@@ -50,14 +63,17 @@ class WaitingQueue(Protocol):
 
     def add(self, rows: Rows) -> None: ...
 
-    def predict(self, spans: Spans, old: Collection[float], new: float) -> None:
-        """Tasks in ``spans`` that wait here with a runtime of ``old`` take the one of ``new``, and keep their turn."""
+    def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
+        """Tasks in ``spans`` that wait here with a runtime of ``old`` take a new one, and keep their turn.
+
+        All of a span take the one that ``new`` says of its first.
+        """
 
     def take(self, entry: Entry, count: int = 1) -> None:
         """Take out the task of ``entry``, or ``count`` of those that are alike."""
 
-    def discard(self, task: int) -> None:
-        """Forget a task that is known to be here; its entry is dropped when it is next met."""
+    def discard(self, task: int, count: int = 1) -> None:
+        """Forget tasks that are known to be here; their entries are dropped when they are next met."""
 
     def tidy(self) -> None:
         """Drop what is kept of tasks that are gone, when that pays. Not during a pass: entries are not valid then."""
@@ -126,32 +142,40 @@ class _Arrivals:
         self._tree.extend(rows.runtimes)
         self._held += sum(rows.counts)
 
-    def predict(self, spans: Spans, old: Collection[float], new: float) -> None:
-        runtimes, places, near = self._tree.levels[0], [], self._near(spans)
-        for place in near:
-            if runtimes[place] in old:
+    def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
+        runtimes, parts = self._tree.levels[0], dict[int, Rows]()
+        for place in self._near(spans):
+            if (runtime := runtimes[place]) in old:
                 pieces = list(cut(self._firsts[place], self._counts[place], spans))
                 if len(pieces) > 1:
-                    self._predict_parts(slice(place, near.stop), spans, old, new)
-                    break
-                places += [place for *_, inside in pieces if inside]
-        for place in places:
-            self._tree.put(place, new)
+                    firsts, counts, insides = map(list, zip(*pieces, strict=True))
+                    new_ones = [
+                        new(first) if inside else runtime for first, inside in zip(firsts, insides, strict=True)
+                    ]
+                    parts[place] = Rows(firsts, counts, new_ones)
+                elif pieces[0][2]:
+                    self._tree.put(place, new(pieces[0][0]))
+        if parts:
+            self._cut(parts)
 
-    def _predict_parts(self, part: slice, spans: Spans, old: Collection[float], new: float) -> None:
-        """The same in one part of the runs, where some have to be cut: what is behind them only moves."""
-        kept = Rows([], [], [])
-        columns = self._firsts[part], self._counts[part], self._tree.levels[0][part]
-        for first, held, runtime in zip(*columns, strict=True):
-            for piece, many, inside in cut(first, held, spans) if runtime in old else ((first, held, False),):
-                kept.firsts.append(piece)
-                kept.counts.append(many)
-                kept.runtimes.append(new if inside else runtime)
-        self._firsts[part], self._counts[part] = array("q", kept.firsts), array("I", kept.counts)
-        self._tree.splice(part, kept.runtimes)
+    def _cut(self, parts: Mapping[int, Rows]) -> None:
+        """Put several runs in the place of each of some, ascending; what is behind moves."""
+        begin = place = min(parts)
+        firsts, counts, runtimes = array("q"), array("I"), array("d")
+        for cut_at in [*parts, len(self._firsts)]:
+            firsts.extend(self._firsts[place:cut_at])
+            counts.extend(self._counts[place:cut_at])
+            runtimes.extend(self._tree.levels[0][place:cut_at])
+            if rows := parts.get(cut_at):
+                firsts.extend(rows.firsts)
+                counts.extend(rows.counts)
+                runtimes.extend(rows.runtimes)
+            place = cut_at + 1
+        self._firsts[begin:], self._counts[begin:] = firsts, counts
+        self._tree.splice(begin, runtimes)
 
-    def _near(self, spans: Spans) -> range:
-        """The places of runs that may hold tasks in ``spans``."""
+    def _near(self, spans: Spans) -> Iterable[int]:
+        """The places of runs that may hold tasks in ``spans``, ascending."""
         return range(len(self._firsts))
 
     def take(self, entry: Entry, count: int = 1) -> None:
@@ -164,12 +188,15 @@ class _Arrivals:
         else:
             self._gone.update(range(entry.task, entry.task + count))
 
-    def discard(self, task: int) -> None:
-        self._gone.add(task)
+    def discard(self, task: int, count: int = 1) -> None:
+        self._gone.update(range(task, task + count))
 
     def tidy(self) -> None:
+        if self._head > _COMPACT_FROM and self._head > len(self._firsts) // 2:
+            self._behead()
         empty, gone, runs = self._empty, len(self._gone), len(self._firsts)
-        if (empty > _COMPACT_FROM and empty > runs // 2) or (gone > _COMPACT_FROM and gone > runs // _RUNS_A_GHOST):
+        few_left = empty > _COMPACT_FROM and empty > runs - runs // _RUNS_OF_NONE
+        if few_left or (gone > _COMPACT_FROM and gone > runs // _RUNS_A_GHOST):
             self._compact()
 
     def _shorten(self, place: int, less: int, first: int | None = None) -> None:
@@ -181,8 +208,19 @@ class _Arrivals:
             self._tree.clear(place)
             self._empty += 1
             if place == self._head:
-                found = self._tree.first_below(GONE, place)
-                self._head = found if found >= 0 else len(self._firsts)
+                self._advance()
+
+    def _advance(self) -> None:
+        """Find the first run that is not of none: none before the one that was is."""
+        found = self._tree.first_below(GONE, self._head)
+        self._head = found if found >= 0 else len(self._firsts)
+
+    def _behead(self) -> None:
+        """Drop the runs of none in front of all others: that is quick, however many follow."""
+        count = self._tree.behead(self._head)
+        del self._firsts[:count], self._counts[:count]
+        self._empty -= count
+        self._head -= count
 
     def _clear(self) -> None:
         self._firsts, self._counts, self._tree = array("q"), array("I"), MinTree()
@@ -267,9 +305,88 @@ class Regular(OldestFirst):
         place = bisect_right(self._firsts, task) - 1
         return place >= 0 and task < self._firsts[place] + self._counts[place] and task not in self._gone
 
-    def _near(self, spans: Spans) -> range:
-        first, (last, many) = spans[0][0], spans[-1]
-        return range(max(0, bisect_right(self._firsts, first) - 1), bisect_left(self._firsts, last + many))
+    def _near(self, spans: Spans) -> Iterable[int]:
+        end = 0
+        for first, many in spans:
+            start, end = max(end, bisect_right(self._firsts, first) - 1), bisect_left(self._firsts, first + many)
+            yield from range(start, end)
+
+    def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
+        if len(spans) * _FEW_A_SPAN < sum([many for _, many in spans]):
+            super().predict(spans, old, new)
+        else:
+            self._predict_each(chain.from_iterable(range(first, first + many) for first, many in spans), old, new)
+
+    def drop(self, task: int, count: int) -> list[tuple[int, int]]:
+        """Take out those of ``count`` tasks from ``task`` on that are here; the ranges of the others."""
+        end = task + count
+        places = range(max(0, bisect_right(self._firsts, task) - 1), bisect_left(self._firsts, end))
+        here = self._overlaps(places, task, end)
+        ghosts = sorted(self._gone.intersection(range(task, end))) if self._gone else []
+        self._gone.difference_update(ghosts)
+        # Only the first and the last run can have others besides.
+        if inner := places[1:-1]:
+            self._empty_all(slice(inner.start, inner.stop))
+        for place in {*places[:1], *places[-1:]}:
+            self._drop_part(place, task, end)
+        others = cut(task, count, here) if sum([many for _, many in here]) < count else ()
+        return [(first, many) for first, many, inside in others if not inside] + spans_of(ghosts)
+
+    def _overlaps(self, places: range, task: int, end: int) -> list[tuple[int, int]]:
+        """What these runs have of the tasks from ``task`` to before ``end``."""
+        firsts, counts = self._firsts[places.start : places.stop], self._counts[places.start : places.stop]
+        if places and task <= firsts[0] and firsts[-1] + counts[-1] <= end and sum(counts) == end - task:
+            return [(task, end - task)]  # all of them, found out at C speed
+        parts = [(max(f, task), min(f + n, end)) for f, n in zip(firsts, counts, strict=True)]
+        return [(begin, until - begin) for begin, until in parts if begin < until]
+
+    def _drop_part(self, place: int, task: int, end: int) -> None:
+        """Take the tasks from ``task`` to before ``end`` out of a run."""
+        first, after = self._firsts[place], self._firsts[place] + self._counts[place]
+        if after <= task or first == after:
+            return
+        if task <= first:
+            self._shorten(place, min(end, after) - first)
+        elif end >= after:
+            self._shorten(place, after - task, first)
+        else:
+            self._gone.update(range(task, end))
+
+    def _empty_all(self, part: slice) -> None:
+        """Take everything out of a part of the runs."""
+        counts = self._counts[part]
+        self._held -= sum(counts)
+        self._empty += len(counts) - counts.count(0)
+        self._counts[part] = array("I", [0]) * len(counts)
+        self._tree.fill(part.start, array("d", [GONE]) * len(counts))
+        if part.start <= self._head < part.stop:
+            self._advance()
+
+    def _predict_each(self, tasks: Iterable[int], old: Collection[float], new: NewRuntime) -> None:
+        """`predict` for tasks of which each has a runtime of its own."""
+        runtimes, parts, low = self._tree.levels[0], dict[int, list[int]](), 0
+        for task in tasks:
+            low = bisect_right(self._firsts, task, low)
+            place = low - 1
+            if place >= 0 and task - self._firsts[place] < self._counts[place] and runtimes[place] in old:
+                if self._counts[place] > 1:
+                    parts.setdefault(place, []).append(task)
+                else:
+                    self._tree.put(place, new(task))
+        if parts:
+            self._cut({place: self._divided(place, its, new) for place, its in parts.items()})
+
+    def _divided(self, place: int, tasks: Sequence[int], new: NewRuntime) -> Rows:
+        """A run, with other runtimes for some of its tasks. With several, more will come: then it is one for each."""
+        first, held, runtime = self._firsts[place], self._counts[place], self._tree.levels[0][place]
+        if len(tasks) < _DIVIDE_FROM:
+            pieces = list(cut(first, held, [(task, 1) for task in tasks]))
+            runtimes = [new(start) if inside else runtime for start, _, inside in pieces]
+            return Rows([start for start, _, _ in pieces], [many for _, many, _ in pieces], runtimes)
+        runtimes = [runtime] * held
+        for task in tasks:
+            runtimes[task - first] = new(task)
+        return Rows(list(range(first, first + held)), [1] * held, runtimes)
 
 
 class NewestFirst(_Arrivals):
@@ -337,10 +454,8 @@ class LongestFirst:
             self._arrived += count
             self._held += count
 
-    def predict(self, spans: Spans, old: Collection[float], new: float) -> None:
-        for runtime in old:
-            if runtime != new:
-                self._runs.predict(spans, runtime, new)
+    def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
+        self._runs.predict(spans, old, new)
 
     def next_fit(self, limit: float, after: Entry | None = None) -> Entry | None:
         if not self._held:
@@ -369,9 +484,9 @@ class LongestFirst:
         self._runs.take(*entry.cursor, count)
         self._held -= count
 
-    def discard(self, task: int) -> None:
-        self._gone[task] = self._arrived
-        self._ghosts += 1
+    def discard(self, task: int, count: int = 1) -> None:
+        self._gone.update(zip(range(task, task + count), repeat(self._arrived)))
+        self._ghosts += count
 
     def tidy(self) -> None:
         gone = max(self._ghosts, len(self._gone))

@@ -126,7 +126,9 @@ class _Reader:
 
     def history(self) -> History:
         """All that there is."""
-        rows = self._db.execute("SELECT number, id, name, predicted, created FROM bags ORDER BY number").fetchall()
+        # Without an id it was forgotten, and the broker killed before all of it was gone.
+        query = "SELECT number, id, name, predicted, created FROM bags WHERE id IS NOT NULL ORDER BY number"
+        rows = self._db.execute(query).fetchall()
         bags = {row[0]: self._bag(*row[:4]) for row in rows}
         batches = sorted(self._batches(bags, {row[0]: row[4] for row in rows}), key=lambda batch: batch.arrived)
         until = self._until()
@@ -142,7 +144,7 @@ class _Reader:
         query = "SELECT first, bag, count, arrived, coalesce(first_runtimes, runtimes) FROM batches ORDER BY first"
         for first, bag, count, arrived, packed in self._db.execute(query):
             tasks = tuple(self._tasks(first, count, array("d", packed)))
-            if tasks:
+            if tasks and bag in bags:
                 yield PastBatch(bags[bag], created[bag] if arrived is None else arrived, tasks)
 
     def _tasks(self, first: int, count: int, runtimes: "array[float]") -> Iterator[PastTask]:

@@ -222,6 +222,7 @@ class BrokerProcess:
         lease_s: float = LEASE_S,
         command: Sequence[str] = ("tests.live",),
     ) -> None:
+        self.home = home
         self._process = subprocess.Popen(
             [sys.executable, "-m", *command, str(home), listen, str(lease_s)],
             cwd=ROOT,

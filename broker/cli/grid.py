@@ -74,7 +74,7 @@ def _silent(name: str) -> Iterator[None]:
 def bags(*, join: str | None) -> None:
     """List the bags that the broker has, the oldest first: those under way, and those not yet forgotten."""
     with open_grid(join) as grid:
-        found = sorted(cast("list[BagState]", grid.bags()), key=lambda bag: -bag["age_s"])
+        found = cast("list[BagState]", grid.bags())
     for line in table([_TITLES, *map(_cells, found)]):
         say(line)
     for bag in found:

@@ -29,7 +29,7 @@ class _Admin:
     line: "JoinLine"
     link: "Link"
 
-    def ask(self, what: str, **args: str) -> dict[str, Any]:
+    def ask(self, what: str, **args: str | None) -> dict[str, Any]:
         from broker.client.replies import ask
 
         return ask(self.link, what, args)
@@ -87,8 +87,10 @@ def add(*, role: Role, name: str, join: str | None) -> None:
 @join_option
 def list_(*, join: str | None) -> None:
     """List who is let in, and how many connections there are by each key."""
+    from broker.client.replies import pages
+
     with _admin(join) as admin:
-        rows = admin.ask("keys")["keys"]
+        rows = [row for page in pages(lambda after: admin.ask("keys", after=after)) for row in page["keys"]]
     for line in table([("NAME", "CONNECTED", "ROLE"), *((r["name"], str(r["connected"]), r["role"]) for r in rows)]):
         say(line)
 

@@ -16,7 +16,7 @@ from broker.client.errors import RequestFailed
 from broker.client.link import Link
 from broker.client.meter import Meter, Progress
 from broker.client.payload import Failure, add_note, value_of
-from broker.client.replies import ANSWER_S, SLICE_S, Waiter, ask, results_of
+from broker.client.replies import ANSWER_S, ORDER_S, SLICE_S, Waiter, ask, results_of
 from broker.client.submission import checked_seconds
 
 ItemT = TypeVar("ItemT")
@@ -205,7 +205,7 @@ class Bag(Generic[ItemT, ResultT]):
 
     def cancel(self) -> int:
         """Cancel every task that has not ended, also those running; how many these were."""
-        return self._read(lambda answer: int(answer["cancelled"]), self._ask("cancel", items=None))
+        return self._read(lambda answer: int(answer["cancelled"]), self._ask("cancel", seconds=ORDER_S, items=None))
 
     def explain(self, item: int | None = None) -> str:
         """Why a task waits, or where it is. ``item``: its index, from 0; None: the longest task that waits."""
@@ -221,12 +221,12 @@ class Bag(Generic[ItemT, ResultT]):
         """Predict some tasks' runtimes anew. ``runtimes``: seconds by index; tasks that wait are placed again."""
         seconds = [checked_seconds(value, f"the runtime of item {item}") for item, value in runtimes.items()]
         items, some = list(runtimes), wire.QUESTION_ITEMS
-        for start in range(0, len(items), some):
-            self._ask("runtimes", items=items[start : start + some], runtimes=seconds[start : start + some])
+        for part in (slice(start, start + some) for start in range(0, len(items), some)):
+            self._ask("runtimes", seconds=ORDER_S, items=items[part], runtimes=seconds[part])
 
     def forget(self) -> None:
         """Have the broker drop the bag with its results. Raises `RequestFailed` unless all its tasks have ended."""
-        self._ask("forget")
+        self._ask("forget", seconds=ORDER_S)
 
     def _ask(self, what: str, *, seconds: float = ANSWER_S, **args: Any) -> dict[str, Any]:
         return ask(self._link, what, {"bag": self.id, **args}, seconds)

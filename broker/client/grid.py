@@ -21,7 +21,7 @@ from broker.client.finding import client_line
 from broker.client.futures import Futures, closed
 from broker.client.link import Link
 from broker.client.payload import pack_call, pack_text
-from broker.client.replies import ANSWER_S, ask
+from broker.client.replies import ANSWER_S, ask, pages
 from broker.client.submission import Runtime, Terms, checked_seconds, kept, submit_bag
 from broker.client.template import Template, command_template, name_of, pickle_function, python_template
 from broker.protocol import NAME_BYTES, Payload, cut
@@ -297,9 +297,8 @@ class Grid(Executor):
         return self._ask("status", {}, timeout)
 
     def bags(self) -> list[dict[str, Any]]:
-        """All bags that the broker has, as in the status document: their ids ("bag"), names and counts."""
-        rows: list[dict[str, Any]] = self._ask("bags", {})["bags"]
-        return rows
+        """All bags that the broker has, the oldest first: their ids ("bag"), names and counts, as in the status."""
+        return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
 
     def policy(self, name: str, **options: object) -> None:
         """Have the grid schedule by another policy, from now on. Raises `RequestFailed` for all but admins."""

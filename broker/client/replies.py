@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from broker import protocol as wire
@@ -12,6 +13,8 @@ from broker.client.errors import DeskgridError, GridUnreachable, RequestFailed
 # How long a question may stay unanswered. A busy broker answers within milliseconds, one that is restarted within
 # seconds; whoever waits for results or for a bag to be accepted waits as long as it takes.
 ANSWER_S = 30.0
+# An order that changes a bag of any size takes as long as that takes; meanwhile the broker shows that it is there.
+ORDER_S = 3600.0
 # A wait is cut into pieces so long, because on Windows Ctrl-C does not end one.
 SLICE_S = 0.5
 
@@ -80,6 +83,23 @@ def ask(link: Asked, what: str, args: dict[str, Any], seconds: float = ANSWER_S)
     if not isinstance(answer, dict):
         raise RequestFailed(f"the broker's answer to {what!r} cannot be read")
     return answer
+
+
+def pages(ask_after: Callable[[Any], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The pages of a list; ``ask_after(after)`` asks for the one behind that of which ``after`` came (None: the first).
+
+    Raises `RequestFailed` when the broker goes round in circles.
+    """
+    after, seen = None, set[object]()
+    while True:
+        page = ask_after(after)
+        yield page
+        after = page.get("after")
+        if after is None:
+            return
+        if after in seen:
+            raise RequestFailed("the broker's answer cannot be read: it repeats itself")
+        seen.add(after)
 
 
 def results_of(outcomes: wire.Outcomes) -> tuple[wire.BagResult, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.text import Text
 
 from broker.protocol import clean
-from broker.snapshot import BagState, RunningTask, SlotState, WorkerState
+from broker.snapshot import BagState, RunningTask, SlotState, Totals, WorkerState
 from broker.tui.drawing import Column, Part, bar, counted, duration, row
 
 USED = Part("·", "bright_black", "used")
@@ -75,26 +75,31 @@ def _filled_up(width: int, columns: list[Column], flexible: int) -> list[Column]
 # --- workers ---------------------------------------------------------------------------------------------------------
 
 
-def worker_heading(workers: Sequence[WorkerState]) -> Iterable[Text]:
+def worker_heading(totals: Totals) -> Iterable[Text]:
     """How many there are, and what the bars mean."""
     yield Text("Workers", "bold")
-    if not workers:
+    if not worker_count(totals):
         yield Text("none yet; start one on a PC with the line that the broker printed", "yellow")
         return
-    states = Counter(worker["state"] for worker in workers)
-    slots = [slot for worker in workers if worker["state"] == "up" for slot in worker["slots"]]
-    yield Text(f"{states['up']:,} up")
-    yield Text(f"{states['away']:,} away")
-    yield Text(f"{states['lost']:,} lost", "bold red" if states["lost"] else "")
-    yield Text(f"{sum(slot['running'] is not None for slot in slots):,} of {counted(len(slots), 'slot')} busy")
+    lost = totals["workers_lost"]
+    yield Text(f"{totals['workers_up']:,} up")
+    yield Text(f"{totals['workers_away']:,} away")
+    yield Text(f"{lost:,} lost", "bold red" if lost else "")
+    yield Text(f"{totals['busy']:,} of {counted(totals['slots'], 'slot')} busy")
     yield _legend(WINDOW_PARTS)
 
 
-def worker_totals(workers: Sequence[WorkerState]) -> str:
-    """Workers that have no row of their own, in a few words."""
-    states = Counter(worker["state"] for worker in workers)
-    busy = sum(1 for worker in workers if _busy(worker))
-    return f"{states['up']:,} up ({busy:,} busy), {states['away']:,} away, {states['lost']:,} lost"
+def worker_count(totals: Totals) -> int:
+    """All workers."""
+    return totals["workers_up"] + totals["workers_away"] + totals["workers_lost"]
+
+
+def other_workers(totals: Totals, shown: Sequence[WorkerState]) -> str:
+    """Workers that have no row on the screen, in a few words."""
+    states = Counter(worker["state"] for worker in shown)
+    up, away, lost = (totals[f"workers_{state}"] - states[state] for state in ("up", "away", "lost"))  # type: ignore[literal-required]
+    busy = totals["busy"] - sum(_busy(worker) for worker in shown)
+    return f"{up:,} up ({counted(busy, 'slot')} busy), {away:,} away, {lost:,} lost"
 
 
 def interest(worker: WorkerState) -> tuple[int, int, list[tuple[int, str]]]:
@@ -115,7 +120,7 @@ def interest(worker: WorkerState) -> tuple[int, int, list[tuple[int, str]]]:
 
 def worker_columns(workers: Sequence[WorkerState], width: int) -> list[Column]:
     """Name, window, time left, slots, done, site, plan."""
-    slots = max((len(worker["slots"]) for worker in workers), default=1)
+    slots = max((worker["slot_count"] for worker in workers), default=1)
     done = max((len(f"{worker['done']:,}") for worker in workers), default=1)
     sites = max((len(worker["site"]) for worker in workers), default=0)
     plans = max((len(worker["plan"]) for worker in workers), default=0)
@@ -170,7 +175,7 @@ def slot_rows(worker: WorkerState, columns: Sequence[Column], names: Mapping[str
 
 def _busy(worker: WorkerState) -> int:
     """How many of its slots run something."""
-    return sum(slot["running"] is not None for slot in worker["slots"])
+    return worker["busy"]
 
 
 def _rest(slot: SlotState) -> float:
@@ -227,9 +232,9 @@ def _strip(worker: WorkerState, width: int) -> Text:
     """A glyph for each slot: how far its task is. With too many slots, how many are busy."""
     if worker["state"] != "up":
         return Text()
-    slots = worker["slots"]
-    if len(slots) > STRIP or len(slots) > width:
-        return Text(f"{_busy(worker)}/{len(slots)}")
+    slots, count = worker["slots"], worker["slot_count"]
+    if count > STRIP or count > width or count > len(slots):
+        return Text(f"{_busy(worker)}/{count}")
     text = Text()
     for slot in slots:
         task = slot["running"]
@@ -273,20 +278,26 @@ def bag_order(bag: BagState) -> tuple[bool, float]:
     return (True, bag["age_s"]) if complete(bag) else (False, -bag["age_s"])
 
 
-def bag_heading(bags: Sequence[BagState]) -> Iterable[Text]:
+def bag_heading(totals: Totals) -> Iterable[Text]:
     """How many there are, and what the bars mean."""
     yield Text("Bags", "bold")
-    if not bags:
+    if not bag_count(totals):
         yield Text("none yet", "dim")
         return
-    yield Text(bag_totals(bags))
+    yield Text(other_bags(totals, ()))
     yield _legend(BAG_PARTS)
 
 
-def bag_totals(bags: Sequence[BagState]) -> str:
-    """Bags that have no row of their own, in a few words."""
-    ended = sum(complete(bag) for bag in bags)
-    return f"{len(bags) - ended:,} under way, {ended:,} ended"
+def bag_count(totals: Totals) -> int:
+    """All bags."""
+    return totals["bags_under_way"] + totals["bags_ended"]
+
+
+def other_bags(totals: Totals, shown: Sequence[BagState]) -> str:
+    """Bags that have no row on the screen, in a few words."""
+    ended = sum(complete(bag) for bag in shown)
+    under_way = totals["bags_under_way"] - (len(shown) - ended)
+    return f"{under_way:,} under way, {totals['bags_ended'] - ended:,} ended"
 
 
 def bag_columns(bags: Sequence[BagState], width: int) -> list[Column]:

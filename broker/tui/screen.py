@@ -32,14 +32,18 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Section(Generic[Row]):
-    """A heading and the rows below it, in the order they keep; nothing of a row is drawn before it is shown."""
+    """A heading and the rows below it, in the order they keep; nothing of a row is drawn before it is shown.
+
+    ``count``: how many there are, some of which may have no row in the snapshot.
+    """
 
     heading: list[Text]
     items: Sequence[Row]
+    count: int
     draw: Callable[[Row], Text]
     details: Callable[[Row], list[Text]]  # lines below it, if there is room
     interest: Callable[[Row], Any]  # what is shown if not all are: the smallest
-    rest: Callable[[Sequence[Row]], str]  # the others in a few words
+    rest: Callable[[Sequence[Row]], str]  # all but these, in a few words
 
 
 def render(
@@ -77,11 +81,10 @@ def _lines(snapshot: Snapshot, width: int, height: int | None) -> list[Text]:
 def _within(section: Section[Row], room: int) -> list[Text]:
     """At most ``room`` lines: every row before any detail, and a last line for the rows that are left out."""
     items = section.items
-    if len(items) > room:
-        order = sorted(items, key=section.interest)
-        shown = max(0, room - 1)
-        rest = Text(f"... and {len(items) - shown:,} more: {section.rest(order[shown:])}", "dim")
-        return ([section.draw(item) for item in order[:shown]] + [rest])[: max(0, room)]
+    if max(len(items), section.count) > room or section.count > len(items):
+        order = sorted(items, key=section.interest)[: max(0, room - 1)]
+        rest = Text(f"... and {section.count - len(order):,} more: {section.rest(order)}", "dim")
+        return ([section.draw(item) for item in order] + [rest])[: max(0, room)]
     spare = room - len(items)
     lines: list[Text] = []
     for item in items:
@@ -167,30 +170,34 @@ def _workers(snapshot: Snapshot, width: int, room: int) -> Section[WorkerState]:
     workers = sorted(snapshot["workers"], key=lambda worker: rows.natural(worker["name"]))
     names = {bag["bag"]: bag["name"] for bag in snapshot["bags"]}
     columns = rows.worker_columns(workers, width)
-    heading = flow(rows.worker_heading(workers), width, 1 + (room >= TALL))
+    totals = snapshot["totals"]
+    heading = flow(rows.worker_heading(totals), width, 1 + (room >= TALL))
     if workers and room >= ROOMY:
         heading.append(rows.worker_titles(columns))
     return Section(
         heading,
         workers,
+        rows.worker_count(totals),
         draw=lambda worker: rows.worker_row(worker, columns),
         details=lambda worker: rows.slot_rows(worker, columns, names),
         interest=rows.interest,
-        rest=rows.worker_totals,
+        rest=lambda shown: rows.other_workers(totals, shown),
     )
 
 
 def _bags(snapshot: Snapshot, width: int, room: int) -> Section[BagState]:
     bags = sorted(snapshot["bags"], key=rows.bag_order)
     columns = rows.bag_columns(bags, width)
-    heading = flow(rows.bag_heading(bags), width, 1 + (room >= TALL))
+    totals = snapshot["totals"]
+    heading = flow(rows.bag_heading(totals), width, 1 + (room >= TALL))
     if bags and room >= ROOMY:
         heading.append(rows.bag_titles(columns))
     return Section(
         heading,
         bags,
+        rows.bag_count(totals),
         draw=lambda bag: rows.bag_row(bag, columns),
         details=rows.bag_notes,
         interest=rows.bag_order,
-        rest=rows.bag_totals,
+        rest=lambda shown: rows.other_bags(totals, shown),
     )

@@ -112,6 +112,8 @@ class OfficeLine:
     def receive(self, seconds: float) -> bytes | None:
         if not self.inbox:
             self._office.settle()
+        while not self.inbox and self._office.sessions._asking.jobs.waiting:
+            self._office.settle()  # what is asked for takes more turns than one
         return self.inbox.popleft() if self.inbox else None
 
     def close(self) -> None:

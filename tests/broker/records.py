@@ -1,6 +1,7 @@
 """Rows for a journal, where it does not matter what they say."""
 
 from broker.blocks import Cell
+from broker.journal import Journal
 from broker.protocol import Outcome, Payload
 from broker.rows import BagRow, BatchRow, ResultRow
 
@@ -23,3 +24,16 @@ def bytes_in(payload: Cell | Payload) -> bytes:
     """A payload that is no file."""
     assert isinstance(payload, bytes)
     return payload
+
+
+def result_of(journal: Journal, task: int) -> ResultRow | None:
+    """The row of an ended task."""
+    found = (journal.result_in(seq, size, task) for seq, size in journal.blocks_around(task))
+    return next((row for row in found if row is not None), None)
+
+
+def dropped(journal: Journal, bag: int) -> None:
+    """A bag is forgotten, and nothing of it is left."""
+    journal.forget(bag)
+    while journal.dropping.some(bag):
+        pass

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from broker import protocol as wire
-from broker.roles import ACCESS, ROLES, Credential, CredentialError, checked_credential
+from broker.questions import QUESTIONS
+from broker.roles import ROLES, Credential, CredentialError, checked_credential
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.peers import Client
 
@@ -81,9 +82,9 @@ def state(office: Office) -> object:
 
 def test_every_operation_is_decided_and_tried(office: Office) -> None:
     operations = office.sessions.clients._asking.operations
-    assert operations == set(ACCESS), "give each operation a line in ACCESS (broker/roles.py)"
+    assert operations == set(QUESTIONS), "give each operation a line in QUESTIONS (broker/questions.py)"
     tried = {"owner": set(OF_A_BAG), "admin": set(OF_ADMINS), "everyone": set(OF_EVERYONE)}
-    decided = {access: {what for what in ACCESS if ACCESS[what] == access} for access in tried}
+    decided = {access: {what for what in QUESTIONS if QUESTIONS[what].access == access} for access in tried}
     assert decided == tried, "give each operation a line in the tables of this file"
 
 

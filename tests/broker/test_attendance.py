@@ -12,6 +12,7 @@ from broker.attendance import SEEN_S
 from broker.journal import NAME, WINDOWS_KEPT_S, Journal
 from broker.rows import WindowEnd, WindowRow
 from tests.broker.office import LEASE_S, Office, OpenOffice
+from tests.broker.records import result_of
 from tests.peers import BareWorker
 
 # POSIX seconds when an office's clock shows 0.
@@ -222,7 +223,7 @@ def test_a_result_says_when_it_ended_and_a_batch_when_it_arrived(open_office: Op
     client.ask("cancel", bag=bag, items=[2])
     arrived = office.journal._db.execute("SELECT arrived FROM batches ORDER BY first").fetchall()
     assert [at - WALL_S for (at,) in arrived] == [3.0, 4.0]
-    first, last = office.journal.result(0), office.journal.result(2)
+    first, last = result_of(office.journal, 0), result_of(office.journal, 2)
     assert first is not None
     assert last is not None
     assert (first.ended, last.ended) == (WALL_S + 7.0, WALL_S + 8.0)

@@ -69,7 +69,8 @@ def test_an_account_that_an_older_broker_wrote_down_can_be_asked_about(tmp_path:
     client = office.client()
     logs = client.ask("logs", bag=bag, item=0)
     assert logs["error"] == UNREADABLE
-    assert len(logs["stdout"]) == wire.PRINTED_BYTES
+    assert len(logs["stdout"]) < wire.PRINTED_BYTES + 100
+    assert f"{2**20 - wire.PRINTED_BYTES:,} bytes are left out" in logs["stdout"]
     (result,) = wire.results_in(client.watch(bag))
     assert result.worker == "pc?[2J"
     office.close()
@@ -150,5 +151,5 @@ def test_an_answer_that_would_be_too_long_is_refused_with_a_reason(
 ) -> None:
     client = office.client()
     monkeypatch.setattr(wire, "ANSWER_BYTES", 100)
-    assert client.failed("status") == "the answer to 'status' has more than 100 bytes"
+    assert client.failed("status") == "the answer has more than 100 bytes"
     assert json.dumps(client.ask("ping")) == "{}"

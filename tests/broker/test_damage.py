@@ -18,7 +18,7 @@ import pytest
 from broker import journal as journal_module
 from broker.journal import NAME, Journal, JournalError
 from broker.soundness import wrong_with_files
-from tests.broker.records import bag_row, batch_row, result_row
+from tests.broker.records import bag_row, batch_row, dropped, result_row
 
 LOG = f"{NAME}-wal"
 # Commits in the log; each adds a batch and results, some of them larger than a page.
@@ -247,7 +247,7 @@ def settled(made: Made, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
         journal.add_batch(batch_row(1000, 2, 0, 10), [bytes(2000)] * 10, 1e9)
         journal.predict(30, [1.0] * 900)
         journal.commit()
-        journal.forget(2, [1000])  # and so there are pages that are free
+        dropped(journal, 2)  # and so there are pages that are free
     with closing(Journal(home)) as journal:
         return home / NAME, state(journal)
 

@@ -16,7 +16,7 @@ from broker.protocol import BagResult, Outcome, Outcomes, results_in
 from broker.rows import BatchRow, WindowRow
 from broker.schema import FORMAT
 from broker.soundness import LONG_BYTES
-from tests.broker.records import result_row
+from tests.broker.records import result_of, result_row
 
 # The tables of format 1 as the first release made them, with two bags in them: one that has ended and is closed, and an
 # open one with a failure, a cancelled task, one at a worker and one that waits.
@@ -79,7 +79,7 @@ def test_nothing_is_lost_of_a_journal_of_format_1(home: Path) -> None:
             BagResult(2, Outcome.CANCELLED, 0.0, "", b""),
             BagResult(0, Outcome.ERROR, 1.5, "pc2", b"r2"),
         )
-        row = journal.result(0)
+        row = result_of(journal, 0)
         assert row is not None
         assert (row.payload, row.stdout, row.number, row.ended) == (b"r0", b"o", 77, None)
         assert journal.sent(2, 4) == [(3, 79, None)]
@@ -139,12 +139,14 @@ def test_what_was_brought_up_takes_what_is_new_and_is_opened_again_as_it_is(home
         journal.add_windows([WindowRow(1, "pc1", "s", "lab", 2, 3000.0, None)])
     with closing(Journal(home)) as journal:
         assert journal.next_window() == 2
-        query = "SELECT first_runtimes, runtimes, arrived FROM batches ORDER BY first"
+        query = (
+            "SELECT p.runtimes, b.runtimes, arrived FROM batches b LEFT JOIN predictions p USING (first) ORDER BY first"
+        )
         rows = [
             ([*array("d", a)] if a else None, [*array("d", b)], at)
             for a, b, at in journal._db.execute(query).fetchall()
         ]
-        assert rows == [([1.0, 2.0], [1.7, 2.7], None), (None, [60.0], None), (None, [5.0], 3000.0)]
+        assert rows == [([1.7, 2.7], [1.0, 2.0], None), (None, [60.0], None), (None, [5.0], 3000.0)]
         assert journal.epoch == 9
 
 

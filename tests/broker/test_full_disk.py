@@ -13,9 +13,9 @@ from broker import disk as disk_module
 from broker import protocol as wire
 from broker.disk import CALM_S, LOOK_S, RELIEF, RESERVE_BYTES, TRIAL_MOST_S, TRIAL_S, Disk
 from broker.journal import Journal, JournalFull
-from broker.roles import ACCESS
+from broker.questions import QUESTIONS
 from tests.broker.office import ADMIN, Office
-from tests.broker.records import batch_row
+from tests.broker.records import batch_row, result_of
 from tests.peers import BareWorker, Client
 
 GIB = 1024**3
@@ -93,7 +93,7 @@ def test_a_full_disk_takes_nothing_that_has_to_be_written(disk: Disk) -> None:
 
 def test_every_operation_is_a_question_or_has_to_be_written() -> None:
     writes = {"cancel", "forget", "runtimes", "keys add", "keys revoke"}
-    assert disk_module.READS | writes == set(ACCESS)
+    assert disk_module.READS | writes == set(QUESTIONS)
     assert not disk_module.READS & writes
 
 
@@ -233,7 +233,7 @@ def test_what_is_running_when_the_disk_fills_goes_on_and_its_result_is_taken_whe
     worker.send(wire.Finished((wire.Result(work.task, work.number, 0, 1.0, b"done", b"", b""),)))
     office.settle()
     assert not worker.line.inbox  # type: ignore[attr-defined] # it is not acknowledged
-    assert office.journal.result(work.task) is None
+    assert result_of(office.journal, work.task) is None
     office.freed()
     office.now += TRIAL_S
     office.settle()

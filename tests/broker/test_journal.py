@@ -19,6 +19,7 @@ from broker.journal import NAME, Journal, JournalError, JournalFull
 from broker.protocol import BATCH_BYTES, BagResult, Outcome, Outcomes, results_in
 from broker.rows import BagRow, BatchRow, ResultRow
 from broker.schema import FORMAT
+from tests.broker.records import dropped, result_of
 from tests.live import ROOT
 from tests.peers import PATIENCE_S
 
@@ -68,8 +69,8 @@ def test_what_was_committed_is_there_when_it_is_opened_again(journal: Journal, t
         assert again.payload(3, 1) == b"p4"
         assert again.template("digest") == ("python", b"function")
         assert again.template("none") is None
-        assert again.result(1) == result(1, b"r1")
-        assert again.result(2) is None
+        assert result_of(again, 1) == result(1, b"r1")
+        assert result_of(again, 2) is None
         assert again.outcomes(1) == {Outcome.DONE: array("q", [0, 1])}
         assert again.outcomes(2) == {}
         assert again.sent(0, 3) == [(1, 10, "s2"), (2, 11, "s1")]
@@ -205,7 +206,7 @@ def rows_in(home: Path) -> dict[str, int]:
 
 def test_a_forgotten_bag_leaves_nothing(journal: Journal, tmp_path: Path) -> None:
     fill(journal)
-    journal.forget(1, [0, 3])
+    dropped(journal, 1)
     journal.close()
     assert rows_in(tmp_path) == {"bags": 1, "batches": 1, "results": 0, "sent": 0, "templates": 1}
 
@@ -215,7 +216,7 @@ def test_a_forgotten_bag_leaves_others_with_the_same_template_alone(journal: Jou
     journal.add_bag(BagRow(3, "c3", "", "python", "", "digest", None, 0, predicted=True, closed=True, created=0.0))
     journal.add_batch(BatchRow(6, 3, 0, 1, [1.0]), [b"s0"], 1e9)
     journal.add_sent([(6, 12, "s1")])
-    journal.forget(1, [0, 3])
+    dropped(journal, 1)
     assert journal.template("digest") == ("python", b"function")
     assert journal.payload(6, 0) == b"s0"
     assert journal.sent(6, 1) == [(6, 12, "s1")]
@@ -224,14 +225,14 @@ def test_a_forgotten_bag_leaves_others_with_the_same_template_alone(journal: Jou
 def test_the_payloads_of_a_forgotten_bag_are_not_kept_in_memory(journal: Journal) -> None:
     fill(journal)
     assert journal.payload(0, 0) == b"p0"
-    journal.forget(1, [0, 3])
+    dropped(journal, 1)
     journal.add_batch(BatchRow(0, 2, 1, 1, [1.0]), [b"new"], 1e9)
     assert journal.payload(0, 0) == b"new"
 
 
 def test_task_numbers_of_a_forgotten_bag_may_be_used_again_only_if_nothing_came_after_it(journal: Journal) -> None:
     fill(journal)
-    journal.forget(1, [0, 3])
+    dropped(journal, 1)
     assert journal.next_task() == 6
 
 

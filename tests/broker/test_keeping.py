@@ -18,7 +18,8 @@ class House:
 
     def __init__(self, open_office: OpenOffice, days: float | None = DAYS, wall: float = 1_800_000_000.0) -> None:
         self.office = open_office(wall=wall)
-        self.office.sessions._keeping = Keeping(self.office.sessions.desk, days)
+        asking = self.office.sessions._asking
+        self.office.sessions._keeping = Keeping(self.office.sessions.desk, asking.jobs, asking.orders, days)
         self.client: Client = self.office.client()
         self.worker: BareWorker = self.office.worker()
         self.worker.join()

@@ -194,7 +194,7 @@ def test_a_client_that_sends_garbage_can_go_on(grid: LiveGrid) -> None:
     client = grid.client()
     client.line.send(b"garbage")
     client.refusal()
-    assert client.ask("bags") == {"bags": []}
+    assert client.ask("bags") == {"bags": [], "after": None}
 
 
 def test_a_message_beyond_the_limit_ends_its_connection_and_no_other(

@@ -8,7 +8,7 @@ from broker.files import Damaged
 from broker.sessions import HOLD_LEASES
 from scheduler.doubt import WIDER_S
 from tests.broker.office import LEASE_S, Office, OpenOffice
-from tests.broker.records import result_row
+from tests.broker.records import result_of, result_row
 
 
 def test_a_bag_carries_on_where_it_was(open_office: OpenOffice) -> None:
@@ -56,7 +56,7 @@ def test_the_log_of_a_task_is_found_in_blocks_that_overlap(open_office: OpenOffi
     for places in ((0, 5), (1, 3), (4,)):
         worker.finish(*[work[place] for place in places], payload=b"%d" % places[0])
     for place in range(6):
-        found = office.journal.result(work[place].task)
+        found = result_of(office.journal, work[place].task)
         assert (None if found is None else found.item) == {2: None}.get(place, place)
         assert client.ask("logs", bag=bag, item=place)["state"] == ("sent" if place == 2 else "done")
 

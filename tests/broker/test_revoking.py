@@ -140,7 +140,7 @@ def test_other_keys_do_not_notice_that_one_is_revoked(grid: LiveGrid) -> None:
         grid.admin().ask("keys revoke", name="ann")
         with pytest.raises(AssertionError, match="no handshake"):
             connection.handshake(3 * limits.LAST_WORD_S)
-        assert ben.ask("bags") == {"bags": []}
+        assert ben.ask("bags") == {"bags": [], "after": None}
 
 
 def test_a_worker_process_whose_key_is_revoked_ends_and_says_why(grid: LiveGrid) -> None:
@@ -196,7 +196,7 @@ def test_one_address_that_dials_on_and_on_is_turned_away_until_the_second_is_ove
     monkeypatch.setattr(limits, "HANDSHAKES_PER_S", 5)
     crowd = [stranger(grid) for _ in range(30)]
     assert sum(has_ended(each) for each in crowd[-5:]) == 5
-    assert before.ask("bags") == {"bags": []}
+    assert before.ask("bags") == {"bags": [], "after": None}
     # A client tries again, and introduces itself again: it may have been cut off just after it had.
     with Grid(grid.broker.ready.client_line) as late:
         assert late.bags() == []

@@ -87,7 +87,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
         reason = refusal(tmp_path / "two", listen=address)
         assert reason.startswith(f"cannot listen on {address}: ")
         assert "in use" in reason
-        assert grid.client().ask("bags") == {"bags": []}
+        assert grid.client().ask("bags") == {"bags": [], "after": None}
 
 
 def test_a_home_in_use_is_said(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from broker.files import FOLDER, Damaged
 from broker.journal import Journal, JournalError
 from broker.protocol import BATCH_BYTES, LARGE_BYTES, Chunks, Payload
 from broker.rows import ResultRow
-from tests.broker.records import bag_row, batch_row, result_row
+from tests.broker.records import bag_row, batch_row, dropped, result_of, result_row
 
 VALUE = os.urandom(LARGE_BYTES + 7)
 
@@ -60,7 +60,7 @@ def test_they_are_there_after_a_restart_and_count_as_what_they_are(home: Path) -
     with closing(Journal(home)) as journal:
         assert [content(journal.payload(0, place)) for place in (0, 1)] == [b"small", VALUE]
         assert [content(result.payload) for result in recorded(journal)] == [b"short", VALUE[::-1]]
-        found = journal.result(1)
+        found = result_of(journal, 1)
         assert found is not None
         assert content(found.payload) == VALUE[::-1]
         assert len(VALUE) <= next(iter(journal.batches())).size < len(VALUE) + 1000
@@ -102,7 +102,7 @@ def test_killed_at_any_step_a_value_is_recorded_and_there_or_neither(tmp_path: P
         recorded = {name for (name,) in journal._db.execute("SELECT name FROM files")}
         assert on_disk(tmp_path) == recorded
         assert bool(recorded) == (killed_after in ("commit", "release"))
-        assert (journal.result(1) is not None) == bool(recorded)
+        assert (result_of(journal, 1) is not None) == bool(recorded)
         # Nobody's name is given a second time.
         assert {kept(journal).file for _ in range(3)}.isdisjoint({value.file for value in values})
 
@@ -150,12 +150,12 @@ def test_what_was_not_recorded_goes_and_nothing_else(home: Path) -> None:
 
 def test_files_of_a_bag_go_when_it_is_forgotten_for_good_and_nobody_has_them_in_hand(home: Path) -> None:
     with closing(Journal(home)) as journal:
-        journal.forget(1, [0])
+        dropped(journal, 1)
         journal.rollback()
         assert content(journal.payload(0, 1)) == VALUE
         in_hand = journal.payload(0, 1)
         assert isinstance(in_hand, Chunks)
-        journal.forget(1, [0])
+        dropped(journal, 1)
         assert journal.values.take_unneeded() == []
         journal.commit()
         assert not (home / "journal.sqlite3-wal").stat().st_size  # no earlier commit can come back

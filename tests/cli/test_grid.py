@@ -49,10 +49,10 @@ def test_on_a_terminal_status_is_live(grid: FakeGrid, monkeypatch: pytest.Monkey
 
 
 def test_bags_are_a_table_with_the_oldest_first(grid: FakeGrid) -> None:
-    grid.rows = [
-        bag("new", id="0123456789ab", age_s=5.0, eta_s=None),
-        bag("sweep", done=1204, failed=3, cancelled=1, age_s=7500.0),
+    grid.rows = [  # in the order in which the broker tells them
         bag("old", id="ffffffffffff", done=7, running=0, waiting=0, age_s=9000.0),
+        bag("sweep", done=1204, failed=3, cancelled=1, age_s=7500.0),
+        bag("new", id="0123456789ab", age_s=5.0, eta_s=None),
     ]
     header, old, sweep, new = deskgrid("bags").stdout.splitlines()
     assert header.startswith("BAG ")

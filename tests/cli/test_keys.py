@@ -35,7 +35,7 @@ def test_an_added_client_is_let_in_by_the_line_that_is_printed(grid: LiveGrid, r
     assert f"{line.host}:{line.port}" == grid.broker.ready.address
     assert result.stderr == f"deskgrid: ann is let in as {role}, by: export DESKGRID_JOIN=LINE\n"
     client = grid.peer(line)
-    assert Client(client.line).ask("bags") == {"bags": []}
+    assert Client(client.line).ask("bags") == {"bags": [], "after": None}
 
 
 def test_an_added_worker_is_let_in_by_the_line_that_is_printed(grid: LiveGrid) -> None:
@@ -78,7 +78,7 @@ def test_revoking_a_key_of_the_home_says_where_the_new_line_is(grid: LiveGrid) -
     assert f"the new line is in {grid.home / 'client.join'} on the broker's machine" in result.stdout
     after = client_line(None)
     assert after != before
-    assert Client(grid.peer(after).line).ask("bags") == {"bags": []}
+    assert Client(grid.peer(after).line).ask("bags") == {"bags": [], "after": None}
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 The script has of everything that a broker writes down: bags in several batches, results of all kinds, attempts that
 are remembered and attempts that are not, a worker that leaves and is back, items that are cancelled, a bag that is
-forgotten.
+cancelled, and one that is forgotten, in many slices.
 """
 
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
+from broker import dropping, jobs, orders
 from tests.grid.builders import bag
 from tests.grid.grid import VirtualGrid, cycle
 
@@ -19,6 +22,23 @@ DOWN_S = 0.7
 # When it is killed twice, the second time is so many steps after the first: all within the first moments of the life
 # that takes up what the first one left.
 NEXT_STEPS = 45
+
+
+# A slice of cancelling is so many units, and of deleting so many rows: large bags have hundreds of them.
+SLICE_UNITS = 8
+SLICE_ROWS = 1
+
+
+@contextmanager
+def small_slices() -> Iterator[None]:
+    """Small bags take several slices, each a turn of its own."""
+    with (
+        patch.object(orders, "CANCEL_UNITS", SLICE_UNITS),
+        patch.object(orders, "PIECE_TASKS", SLICE_UNITS // 4),
+        patch.object(dropping, "ROWS", SLICE_ROWS),
+        patch.object(jobs, "TURN_UNITS", 1),
+    ):
+        yield
 
 
 def begun(grid: VirtualGrid) -> None:
@@ -36,11 +56,14 @@ def begun(grid: VirtualGrid) -> None:
         grid.work_s += sum(plan.runtimes) if isinstance(plan.runtimes, list) else 0.0
         grid.world.after(at, lambda plan=plan: client.submit(plan))  # type: ignore[misc]
     grid.world.after(4.5, lambda: client.cancel("late", [2]))
+    grid.world.after(6.0, lambda: client.submit(bag([5.0] * 24, "whole", size=6)))
+    grid.world.after(7.5, lambda: client.cancel("whole", None))
 
 
 def steps() -> int:
     """How many steps the broker makes in the script when nobody kills it."""
-    with tempfile.TemporaryDirectory(prefix="deskgrid-crash-") as folder, closing(_grid(folder)) as grid:
+    folder = tempfile.TemporaryDirectory(prefix="deskgrid-crash-")
+    with folder as home, small_slices(), closing(_grid(home)) as grid:
         begun(grid)
         grid.run(SCRIPT_S)
         made = grid.broker.steps.passed
@@ -50,7 +73,8 @@ def steps() -> int:
 
 def killed(first: int, second: int | None = None) -> str:
     """Kill the broker after ``first`` steps, and then after ``second`` more; what does not hold, or empty."""
-    with tempfile.TemporaryDirectory(prefix="deskgrid-crash-") as folder, closing(_grid(folder)) as grid:
+    folder = tempfile.TemporaryDirectory(prefix="deskgrid-crash-")
+    with folder as home, small_slices(), closing(_grid(home)) as grid:
         grid.broker.steps.arm("", first)
         begun(grid)
         try:

@@ -151,7 +151,8 @@ class VirtualGrid:
 
     def _all_quiet(self) -> bool:
         forgotten = self.broker.up and not self.broker.sessions.desk.book.by_id
-        return forgotten and all(node.idle for node in self.workers.values())
+        done = forgotten and not self.broker.sessions.unfinished
+        return done and all(node.idle for node in self.workers.values())
 
     @property
     def counters(self) -> dict[str, float]:

@@ -5,7 +5,7 @@ from collections import deque
 from typing import Any
 
 from broker import protocol as wire
-from broker.roles import ACCESS
+from broker.questions import QUESTIONS
 from tests.grid.builders import TEMPLATE
 from tests.grid.fakes import PYTHON, Task
 from tests.grid.grid import VirtualGrid, cycle
@@ -34,7 +34,9 @@ class VictimProgram(Hostile):
         grid.witness.forgotten.add(self.bag)
         digest = TEMPLATE.digest
         first, second = (self._submit(digest, number, tasks[2 * number : 2 * number + 2]) for number in range(2))
-        questions = [self._ask(what, number) for number, what in enumerate(ACCESS) if what not in ("cancel", "forget")]
+        questions = [
+            self._ask(what, number) for number, what in enumerate(QUESTIONS) if what not in ("cancel", "forget")
+        ]
         endings = [self._ask("cancel", 50, items=[3]), self._ask("cancel", 51, items=None), self._ask("forget", 52)]
         watch = wire.Watch(60, self.bag, 0)
         early, late = wire.Goodbye("done"), self._hello()

@@ -18,7 +18,8 @@ from typing import Any
 import msgpack
 
 from broker import protocol as wire
-from broker.roles import ACCESS, Role
+from broker.questions import QUESTIONS
+from broker.roles import Role
 from broker.server import python_minor
 from tests.fuzz.frames import CHANGES, NUMBERS, SECONDS, WRONG, declared, whole
 
@@ -165,7 +166,7 @@ class Forger:
             "first": lambda: 0,
             "runtime": lambda: self._one_of((None, 1.0)),
             "runtimes": list,
-            "what": lambda: self._one_of([*ACCESS]),
+            "what": lambda: self._one_of([*QUESTIONS]),
             "args": self._arguments,
             "payload": self._payload,
             "payloads": lambda: [self._payload() for _ in range(self.dice.randint(1, 3))],

@@ -11,6 +11,7 @@ from scheduler import events as ev
 from scheduler.core import Scheduler
 from scheduler.model import OPEN_ENDED, Attempt, Outcome, State
 from scheduler.policies import Policy, make_policy
+from scheduler.rows import spans_of
 from scheduler.waiting import WaitingQueue
 from tests.scheduler.watched import Watched
 
@@ -63,7 +64,7 @@ class Grid:
 
     def cancel(self, *tasks: int) -> dict[str, list[int]]:
         """Cancel; which tasks have to be stopped on which worker."""
-        commands = self.tell(ev.TasksCancelled(tasks))
+        commands = self.tell(ev.TasksCancelled(spans_of(sorted(set(tasks)))))
         return _by_worker(commands, ev.Stop)
 
     def predict(self, runtimes: dict[int, float]) -> dict[str, list[int]]:

@@ -173,7 +173,7 @@ def test_many_cancelled_tasks_do_not_hold_up_the_first_free_slot(share: float) -
     costs = []
     for waiting in (FEW, MANY):
         scheduler = grid(pgs(0), waiting, runtime=10.0)
-        scheduler.handle(ev.TasksCancelled(range(PCS, PCS + int(share * waiting))), 1.0)
+        scheduler.handle(ev.TasksCancelled([(PCS, int(share * waiting))]), 1.0)
         scheduler.handle(ev.PassDue(), 1.0)
         costs.append(cost(scheduler, ending(scheduler, 9.0)))
     tell("the next task after many were cancelled", costs)

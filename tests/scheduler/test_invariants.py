@@ -48,7 +48,7 @@ def hold_back(scheduler: Scheduler) -> None:
     held = slot(scheduler, 1)
     scheduler.slots.unindex(held)
     for task in (RUNNING, QUEUED):
-        scheduler.tasks.predict(task, 0.1)
+        scheduler.tasks.predict({task: 0.1})
     held.sent[0] = held.sent[0]._replace(runtime=0.1)
     held.queued_s = 0.1
     held.queue[0] = (QUEUED, 0.1)
@@ -143,8 +143,8 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("a lane swapped", "slot 2 is a lane of its worker", lambda s: setattr(slot(s, 2), "worker", slot(s, 1).worker)),
     ("a slot of no worker", "slots", lambda s: s.slots.slots.__setitem__(9, Slot(9, slot(s, 1).worker, 0))),
     ("a worker renamed", "names", lambda s: setattr(slot(s, 1).worker, "name", "c")),
-    ("an old prediction at the worker", f"prediction of task {AHEAD}", lambda s: s.tasks.predict(AHEAD, 0.2)),
-    ("an old prediction in a slot's queue", f"prediction of task {QUEUED}", lambda s: s.tasks.predict(QUEUED, 3.0)),
+    ("an old prediction at the worker", f"prediction of task {AHEAD}", lambda s: s.tasks.predict({AHEAD: 0.2})),
+    ("an old prediction in a slot's queue", f"prediction of task {QUEUED}", lambda s: s.tasks.predict({QUEUED: 3.0})),
     ("work held back", "slot 1 holds back", hold_back),
     # What is overdue.
     (
@@ -173,7 +173,7 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("a slot indexed as overdue", "slot 1 moves without notice", lambda s: index_as_of(s, 100.0)),
     # The waiting queues.
     ("another order", "order of the priority queue", swap_queue),
-    ("an old prediction of a waiting task", f"prediction of task {REGULAR}", lambda s: s.tasks.predict(REGULAR, 4.0)),
+    ("an old prediction of a waiting task", f"prediction of task {REGULAR}", lambda s: s.tasks.predict({REGULAR: 4.0})),
     ("a ghost of nothing", "discarded tasks without an entry", lambda s: s.regular.discard(LOST)),
     ("a task twice in a queue", "entries of one task", lambda s: s.regular.add(Rows([REGULAR], [1], [3.0]))),
     ("entries miscounted", "tasks in runs", lambda s: setattr(s.regular, "_held", 2)),

@@ -18,6 +18,7 @@ from scheduler.core import CRASH_LIMIT
 from scheduler.doubt import FIRST_SLOTS, WIDER_S
 from scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from scheduler.policies import POLICIES, Policy, make_policy
+from scheduler.rows import spans_of
 from scheduler.waiting import ORDERS
 from tests.scheduler.health import Health
 from tests.scheduler.watched import Watched
@@ -267,7 +268,7 @@ class GridMachine(RuleBasedStateMachine):
                     stopped.add((known.at, known.newest))
                 stopped |= {(name, at.number) for name, at in self.owed if at.task == task and self._goes_on(at)}
                 known.ended, known.at = State.CANCELLED, None
-        commands = self.tell(ev.TasksCancelled(tasks))
+        commands = self.tell(ev.TasksCancelled(spans_of(sorted(set(tasks)))))
         assert {(c.worker, a.number) for c in commands if isinstance(c, ev.Stop) for a in c.attempts} == stopped
 
     @precondition(lambda self: self.known)

@@ -161,7 +161,7 @@ def test_a_leaf_that_a_take_makes_too_full_is_cut() -> None:
 def test_a_run_of_which_many_parts_are_predicted_anew_is_cut_into_leaves() -> None:
     runs = Runs(4)
     runs.add(Rows([0], [20], [1.0]), 0)
-    runs.predict([(task, 1) for task in range(2, 17, 3)], 1.0, 2.0)
+    runs.predict([(task, 1) for task in range(2, 17, 3)], [1.0], lambda task: 2.0)
     runs.check()
     chosen = [*range(2, 17, 3)]
     assert each(runs) == [(-2.0, n, n) for n in chosen] + [(-1.0, n, n) for n in range(20) if n not in chosen]

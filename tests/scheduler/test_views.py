@@ -1,18 +1,61 @@
 """What is shown of a grid: the snapshot, when bags should be done, and why a task waits."""
 
 import json
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
+from typing import TypeVar
 
 import pytest
 
 from scheduler import events as ev
+from scheduler import explain as explanations
+from scheduler import snapshot
 from scheduler.core import Scheduler
 from scheduler.explain import ROWS, ComingWindow, Explanation, SlotReason, explain, longest_window
-from scheduler.forecast import Capacity
+from scheduler.forecast import Capacity, spans_of_away, spans_of_worker
 from scheduler.model import Outcome, State
-from scheduler.snapshot import BagView, SlotView, WorkerView, bag_views, take
+from scheduler.snapshot import BagView, Outlook, SlotView, WorkerView, queue_longest_s, windows_of, worker_view
 from tests.scheduler.builders import Grid, pgs
 from tests.scheduler.test_illegal import picture
+
+MOST = 10
+Made = TypeVar("Made")
+
+
+def made(pieces: Generator[int, None, Made]) -> Made:
+    """What is made in pieces, to its end."""
+    found: list[Made] = []
+
+    def whole() -> Iterator[int]:
+        found.append((yield from pieces))
+
+    assert all(rows >= 0 for rows in whole())
+    return found[0]
+
+
+def explained(scheduler: Scheduler, task: int, now: float) -> Explanation:
+    """An explanation, made to its end."""
+    return made(explain(scheduler, task, now))
+
+
+def outlook(scheduler: Scheduler, now: float) -> Outlook:
+    """An outlook, made to its end."""
+    whole = Outlook(scheduler, now)
+    assert sum(whole.pieces()) == whole.cost
+    return whole
+
+
+def workers(grid: Grid) -> list[WorkerView]:
+    return [worker_view(worker, grid.now, MOST, MOST) for worker in grid.scheduler.slots.workers.values()]
+
+
+def bags(scheduler: Scheduler, now: float) -> list[BagView]:
+    whole = outlook(scheduler, now)
+    return [whole.view(bag, now) for bag in scheduler.tasks.bags.values()]
+
+
+def away(grid: Grid) -> dict[str, object]:
+    return {name: windows_of(each.windows, grid.now, MOST) for name, each in grid.scheduler.away.items()}
 
 
 def at_work() -> Grid:
@@ -33,14 +76,23 @@ def at_work() -> Grid:
 
 def test_a_snapshot_shows_every_worker_and_slot() -> None:
     grid = at_work()
-    snapshot = take(grid.scheduler, grid.now)
     busy = SlotView(lane=0, running=(0, 30, 10), ahead=0, ahead_s=0, queued=1, queued_s=20, left_s=50)
     idle = SlotView(lane=0, running=None, ahead=0, ahead_s=0, queued=0, queued_s=0, left_s=None)
-    assert snapshot.workers == (
-        WorkerView("a", "lab", 90, ((290, 60),), (busy,)),
-        WorkerView("b", "", None, (), (idle,)),
-    )
-    assert snapshot.away == {"c": ((40, 200), (990, 20))}
+    assert workers(grid) == [
+        WorkerView("a", "lab", 90, ((290, 60),), 1, 1, (busy,)),
+        WorkerView("b", "", None, (), 1, 0, (idle,)),
+    ]
+    assert away(grid) == {"c": ((40, 200), (990, 20))}
+    whole = outlook(grid.scheduler, grid.now)
+    assert (whole.busy, whole.slots) == (1, 2)
+
+
+def test_a_view_of_a_worker_with_many_slots_and_windows_shows_the_first_of_them() -> None:
+    grid = Grid()
+    grid.pc("a", 10, slots=7, windows=[(20 * number, 10) for number in range(1, 6)])
+    view = worker_view(grid.scheduler.slots.workers["a"], grid.now, 3, 2)
+    assert [slot.lane for slot in view.slots] == [0, 1, 2]
+    assert (view.slot_count, view.busy, view.windows) == (7, 0, ((20, 10), (40, 10)))
 
 
 def test_a_snapshot_counts_what_was_sent_ahead() -> None:
@@ -48,7 +100,7 @@ def test_a_snapshot_counts_what_was_sent_ahead() -> None:
     grid.pc("a", 10)
     tasks = grid.tasks(0.2, 0.1, 0.1)
     grid.expect(a=tasks)
-    ((slot,),) = (worker.slots for worker in take(grid.scheduler, grid.now).workers)
+    ((slot,),) = (worker.slots for worker in workers(grid))
     assert slot.ahead == 2
     assert slot.ahead_s == pytest.approx(0.2)
 
@@ -65,43 +117,67 @@ def test_a_snapshot_counts_bags_and_queues() -> None:
     grid.end(failed, outcome=Outcome.ERROR)
     grid.expect(a=[running])
     grid.tasks(80, bag=3)
-    snapshot = take(grid.scheduler, grid.now)
-    assert (snapshot.regular, snapshot.priority, snapshot.longest_s, snapshot.policy) == (2, 0, 80, "pgs")
-    assert snapshot.bags == (
+    assert queue_longest_s(grid.scheduler) == 80
+    assert bags(grid.scheduler, grid.now) == [
         BagView(1, 1, 1, 0, 0, 0, 0, 9, 0),
         BagView(2, 4, 0, 1, 1, 1, 11, 7, None),
         BagView(3, 1, 0, 0, 0, 0, 80, 80, None),
-    )
-    assert (snapshot.counters["done"], snapshot.counters["errors"], snapshot.counters["cancelled"]) == (1, 1, 1)
+    ]
 
 
 def test_a_snapshot_is_taken_without_a_trace_and_is_plain_data() -> None:
     grid = at_work()
     before = picture(grid.scheduler)
-    snapshot = take(grid.scheduler, grid.now)
-    explain(grid.scheduler, 0, grid.now)
+    views: list[WorkerView | BagView] = [*workers(grid), *bags(grid.scheduler, grid.now)]
+    explained(grid.scheduler, 0, grid.now)
     assert picture(grid.scheduler) == before
-    assert json.loads(json.dumps(asdict(snapshot), allow_nan=False))["policy"] == "pgs"
+    assert json.loads(json.dumps([asdict(view) for view in views], allow_nan=False))[0]["name"] == "a"
 
 
 def test_a_snapshot_of_an_empty_grid_is_empty() -> None:
-    snapshot = take(Scheduler(pgs()), 0.0)
-    assert (snapshot.workers, snapshot.bags, snapshot.away, snapshot.longest_s) == ((), (), {}, 0.0)
+    assert (bags(Scheduler(pgs()), 0.0), queue_longest_s(Scheduler(pgs()))) == ([], 0.0)
+
+
+def test_an_outlook_is_made_in_pieces_and_is_of_the_moment_it_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "PIECE", 4)
+    monkeypatch.setattr(explanations, "PIECE", 4)
+    grid = Grid()
+    for number in range(20):
+        grid.pc(f"pc{number}", slots=2)
+        grid.pc(f"away{number}", 10)
+        grid.tell(ev.WorkerLeft(f"away{number}", planned=True, windows=[(5, 10)]))
+    for bag in range(30):
+        grid.tasks(10, bag=bag)
+    whole, pieces = Outlook(grid.scheduler, grid.now), 0
+    for rows in whole.pieces():
+        assert rows <= 40
+        pieces += 1
+        grid.pc(f"new{pieces}")
+    assert pieces > 15
+    assert whole.slots == 40
+    views = [whole.view(bag, grid.now + 1) for bag in grid.scheduler.tasks.bags.values()]
+    assert [view.eta_s for view in views[:3]] == [9, 9, 9]
+    late = grid.tasks(10, bag=99)
+    assert whole.view(grid.scheduler.tasks.bags[99], grid.now + 1).eta_s == views[-1].eta_s
+    assert len(list(explain(grid.scheduler, late[0], grid.now))) > 10
 
 
 def test_windows_that_have_begun_or_ended_meanwhile_are_no_longer_announced() -> None:
     grid = at_work()
     grid.wait(400)
-    snapshot = take(grid.scheduler, grid.now)
-    assert snapshot.workers[0].windows == ()
-    assert snapshot.away == {"c": ((590, 20),)}
+    assert workers(grid)[0].windows == ()
+    assert away(grid) == {"c": ((590, 20),)}
 
 
 # --- when it should be done ----------------------------------------------------------------------------------------
 
 
 def capacity(grid: Grid) -> Capacity:
-    return Capacity(grid.scheduler, grid.now)
+    up = [span for worker in grid.scheduler.slots.workers.values() for span in spans_of_worker(worker, grid.now)]
+    away_ones = [span for each in grid.scheduler.away.values() for span in spans_of_away(each, grid.now)]
+    found = Capacity()
+    assert len(list(found.build([*up, *away_ones]))) == 3
+    return found
 
 
 def test_work_is_done_when_enough_slot_seconds_have_passed() -> None:
@@ -147,7 +223,7 @@ def test_a_window_that_should_have_closed_gives_nothing_and_takes_nothing() -> N
     grid.wait(100)
     grid.pc("a", 50)
     assert capacity(grid).time_to_do(50, longest_s=1) == 50
-    assert Capacity(Grid().scheduler, 0.0).time_to_do(1, 0) is None
+    assert Capacity().time_to_do(1, 0) is None
 
 
 def test_a_bag_waits_for_the_work_of_those_before_it() -> None:
@@ -155,15 +231,15 @@ def test_a_bag_waits_for_the_work_of_those_before_it() -> None:
     grid.pc("a")
     grid.tasks(10, 20, bag=1)
     grid.tasks(5, bag=2)
-    assert [bag.eta_s for bag in bag_views(grid.scheduler, grid.now)] == [30, 35]
+    assert [bag.eta_s for bag in bags(grid.scheduler, grid.now)] == [30, 35]
 
 
 def test_the_margin_is_part_of_what_the_longest_task_needs() -> None:
     grid = Grid(pgs(margin=2))
     grid.pc("a", 20)
     grid.tasks(18, bag=1)
-    assert [bag.eta_s for bag in bag_views(grid.scheduler, grid.now)] == [None]
-    assert [bag.eta_s for bag in bag_views(at_work().scheduler, 10)] == [pytest.approx(30)]
+    assert [bag.eta_s for bag in bags(grid.scheduler, grid.now)] == [None]
+    assert [bag.eta_s for bag in bags(at_work().scheduler, 10)] == [pytest.approx(30)]
 
 
 # --- why it waits --------------------------------------------------------------------------------------------------
@@ -173,7 +249,7 @@ def test_a_task_waits_because_every_slot_is_so_many_seconds_short() -> None:
     grid = at_work()
     grid.leave("b")
     (long,) = grid.tasks(120)
-    explanation = explain(grid.scheduler, long, grid.now)
+    explanation = explained(grid.scheduler, long, grid.now)
     (short,) = explanation.slots
     assert (short.worker, short.lane, short.left_s) == ("a", 0, 50)
     assert short.short_s == pytest.approx(70)
@@ -194,7 +270,7 @@ def test_a_task_waits_because_every_slot_is_so_many_seconds_short() -> None:
 
 def test_a_task_is_shown_with_the_worker_that_has_it() -> None:
     grid = at_work()
-    running, queued = (explain(grid.scheduler, task, grid.now) for task in (0, 1))
+    running, queued = (explained(grid.scheduler, task, grid.now) for task in (0, 1))
     assert (running.state, running.on) == (State.SENT, "a")
     assert (queued.state, queued.on) == (State.QUEUED, "a")
     assert queued.longest_window_s == float("inf")
@@ -204,7 +280,7 @@ def test_the_margin_is_part_of_what_a_task_is_short_of() -> None:
     grid = Grid(pgs(margin=3))
     grid.pc("a", 10, windows=[(20, 12)])
     (task,) = grid.tasks(9)
-    explanation = explain(grid.scheduler, task, grid.now)
+    explanation = explained(grid.scheduler, task, grid.now)
     assert explanation.slots[0].left_s == 10
     assert explanation.slots[0].short_s == pytest.approx(2)
     assert [window.fits for window in explanation.coming] == [False]
@@ -215,7 +291,7 @@ def test_an_explanation_shows_what_is_nearest_and_no_more_than_fits_on_a_screen(
     for number in range(30):
         grid.pc(f"pc{number}", 10 + number, windows=[(100 - number, 10 + number)])
     (task,) = grid.tasks(25)
-    explanation = explain(grid.scheduler, task, grid.now)
+    explanation = explained(grid.scheduler, task, grid.now)
     assert len(explanation.slots) == len(explanation.coming) == ROWS
     assert explanation.slots[0] == SlotReason("pc16", 0, left_s=26, short_s=0, silent_s=None)
     assert explanation.coming[0] == ComingWindow("pc29", starts_in_s=71, lasts_s=39, fits=True)
@@ -225,8 +301,8 @@ def test_a_task_as_long_as_the_window_is_not_said_to_wait_for_a_full_queue() -> 
     grid = Grid()
     grid.pc("a", 10)
     same, shorter = grid.tasks(10, 9.99)
-    assert 0 < explain(grid.scheduler, same, grid.now).slots[0].short_s < 0.001
-    assert explain(grid.scheduler, shorter, grid.now).slots[0].short_s == 0
+    assert 0 < explained(grid.scheduler, same, grid.now).slots[0].short_s < 0.001
+    assert explained(grid.scheduler, shorter, grid.now).slots[0].short_s == 0
 
 
 def test_the_longest_window_is_open_announced_or_of_a_worker_that_is_away() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from scheduler.mintree import MinTree
-from scheduler.rows import Rows, grouped, joined
+from scheduler.rows import Rows, drop_places, grouped, joined, spans_of
 from scheduler.runs import Runs
 from scheduler.waiting import ORDERS, Entry, LongestFirst, NewestFirst, OldestFirst, Regular, WaitingQueue
 
@@ -152,6 +152,27 @@ class QueueMachine(RuleBasedStateMachine):
         self.slow.remove(task)
         return (task, runtime)
 
+    @rule(first=st.integers(0, 400), many=COUNTS)
+    def discard_many(self, first: int, many: int) -> None:
+        """Those of a range of tasks that are here leave at once."""
+        here = [task for task, _ in self.slow.rows if first <= task < first + many]
+        for span in spans_of(sorted(here)):
+            self.queue.discard(*span)
+        for task in here:
+            self.slow.remove(task)
+
+    @rule(data=st.data())
+    def predict_each(self, data: st.DataObject) -> None:
+        """Tasks take runtimes of their own."""
+        if not self.slow.rows:
+            return
+        tasks = data.draw(st.sets(st.sampled_from([task for task, _ in self.slow.rows]), min_size=1, max_size=12))
+        news = {task: data.draw(VALUES) for task in sorted(tasks)}
+        before = dict(self.slow.rows)
+        old = {before[task] for task in news}
+        self.queue.predict([(task, 1) for task in news], old, news.__getitem__)
+        self.slow.rows = [(task, news.get(task, runtime)) for task, runtime in self.slow.rows]
+
     @rule(row=gone, runtime=VALUES)
     def come_back(self, row: tuple[int, float], runtime: float) -> None:
         """A task that was discarded is added again, to the end."""
@@ -167,7 +188,7 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def predict(self, firsts: set[int], old: set[float], new: float, many: int) -> None:
         spans = joined([(first, min(many, after - first)) for first, after in pairwise([*sorted(firsts), 1000])])
-        self.queue.predict(spans, old, new)
+        self.queue.predict(spans, old, lambda task: new)
         chosen = {task for first, count in spans for task in range(first, first + count)}
         here = [runtime in old and task in chosen for task, runtime in self.slow.rows]
         pairs = zip(self.slow.rows, here, strict=True)
@@ -214,6 +235,102 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueues = QueueMachine.TestCase
+
+
+class RegularMachine(RuleBasedStateMachine):
+    """The regular queue, whose tasks have ascending numbers, and from which ranges are dropped and predicted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue, self.slow, self.next = Regular(), dict[int, float](), 0
+
+    @rule(runtimes=st.lists(VALUES, min_size=1, max_size=40), skipped=st.integers(0, 3))
+    def add(self, runtimes: list[float], skipped: int) -> None:
+        tasks = list(range(self.next + skipped, self.next + skipped + len(runtimes)))
+        self.next = tasks[-1] + 1
+        self.queue.add(grouped(tasks, runtimes))
+        self.slow.update(zip(tasks, runtimes, strict=True))
+
+    @rule(count=st.integers(1, 60), runtime=VALUES)
+    def add_a_bag(self, count: int, runtime: float) -> None:
+        self.add([runtime] * count, 0)
+
+    @rule(first=st.integers(0, 300), many=st.integers(1, 80))
+    def drop(self, first: int, many: int) -> None:
+        """What was here is not; the ranges of the others are said, each once."""
+        others = self.queue.drop(first, many)
+        said = [task for begin, count in others for task in range(begin, begin + count)]
+        assert sorted(said) == [task for task in range(first, first + many) if task not in self.slow]
+        self.slow = {task: runtime for task, runtime in self.slow.items() if not first <= task < first + many}
+
+    @rule(limit=LIMITS, walked=st.integers(0, 6))
+    def take(self, limit: float, walked: int) -> None:
+        """One from within a run, perhaps: that leaves a ghost."""
+        entry = self.queue.next_fit(limit)
+        for _ in range(walked):
+            entry = entry and self.queue.next_fit(limit, entry)
+        if entry is not None:
+            self.queue.take(entry)
+            assert self.slow.pop(entry.task) == entry.runtime
+
+    @rule(data=st.data(), many=st.integers(1, 20))
+    def predict(self, data: st.DataObject, many: int) -> None:
+        if not self.slow:
+            return
+        first = data.draw(st.sampled_from(sorted(self.slow)))
+        chosen = [task for task in range(first, first + many) if task in self.slow]
+        news = {task: data.draw(VALUES) for task in chosen[:: data.draw(st.integers(1, 3))]}
+        old = {self.slow[task] for task in news}
+        self.queue.predict([(task, 1) for task in news], old, news.__getitem__)
+        self.slow.update(news)
+
+    @rule(first=st.integers(0, 300), many=st.integers(30, 200), new=VALUES)
+    def predict_a_range(self, first: int, many: int, new: float) -> None:
+        self.queue.predict([(first, many)], set(self.slow.values()), lambda task: new)
+        self.slow.update({task: new for task in self.slow if first <= task < first + many})
+
+    @rule()
+    def behead(self) -> None:
+        """As `tidy` does where it pays."""
+        self.queue._behead()
+
+    @invariant()
+    def agrees(self) -> None:
+        self.queue.check()
+        assert dict(self.queue.tasks()) == self.slow
+        assert len(self.queue) == len(self.slow)
+
+
+TestRegular = RegularMachine.TestCase
+
+
+@pytest.mark.parametrize("size", [1, 16, 17, 5000, 70_000, 1_200_000])
+def test_the_first_values_of_a_tree_are_dropped_in_thousands(size: int) -> None:
+    tree = MinTree()
+    tree.extend([float(value % 1000) for value in range(size)])
+    for most in (0, size // 2, size):
+        dropped = tree.behead(most)
+        assert 0 <= most - dropped < 4096
+        tree.check()
+    assert len(tree) < 4096
+
+
+def test_a_part_of_a_tree_is_filled() -> None:
+    tree = MinTree()
+    tree.extend([5.0] * 5000)
+    tree.fill(17, [1.0] * 3001)
+    tree.check()
+    assert (tree.first_below(5.0, 0), tree.last_below(5.0, 5000)) == (17, 3017)
+
+
+def test_a_queue_whose_first_half_is_cancelled_forgets_it_without_a_look_at_the_rest() -> None:
+    queue = Regular()
+    queue.add(grouped(range(20_000), [float(task % 7) for task in range(20_000)]))
+    assert queue.drop(0, 12_000) == []
+    queue.tidy()
+    assert len(queue._firsts) < 13_000
+    queue.check()
+    assert [task for task, _ in queue.tasks()] == list(range(12_000, 20_000))
 
 
 @given(held=st.sets(st.integers(0, 60)), gone=st.sets(st.integers(0, 60)))
@@ -323,3 +440,17 @@ def test_what_is_in_front_of_a_task_met_within_a_run_is_taken_out_without_ghosts
     assert queue.pop_before(entry) == Rows([0], [1], [1.0])
     queue.check()
     assert [task for task, _ in queue.tasks()] == [2, 3, 4]
+
+
+@given(places=st.sets(st.integers(0, 400)))
+def test_places_are_dropped_from_lists_however_scattered(places: set[int]) -> None:
+    rows, others = list(range(401)), [str(number) for number in range(401)]
+    drop_places(sorted(places), rows, others)
+    assert rows == [number for number in range(401) if number not in places]
+    assert others == [str(number) for number in rows]
+
+
+def test_scattered_places_are_dropped_together() -> None:
+    rows = list(range(1000))
+    drop_places(range(0, 1000, 2), rows)
+    assert rows == list(range(1, 1000, 2))

@@ -31,12 +31,13 @@ PARTS = {
     "frames": Part("tests.fuzz.frames", ("--count", "1000000"), ("--count", "20000")),
     "guided": Part("tests.fuzz.guided", ("--count", "1000000"), ("--count", "20000")),
     "hostile": Part("tests.hostile.siege", ("--count", "1000000"), ("--count", "5000")),
-    "large": Part(
+    "findings": Part(
         "pytest",
         ("-q", "-s", "tests/hostile", "-k", "not siege"),
         ("-q", "tests/hostile", "-k", "escapes"),
         {"HOSTILE": "large"},
     ),
+    "large": Part("tests.soak.large", ("--tasks", "10000000"), ("--tasks", "100000")),
     "chaos": Part(
         "pytest",
         ("-q", "tests/chaos"),

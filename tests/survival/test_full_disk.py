@@ -17,6 +17,7 @@ from broker.client.grid import Grid
 from broker.journal import Journal
 from broker.server import BrokerError
 from broker.snapshot import Snapshot
+from tests.broker.records import result_of
 from tests.live import LiveBroker, live_grid
 from tests.peers import PATIENCE_S
 from tests.survival.gates import Gate, counted
@@ -88,7 +89,7 @@ def test_a_broker_starts_without_a_byte_left_and_begins_when_there_is_room(small
         ballast.unlink()
         assert bag.results() == [3, 2, 1]
     with closing(Journal(small)) as journal:
-        numbers = [row.number for task in range(3) if (row := journal.result(task)) is not None]
+        numbers = [row.number for task in range(3) if (row := result_of(journal, task)) is not None]
         assert [number >> 40 for number in numbers] == [2, 2, 2], "numbers of that life, which was written down"
         assert journal.epoch == 3
 

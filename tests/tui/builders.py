@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from broker.snapshot import BagState, CounterValues, RunningTask, SlotState, Snapshot, WorkerState
+from broker.snapshot import BagState, CounterValues, RunningTask, SlotState, Snapshot, Totals, WorkerState
 
 BAG = "a1b2c3d4e5f6"
 
@@ -73,6 +73,8 @@ def worker(
         done=done,
         rests_s=30.0 if note else None,
         note=note,
+        slot_count=len(slots) or 1,
+        busy=sum(each["running"] is not None for each in slots),
         slots=list(slots) or [slot()],
     )
 
@@ -112,6 +114,22 @@ def bag(
     )
 
 
+def totals_of(workers: list[WorkerState], bags: list[BagState]) -> Totals:
+    """All of them have a row."""
+    states = [worker["state"] for worker in workers]
+    ended = sum(bag["closed"] and not bag["running"] + bag["waiting"] for bag in bags)
+    up = [worker for worker in workers if worker["state"] == "up"]
+    return Totals(
+        bags_under_way=len(bags) - ended,
+        bags_ended=ended,
+        workers_up=states.count("up"),
+        workers_lost=states.count("lost"),
+        workers_away=states.count("away"),
+        slots=sum(worker["slot_count"] for worker in up),
+        busy=sum(worker["busy"] for worker in up),
+    )
+
+
 def snapshot(
     workers: list[WorkerState] | None = None,
     bags: list[BagState] | None = None,
@@ -123,7 +141,7 @@ def snapshot(
 ) -> Snapshot:
     """A grid; without workers and bags unless they are given."""
     return Snapshot(
-        schema=1,
+        schema=2,
         broker={
             "id": "0badcafe",
             "version": "0.1.0",
@@ -137,6 +155,7 @@ def snapshot(
             "disk": "ok",
             "disk_note": "",
         },
+        totals=totals_of(workers or [], bags or []),
         workers=workers or [],
         bags=bags or [],
         queues={"regular": 56, "priority": priority, "longest_s": 45.0},

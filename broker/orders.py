@@ -1,0 +1,167 @@
+"""Orders that change bags of any size: cancel, forget, new predictions. Each in slices, between which others are heard.
+
+Rule 1: what is cancelled or forgotten in many slices is written down with the first of them: after a restart it is
+gone on with (`Orders.resumed`). Orders that name items are bounded by their message, and are simply given again.
+Rule 2: a bag that is forgotten is so for everybody at once; what it has on the disk goes in slices.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from broker.bags import OpenBag
+from broker.desk import Desk
+from broker.jobs import Job, Jobs, Slices
+from broker.journal import Order
+from broker.questions import AskError
+from scheduler import events as ev
+from scheduler.rows import Spans, spans_of
+
+# A slice of cancelling is full with so many units: a task that waits is one of them, a range of such tasks and a task
+# that is at a worker are more. A piece of a batch is looked at as a whole.
+CANCEL_UNITS = 10_000
+PIECE_TASKS = 2_500
+RANGE_UNITS = 8
+BOUND_UNITS = 20
+# Predictions that one slice changes, and batches whose predictions it writes down anew.
+PREDICTIONS = 1_000
+PREDICTED_BATCHES = 8
+PREDICTION_UNITS = 10
+# What a slice of deleting a bag's rows costs.
+DROPPING_UNITS = 8_000
+
+_ORDERS: dict[bool, Order] = {False: "cancel", True: "cancel waiting"}
+_NOTES: dict[Order, str] = {"cancel": "it is being cancelled", "cancel waiting": "what does not run is being cancelled"}
+
+
+class Orders:
+    """Every order is a generator of slices for `broker.jobs`."""
+
+    def __init__(self, desk: Desk, jobs: Jobs) -> None:
+        self._desk = desk
+        self._jobs = jobs
+
+    def resume(self) -> None:
+        """Go on with what an earlier life of the broker had begun. Bags are known by now."""
+        for number, what in self._desk.journal.orders():
+            bag = self._desk.book.by_number.get(number)
+            if what == "forget":
+                self._begin("", self._dropping(number))
+            elif bag is not None:
+                self._begin(bag.row.owner, self._cancel_all(bag, what == "cancel waiting"))
+
+    def _begin(self, owner: str, slices: Slices) -> None:
+        self._jobs.add(Job(owner, slices, order=True))
+
+    # --- cancel ------------------------------------------------------------------------------------------------------
+
+    def cancel(self, bag: OpenBag, items: Sequence[int] | None, spare: bool) -> Slices:
+        """Cancel some of a bag, or all of it, which closes it; ``spare``: but for what is at a worker."""
+        if items is None:
+            return self._cancel_all(bag, spare)
+        self.check_items(bag, items)
+        return self._cancel(bag, spans_of(sorted(set(items))), spare)
+
+    def _cancel_all(self, bag: OpenBag, spare: bool) -> Slices:
+        journal, number, what = self._desk.journal, bag.row.number, _ORDERS[spare]
+        if not bag.closed or bag.deserted:
+            bag.closed, bag.deserted = True, False
+            journal.close_bag(number)
+            self._desk.fresh.add(number)
+        journal.order(number, what)
+        bag.under_way = _NOTES[what]
+        found = yield from self._cancel(bag, [(0, bag.total)], spare)
+        bag.under_way = ""
+        journal.carried_out(number, what)
+        return found
+
+    def _cancel(self, bag: OpenBag, spans: Spans, spare: bool) -> Slices:
+        cancelled, units, chosen = 0, 0, list[tuple[int, int, int]]()
+        for cost, piece in self._pieces(bag, spans, spare):
+            units += cost
+            chosen += piece
+            if units >= CANCEL_UNITS:
+                cancelled += self._cancel_now(bag, chosen)
+                yield units
+                units, chosen = 0, []
+                if self._desk.book.by_number.get(bag.row.number) is not bag:
+                    return {"cancelled": cancelled}  # all of it ended, and somebody forgot it
+        cancelled += self._cancel_now(bag, chosen)
+        yield units
+        return {"cancelled": cancelled}
+
+    def _pieces(self, bag: OpenBag, spans: Spans, spare: bool) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
+        """What to cancel in these ranges of items, in small pieces: their units, and (first task, how many, item)."""
+        tasks = self._desk.scheduler.tasks
+        for first, count, item in bag.pieces(spans):
+            for start in range(first, first + count, PIECE_TASKS):
+                size = min(PIECE_TASKS, first + count - start)
+                found = tasks.open_spans([(start, size)], spare)
+                units = size + RANGE_UNITS * len(found) + BOUND_UNITS * tasks.elsewhere(start, size)
+                yield units, [(task, many, item + task - first) for task, many in found]
+
+    def _cancel_now(self, bag: OpenBag, chosen: Sequence[tuple[int, int, int]]) -> int:
+        """Cancel ranges of tasks, and write that down."""
+        if not chosen:
+            return 0
+        desk, now = self._desk, self._desk.now
+        tasks = _numbers((first, many) for first, many, _ in chosen)
+        items = _numbers((item, many) for _, many, item in chosen)
+        desk.pending += desk.handle(ev.TasksCancelled([(first, many) for first, many, _ in chosen]), now)
+        desk.journal.add_cancelled(bag.row.number, tasks, items, desk.posix(now))
+        if bag.remembered:
+            bag.remembered.difference_update(tasks)
+        desk.settled(bag, len(tasks))
+        return len(tasks)
+
+    @staticmethod
+    def check_items(bag: OpenBag, items: Sequence[int]) -> None:
+        """Raise `AskError` unless a bag has all these items."""
+        last = max(items, default=-1)
+        if last >= bag.total:
+            raise AskError(f"bag {bag.row.id} has no item {last}; it has {bag.total}, counted from 0")
+
+    # --- forget ------------------------------------------------------------------------------------------------------
+
+    def forget(self, bag: OpenBag, why: str) -> None:
+        """A bag that is complete is gone; ``why`` is told to those who wait for more of it."""
+        self._desk.forget(bag, why)
+        self._begin(bag.row.owner, self._dropping(bag.row.number))
+
+    def _dropping(self, number: int) -> Slices:
+        while self._desk.journal.dropping.some(number):
+            yield DROPPING_UNITS
+        return {}
+
+    # --- predictions -------------------------------------------------------------------------------------------------
+
+    def predict(self, bag: OpenBag, items: Sequence[int], runtimes: Sequence[float]) -> Slices:
+        """Change the predictions of some items."""
+        if len(items) != len(runtimes):
+            raise AskError(f"{len(items)} items came with {len(runtimes)} runtimes")
+        self.check_items(bag, items)
+        # Of an item that is named twice, the last counts. In order, so that a slice is of few batches.
+        news = sorted(dict(zip(items, map(float, runtimes), strict=True)).items())
+        yield len(news)
+        start = 0
+        while start < len(news) and self._desk.book.by_number.get(bag.row.number) is bag:
+            chosen, firsts = dict[int, float](), dict[int, None]()
+            for item, runtime in news[start : start + PREDICTIONS]:
+                batch = bag.batch_of(item)
+                if len(firsts) == PREDICTED_BATCHES and batch.first not in firsts:
+                    break
+                firsts[batch.first] = None
+                chosen[batch.first + item - batch.start] = runtime
+            start += len(chosen)
+            yield self._predict_now(chosen, firsts)
+        return {}
+
+    def _predict_now(self, news: dict[int, float], firsts: Iterable[int]) -> int:
+        desk, tasks = self._desk, self._desk.scheduler.tasks
+        desk.pending += desk.handle(ev.RuntimesUpdated(list(news), list(news.values())), desk.now)
+        for first in firsts:
+            desk.journal.predict(first, tasks.known(first).runtimes)
+        return PREDICTION_UNITS * len(news)
+
+
+def _numbers(spans: Iterable[tuple[int, int]]) -> list[int]:
+    return list(chain.from_iterable(range(first, first + many) for first, many in spans))

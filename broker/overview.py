@@ -1,0 +1,206 @@
+"""What is shown of the whole grid: the status document, and rows of bags. Bounded, however large the grid is.
+
+Everything here is made in slices. What was costly is made once for all who ask for it within a heartbeat.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Generator
+from dataclasses import asdict
+
+from broker import protocol as wire
+from broker.attempts import WorkerSession
+from broker.bags import OpenBag
+from broker.desk import Desk
+from broker.jobs import Shared, Slices
+from broker.questions import Json
+from broker.snapshot import BAG_ROWS, SCHEMA, SLOT_ROWS, WINDOW_ROWS, WORKER_ROWS
+from broker.throughput import Throughput
+from broker.trouble import trouble
+from broker.workers import Workers
+from scheduler.policies import policy_options
+from scheduler.snapshot import Outlook, SlotView, queue_longest_s, windows_of, worker_view
+
+# Rows of bags in one answer.
+PAGE = 500
+# What a row costs to make, in units (`broker.jobs`), and how many are made in one slice.
+ROW_UNITS = 60
+SLICE_ROWS = 50
+# Bags that are looked at in one slice, each for a moment.
+LOOKED_AT = 10_000
+
+# In the order in which workers are shown.
+_STATES = ("up", "lost", "away")
+
+
+class Overview:
+    """``clients``: the credentials of the client connections, by name."""
+
+    def __init__(self, desk: Desk, workers: Workers, throughput: Throughput, clients: Callable[[], list[str]]) -> None:
+        self._desk = desk
+        self._workers = workers
+        self._throughput = throughput
+        self._clients = clients
+        self._outlook = Shared(self._make_outlook, desk.facts.heartbeat_s)
+        self._document = Shared(self._make_document, desk.facts.heartbeat_s)
+
+    def _make_outlook(self, now: float) -> Generator[int, None, Outlook]:
+        outlook = Outlook(self._desk.scheduler, now)
+        yield from outlook.pieces()
+        return outlook
+
+    # --- bags --------------------------------------------------------------------------------------------------------
+
+    def row(self, bag: OpenBag) -> Slices:
+        """One bag."""
+        outlook = yield from self._outlook.get(self._desk.now)
+        return self._row(bag, outlook)
+
+    def page(self, after: int) -> Slices:
+        """Bags in the order they came; ``after``: the last one of the page before, by the number that came with it."""
+        outlook = yield from self._outlook.get(self._desk.now)
+        bags = self._desk.book.by_number
+        numbers = list(bags)
+        start = bisect_right(numbers, after)
+        rows = [self._row(bags[number], outlook) for number in numbers[start : start + PAGE]]
+        yield ROW_UNITS * len(rows)
+        return {"bags": rows, "after": numbers[start + PAGE - 1] if start + PAGE < len(numbers) else None}
+
+    def _row(self, bag: OpenBag, outlook: Outlook) -> Json:
+        now = self._desk.now
+        view = outlook.view(self._desk.scheduler.tasks.bags[bag.row.number], now)
+        settled = view.done + view.failed + view.cancelled
+        return {
+            "bag": bag.row.id,
+            "name": bag.row.name,
+            "owner": bag.row.owner,
+            "kind": bag.row.kind,
+            "total": view.total,
+            "done": view.done,
+            "failed": view.failed,
+            "cancelled": view.cancelled,
+            "running": view.running,
+            "waiting": view.total - settled - view.running,
+            "closed": bag.closed,
+            "age_s": max(0.0, self._desk.posix(now) - bag.row.created),
+            "left_s": view.left_s,
+            "eta_s": view.eta_s,
+            "longest_s": view.longest_s,
+            "note": bag.under_way or bag.remark,
+        }
+
+    # --- the grid ----------------------------------------------------------------------------------------------------
+
+    def status(self) -> Slices:
+        """The status document, as JSON."""
+        text: str = yield from self._document.get(self._desk.now)
+        return text
+
+    def _make_document(self, now: float) -> Generator[int, None, str]:
+        outlook = yield from self._outlook.get(now)
+        sessions = list(self._workers.by_name.values())
+        states = {state: [session for session in sessions if session.state == state] for state in _STATES}
+        yield len(sessions)
+        shown = [session for state in _STATES for session in states[state]][:WORKER_ROWS]
+        most_slots = max(1, SLOT_ROWS // max(1, len(shown)))
+        workers: list[str] = []
+        for start in range(0, len(shown), SLICE_ROWS):
+            some = shown[start : start + SLICE_ROWS]
+            workers += [json.dumps(self._worker_row(session, now, most_slots)) for session in some]
+            yield ROW_UNITS * (len(some) + sum([min(most_slots, s.join.slots) for s in some]) // 4)
+        under_way, ended = yield from self._sorted_bags()
+        chosen = (under_way + ended)[:BAG_ROWS]
+        bags = [json.dumps(self._row(bag, outlook)) for bag in chosen if self._is_known(bag)]
+        yield ROW_UNITS * len(bags)
+        totals = {
+            "bags_under_way": len(under_way),
+            "bags_ended": len(ended),
+            **{f"workers_{state}": len(states[state]) for state in _STATES},
+            "slots": outlook.slots,
+            "busy": outlook.busy,
+        }
+        rest = json.dumps(self._rest(totals, now))
+        return f'{rest[:-1]}, "workers": [{", ".join(workers)}], "bags": [{", ".join(bags)}]}}'
+
+    def _is_known(self, bag: OpenBag) -> bool:
+        return self._desk.book.by_number.get(bag.row.number) is bag
+
+    def _sorted_bags(self) -> Generator[int, None, tuple[list[OpenBag], list[OpenBag]]]:
+        """Those under way, the oldest first; those that have ended, the newest first."""
+        bags = list(self._desk.book.by_number.values())
+        under_way, ended = list[OpenBag](), list[OpenBag]()
+        for start in range(0, len(bags), LOOKED_AT):
+            for bag in bags[start : start + LOOKED_AT]:
+                (ended if bag.complete else under_way).append(bag)
+            yield len(bags) // 4
+        return under_way, ended[::-1]
+
+    def _rest(self, totals: Json, now: float) -> Json:
+        facts, scheduler = self._desk.facts, self._desk.scheduler
+        return {
+            "schema": SCHEMA,
+            "broker": {
+                "id": facts.id,
+                "version": wire.VERSION,
+                "python": facts.python,
+                "address": facts.address,
+                "policy": scheduler.policy.name,
+                "options": policy_options(scheduler.policy),
+                "age_s": now,
+                "encrypted": facts.encrypted,
+                "clients": len(self._clients()),
+                "disk": self._desk.disk.state,
+                "disk_note": self._desk.disk.refusal,
+            },
+            "totals": totals,
+            "queues": {
+                "regular": len(scheduler.regular),
+                "priority": len(scheduler.priority),
+                "longest_s": queue_longest_s(scheduler),
+            },
+            "counters": asdict(scheduler.counters),
+            "throughput": {"per_s": self._throughput.per_second(now)},
+        }
+
+    def _worker_row(self, session: WorkerSession, now: float, most_slots: int) -> Json:
+        join, scheduler = session.join, self._desk.scheduler
+        rest = scheduler.resting.rests.get(session.name)
+        row = {
+            "name": session.name,
+            "host": join.host,
+            "site": join.site,
+            "state": session.state,
+            "kind": join.kind,
+            "plan": join.plan,
+            "opened_s": max(0.0, now - session.opened) if session.state == "up" else 0.0,
+            "silent_s": max(0.0, now - session.heard),
+            "done": session.done,
+            "rests_s": None if rest is None else max(0.0, rest.until - now),
+            "note": trouble(scheduler, session.name),
+        }
+        worker = scheduler.slots.workers.get(session.name)
+        if worker is None:
+            away = scheduler.away.get(session.name)
+            windows = () if away is None else windows_of(away.windows, now, WINDOW_ROWS)
+            return row | {"uptime_s": 0.0, "windows": windows, "slot_count": 0, "busy": 0, "slots": []}
+        view = worker_view(worker, now, most_slots, WINDOW_ROWS)
+        return row | {
+            "uptime_s": view.uptime_s,
+            "windows": view.windows,
+            "slot_count": view.slot_count,
+            "busy": view.busy,
+            "slots": [self._slot_row(slot) for slot in view.slots],
+        }
+
+    def _slot_row(self, slot: SlotView) -> Json:
+        row: Json = {name: getattr(slot, name) for name in SlotView.__slots__}
+        if slot.running is not None:
+            task, runtime, elapsed = slot.running
+            bag, item = self._desk.book.item(task)
+            row["running"] = {
+                "bag": bag.row.id,
+                "item": item,
+                "runtime_s": runtime,
+                "elapsed_s": max(0.0, elapsed),
+            }
+        return row

@@ -1,0 +1,170 @@
+"""Everything a client can ask: who is answered, and what may be asked with it. Checked here, before anything else.
+
+Rule: behind `arguments` there are only values of the types and sizes that `QUESTIONS` states.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from broker.protocol import BAG_LIMIT, BATCH_ROWS, SECONDS_LIMIT
+
+Json = dict[str, Any]
+Access = Literal["everyone", "owner", "admin"]
+
+# Arguments of most questions as JSON. Characters.
+SHORT = 4 * 2**10
+# And of those with lists of items: 10,000 of the longest numbers fit.
+LONG = 2**20
+# Brackets that open in them: an object with two lists, or with an object, has three. Far more make deep or large trees.
+BRACKETS = 8
+# Options of a policy. The largest has five.
+OPTIONS_LIMIT = 20
+TEXT_LIMIT = 64
+TEXT_LIMIT = 64
+
+# What is wrong with a value, in words that follow its name; empty when nothing is.
+Check = Callable[[object], str]
+
+
+class AskError(Exception):
+    """The question cannot be answered, or the order not carried out; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """``optional``: it may be missing, or null."""
+
+    check: Check
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """``access``: who is answered; "owner": of the bag that is asked about.
+
+    ``order``: it changes something, so it is carried out even if nobody waits for its answer any more.
+    """
+
+    access: Access
+    takes: Mapping[str, Argument] = field(default_factory=dict)
+    order: bool = False
+    longest: int = SHORT
+
+
+def _text(pattern: str, what: str) -> Check:
+    compiled = re.compile(pattern)
+
+    def check(value: object) -> str:
+        return "" if isinstance(value, str) and compiled.fullmatch(value) else f"is not {what}"
+
+    return check
+
+
+def _whole(most: int) -> Check:
+    def check(value: object) -> str:
+        return "" if type(value) is int and 0 <= value <= most else f"is not a whole number from 0 to {most}"
+
+    return check
+
+
+def _list(kinds: set[type], most: float, what: str) -> Check:
+    """A list of at most so many numbers of these types, each from 0 to ``most``; looked through at C speed."""
+
+    def check(value: Any) -> str:
+        fits = isinstance(value, list) and len(value) <= BATCH_ROWS and {*map(type, value)} <= kinds
+        # The sum is not a number if one of them is not; nothing else would tell.
+        if fits and (not value or (sum(value) >= 0 and min(value) >= 0 and max(value) <= most)):
+            return ""
+        return f"is not a list of at most {BATCH_ROWS} {what} from 0 to {most:.0f}"
+
+    return check
+
+
+def _yes_or_no(value: object) -> str:
+    return "" if isinstance(value, bool) else "is neither true nor false"
+
+
+def _options(value: object) -> str:
+    """Of a policy: numbers, booleans and short texts by name. Their meaning is the policy's."""
+    if not isinstance(value, dict) or len(value) > OPTIONS_LIMIT:
+        return f"is not an object of at most {OPTIONS_LIMIT} options"
+    for name, option in value.items():
+        plain = (
+            option is None or isinstance(option, bool | int | float) or (isinstance(option, str) and len(option) < 65)
+        )
+        if not plain or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name):
+            return "has an option that is neither a number nor a short text"
+    return ""
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= TEXT_LIMIT
+
+
+# Printable, as bag ids that programs made up themselves may be; the library's have twelve hexadecimal digits.
+_BAG = Argument(_text(r"[!-~]{1,64}", "the id of a bag"))
+_ITEM = _whole(BAG_LIMIT)
+_ITEMS = _list({int}, BAG_LIMIT, "whole numbers")
+_SECONDS = _list({int, float}, SECONDS_LIMIT, "numbers of seconds")
+_NAME = Argument(_text(r"[ -~]{1,64}", "a name"))
+_AFTER = Argument(_whole(2**63 - 1), optional=True)
+
+QUESTIONS: Mapping[str, Question] = {
+    "ping": Question("everyone"),  # a sign of life is asked for
+    "status": Question("everyone"),
+    "bags": Question("everyone", {"after": _AFTER}),
+    "progress": Question("owner", {"bag": _BAG}),  # this is how a client attaches to a bag
+    "explain": Question("owner", {"bag": _BAG, "item": Argument(_ITEM, optional=True)}),
+    "logs": Question("owner", {"bag": _BAG, "item": Argument(_ITEM)}),
+    "cancel": Question(
+        "owner",
+        {"bag": _BAG, "items": Argument(_ITEMS, optional=True), "running": Argument(_yes_or_no, optional=True)},
+        order=True,
+        longest=LONG,
+    ),
+    "forget": Question("owner", {"bag": _BAG}, order=True),
+    "runtimes": Question(
+        "owner", {"bag": _BAG, "items": Argument(_ITEMS), "runtimes": Argument(_SECONDS)}, order=True, longest=LONG
+    ),
+    "policy": Question("admin", {"name": _NAME, "options": Argument(_options, optional=True)}, order=True),
+    "keys": Question("admin", {"after": Argument(_text(r"[ -~]{0,64}", "a name"), optional=True)}),
+    "keys add": Question(
+        "admin",
+        {"name": _NAME, "role": _NAME, "public": Argument(_text(r"[0-9A-Fa-f]{64}", "a key in hexadecimal"))},
+        order=True,
+    ),
+    "keys revoke": Question("admin", {"name": _NAME}, order=True),
+}
+
+
+def arguments(what: str, args: str) -> Json:
+    """The arguments of a question, out of JSON; raises `AskError` for what is no such question."""
+    question = QUESTIONS.get(what)
+    if question is None:
+        raise AskError(f"{what[:40]!r} is not something this broker can be asked")
+    if len(args) > question.longest or args.count("[") + args.count("{") > BRACKETS:
+        raise AskError(f"the arguments of {what!r} are too long, or nested too deeply")
+    try:
+        values = json.loads(args)
+    except (ValueError, RecursionError) as error:
+        raise AskError(f"arguments of {what!r} are not JSON") from error
+    if not isinstance(values, dict):
+        raise AskError(f"arguments of {what!r} are not a JSON object")
+    if wrong := _wrong_with(question, values):
+        raise AskError(wrong)
+    return values
+
+
+def _wrong_with(question: Question, values: Json) -> str:
+    if unknown := sorted(values.keys() - question.takes.keys()):
+        return f"{unknown[0][:40]!r} is not an argument of this question"
+    for name, argument in question.takes.items():
+        value = values.get(name)
+        if value is None and not argument.optional:
+            return f"{name} is missing"
+        if value is not None and (wrong := argument.check(value)):
+            return f"{name} {wrong}"
+    return ""

@@ -1,0 +1,179 @@
+"""Operations on a million tasks, and on ten: how long another client waits for an answer while they go on.
+
+python -m tests.soak.large --tasks 10000000       some minutes
+
+A real broker in a process of its own, on a real disk. Another client, with a credential of its own, asks for a sign of
+life all the time, and how long that takes is what counts.
+"""
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from broker import protocol as wire
+from broker.joinline import parse_join_line
+from tests.live import BrokerProcess
+from tests.memory import resident
+from tests.peers import Client, SocketLine
+
+# What another client may have to wait: 99 times in a hundred, and at worst. Seconds.
+P99_S = 0.05
+WORST_S = 0.5
+# Of fewer answers the worst is the 99th of a hundred.
+ENOUGH = 200
+# Between two of its questions. Seconds.
+PAUSE_S = 0.002
+# The memory that the broker may take for such an operation, whatever the size of the bag. Bytes.
+MEMORY = 256 * 2**20
+# Batches on their way, as of the real client.
+WINDOW = 8
+
+
+@dataclass(slots=True)
+class Figures:
+    """``waits``: of another client, for each answer. ``grown``: bytes by which the broker's memory grew at most."""
+
+    what: str
+    seconds: float = 0.0
+    waits: list[float] = field(default_factory=list)
+    grown: int = 0
+
+    @property
+    def p99(self) -> float:
+        """Seconds within which 99 of 100 answers came."""
+        return sorted(self.waits)[len(self.waits) * 99 // 100]
+
+    def __str__(self) -> str:
+        waits = f"p99 {self.p99 * 1000:.1f} ms, worst {max(self.waits) * 1000:.0f} ms of {len(self.waits)}"
+        return f"{self.what}: {self.seconds:.1f} s; another's ping: {waits}; memory +{self.grown / 2**20:.0f} MiB"
+
+
+@contextmanager
+def watched(broker: BrokerProcess, what: str) -> Iterator[Figures]:
+    """Ask for a sign of life while the block goes on, and look at the broker's memory."""
+    figures, stop, before = Figures(what), threading.Event(), resident(broker.pid)
+    line = (broker.home / "admin.join").read_text(encoding="ascii").strip()
+    pinger = Client(SocketLine(parse_join_line(line, "client")))
+
+    def ping() -> None:
+        while not stop.wait(PAUSE_S):
+            asked = time.perf_counter()
+            assert pinger.ask("ping") == {}
+            figures.waits.append(time.perf_counter() - asked)
+            figures.grown = max(figures.grown, resident(broker.pid) - before)
+
+    thread = threading.Thread(target=ping, name="pinger")
+    thread.start()
+    began = time.perf_counter()
+    try:
+        yield figures
+    finally:
+        figures.seconds = time.perf_counter() - began
+        stop.set()
+        thread.join()
+        pinger.close()
+
+
+def submit(client: Client, bag: str, tasks: int, dice: Random | None = None) -> None:
+    """A bag in batches of full size, several at a time; with ``dice``, each item has a runtime of its own."""
+    waiting: deque[int] = deque()
+    for first in range(0, tasks, wire.BATCH_ROWS):
+        items = range(first, min(tasks, first + wire.BATCH_ROWS))
+        runtimes = () if dice is None else tuple(dice.uniform(1.0, 100.0) for _ in items)
+        last = items.stop >= tasks
+        payloads = [b"%d" % item for item in items]
+        batch = client.batch(bag, payloads, first=first, runtimes=runtimes, runtime=None if dice else 1.0, last=last)
+        waiting.append(batch.request)
+        client.send(batch)
+        while waiting and (last or len(waiting) == WINDOW):
+            assert client.expect(wire.Accepted).request == waiting.popleft()
+
+
+def patient(broker: BrokerProcess) -> Client:
+    """A client that has sent its template."""
+    client = Client(SocketLine(broker.line("client")))
+    client.submit([b"0"])
+    return client
+
+
+def cancelled(broker: BrokerProcess, tasks: int, *, distinct: bool = False) -> Figures:
+    """A bag of so many tasks is cancelled; ``distinct``: each with a runtime of its own."""
+    client, bag = patient(broker), f"cancel-{distinct}"
+    submit(client, bag, tasks, Random(7) if distinct else None)
+    with watched(broker, f"cancel of {tasks:,} tasks{', each of its own runtime' if distinct else ''}") as figures:
+        client.send(wire.Ask(client.number(), "cancel", f'{{"bag": "{bag}"}}'))
+        answer = client.receive(600.0)
+    assert isinstance(answer, wire.Answer), answer
+    assert answer.body == f'{{"cancelled": {tasks}}}'
+    client.close()
+    return figures
+
+
+def forgotten(broker: BrokerProcess, bag: str) -> Figures:
+    """A bag that is complete is forgotten, and its rows are gone."""
+    client = patient(broker)
+    with watched(broker, f"forgetting {bag}") as figures:
+        assert client.ask("forget", bag=bag) == {}
+        assert client.failed("progress", bag=bag) == f"no bag {bag}"
+        # Orders of one credential are carried out one after the other: this one behind the rows.
+        client.ask("cancel", bag=client.submit([b"0"]))
+    client.close()
+    return figures
+
+
+def predicted(broker: BrokerProcess, tasks: int, predictions: int) -> Figures:
+    """So many of the tasks of a bag of one runtime get predictions of their own, in pages, in any order."""
+    client, dice, bag = patient(broker), Random(5), "predict"
+    submit(client, bag, tasks)
+    items = dice.sample(range(tasks), predictions)
+    with watched(broker, f"predictions for {predictions:,} of {tasks:,} tasks") as figures:
+        for start in range(0, predictions, wire.BATCH_ROWS):
+            part = items[start : start + wire.BATCH_ROWS]
+            assert client.ask("runtimes", bag=bag, items=part, runtimes=[dice.uniform(1, 100) for _ in part]) == {}
+    client.close()
+    return figures
+
+
+def check(figures: Sequence[Figures], slack: float = 1.0) -> list[str]:
+    """What is not as it should be; ``slack``: how much longer it may take on a busy machine."""
+    many = [each for each in figures if len(each.waits) >= ENOUGH]
+    wrong = [str(each) for each in figures if max(each.waits) > WORST_S * slack]
+    wrong += [str(each) for each in many if each.p99 > P99_S * slack]
+    return wrong + [str(each) for each in figures if each.grown > MEMORY]
+
+
+def main() -> int:
+    """Print the figures; 1 when they are not as they should be."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.large", description="Operations on very large bags.")
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    asked = parser.parse_args()
+    found: list[Figures] = []
+    with tempfile.TemporaryDirectory(prefix="deskgrid-large-") as home:
+        broker = BrokerProcess(Path(home))
+        try:
+            runs: tuple[Callable[[], Figures], ...] = (
+                lambda: cancelled(broker, asked.tasks),
+                lambda: forgotten(broker, "cancel-False"),
+                lambda: cancelled(broker, asked.tasks, distinct=True),
+                lambda: predicted(broker, min(asked.tasks, 1_000_000), min(asked.tasks, 1_000_000) // 2),
+            )
+            for run in runs:
+                found.append(run())
+                print(found[-1], flush=True)
+        finally:
+            broker.stop()
+    wrong = check(found)
+    print(*(f"too slow, or too large: {line}" for line in wrong), f"{len(found)} operations", sep="\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
