@@ -202,6 +202,7 @@ class Scheduler(Doubting):
                 worker.windows = windows
         if worker is None:
             return
+        worker.seen = now
         ends_at = uptime_end(event.uptime, now)
         if ends_at == worker.ends_at or worker.ends_at < ends_at < worker.ends_at + UPTIME_JITTER_S:
             return

@@ -7,7 +7,9 @@ Rule 3: its slot gets nothing until the worker has answered for it, be it only b
 Rule 4: each attempt taken back counts towards a rest as a crash does (`scheduler.resting`).
 Rule 5: an answer clears the worker: what was taken back from it without a timeout and nobody has begun is its own
 again. So is what turns out not to be late, because others of its bag took as long.
-Rule 6: nobody is doubted for work without a timeout while no other worker could do it.
+Rule 6: a worker is only doubted once it has said, after an answer was due, that it is there: as long as its signs of
+life do not arrive, its answers may not either, and its lease decides. And nobody is doubted for work without a timeout
+while no other worker could do it.
 Rule 7: of a worker that has never answered a few slots are used, with one task each, and soon all, be its tasks
 short or long; its first answer ends that.
 """
@@ -26,6 +28,8 @@ from scheduler.slots import NEVER, Slot, Worker
 # that time others do most of what is short, and show how long it takes; 64 slots are full after eight seconds.
 FIRST_SLOTS = 4
 WIDER_S = 2.0
+# How soon a slot is looked at again whose worker has not said since that it is there. Seconds.
+AGAIN_S = 1.0
 _CRASH = Outcome.CRASH  # looked up once: the name of a member is looked up slowly in Python 3.11
 
 
@@ -88,6 +92,8 @@ class Doubting(Placing):
         overdue, worker, due = self.overdue, slot.worker, self.overdue.due(slot)
         if now < due:
             overdue.look(slot, due)
+        elif worker.seen < due:
+            overdue.look(slot, now + AGAIN_S)
         elif overdue.timeout(slot.sent[0].attempt.task) is not None:
             self._take_back([slot], now, stop=True)
         elif overdue.runs_late(slot, now) and self._has_others(worker) and (late := overdue.late(worker, now)):

@@ -30,10 +30,10 @@ GRACE_S = 5.0
 FACTOR = 10.0
 # How many times as long a task has after it was taken back.
 GROWTH = 4.0
-# A worker that has answered is given as long as if its tasks had been taken back so often, and one whose bag nobody has
-# shown to work yet, likewise: either may well be honest.
+# A worker that has answered is given as long as if its tasks had been taken back so often: it may well be honest. One
+# whose bag nobody has shown to work is given longer: perhaps all its tasks take hours, and nobody said so.
 KNOWN = 2
-UNPROVEN = 1
+UNPROVEN = 3
 # Of a worker that has answered before, so many attempts must be late: a single one is just long.
 SEVERAL = 3
 # Slots that one pass looks at, so that ten thousand which began together do not hold it up. The others are looked at in

@@ -195,7 +195,7 @@ class Simulator:
         self._longest_task_s = max(self._actual, default=0.0)
         self._pcs = {pc.name: _new_pc(pc) for pc in pcs}
         # Where no PC is silent nothing has to be looked at between what happens.
-        self._any_silent = any(pc.silent for pc in pcs)
+        self._silent = [pc.name for pc in pcs if pc.silent]
         self._conditions = conditions
         self._random = Random(conditions.seed)
         self._trace = trace
@@ -232,13 +232,20 @@ class Simulator:
             self.now = now
             while heap and heap[0][0] <= now:
                 heapq.heappop(heap)[3]()
+            for name in self._silent:
+                self._say_alive(name)
             self._feed(_PASS)
         return Run(self.now, self._idle_s(), self.scheduler.counters, tuple(self._executions), tuple(self._spans))
 
     def _next(self) -> float:
         """When the next thing happens, or is due."""
         happens = min(self._heap[0][0] if self._heap else math.inf, self.scheduler.wakes_at)
-        return min(happens, self.scheduler.overdue.next_look) if self._any_silent else happens
+        return min(happens, self.scheduler.overdue.next_look) if self._silent else happens
+
+    def _say_alive(self, name: str) -> None:
+        """A silent PC says that it is there, as one does that takes work and never answers."""
+        if (worker := self.scheduler.slots.workers.get(name)) is not None:
+            self._feed(ev.UptimeRefreshed(name, worker.uptime(self.now)))
 
     # --- whether it will end ----------------------------------------------------------------------------------------
 
@@ -259,7 +266,7 @@ class Simulator:
 
     def _hopeless(self) -> bool:
         """Whether nothing has ended for so long that nothing will."""
-        if self._arrivals or self.now == self._moved_at or self._any_silent:
+        if self._arrivals or self.now == self._moved_at or self._silent:
             return False
         cycles = PATIENCE_TIMED if self.scheduler.policy.timed else PATIENCE
         patience_s = cycles * self._longest_cycle_s + self._longest_task_s + self._conditions.overhead_s

@@ -105,6 +105,8 @@ class Worker:
     gap: float | None = None
     # When it last answered for an attempt.
     heard: float = NEVER
+    # When it last said that it is there. What it had answered before that has arrived.
+    seen: float = NEVER
     # So many of its slots are used, the first ones; and when it will be more.
     width: int = sys.maxsize
     wider_at: float = math.inf

@@ -89,6 +89,11 @@ class Grid:
         """A worker says how long it will stay; which tasks are called back from it."""
         return _by_worker(self.tell(ev.UptimeRefreshed(name, uptime, **more)), ev.Recall)
 
+    def say_alive(self) -> None:
+        """Every worker that is up says so."""
+        for worker in list(self.scheduler.slots.workers.values()):
+            self.refresh(worker.name, worker.uptime(self.now))
+
     def leave(self, name: str, planned: bool = True, unstarted: Iterable[int] = (), early: bool = False) -> None:
         """A departure, or a loss."""
         attempts = [self.attempts[task] for task in unstarted]

@@ -5,7 +5,7 @@ import pytest
 from scheduler import events as ev
 from scheduler.doubt import FIRST_SLOTS, WIDER_S
 from scheduler.model import State
-from scheduler.overdue import FACTOR, GRACE_S, GROWTH, LOOKS
+from scheduler.overdue import FACTOR, GRACE_S, GROWTH, LOOKS, UNPROVEN
 from scheduler.resting import FIRST_REST_S, STREAK
 from tests.scheduler.builders import Grid, fcfs
 
@@ -15,6 +15,7 @@ LONG = 10_000.0
 def passed(grid: Grid) -> list[ev.Command]:
     """What a pass now decides, but for what it hands out."""
     found: list[ev.Command] = []
+    grid.say_alive()
     for command in grid.tell(ev.PassDue()):
         if isinstance(command, ev.Assign):
             for work in command.work:
@@ -33,9 +34,9 @@ def doubted(grid: Grid, bag: int = 1) -> tuple[int, ev.HeldAttempt]:
     (task,) = grid.tasks(1.0, bag=bag)
     grid.expect(new=[task])
     attempt = grid.attempts[task]
-    grid.wait((FACTOR + GRACE_S) * GROWTH)
+    grid.wait((FACTOR + GRACE_S) * GROWTH**UNPROVEN)
     passed(grid)
-    grid.wait(GRACE_S * GROWTH)
+    grid.wait(GRACE_S * GROWTH**UNPROVEN)
     passed(grid)
     assert grid.state(task) == State.WAITING
     return task, ev.HeldAttempt(attempt, 0, None)
@@ -130,7 +131,7 @@ def test_a_worker_that_answers_has_its_other_tasks_again() -> None:
     one, two = grid.tasks(1.0, 1.0, bag=1)
     assert len(grid.tell_pass()) == 2
     attempts = [grid.attempts[one], grid.attempts[two]]
-    grid.wait((FACTOR + GRACE_S) * GROWTH * 2)
+    grid.wait((FACTOR + GRACE_S) * GROWTH**UNPROVEN * 2)
     assert passed(grid) == [ev.GiveUp("new", attempts, False)]
     assert grid.answer(attempts[:1], elapsed=1.0, worker="new") == [one]
     assert grid.state(two) == State.SENT
