@@ -3,9 +3,10 @@
 import pytest
 
 from scheduler import events as ev
+from scheduler import overdue
 from scheduler.doubt import FIRST_SLOTS, WIDER_S
 from scheduler.model import State
-from scheduler.overdue import FACTOR, GRACE_S, GROWTH, LOOKS, UNPROVEN
+from scheduler.overdue import FACTOR, GRACE_S, GROWTH, UNPROVEN
 from scheduler.resting import FIRST_REST_S, STREAK
 from tests.scheduler.builders import Grid, fcfs
 
@@ -178,15 +179,16 @@ def test_the_first_answer_opens_all_slots_at_once() -> None:
     assert len(grid.scheduler.bound) == 64
 
 
-def test_a_pass_looks_at_some_slots_and_the_next_ones_at_the_rest() -> None:
+def test_a_pass_looks_at_some_slots_and_the_next_ones_at_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overdue, "LOOKS", 20)
     grid = Grid(fcfs())
-    count = LOOKS + 10
+    count = 30
     for number in range(count):
         grid.pc(f"pc{number}")
     tasks = grid.tasks(*[1.0] * count, timeout=1.0)
     grid.tell_pass()
     grid.wait(1.0 + GRACE_S)
     passed(grid)
-    assert grid.scheduler.counters.overdue == LOOKS
+    assert grid.scheduler.counters.overdue == 20
     passed(grid)
     assert grid.scheduler.counters.overdue == count == len(tasks)
