@@ -33,11 +33,13 @@ HEARTBEAT = bytes([wire.MESSAGES.index(wire.Heartbeat)])
 
 
 # Who a peer of the virtual network is, by its role there. Clients may also change the policy.
-CREDENTIALS = {
-    "worker": Credential("worker", "worker"),
-    "client": Credential("client", "admin"),
-    "stranger": Credential("stranger", "submitter"),
-}
+CREDENTIALS = {"client": Credential("client", "admin"), "stranger": Credential("stranger", "submitter")}
+
+
+def credential_of(role: str) -> Credential:
+    """Whose key a peer has; the role of a PC is "worker NAME"."""
+    kind, _, name = role.partition(" ")
+    return Credential(name, "worker") if kind == "worker" else CREDENTIALS[role]
 
 
 class BrokerKilled(BaseException):
@@ -170,7 +172,7 @@ class Loop(loop.Loop):
             return None
         self._broker.steps.step("receive")
         peer, role, data = self._broker.inbox.popleft()
-        return peer, CREDENTIALS[role], data, ()
+        return peer, credential_of(role), data, ()
 
     def send(self, peer: bytes, parts: Parts) -> bool:
         (data,) = map(bytes, parts)  # nothing here has a large payload
