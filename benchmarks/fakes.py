@@ -5,6 +5,7 @@ import platform
 import secrets
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -12,7 +13,10 @@ import zmq
 from zmq.utils import z85
 
 from broker import protocol as wire
-from broker.joinline import JoinLine
+from broker.client.link import Link
+from broker.client.replies import ask
+from broker.joinline import JoinLine, Side, parse_join_line
+from broker.keys import new_pair
 
 # PCs do not come all at one instant: how many do, and how long they may take to be let in, seconds.
 JOIN_S = 60.0
@@ -29,16 +33,21 @@ FILES_EACH, FILES = 4, 200
 
 
 class FakeWorkers:
-    """``count`` open-ended workers of ``slots`` slots each, for as long as a ``with`` block lasts."""
+    """``count`` open-ended workers of ``slots`` slots each, for as long as a ``with`` block lasts.
 
-    def __init__(self, line: JoinLine, count: int, slots: int = 1) -> None:
+    Each has a key of its own, which is added by the admin of the broker's ``home``: to enrol so many takes a while.
+    """
+
+    def __init__(self, home: Path, count: int, slots: int = 1) -> None:
         _allow_files(FILES_EACH * count + FILES)
         self.finished = self.taken = 0  # what was said to be done, and what the broker has written down of it
         self._slots = slots
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, count + MORE_SOCKETS)
         self._poller = zmq.Poller()
-        self._line = line
+        self._line = _line(home, "worker", "worker")
+        self._pairs = [new_pair() for _ in range(count)]
+        self._admin = _line(home, "admin", "client")
         self._count = count
         self._sockets: list[zmq.Socket[bytes]] = []
         self._introductions: dict[zmq.Socket[bytes], bytes] = {}  # of those who were not let in yet
@@ -55,16 +64,28 @@ class FakeWorkers:
         socket.setsockopt(zmq.LINGER, 0)
         if line.keys is not None:
             socket.setsockopt(zmq.CURVE_SERVERKEY, z85.encode(line.keys.server))
-            socket.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(line.keys.public))
-            socket.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(line.keys.secret))
+            public, secret = self._pairs[len(self._sockets)]
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(public))
+            socket.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(secret))
         socket.connect(line.endpoint)
         self._poller.register(socket, zmq.POLLIN)
         self._introductions[socket] = wire.encode(self._introduction(len(self._sockets)))
         socket.send(self._introductions[socket])
         self._sockets.append(socket)
 
+    def _add_keys(self) -> None:
+        """Have the broker know all of them."""
+        link = Link(self._admin)
+        try:
+            link.open(JOIN_S)
+            for number, (public, _) in enumerate(self._pairs):
+                ask(link, "keys add", {"role": "worker", "name": f"fake{number}", "public": public.hex()})
+        finally:
+            link.close()
+
     def __enter__(self) -> Self:
         try:
+            self._add_keys()
             while len(self._sockets) < self._count:
                 self._join_lot()
         except BaseException:
@@ -142,6 +163,10 @@ class FakeWorkers:
             self.taken += len(message.attempts)
         elif isinstance(message, (wire.Refused, wire.Rejoin)):
             raise ConnectionError(f"the broker will not have a worker any more: {message}")
+
+
+def _line(home: Path, name: str, side: Side) -> JoinLine:
+    return parse_join_line((home / f"{name}.join").read_text(encoding="utf-8"), side)
 
 
 def _allow_files(count: int) -> None:

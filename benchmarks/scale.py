@@ -25,7 +25,6 @@ from benchmarks.machine import machine
 from benchmarks.proc import used
 from benchmarks.scheduling import Loaded
 from benchmarks.tasks import noop
-from broker.joinline import parse_join_line
 from deskgrid import Grid
 from sleepbench.pictures.style import SPARE, WIDTH, drawing, new_figure, save
 from sleepbench.processes import Processes
@@ -83,9 +82,8 @@ def _faked(slots: int) -> float:
     """Microseconds of the broker for each task of a bag."""
     count = min(slots, FAKES)
     with Processes(more=["--durability", "process"]) as processes, Grid(processes.client_line) as grid:
-        line = parse_join_line((processes.home / "worker.join").read_text(encoding="utf-8").strip(), "worker")
         broker = processes.pid("broker")
-        with FakeWorkers(line, count, slots // count) as workers:
+        with FakeWorkers(processes.home, count, slots // count) as workers:
             before = used(broker)
             grid.bag(noop, range(FAKE_TASKS))
             while workers.finished < FAKE_TASKS:

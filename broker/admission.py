@@ -1,4 +1,4 @@
-"""What an admin asks about credentials: who there is, let somebody in, keep somebody out. Pure, but for the store."""
+"""What an admin asks about credentials: who there is, who is let in, who is kept out. Pure, but for the store."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -28,14 +28,23 @@ class Admission:
         return self._desk.credentials
 
     def rows(self, args: Json, now: float) -> Json:
-        """Credentials in the order of their names, and how many connections there are by each.
+        """Credentials in the order of their names, how many connections there are by each, and how old a PC's is.
 
         ``after``: the last name of the page before.
         """
-        here, after = self._connected(), args.get("after") or ""
-        rows = [row for row in self._credentials.rows() if row.name > after]
-        page = [{"name": row.name, "role": row.role, "connected": here[row.name]} for row in rows[:PAGE]]
-        return {"keys": page, "after": page[-1]["name"] if len(rows) > PAGE else None}
+        store, here, wall, after = self._credentials, self._connected(), self._desk.posix(now), args.get("after") or ""
+        rows = [row for row in store.rows() if row.credential.name > after]
+        page = [
+            {
+                "name": row.credential.name,
+                "role": row.credential.role,
+                "connected": here[row.credential.name],
+                "age_s": None if row.since is None else max(0.0, wall - row.since),
+                "revoked": row.revoked,
+            }
+            for row in rows[:PAGE]
+        ]
+        return {"keys": page, "after": page[-1]["name"] if len(rows) > PAGE else None, "enrol": store.enrolling}
 
     def add(self, args: Json, now: float) -> Json:
         """Let in whoever has the secret of the key ``public`` (hexadecimal). The secret itself never comes here."""
@@ -44,14 +53,29 @@ class Admission:
             public = bytes.fromhex(str(args.get("public")))
         except ValueError as error:
             raise CredentialError("public is not a key in hexadecimal") from error
-        store.add(credential, public)
+        store.add(credential, public, self._desk.posix(now))
         self._desk.note("key-added", name=credential.name, role=credential.role)
         return {"address": self._desk.facts.address}
 
     def revoke(self, args: Json, now: float) -> Json:
-        """Forget a credential; the sessions let go of whoever is here by it when they settle."""
+        """Keep a credential out; the sessions let go of whoever is here by it when they settle."""
         name, store = str(args.get("name")), self._credentials
         line_in = store.revoke(name)
         self._desk.revoked.append(name)
         self._desk.note("key-revoked", name=name)
         return {"connected": self._connected()[name], "line_in": line_in}
+
+    def forget(self, args: Json, now: float) -> Json:
+        """Keep a PC out, as `revoke` does, and let another one have its name."""
+        name, store = str(args.get("name")), self._credentials
+        store.forget(name)
+        self._desk.revoked.append(name)
+        self._desk.note("key-forgotten", name=name)
+        return {"connected": self._connected()[name]}
+
+    def enrol(self, args: Json, now: float) -> Json:
+        """Let new PCs enrol from now on, or not."""
+        on, store = bool(args["on"]), self._credentials
+        store.let_enrol(on)
+        self._desk.note("enrolment", on=on)
+        return {"enrol": on}

@@ -75,6 +75,8 @@ class Asking:
             "keys": admission.rows,
             "keys add": admission.add,
             "keys revoke": admission.revoke,
+            "keys forget": admission.forget,
+            "keys enrol": admission.enrol,
         }
 
     @property

@@ -137,6 +137,8 @@ QUESTIONS: Mapping[str, Question] = {
         order=True,
     ),
     "keys revoke": Question("admin", {"name": _NAME}, order=True),
+    "keys forget": Question("admin", {"name": _NAME}, order=True),
+    "keys enrol": Question("admin", {"on": Argument(_yes_or_no)}, order=True),
 }
 
 

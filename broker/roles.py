@@ -4,20 +4,22 @@ Rule 1: a connection is who its key says, at each message anew. What a peer says
 Rule 2: a bag belongs to the credential that submitted it. Its owner and an admin may do everything with it; to others
 it is a row in the list of bags, as in any batch queue: its name, its owner, how far it is.
 Rule 3: what concerns everybody (policy, credentials) is the admin's.
+Rule 4: a lab's line only lets PCs enrol. Each PC then has a key of its own, and joins under its own name only.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-# worker: offers a PC. submitter: has work done. admin: that, and everything else.
-Role = Literal["worker", "submitter", "admin"]
+from broker.names import name_error
+
+# lab: lets PCs enrol. worker: is one PC. submitter: has work done. admin: that, and everything else.
+Role = Literal["lab", "worker", "submitter", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
-# A name is shown in lists, logs and errors, so it is short and plain.
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-# Credentials besides those of the home. All are looked through when one is added, and written down anew.
+# Credentials besides those of the home, PCs among them.
 CREDENTIALS_LIMIT = 10_000
+# PCs that enrol with one line: whoever has it and makes names up leaves room for everybody else.
+ENROLLED_LIMIT = CREDENTIALS_LIMIT // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +35,51 @@ class Credential:
 ANYBODY = Credential("client", "admin")
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A credential as it is listed. ``since``: POSIX seconds when a PC was enrolled or added; None for others."""
+
+    credential: Credential
+    since: float | None = None
+    revoked: bool = False
+
+
 class CredentialError(Exception):
-    """A credential cannot be added or revoked; one line that says why."""
+    """A credential cannot be added, enrolled, revoked or forgotten; one line that says why."""
 
 
 class Credentials(Protocol):
-    """The credentials of one broker, as the sessions need them; `broker.keys.KeyRing` keeps them in the home."""
+    """The credentials of one broker, as the sessions need them; `broker.keys.KeyRing` keeps them in the home.
 
-    def rows(self) -> list[Credential]:
-        """All, in the order of their names."""
+    Every change raises `CredentialError` when it cannot be, and is on the disk when the call returns.
+    """
 
-    def add(self, credential: Credential, public: bytes) -> None:
-        """Let in whoever has the secret of ``public``. Raises `CredentialError`. Once more changes nothing."""
+    @property
+    def enrolling(self) -> bool:
+        """Whether new PCs may enrol."""
+
+    def rows(self) -> list[Known]:
+        """All, in the order of their names; also PCs whose key was revoked."""
+
+    def add(self, credential: Credential, public: bytes, when: float) -> None:
+        """Let in whoever has the secret of ``public``. Once more changes nothing. ``when``: POSIX seconds."""
+
+    def enrol(self, line: Credential, name: str, public: bytes, when: float) -> tuple[str, bytes]:
+        """Let in a PC that came with ``line``; the name and the key that it has from now on. Once more: the same."""
 
     def revoke(self, name: str) -> str:
-        """Forget a credential; of the home's own, the file with its new join line, else "". `CredentialError`."""
+        """Keep a credential out; of the home's own, the file with its new join line, else ""."""
+
+    def forget(self, name: str) -> None:
+        """Keep a PC out, and let another one have its name."""
+
+    def let_enrol(self, on: bool) -> None:
+        """Whether new PCs may enrol from now on, also after a restart."""
 
 
 def with_article(role: Role) -> str:
     """A role in a sentence."""
-    return f"an {role}" if role == "admin" else f"a {role}"
+    return {"admin": "an admin", "lab": "a lab's line"}.get(role, f"a {role}")
 
 
 def owner_refusal(who: Credential, bag: str, owner: str) -> str:
@@ -71,8 +98,8 @@ def admin_refusal(who: Credential, what: str) -> str:
 
 def checked_credential(name: object, role: object) -> Credential:
     """The credential that somebody wants to have; raises `CredentialError`."""
-    if not isinstance(name, str) or NAME.fullmatch(name) is None:
-        raise CredentialError(f"a name is 1 to 64 letters, digits, and . _ @ - inside, not {name!r:.80}")
+    if not isinstance(name, str) or name_error(name):
+        raise CredentialError(name_error(name))
     for known in ROLES:
         if role == known:
             return Credential(name, known)

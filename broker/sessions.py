@@ -13,10 +13,11 @@ from broker.asking import Asking
 from broker.bags import OpenBag
 from broker.clients import Clients
 from broker.desk import Desk, Leaving
+from broker.enrolment import Enrolment
 from broker.files import Damaged
 from broker.journal import JournalFull
 from broker.keeping import Keeping
-from broker.roles import Credential, with_article
+from broker.roles import Credential, Role, with_article
 from broker.rows import BatchRow
 from broker.throughput import Throughput
 from broker.workers import Workers
@@ -29,6 +30,13 @@ HOLD_LEASES = 2.0
 # Tasks that a turn hands out beside those that take the place of others. What it has placed leaves at its end: that is
 # what idle slots wait for while others get work ahead, some ten milliseconds, in which nobody is heard either.
 PASS_TASKS = 100
+# What each role may say. An admin may do everything but enrol, which makes no sense for it.
+SAYS: Mapping[Role, tuple[type[wire.Message], ...]] = {
+    "lab": wire.FROM_LAB,
+    "worker": (*wire.FROM_LAB, *wire.FROM_WORKER),
+    "submitter": wire.FROM_CLIENT,
+    "admin": (*wire.FROM_WORKER, *wire.FROM_CLIENT),
+}
 
 
 class Sessions:
@@ -38,6 +46,7 @@ class Sessions:
         """``keep_days``: how long bags are kept when they have ended; None: until somebody forgets them."""
         self.desk = desk
         self.workers = Workers(desk)
+        self._enrolment = Enrolment(desk)
         self._throughput = Throughput()
         self._asking = Asking(desk, self.workers, self._throughput, lambda: self.clients.credentials)
         self.clients = Clients(desk, self._asking)
@@ -121,33 +130,37 @@ class Sessions:
             # A result stays with its worker, who says it again when it is asked to.
             if isinstance(message, wire.Ask):
                 self.desk.send(peer, wire.Failed(message.request, self.desk.disk.refusal))
-        elif who.role in ("worker", "admin") and isinstance(message, wire.FROM_WORKER):
-            if refusal := self._refusal(message):
-                self._refuse(peer, who, message, refusal)
-            else:
-                self.workers.receive(peer, who, message, now)
-        elif who.role in ("submitter", "admin") and isinstance(message, wire.FROM_CLIENT):
-            if refusal := self._refusal(message):
-                self._refuse(peer, who, message, refusal)
-            else:
-                self.clients.receive(peer, who, message, now)
-        else:
+        elif not isinstance(message, SAYS[who.role]):
             self.desk.send(peer, wire.Refused(f"{with_article(who.role)} does not send {type(message).__name__}"))
+        elif refusal := self._refusal(who, message):
+            self._refuse(peer, who, message, refusal)
+        elif isinstance(message, wire.Enrol):
+            self._enrolment.ask(peer, who, message)
+        elif isinstance(message, wire.FROM_WORKER):
+            self.workers.receive(peer, who, message, now)
+        else:
+            self.clients.receive(peer, who, message, now)
 
-    def _refusal(self, message: wire.Message) -> str:
+    def _refusal(self, who: Credential, message: wire.Message) -> str:
         """Why a newcomer cannot be let in; empty when it can."""
-        if not isinstance(message, wire.Join | wire.Hello):
+        if not isinstance(message, wire.Join | wire.Hello | wire.Enrol):
             return ""
         if message.version != wire.VERSION:
             return f"this broker is deskgrid {wire.VERSION} and you are deskgrid {message.version}: install the same"
+        return self._unsuited(who, message) if isinstance(message, wire.Join) else ""
+
+    def _unsuited(self, who: Credential, join: wire.Join) -> str:
+        """Why a worker of our version cannot be let in; empty when it can."""
         # A client of another Python may still run commands; a worker would get bags that it cannot run.
-        if isinstance(message, wire.Join) and message.python != self.desk.facts.python:
-            return f"this grid runs Python {self.desk.facts.python} and this worker Python {message.python}"
+        if join.python != self.desk.facts.python:
+            return f"this grid runs Python {self.desk.facts.python} and this worker Python {join.python}"
+        if who.role == "worker" and join.name != who.name:
+            return f"this PC is enrolled as {who.name}: it cannot join under another name"
         return ""
 
     def _refuse(self, peer: bytes, who: Credential, message: wire.Message, reason: str) -> None:
         """Turn a newcomer away; it is told why, and so is whoever reads the log."""
-        name = getattr(message, "name", None) or getattr(message, "user", "")
+        name = str(getattr(message, "name", None) or getattr(message, "user", ""))[: wire.NAME_BYTES]
         self.desk.note("refused", by=who.name, name=name, version=getattr(message, "version", ""), reason=reason)
         self.desk.send(peer, wire.Refused(reason))
 
@@ -155,6 +168,7 @@ class Sessions:
         """A message could not be delivered: the connection is no more."""
         self.workers.gone(peer, now)
         self.clients.gone(peer)
+        self._enrolment.gone(peer)
 
     @property
     def unsettled(self) -> bool:
@@ -167,12 +181,15 @@ class Sessions:
             or bool(desk.fresh)
             or desk.scheduler.unsettled
             or self._asking.jobs.waiting
+            or self._enrolment.pressing
         )
 
     @property
     def unfinished(self) -> bool:
         """Whether the next turn is due at once, whether anything arrives or not."""
-        return self._asking.jobs.waiting or (self.desk.scheduler.unfinished and self.desk.disk.state != "full")
+        if self._asking.jobs.waiting or self._enrolment.pressing:
+            return True
+        return self.desk.scheduler.unfinished and self.desk.disk.state != "full"
 
     @property
     def owing(self) -> bool:
@@ -184,6 +201,7 @@ class Sessions:
         self._news, self.desk.now = False, now
         self._look_at_disk(now)
         self._let_go(now)
+        self._enrolment.carry_out(now)
         if self.desk.disk.state != "full":
             self._keeping.look(now)
         self.workers.expire(now)
@@ -210,7 +228,8 @@ class Sessions:
         """Whoever is here by a credential that was revoked is here no more."""
         revoked, self.desk.revoked = self.desk.revoked, []
         for name in revoked:
-            for peer in [*self.workers.let_go(name, now), *self.clients.let_go(name)]:
+            here = [*self.workers.let_go(name, now), *self.clients.let_go(name), *self._enrolment.let_go(name)]
+            for peer in here:
                 self.desk.send(peer, wire.Refused(f"the credential {name!r} was revoked"))
 
     def _look_at_disk(self, now: float) -> None:

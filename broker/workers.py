@@ -128,6 +128,7 @@ class Workers:
         return None
 
     def _free_name(self, wanted: str) -> str:
+        """For one more worker of the same PC, or, where there are no keys, of whatever PC calls itself so."""
         name, number = wanted, 1
         while name in self.by_name:
             number += 1

@@ -103,7 +103,8 @@ class Processes:
         """Start a worker of one slot; it has joined some time later. ``cycle``: its file of planned uptime."""
         plan = ["--cycle", str(cycle)] if cycle is not None else []
         line = f"@{self.home / 'worker.join'}"  # all can read what a process is started with
-        self._start(name, ["worker", "--join", line, "--slots", "1", "--name", name, *plan])
+        own = ["--home", str(self.home), "--name", name]
+        self._start(name, ["worker", "--join", line, "--slots", "1", *own, *plan])
 
     def pid(self, name: str) -> int:
         """The process id of a worker, or of the "broker"."""
@@ -163,7 +164,8 @@ class Processes:
 
     def _environment(self, name: str) -> dict[str, str]:
         place = str(self.folder / "tmp")
-        return os.environ | {"TMPDIR": place, "TEMP": place, "TMP": place, PC: name}
+        ours = {key: value for key, value in os.environ.items() if key != "DESKGRID_JOIN"}  # another grid's
+        return ours | {"TMPDIR": place, "TEMP": place, "TMP": place, PC: name}
 
     def _log_end(self, name: str) -> str:
         text = (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")

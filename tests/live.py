@@ -21,12 +21,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from broker.joinline import JoinLine, Side, parse_join_line
 from broker.server import BrokerOptions, Ready, serve
-from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine
+from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine, enrolled
 from tests.waiting import eventually
 from worker.agent import WorkerOptions, run_worker
 from worker.patterns import WindowsFile
@@ -118,12 +120,25 @@ class LiveBroker(Live):
 
 
 class LiveWorker(Live):
-    """A worker in a thread; its tasks run in processes as always. ``said`` is what it told people."""
+    """A worker in a thread; its tasks run in processes as always. ``said`` is what it told people.
 
-    def __init__(self, join: JoinLine, name: str = "pc1", slots: int = 1, plan: Plan | None = None) -> None:
+    ``home``: where its identity is; without it, it has none when it ends.
+    """
+
+    def __init__(
+        self, join: JoinLine, name: str = "pc1", slots: int = 1, plan: Plan | None = None, home: Path | None = None
+    ) -> None:
         self.said: list[str] = []
-        options = WorkerOptions(join, slots, name, "lab", plan)
-        super().__init__(name, lambda stopping: run_worker(options, stopping, self.said.append))
+        self._options = WorkerOptions(join, slots, name, home or Path(), "lab", plan)
+        super().__init__(name, self._work if home else self._work_in_a_new_home)
+
+    def _work(self, stopping: Callable[[], bool]) -> None:
+        run_worker(self._options, stopping, self.said.append)
+
+    def _work_in_a_new_home(self, stopping: Callable[[], bool]) -> None:
+        with TemporaryDirectory() as home:
+            self._options = replace(self._options, home=Path(home))
+            self._work(stopping)
 
     def has_said(self, text: str, times: int = 1) -> bool:
         """Whether at least so many lines contain ``text``."""
@@ -138,6 +153,7 @@ class LiveGrid:
         self._stack = stack
         self._options = options
         self.workers: list[LiveWorker] = []
+        self._pcs: dict[str, JoinLine] = {}
         self.broker = self._broker(listen)
 
     def _broker(self, listen: str) -> LiveBroker:
@@ -156,7 +172,7 @@ class LiveGrid:
         self, name: str = "pc1", slots: int = 1, plan: Plan | None = None, line: JoinLine | None = None
     ) -> LiveWorker:
         """A worker that has just been started, by the broker's join line or another."""
-        worker = LiveWorker(line or self.broker.line("worker"), name, slots, plan)
+        worker = LiveWorker(line or self.broker.line("worker"), name, slots, plan, Path(f"{self.home}-pcs"))
         self._stack.callback(worker.stop)
         self.workers.append(worker)
         worker.start()
@@ -183,9 +199,15 @@ class LiveGrid:
         line = parse_join_line((self.home / "admin.join").read_text(encoding="utf-8"), "client")
         return self._closing(Client(SocketLine(line)))
 
+    def pc_line(self, name: str) -> JoinLine:
+        """The line of a PC of that name, which enrols if it has not."""
+        if name not in self._pcs:
+            self._pcs[name] = enrolled(self.broker.line("worker"), name)
+        return self._pcs[name]
+
     def bare_worker(self, name: str = "bare", session: str | None = None) -> BareWorker:
         """A connection that has not joined yet."""
-        return self._closing(BareWorker(SocketLine(self.broker.line("worker")), name, session))
+        return self._closing(BareWorker(SocketLine(self.pc_line(name)), name, session))
 
     def peer(self, line: JoinLine) -> Peer:
         """A connection by any join line."""

@@ -8,6 +8,7 @@ import json
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
@@ -17,7 +18,7 @@ from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
 from broker import protocol as wire
-from broker.joinline import JoinLine
+from broker.joinline import JoinLine, Keys
 from broker.server import python_minor
 
 # For a thread to end, a peer to answer, a task to be done: far longer than any of it takes on a busy machine.
@@ -88,6 +89,26 @@ class SocketLine:
             self._monitor.close()
         self.socket.close()
         self._context.term()
+
+
+def new_pair() -> tuple[bytes, bytes]:
+    """A key pair that no broker knows: public, secret."""
+    public, secret = zmq.curve_keypair()
+    return z85.decode(public), z85.decode(secret)
+
+
+def enrolled(lab: JoinLine, name: str) -> JoinLine:
+    """The line of a PC of that name, which enrols by the lab's line now; without keys, that line."""
+    if lab.keys is None:
+        return lab
+    public, secret = new_pair()
+    peer = Peer(SocketLine(lab))
+    try:
+        peer.send(wire.Enrol(wire.VERSION, name, public))
+        assert peer.expect(wire.Enrolled) == wire.Enrolled(name, public)
+    finally:
+        peer.close()
+    return replace(lab, keys=Keys(lab.keys.server, public, secret))
 
 
 class Peer:

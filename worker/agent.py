@@ -1,4 +1,4 @@
-"""The worker's loop: the one file of the worker that knows ZeroMQ and reads clocks.
+"""The worker's loop: what reads its clocks, and puts its connection, its session and its processes together.
 
 Rule 1: it dials out; nothing listens on a lab PC.
 Rule 2: never block: what the broker does not take now is said again after the next introduction.
@@ -6,25 +6,28 @@ Rule 3: the planned windows are looked at by the clocks at every turn, so a PC t
 """
 
 import logging
+import os
 import platform
 import secrets
 import socket
-import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import zmq
-from zmq.utils import z85
 
-from broker import allocation
 from broker import protocol as wire
-from broker.dealer import hear, say
 from broker.joinline import JoinLine
+from worker.accounts import Account, AccountError, check_account
 from worker.clocks import read_clocks
+from worker.enrolling import enrolled
 from worker.executor import Executor
+from worker.identities import Identities, IdentityError, PcIdentity
+from worker.link import Link, UnknownKey
+from worker.process import PROGRAM
 from worker.session import Identity, Refusal, Session
 from worker.uptime import OpenEnded, Plan, PlanError, weekly_from_json
 
@@ -35,18 +38,8 @@ log = logging.getLogger("deskgrid.worker")
 
 # The longest wait in the loop: how soon a stop request is seen.
 TICK_S = 0.2
-# A broker that does not answer is dialled again this often, at first and at most.
-RECONNECT_MS = (100, 3_000)
-# ZeroMQ gives an address up for good when what answers there makes no sense to it (another program that had the
-# broker's port, say). So without a connection it is dialled anew this often: far longer than a handshake. Seconds.
-REDIAL_S = 5.0
-# A dead connection is noticed after this long.
-DEAD_LINK_S = 15.0
-# How often somebody who watches the log is told that there still is no broker.
-SILENCE_S = 5.0
 # How long a stopping worker waits until the broker has written its last results down.
 LAST_RESULTS_S = 3.0
-LINGER_MS = 1_000
 
 
 class WorkerError(Exception):
@@ -55,17 +48,20 @@ class WorkerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """``plan`` None: the broker's windows for this worker, or open-ended when it has none.
+    """``join``: the line of a lab, or this PC's own. ``home``: where its identities are.
 
-    ``task_memory``: bytes that a task's process may have; 0 for no limit.
+    ``plan`` None: the broker's windows for this worker, or open-ended when it has none. ``task_memory``: bytes that a
+    task's process may have; 0 for no limit. ``run_as``: whose processes tasks are; None: this user's.
     """
 
     join: JoinLine
     slots: int
     name: str
+    home: Path
     site: str = ""
     plan: Plan | None = None
     task_memory: int = 0
+    run_as: Account | None = None
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("site", self.site)):
@@ -80,6 +76,53 @@ def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callab
 
     ``say`` gets a line for people whenever something changes.
     """
+    try:
+        if options.join.keys is None:
+            _work(options, stopping, say)
+        else:
+            _work_as_known(options, stopping, say)
+    except Refusal as refusal:
+        raise WorkerError(f"the broker refuses this worker: {refusal}") from refusal
+    except (IdentityError, AccountError) as error:
+        raise WorkerError(str(error)) from error
+
+
+def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
+    """Work by this PC's own key, which the broker is told by the lab's line if it does not know it."""
+    identity = _identity(options)
+    if identity is not None:
+        try:
+            return _work(replace(options, join=identity.line, name=identity.name), stopping, say)
+        except UnknownKey as error:
+            if identity.keys == options.join.keys:
+                again = "to enrol again, give --join with the line that it prints"
+                raise WorkerError(
+                    f"the broker does not know this PC's key: was it revoked or forgotten? {again}"
+                ) from error
+    try:
+        identity = enrolled(options.join, options.name, Identities(options.home), stopping, say)
+    except UnknownKey as error:
+        raise WorkerError("the broker does not know this join line's key: paste the line it prints now") from error
+    if identity is not None:
+        _work(replace(options, join=identity.line, name=identity.name), stopping, say)
+
+
+def _identity(options: WorkerOptions) -> PcIdentity | None:
+    """The identity that this PC has in the grid of the line, at the address in the line."""
+    assert options.join.keys is not None
+    identities = Identities(options.home)
+    known = identities.find(options.join.keys.server, options.name)
+    if known is None or (known.line.host, known.line.port) == (options.join.host, options.join.port):
+        return known
+    moved = PcIdentity(known.name, replace(options.join, keys=known.keys))
+    identities.keep(moved)
+    return moved
+
+
+def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
+    if options.run_as is not None:
+        check_account(options.run_as, PROGRAM)
+        os.umask(0o022)  # what is unpacked for tasks is for that user to read
     wake_in, wake_out = socket.socketpair()
     wake_in.setblocking(False)
     wake_out.setblocking(False)
@@ -88,78 +131,14 @@ def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callab
         with suppress(BlockingIOError):  # it has been woken often enough
             wake_in.send(b"\0")
 
-    executor = Executor(options.slots, options.name, wake, task_memory=options.task_memory)
+    executor = Executor(options.slots, options.name, wake, task_memory=options.task_memory, account=options.run_as)
     try:
-        with _Link(options.join) as link:
+        with Link(options.join) as link:
             _Agent(options, link, executor, wake=wake, woken=wake_out, say=say).run(stopping)
-    except Refusal as refusal:
-        raise WorkerError(f"the broker refuses this worker: {refusal}") from refusal
     finally:
         executor.close()
         wake_in.close()
         wake_out.close()
-
-
-class _Link:
-    """The connection to the broker, and what ZeroMQ reports of it."""
-
-    def __init__(self, join: JoinLine) -> None:
-        allocation.keep_freed()
-        self._join = join
-        self.context = zmq.Context()
-        self.socket = self.context.socket(zmq.DEALER)
-        for option, value in (
-            # Without a connection, fail at once rather than queue for a broker that may be another when it is back.
-            (zmq.IMMEDIATE, 1),
-            (zmq.IPV6, int(join.host.startswith("["))),
-            (zmq.LINGER, LINGER_MS),
-            (zmq.MAXMSGSIZE, wire.MESSAGE_LIMIT),
-            (zmq.RECONNECT_IVL, RECONNECT_MS[0]),
-            (zmq.RECONNECT_IVL_MAX, RECONNECT_MS[1]),
-            (zmq.HEARTBEAT_IVL, int(DEAD_LINK_S * 1000) // 3),
-            (zmq.HEARTBEAT_TIMEOUT, int(DEAD_LINK_S * 1000)),
-        ):
-            self.socket.setsockopt(option, value)
-        if join.keys is not None:
-            self.socket.setsockopt(zmq.CURVE_SERVERKEY, z85.encode(join.keys.server))
-            self.socket.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(join.keys.public))
-            self.socket.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(join.keys.secret))
-        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-        failures = (
-            zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-        )
-        self.monitor = self.socket.get_monitor_socket(events | failures)
-
-    def __enter__(self) -> "_Link":
-        self.socket.connect(self._join.endpoint)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.socket.disable_monitor()
-        self.monitor.close()
-        self.socket.close()
-        self.context.term()
-
-    def redial(self) -> None:
-        """Begin again, whatever became of earlier attempts."""
-        with suppress(zmq.ZMQError):  # if it was given up, there is nothing to disconnect
-            self.socket.disconnect(self._join.endpoint)
-        self.socket.connect(self._join.endpoint)
-
-    def send(self, message: wire.Message) -> bool:
-        """Whether there was a connection to take it."""
-        try:
-            say(self.socket, message)
-        except zmq.Again:
-            return False
-        return True
-
-    def events(self) -> list[int]:
-        """What happened to the connection."""
-        found = []
-        while self.monitor.poll(0):
-            found.append(struct.unpack_from("=H", self.monitor.recv_multipart()[0])[0])
-        return found
 
 
 class _Agent:
@@ -168,7 +147,7 @@ class _Agent:
     def __init__(
         self,
         options: WorkerOptions,
-        link: _Link,
+        link: Link,
         executor: Executor,
         *,
         wake: Callable[[], None],
@@ -194,9 +173,6 @@ class _Agent:
         self._alarm: Alarm | None = None
         self._table: str | None = None
         self._was_joined = False
-        self._silent_at = time.monotonic() + SILENCE_S
-        self._connected = False
-        self._redial_at = time.monotonic() + REDIAL_S
         self._poller = zmq.Poller()
         self._poller.register(link.socket, zmq.POLLIN)
         self._poller.register(link.monitor, zmq.POLLIN)
@@ -244,14 +220,12 @@ class _Agent:
         self._send(self._session.tick(read_clocks()))
         self._follow_broker_windows()
         self._report()
-        if not self._connected and time.monotonic() > self._redial_at:
-            self._redial_at = time.monotonic() + REDIAL_S
-            self._link.redial()
+        self._link.tend()
 
     def _receive(self) -> None:
         while True:
             try:
-                message = hear(self._link.socket)
+                message = self._link.receive()
                 if message is None:
                     return
                 self._session.receive(message, read_clocks())
@@ -269,15 +243,11 @@ class _Agent:
                 return
 
     def _connection_changed(self) -> None:
-        for event in self._link.events():
-            if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-                raise WorkerError("the broker does not know this join line's key: paste the line it prints now")
-            self._connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            if self._connected:
+        for connected in self._link.changes():
+            if connected:
                 self._session.reconnected()
             else:
                 self._session.disconnected()
-                self._redial_at = time.monotonic() + REDIAL_S
 
     def _follow_broker_windows(self) -> None:
         """Windows from the broker replace open-ended uptime; a plan given on this PC stays."""
@@ -297,12 +267,11 @@ class _Agent:
         address = f"{self._options.join.host}:{self._options.join.port}"
         if self._session.joined != self._was_joined:
             self._was_joined = self._session.joined
-            self._silent_at = time.monotonic() + SILENCE_S
+            self._link.heard()
             state = f"joined {address} as {self._session.name}" if self._was_joined else f"lost the broker at {address}"
             self._say(state)
-        elif not self._was_joined and time.monotonic() > self._silent_at:
-            self._silent_at = time.monotonic() + SILENCE_S * 4
-            self._say(f"no answer from a broker at {address}; still trying (is it running, and the join line its own?)")
+        elif not self._was_joined:
+            self._link.complain(self._say)
 
     def _end(self, reason: str) -> None:
         self._send(self._session.stop(reason, read_clocks()))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.protocol import BATCH_BYTES, PAYLOAD_LIMIT, Outcome
+from worker.accounts import Account
 from worker.child import TAIL, Raw, error_payload, frame
 from worker.folders import Folder
 from worker.jobs import Ended, Job
@@ -69,6 +70,7 @@ class Executor:
     ``slots`` is their number. ``cache``: where bundles are unpacked, by content; without it they go at `close`.
     ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr. ``task_memory``: bytes
     that a task's process may have, and each that it starts, where the system can see to that; 0 for no limit.
+    ``account``: whose the processes are; None: this user's.
     """
 
     def __init__(
@@ -81,13 +83,17 @@ class Executor:
         result_limit: int = RESULT_LIMIT,
         capture_limit: int = CAPTURE_LIMIT,
         task_memory: int = 0,
+        account: Account | None = None,
     ) -> None:
         self._wake = wake
         self._woken = False
         self._capture_limit = capture_limit
         self._arguments = [name, str(result_limit), str(capture_limit), str(task_memory)]
         self._memory_note = f"; a task here has at most {task_memory:,} bytes of memory" if task_memory else ""
+        self._account = account
         self._folder = Folder()
+        if account is not None:
+            account.let_pass(self._folder.path)
         self._cache = cache or self._folder.path / "bundles"
         self._templates: dict[str, Template] = {}
         self._slots = [_Slot(index) for index in range(slots)]
@@ -206,7 +212,7 @@ class Executor:
         self._spawned += 1
         stem = self._folder.path / f"{slot.index}-{self._spawned}"
         try:
-            slot.process = Process(slot.index, stem, self._arguments, self._tell)
+            slot.process = Process(slot.index, stem, self._arguments, self._tell, self._account)
         except OSError as error:
             slot.trouble = str(error)
             self._wake()  # the next poll takes it from there

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from broker.protocol import Chunks, Outcome, results_of_tasks
+from worker.accounts import Account, environment
 from worker.child import Reports, exit_text, read_ends, write_all
 from worker.jobs import Ended
 
@@ -45,7 +46,10 @@ Said = Ended | Literal["ready", "spent", "gone"]
 class Process:
     """One process that runs tasks, and the thread that listens to it. Dies once."""
 
-    def __init__(self, slot: int, stem: Path, arguments: list[str], tell: "Tell") -> None:
+    def __init__(
+        self, slot: int, stem: Path, arguments: list[str], tell: "Tell", account: Account | None = None
+    ) -> None:
+        """``account``: whose process it is; None: this user's."""
         self.slot = slot
         self.ready = False
         self.bundle: str | None = None
@@ -63,7 +67,7 @@ class Process:
         # What was not written yet, with how many jobs it is, and who writes it.
         self._unwritten: deque[tuple[Sequence[bytes | memoryview], int]] = deque()
         self._writer: threading.Thread | None = None
-        self._popen, self._lifeline = _spawn(self._captures, arguments)
+        self._popen, self._lifeline = _spawn(self._captures, arguments, account)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
@@ -182,10 +186,22 @@ def _result(message: list[Any]) -> list[Any]:
 Tell = Callable[[Process, list[Said]], None]
 
 
-def _spawn(captures: tuple[Path, Path], arguments: list[str]) -> tuple[subprocess.Popen[bytes], int | None]:
-    """A new process, and our end of its lifeline: what closes when this worker ends, however it ends."""
+def _spawn(
+    captures: tuple[Path, Path], arguments: list[str], account: Account | None
+) -> tuple[subprocess.Popen[bytes], int | None]:
+    """A new process, and our end of its lifeline: what closes when this worker ends, however it ends.
+
+    It inherits its pipes and nothing else: no socket, no file, and of the environment nothing that is secret.
+    """
     argv = [sys.executable, "-P", str(PROGRAM), *map(str, captures), *arguments]
-    how: dict[str, Any] = {"bufsize": 0, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    how: dict[str, Any] = {"bufsize": 0, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "close_fds": True}
+    if account is None:
+        how["env"] = environment(os.environ)
+    else:
+        how |= account.process()
+        for path in captures:
+            path.touch(0o600, exist_ok=False)
+            account.own(path)
     with captures[1].open("ab") as stderr:
         if sys.platform == "win32":
             flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW

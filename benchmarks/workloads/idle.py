@@ -7,7 +7,6 @@ from benchmarks.environments.base import Environment
 from benchmarks.fakes import FakeWorkers
 from benchmarks.proc import used
 from benchmarks.workloads.base import Figures, Metric, Workload
-from broker.joinline import parse_join_line
 from sleepbench.processes import Processes
 
 # After they have joined, until what that took is over. Seconds.
@@ -17,9 +16,8 @@ SETTLE_S = 3.0
 def run(environment: Environment, size: Mapping[str, float]) -> Figures:
     """Percent of a core. The workers are in this process, the broker in its own."""
     with Processes(more=["--durability", "process"]) as processes:
-        line = parse_join_line((processes.home / "worker.join").read_text(encoding="utf-8").strip(), "worker")
         broker = processes.pid("broker")
-        with FakeWorkers(line, int(size["workers"])) as workers:
+        with FakeWorkers(processes.home, int(size["workers"])) as workers:
             _turn_for(workers, SETTLE_S)
             began, before, beats = time.monotonic(), used(broker), workers.beats
             _turn_for(workers, size["seconds"])

@@ -8,7 +8,6 @@ from benchmarks.fakes import FakeWorkers
 from benchmarks.proc import memory
 from benchmarks.tasks import noop
 from benchmarks.workloads.base import Figures, Metric, Workload
-from broker.joinline import parse_join_line
 from deskgrid import Grid
 from sleepbench.processes import START_S, Processes
 
@@ -35,10 +34,9 @@ def run(environment: Environment, size: Mapping[str, float]) -> Figures:
 
 def _half_done(processes: Processes, tasks: int) -> str:
     """A bag of which half is done, by fake workers; its id."""
-    line = parse_join_line((processes.home / "worker.join").read_text(encoding="utf-8").strip(), "worker")
     with Grid(processes.client_line) as grid:
         bag = grid.bag(noop, range(tasks))
-        with FakeWorkers(line, WORKERS, SLOTS) as workers:
+        with FakeWorkers(processes.home, WORKERS, SLOTS) as workers:
             while workers.taken < tasks // 2:
                 workers.turn(0.1)
         return bag.id

@@ -6,6 +6,7 @@ Rule: the secret half of a new key is made here, and printed here once. The brok
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +30,7 @@ class _Admin:
     line: "JoinLine"
     link: "Link"
 
-    def ask(self, what: str, **args: str | None) -> dict[str, Any]:
+    def ask(self, what: str, **args: object) -> dict[str, Any]:
         from broker.client.replies import ask
 
         return ask(self.link, what, args)
@@ -66,9 +67,10 @@ def keys() -> None:
 @click.argument("name")
 @join_option
 def add(*, role: Role, name: str, join: str | None) -> None:
-    """Let NAME in as a worker, a submitter or an admin, and print the join line for it.
+    """Let NAME in as a lab, a worker, a submitter or an admin, and print the join line for it.
 
-    The line is shown this once: of its secret nothing is kept. One line may be used on many PCs.
+    The line is shown this once: of its secret nothing is kept. By the line of a lab any number of PCs can enrol, each
+    under a name of its own. The line of a worker is for one PC, which is called NAME, also while enrolment is off.
     """
     from broker.joinline import JoinLine, Keys, parse_address
     from broker.keys import new_pair
@@ -78,21 +80,42 @@ def add(*, role: Role, name: str, join: str | None) -> None:
         host, port = parse_address(admin.ask("keys add", role=role, name=name, public=public.hex())["address"])
         server = admin.line.keys
         assert server is not None  # a broker without keys has none to add, and has said so
-        line = JoinLine("worker" if role == "worker" else "client", host, port, Keys(server.server, public, secret))
+        line = JoinLine(
+            "worker" if role in ("lab", "worker") else "client", host, port, Keys(server.server, public, secret)
+        )
     click.echo(line)
-    click.echo(f"deskgrid: {name} is let in as {role}, by: {_TO_PASTE[line.side]}", err=True)
+    named = f" --name {name}" if role == "worker" else ""
+    click.echo(f"deskgrid: {name} is let in as {role}, by: {_TO_PASTE[line.side]}{named}", err=True)
 
 
 @keys.command("list")
 @join_option
 def list_(*, join: str | None) -> None:
-    """List who is let in, and how many connections there are by each key."""
+    """List who is let in: PCs, the lines by which they enrol, people; and how many connections there are by each key.
+
+    SINCE is when a PC was enrolled.
+    """
     from broker.client.replies import pages
 
     with _admin(join) as admin:
-        rows = [row for page in pages(lambda after: admin.ask("keys", after=after)) for row in page["keys"]]
-    for line in table([("NAME", "CONNECTED", "ROLE"), *((r["name"], str(r["connected"]), r["role"]) for r in rows)]):
+        told = list(pages(lambda after: admin.ask("keys", after=after)))
+    rows = [
+        (row["name"], str(row["connected"]), _since(row["age_s"]), _role(row)) for page in told for row in page["keys"]
+    ]
+    for line in table([("NAME", "CONNECTED", "SINCE", "ROLE"), *rows]):
         say(line)
+    if not told[-1]["enrol"]:
+        click.echo("deskgrid: no new PCs may enrol; to let them: deskgrid keys enrol on", err=True)
+
+
+def _since(age_s: float | None) -> str:
+    if age_s is None:
+        return "-"
+    return (datetime.now().astimezone() - timedelta(seconds=age_s)).strftime("%Y-%m-%d")
+
+
+def _role(row: dict[str, Any]) -> str:
+    return f"{row['role']}, revoked" if row["revoked"] else str(row["role"])
 
 
 @keys.command()
@@ -101,10 +124,38 @@ def list_(*, join: str | None) -> None:
 def revoke(*, name: str, join: str | None) -> None:
     """Keep NAME out: its connections are cut at once, and there will be no new ones.
 
-    Its bags stay, and an admin can follow them; what its PCs were running is given to others. The three keys that a
-    broker starts with (worker, client, admin) are replaced by new ones, whose lines are in its home.
+    Its bags stay, and an admin can follow them; what a PC was running is given to others. The name of a PC stays taken,
+    so that it cannot enrol again by itself: see forget. The three keys that a broker starts with (worker, client,
+    admin) are replaced by new ones, whose lines are in its home; PCs that have enrolled are not affected by that.
     """
     with _admin(join) as admin:
         told = admin.ask("keys revoke", name=name)
     new = f"; the new line is in {told['line_in']} on the broker's machine" if told["line_in"] else ""
     say(f"revoked {name}, by which there were {told['connected']} connections{new}")
+
+
+@keys.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@join_option
+def forget(*, names: tuple[str, ...], join: str | None) -> None:
+    """Forget PCs: their keys are worth nothing, and other PCs can enrol under their names.
+
+    For a PC that was reinstalled, was replaced, or moved to another user's account.
+    """
+    with _admin(join) as admin:
+        for name in names:
+            told = admin.ask("keys forget", name=name)
+            say(f"forgot {name}, by which there were {told['connected']} connections")
+
+
+@keys.command()
+@click.argument("state", type=click.Choice(("on", "off")))
+@join_option
+def enrol(*, state: str, join: str | None) -> None:
+    """Let new PCs enrol by the lines of labs, or no longer. PCs that have enrolled go on either way.
+
+    It stays as it is when the broker is started again.
+    """
+    with _admin(join) as admin:
+        admin.ask("keys enrol", on=state == "on")
+    say(f"enrolment is {state}")

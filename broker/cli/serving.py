@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from broker.cli.base import Refusal, default_home, key_values
+from broker.cli.hiding import hide
 from broker.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from broker.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
 from broker.protocol import SECONDS_LIMIT, SLOTS_LIMIT
@@ -162,7 +163,7 @@ def _announce(ready: "Ready") -> None:
     said = [
         f"deskgrid broker at {ready.address}, home {ready.home}",
         "",
-        "# On each PC of the lab:",
+        "# On each PC of the lab, the first time; then `deskgrid worker` is enough:",
         f"deskgrid worker --join {ready.worker_line}",
         "",
         "# Wherever work is submitted:",
@@ -176,8 +177,29 @@ def _announce(ready: "Ready") -> None:
 
 
 @click.command()
-@click.option("--join", metavar="LINE", help="The line for workers that the broker printed, or @FILE with it.")
-@click.option("--broker", "address", metavar="HOST:PORT", help="Instead of --join, for a broker on this machine.")
+@click.option(
+    "--join",
+    metavar="LINE",
+    help="The line for workers that the broker printed, or @FILE with it. Needed once: then this PC has its own key.",
+)
+@click.option(
+    "--broker",
+    "address",
+    metavar="HOST:PORT",
+    help="Which broker, where this PC has joined several; or, without --join, a broker on this machine.",
+)
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=default_home,
+    help="Where this PC's own keys are, readable by you only [default: $DESKGRID_HOME, else ~/.deskgrid].",
+)
+@click.option(
+    "--run-as",
+    metavar="USER",
+    help="Run tasks as USER, who cannot read this PC's keys; for root only, not on Windows "
+    "[default: as you, and tasks can read what you can, this PC's keys among it].",
+)
 @click.option(
     "--slots",
     type=click.IntRange(min=1, max=SLOTS_LIMIT),
@@ -211,6 +233,8 @@ def worker(
     *,
     join: str | None,
     address: str | None,
+    home: Path,
+    run_as: str | None,
     slots: int | None,
     name: str | None,
     site: str,
@@ -223,28 +247,37 @@ def worker(
 ) -> None:
     """Make this PC work for a grid, until its planned uptime is over for good.
 
+    The first time, give --join: the broker then knows this PC by its name and a key of its own. Afterwards
+    `deskgrid worker` is enough.
+
     Of --windows, --until and --cycle at most one. With none the windows that the broker has for this name hold; if it
     has none, the PC is open-ended: it may be given tasks of any length.
     """
+    from worker.accounts import AccountError, find_account
     from worker.agent import WorkerError, WorkerOptions, run_worker
+    from worker.identities import IdentityError
     from worker.uptime import PlanError
 
+    hide(join)
     try:
         with Stopping(until_stdin_closes) as stopping:
             if until_stdin_closes:
                 _wait_for_line(join or "", stopping)
+            line, known_as = _place(join, address, name, home.expanduser())
             options = WorkerOptions(
-                join=_broker_of(join, address),
+                join=line,
                 slots=slots or min(cores(), SLOTS_LIMIT),
-                name=name or socket.gethostname(),
+                name=known_as,
+                home=home.expanduser(),
                 site=site,
                 plan=_plan(windows, until, cycle),
                 task_memory=task_memory,
+                run_as=None if run_as is None else find_account(run_as),
             )
             log_to_stderr(log_level)
             log = logging.getLogger("deskgrid.worker")
             run_worker(options, stopping, lambda line: log.info("%s", line))
-    except (WorkerError, PlanError, JoinLineError) as error:
+    except (WorkerError, PlanError, JoinLineError, IdentityError, AccountError) as error:
         raise Refusal(str(error)) from error
 
 
@@ -284,15 +317,29 @@ def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan 
     return None if cycle is None else read_cycle(cycle, read_clocks())
 
 
-def _broker_of(join: str | None, address: str | None) -> JoinLine:
-    """The broker that one of the two options means; raises JoinLineError."""
-    if (join is None) == (address is None):
-        raise click.UsageError(
-            "give either --join with the line that the broker printed, or --broker", click.get_current_context()
-        )
+def _place(join: str | None, address: str | None, name: str | None, home: Path) -> tuple[JoinLine, str]:
+    """The line that the options mean, and the name there. Raises JoinLineError and IdentityError."""
+    from worker.identities import Identities
+
+    if join is not None and address is not None:
+        raise click.UsageError("give either --join or --broker", click.get_current_context())
     if join is not None:
-        return read_join_line(join, "worker")
-    host, port = parse_address(address or "")
+        return read_join_line(join, "worker"), name or socket.gethostname()
+    if (known := Identities(home).choose(name, address)) is not None:
+        return known.line, known.name
+    if address is not None:
+        return _broker_here(address), name or socket.gethostname()
+    whose = "" if name is None else f" as {name}"
+    raise click.UsageError(
+        f"this PC has not joined a grid{whose} yet, by what is in {home}: "
+        "the first time, give --join with the line that the broker printed",
+        click.get_current_context(),
+    )
+
+
+def _broker_here(address: str) -> JoinLine:
+    """The line of this machine's broker; raises JoinLineError."""
+    host, port = parse_address(address)
     local = _line_at_home()
     if local is not None and local.port == port and (local.host == host or is_loopback(host)):
         return replace(local, host=host)

@@ -7,6 +7,7 @@ that none is left if it is the keeper that is killed.
 """
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -55,6 +56,7 @@ def start(workers: int, program: Sequence[str] = PROGRAM) -> Keeper:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         encoding="utf-8",
+        env={name: value for name, value in os.environ.items() if name != "DESKGRID_JOIN"},  # another grid's
         **_apart(),
     )
     try:
@@ -150,7 +152,19 @@ class _Processes:
         name, join = f"local-{number}", f"@{self._home / 'worker.join'}"  # all can read what a process is started with
         with (self._home / f"{name}.log").open("w") as log:
             return subprocess.Popen(
-                [*self._program, "worker", "--join", join, "--slots", "1", "--name", name, "--until-stdin-closes"],
+                [
+                    *self._program,
+                    "worker",
+                    "--join",
+                    join,
+                    "--home",
+                    str(self._home),
+                    "--slots",
+                    "1",
+                    "--name",
+                    name,
+                    "--until-stdin-closes",
+                ],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -42,6 +42,8 @@ SECONDS_LIMIT = 1e10
 
 # Names are shown in tables, and 255 bytes is what file systems and DNS allow, too.
 NAME_BYTES = 255
+# A public key of CURVE.
+KEY_BYTES = 32
 # One line for people: a reason, a note, a plan.
 LINE_BYTES = 1024
 # The broker's windows for a worker, as JSON: a table of a year of exceptions has a tenth of that.

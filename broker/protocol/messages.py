@@ -35,6 +35,7 @@ from broker.protocol.limits import (
     BAG_LIMIT,
     BATCH_ROWS,
     HELD_ROWS,
+    KEY_BYTES,
     MESSAGE_LIMIT,
     NAME_BYTES,
     PAYLOAD_LIMIT,
@@ -64,6 +65,7 @@ Item = Annotated[int, Integer(0, BAG_LIMIT)]
 # A slot of a worker.
 Lane = Annotated[int, Integer(0, SLOTS_LIMIT - 1)]
 Printed = Annotated[bytes, Data(PRINTED_BYTES)]
+PublicKey = Annotated[bytes, Data(KEY_BYTES)]
 # Windows of one worker, as the broker's file has them.
 Table = Annotated[str, Document(TABLE_BYTES)]
 # Results as the broker keeps them.
@@ -398,6 +400,26 @@ class Failed:
     reason: Sentence
 
 
+# --- enrolment -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Enrol:
+    """A worker that came with a lab's line asks to be known by a key of its own, under ``name``."""
+
+    version: Version
+    name: Name
+    public: PublicKey
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """Answer to `Enrol`, when it is on the disk: the name and the public key by which the PC is let in from now on."""
+
+    name: Name
+    public: PublicKey
+
+
 Message = (
     Join
     | Heartbeat
@@ -424,11 +446,14 @@ Message = (
     | Outcomes
     | Answer
     | Failed
+    | Enrol
+    | Enrolled
 )
 
 # The tag of a message is its place here, so a new one goes to the end.
 MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 
+FROM_LAB = (Enrol,)
 FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
 

@@ -22,6 +22,8 @@ PLACES = {
     "broker/__init__.py": "empty",
     "broker/protocol/": "common",
     "broker/joinline.py": "common",
+    "broker/names.py": "common",
+    "broker/private.py": "common",
     "broker/snapshot.py": "common",
     "broker/allocation.py": "common",
     "broker/dealer.py": "line",
@@ -38,9 +40,10 @@ PLACES = {
     "broker/backlog.py": "server",
     "broker/descriptors.py": "server",
     "broker/outgoing.py": "server",
-    "broker/private.py": "server",
     "broker/roles.py": "server",
     "broker/admission.py": "server",
+    "broker/enrolment.py": "server",
+    "broker/pcs.py": "server",
     "broker/sessions.py": "server",
     "broker/desk.py": "server",
     "broker/disk.py": "server",
@@ -71,6 +74,10 @@ PLACES = {
     "broker/cli/": "command line",
     "worker/__init__.py": "empty",
     "worker/agent.py": "worker",
+    "worker/link.py": "worker",
+    "worker/enrolling.py": "worker",
+    "worker/identities.py": "worker",
+    "worker/accounts.py": "worker",
     "worker/alarm.py": "worker",
     "worker/announcing.py": "worker",
     "worker/clocks.py": "worker",
@@ -107,7 +114,7 @@ MAY_IMPORT = {
 # These two may import anything.
 FREE = {"tests", "benchmark"}
 
-# Files that know ZeroMQ: the three loops with what two of them share, and the one that makes keys.
+# Files that know ZeroMQ: the three loops with their connections, what two of them share, and the one that makes keys.
 ZMQ = {
     "broker/server.py",
     "broker/sockets.py",
@@ -115,6 +122,7 @@ ZMQ = {
     "broker/client/link.py",
     "broker/keys.py",
     "worker/agent.py",
+    "worker/link.py",
 }
 
 # What the broker is handed is opaque to it: these kinds never unpickle.

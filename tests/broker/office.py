@@ -23,7 +23,7 @@ LEASE_S = 10.0
 
 
 # The credentials that every home has.
-WORKER = Credential("worker", "worker")
+LAB = Credential("worker", "lab")
 CLIENT = Credential("client", "submitter")
 ADMIN = Credential("admin", "admin")
 
@@ -81,7 +81,7 @@ class Office:
 
     def worker(self, name: str = "bare", session: str | None = None) -> BareWorker:
         """A connection that has not joined yet."""
-        return BareWorker(OfficeLine(self, WORKER), name, session)
+        return BareWorker(OfficeLine(self, Credential(name, "worker")), name, session)
 
     def close(self) -> None:
         self.journal.close()

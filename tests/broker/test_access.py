@@ -8,8 +8,8 @@ import pytest
 
 from broker import protocol as wire
 from broker.questions import QUESTIONS
-from broker.roles import ROLES, Credential, CredentialError, checked_credential
-from tests.broker.office import ADMIN, Office, OpenOffice
+from broker.roles import ROLES, Credential, CredentialError, Known, checked_credential
+from tests.broker.office import ADMIN, LAB, Office, OpenOffice
 from tests.peers import Client
 
 ANN = Credential("ann", "submitter")
@@ -30,6 +30,8 @@ OF_ADMINS: dict[str, dict[str, Any]] = {
     "keys": {},
     "keys add": {"role": "submitter", "name": "eve", "public": "00" * 32},
     "keys revoke": {"name": "worker"},
+    "keys forget": {"name": "pc1"},
+    "keys enrol": {"on": False},
 }
 OF_EVERYONE: dict[str, dict[str, Any]] = {"ping": {}, "status": {}, "bags": {}}
 REFUSED = "bag {} belongs to ann; you are connected as ben"
@@ -39,19 +41,30 @@ class Store:
     """Credentials in memory."""
 
     def __init__(self) -> None:
-        self.known: dict[str, Credential] = {"worker": Credential("worker", "worker")}
+        self.known: dict[str, Credential] = {"worker": LAB, "pc1": Credential("pc1", "worker")}
+        self.enrolling = True
 
-    def rows(self) -> list[Credential]:
-        return list(self.known.values())
+    def rows(self) -> list[Known]:
+        return list(map(Known, self.known.values()))
 
-    def add(self, credential: Credential, public: bytes) -> None:
+    def add(self, credential: Credential, public: bytes, when: float) -> None:
         self.known[credential.name] = credential
+
+    def enrol(self, line: Credential, name: str, public: bytes, when: float) -> tuple[str, bytes]:
+        self.add(Credential(name, "worker"), public, when)
+        return name, public
 
     def revoke(self, name: str) -> str:
         if name not in self.known:
             raise CredentialError(f"there is no credential {name!r}")
         del self.known[name]
         return ""
+
+    def forget(self, name: str) -> None:
+        self.revoke(name)
+
+    def let_enrol(self, on: bool) -> None:
+        self.enrolling = on
 
 
 @pytest.fixture
@@ -77,7 +90,7 @@ def state(office: Office) -> object:
         for bag in desk.book.by_number.values()
     ]
     assert isinstance(desk.credentials, Store)
-    return rows, dict(desk.credentials.known), desk.scheduler.policy
+    return rows, dict(desk.credentials.known), desk.credentials.enrolling, desk.scheduler.policy
 
 
 def test_every_operation_is_decided_and_tried(office: Office) -> None:
@@ -183,12 +196,8 @@ def test_a_connection_that_speaks_by_another_key_is_not_taken_for_who_was_there(
 def test_a_worker_that_speaks_by_another_key_is_not_taken_for_who_was_there(office: Office) -> None:
     worker = office.worker("pc1")
     worker.join()
-    other = office.worker("pc1", worker.session)
-    line: Any = other.line
-    line._who = Credential("lab", "worker")
-    assert other.join().name == "pc1~2"
-    line = worker.line
-    line._who = Credential("lab", "worker")
+    line: Any = worker.line
+    line._who = Credential("pc2", "worker")
     worker.send(wire.Heartbeat(None, ()))
     assert isinstance(worker.receive(), wire.Rejoin)
 
@@ -198,9 +207,9 @@ def test_whoever_is_here_by_a_revoked_key_is_let_go_and_its_work_goes_to_others(
     worker, admin = office.worker("pc1"), office.client(ADMIN)
     worker.join()
     worker.work()
-    assert admin.ask("keys revoke", name="worker") == {"connected": 1, "line_in": ""}
+    assert admin.ask("keys revoke", name="pc1") == {"connected": 1, "line_in": ""}
     office.settle()
-    assert worker.refusal() == "the credential 'worker' was revoked"
+    assert worker.refusal() == "the credential 'pc1' was revoked"
     assert office.sessions.workers.by_name == {}
     progress = ann.ask("progress", bag=bag)
     assert (progress["running"], progress["waiting"]) == (0, 1)
@@ -254,7 +263,7 @@ def test_a_name_that_is_none_is_refused(name: object) -> None:
 
 @pytest.mark.parametrize("role", ["", "client", "Admin", 7, None, []])
 def test_a_role_that_is_none_is_refused(role: object) -> None:
-    with pytest.raises(CredentialError, match="a role is one of worker, submitter, admin"):
+    with pytest.raises(CredentialError, match="a role is one of lab, worker, submitter, admin"):
         checked_credential("ann", role)
 
 

@@ -16,8 +16,9 @@ import pytest
 
 from broker import protocol as wire
 from broker.protocol import fields
+from broker.roles import Credential
 from broker.server import python_minor
-from tests.broker.office import ADMIN, CLIENT, WORKER, Office, OfficeLine
+from tests.broker.office import ADMIN, CLIENT, Office, OfficeLine
 from tests.peers import COMMAND
 
 DIGEST = sha256(COMMAND).hexdigest()
@@ -111,7 +112,14 @@ def _arguments(dice: Random) -> str:
 PEERS = ("worker 1", "worker 2", "worker 3", "client 1", "client 2", "admin")
 
 
-WHO = {name: WORKER if name.startswith("worker") else ADMIN if name == "admin" else CLIENT for name in PEERS}
+def _who(name: str) -> Credential:
+    """By which key a peer speaks; a worker's is another one when it has another name."""
+    if name.startswith("worker"):
+        return Credential(name.replace(" ", ""), "worker")
+    return ADMIN if name == "admin" else CLIENT
+
+
+WHO = {name: _who(name) for name in PEERS}
 
 
 class Talk:
@@ -125,7 +133,7 @@ class Talk:
     def _connected(self) -> dict[str, OfficeLine]:
         lines = {name: OfficeLine(self.office, WHO[name]) for name in PEERS}
         for name in PEERS:
-            if WHO[name] != WORKER:
+            if WHO[name].role != "worker":
                 lines[name].send(wire.encode(wire.Hello(wire.VERSION, python_minor(), name.replace(" ", "-"), "ada")))
                 lines[name].send(wire.encode(wire.Blob(DIGEST, COMMAND)))
         return lines
@@ -140,9 +148,12 @@ class Talk:
             self.settle()
         else:
             name = dice.choice(PEERS)
-            kind = dice.choice(wire.FROM_WORKER if WHO[name] == WORKER else wire.FROM_CLIENT)
+            kind = dice.choice(wire.FROM_WORKER if WHO[name].role == "worker" else wire.FROM_CLIENT)
             if kind is not wire.Goodbye or what > 0.95:
-                self.lines[name].send(wire.encode(message(kind, dice)))
+                said = message(kind, dice)
+                if isinstance(said, wire.Join) and dice.random() < 0.9:
+                    self.lines[name]._who = Credential(said.name, "worker")
+                self.lines[name].send(wire.encode(said))
         self.office.sessions.desk.scheduler.check(self.office.now)
 
     def settle(self) -> None:

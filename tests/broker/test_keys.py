@@ -10,7 +10,7 @@ from broker.joinline import parse_join_line
 from broker.journal import Journal
 from broker.keys import OWN, KeyRing, KeysError, new_pair
 from broker.private import write_private
-from broker.roles import Credential, CredentialError
+from broker.roles import Credential, CredentialError, Known
 
 FILES = ("admin", "broker", "client", "worker")
 ANN = Credential("ann", "submitter")
@@ -37,7 +37,7 @@ def publics(ring: KeyRing) -> dict[str, bytes]:
 def test_keys_are_made_once_and_read_back(tmp_path: Path) -> None:
     made, again = KeyRing(tmp_path), KeyRing(tmp_path)
     assert (again.server, publics(again)) == (made.server, publics(made))
-    assert sorted(path.name for path in (tmp_path / "keys").iterdir()) == list(FILES)
+    assert sorted(path.name for path in (tmp_path / "keys").iterdir() if path.is_file()) == list(FILES)
     assert len({made.server[0], *publics(made).values()}) == len(FILES)
     assert {len(key) for key in (*made.server, *publics(made).values())} == {32}
 
@@ -51,7 +51,7 @@ def test_a_key_that_is_gone_is_made_again_and_the_others_stay(tmp_path: Path) ->
     assert publics(after)["client"] != publics(before)["client"]
 
 
-@pytest.mark.parametrize(("name", "role"), [("worker", "worker"), ("client", "submitter"), ("admin", "admin")])
+@pytest.mark.parametrize(("name", "role"), [("worker", "lab"), ("client", "submitter"), ("admin", "admin")])
 def test_a_public_key_stands_for_its_credential(tmp_path: Path, name: str, role: str) -> None:
     ring = KeyRing(tmp_path)
     who = ring.who(publics(ring)[name])
@@ -88,20 +88,20 @@ def test_the_homes_lines_are_written_into_it_for_its_owner_only(tmp_path: Path) 
 def test_an_added_credential_is_let_in_also_after_a_restart_and_its_secret_is_not_kept(tmp_path: Path) -> None:
     public, secret = new_pair()
     ring = KeyRing(tmp_path)
-    ring.add(ANN, public)
+    ring.add(ANN, public, 0.0)
     assert ring.who(public) == KeyRing(tmp_path).who(public) == ANN
-    assert ring.rows() == [Credential("admin", "admin"), ANN, Credential("client", "submitter"), WORKER]
-    everything = b"".join(path.read_bytes() for path in (tmp_path / "keys").iterdir())
+    assert ring.rows() == [*map(Known, (Credential("admin", "admin"), ANN, Credential("client", "submitter"), LAB))]
+    everything = b"".join(path.read_bytes() for path in (tmp_path / "keys").rglob("*") if path.is_file())
     assert secret not in everything
 
 
-WORKER = Credential("worker", "worker")
+LAB = Credential("worker", "lab")
 
 
 def test_a_revoked_credential_is_unknown_at_once_and_after_a_restart(tmp_path: Path) -> None:
     public, _ = new_pair()
     ring = KeyRing(tmp_path)
-    ring.add(ANN, public)
+    ring.add(ANN, public, 0.0)
     before = ring.changes
     assert ring.revoke("ann") == ""
     assert ring.changes > before
@@ -125,16 +125,16 @@ def test_a_revoked_credential_of_the_home_is_replaced_by_a_new_pair_and_line(tmp
 def test_adding_the_same_once_more_changes_nothing(tmp_path: Path) -> None:
     public, _ = new_pair()
     ring = KeyRing(tmp_path)
-    ring.add(ANN, public)
+    ring.add(ANN, public, 0.0)
     before = ring.changes
-    ring.add(ANN, public)
+    ring.add(ANN, public, 0.0)
     assert (ring.changes, len(ring.rows())) == (before, 4)
 
 
 def test_a_name_or_a_key_stands_for_one_credential(tmp_path: Path) -> None:
     public, _ = new_pair()
     ring = KeyRing(tmp_path)
-    ring.add(ANN, public)
+    ring.add(ANN, public, 0.0)
     other, _ = new_pair()
     wrong: list[tuple[Credential, bytes, str]] = [
         (ANN, other, "already; revoke it first"),
@@ -146,7 +146,7 @@ def test_a_name_or_a_key_stands_for_one_credential(tmp_path: Path) -> None:
     ]
     for credential, key, reason in wrong:
         with pytest.raises(CredentialError, match=reason):
-            ring.add(credential, key)
+            ring.add(credential, key, 0.0)
     assert len(ring.rows()) == 4
     assert ring.who(public) == ANN
 
@@ -161,10 +161,10 @@ def test_what_is_not_there_cannot_be_revoked(tmp_path: Path) -> None:
 def test_there_is_an_end_to_how_many_can_be_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.keys.CREDENTIALS_LIMIT", 2)
     ring = KeyRing(tmp_path)
-    ring.add(ANN, new_pair()[0])
-    ring.add(Credential("ben", "worker"), new_pair()[0])
+    ring.add(ANN, new_pair()[0], 0.0)
+    ring.add(Credential("ben", "admin"), new_pair()[0], 0.0)
     with pytest.raises(CredentialError, match="there are 2 credentials"):
-        ring.add(Credential("cem", "worker"), new_pair()[0])
+        ring.add(Credential("cem", "worker"), new_pair()[0], 0.0)
 
 
 @pytest.mark.parametrize("change", ["add", "revoke"])
@@ -172,14 +172,14 @@ def test_what_cannot_be_written_down_does_not_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     ring, (public, _) = KeyRing(tmp_path), new_pair()
-    ring.add(ANN, public)
+    ring.add(ANN, public, 0.0)
 
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("broker.keys.write_private", full)
     with pytest.raises(CredentialError, match="No space left on device"):
-        ring.revoke("ann") if change == "revoke" else ring.add(Credential("ben", "worker"), new_pair()[0])
+        ring.revoke("ann") if change == "revoke" else ring.add(Credential("ben", "admin"), new_pair()[0], 0.0)
     assert ring.who(public) == ANN
     assert len(ring.rows()) == 4
 
@@ -192,7 +192,7 @@ def test_what_cannot_be_written_down_does_not_hold(
 def test_keys_are_readable_by_their_owner_only(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        KeyRing(tmp_path).add(ANN, new_pair()[0])
+        KeyRing(tmp_path).add(ANN, new_pair()[0], 0.0)
     finally:
         os.umask(before)
     assert mode(tmp_path / "keys") == 0o700
@@ -203,7 +203,7 @@ def test_keys_are_readable_by_their_owner_only(tmp_path: Path, umask: int) -> No
 @pytest.mark.parametrize("name", [*FILES, "added"])
 @pytest.mark.parametrize("wider", [0o640, 0o604, 0o660])
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path, name: str, wider: int) -> None:
-    KeyRing(tmp_path).add(ANN, new_pair()[0])
+    KeyRing(tmp_path).add(ANN, new_pair()[0], 0.0)
     path = tmp_path / "keys" / name
     path.chmod(wider)
     assert f"chmod 600 {path}" in refusal(tmp_path)

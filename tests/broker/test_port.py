@@ -159,14 +159,21 @@ FROM_THE_BROKER: tuple[wire.Message, ...] = (
     ("side", "message"),
     [
         *(("client", message) for message in (*FROM_WORKERS, *FROM_THE_BROKER)),
-        *(("worker", message) for message in (*FROM_CLIENTS, *FROM_THE_BROKER)),
+        *(("worker", message) for message in (*FROM_WORKERS, *FROM_CLIENTS, *FROM_THE_BROKER)),
     ],
 )
 def test_a_key_is_good_for_its_role_only(grid: LiveGrid, side: Side, message: wire.Message) -> None:
     peer = grid.peer(grid.broker.line(side))
     peer.send(message)
-    role = {"worker": "worker", "client": "submitter"}[side]
-    assert peer.refusal() == f"a {role} does not send {type(message).__name__}"
+    role = {"worker": "a lab's line", "client": "a submitter"}[side]
+    assert peer.refusal() == f"{role} does not send {type(message).__name__}"
+
+
+@pytest.mark.parametrize("message", [*FROM_CLIENTS, *FROM_THE_BROKER], ids=lambda message: type(message).__name__)
+def test_the_key_of_a_pc_is_good_for_a_worker_only(grid: LiveGrid, message: wire.Message) -> None:
+    peer = grid.peer(grid.pc_line("pc1"))
+    peer.send(message)
+    assert peer.refusal() == f"a worker does not send {type(message).__name__}"
 
 
 def test_a_client_cannot_join_as_a_worker(grid: LiveGrid) -> None:

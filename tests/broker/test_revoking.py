@@ -94,7 +94,7 @@ def test_a_revoked_worker_is_cut_off_and_its_work_goes_to_another_at_once(grid: 
     connection = SocketLine(new_line(grid, "worker", "lab-3"), monitored=True)
     with closing(connection):
         assert connection.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED
-        worker = BareWorker(connection)
+        worker = BareWorker(connection, "lab-3")
         worker.join()
         client = grid.client()
         bag = client.submit([b"0"])
@@ -116,8 +116,12 @@ def test_a_key_of_the_home_that_is_revoked_is_worth_nothing_and_the_new_line_is(
     before = line()
     with closing(SocketLine(before, monitored=True)) as connection:
         assert connection.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED
-        Peer(connection).send(wire.Goodbye("") if name != "worker" else wire.Heartbeat(None, ()))
-        assert isinstance(Peer(connection).receive(), wire.Rejoin)
+        if name == "worker":
+            Peer(connection).send(wire.Enrol(wire.VERSION, "pc1", new_pair()[0]))
+            Peer(connection).expect(wire.Enrolled)
+        else:
+            Peer(connection).send(wire.Goodbye(""))
+            Peer(connection).expect(wire.Rejoin)
         grid.admin().ask("keys revoke", name=name)
         assert is_cut(connection)
     assert line() != before
@@ -144,7 +148,7 @@ def test_other_keys_do_not_notice_that_one_is_revoked(grid: LiveGrid) -> None:
 
 
 def test_a_worker_process_whose_key_is_revoked_ends_and_says_why(grid: LiveGrid) -> None:
-    worker = grid.start_worker(line=new_line(grid, "worker", "lab-3"))
+    worker = grid.start_worker("lab-3", line=new_line(grid, "worker", "lab-3"))
     assert grid.joined(worker)
     grid.admin().ask("keys revoke", name="lab-3")
     assert "the credential 'lab-3' was revoked" in str(worker.failure())

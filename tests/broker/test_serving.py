@@ -9,7 +9,7 @@ import pytest
 from broker import loop as loop_module
 from broker import protocol as wire
 from tests.live import BrokerProcess, LiveGrid, live_grid
-from tests.peers import PATIENCE_S, BareWorker, Client, SocketLine
+from tests.peers import PATIENCE_S, BareWorker, Client, SocketLine, enrolled
 from tests.waiting import eventually
 
 
@@ -58,7 +58,8 @@ def test_a_broker_started_again_on_its_home_carries_on(grid: LiveGrid) -> None:
 def test_a_broker_that_was_killed_carries_on(tmp_path: Path) -> None:
     first = BrokerProcess(tmp_path)
     try:
-        client, worker = Client(SocketLine(first.line("client"))), BareWorker(SocketLine(first.line("worker")))
+        pc = enrolled(first.line("worker"), "bare")
+        client, worker = Client(SocketLine(first.line("client"))), BareWorker(SocketLine(pc))
         halves = Halves(client, worker)
     finally:
         first.kill()
@@ -67,7 +68,7 @@ def test_a_broker_that_was_killed_carries_on(tmp_path: Path) -> None:
     second = BrokerProcess(tmp_path, first.address)
     try:
         client = Client(SocketLine(second.line("client")))
-        worker = BareWorker(SocketLine(second.line("worker")), worker.name, worker.session)
+        worker = BareWorker(SocketLine(pc), worker.name, worker.session)
         halves.finish(client, worker)
         client.close()
         worker.close()
@@ -114,7 +115,7 @@ def test_what_a_client_was_told_is_accepted_survives(grid: LiveGrid) -> None:
 
 def test_a_worker_that_vanishes_is_lost_when_its_lease_ends_and_its_work_is_made_again(tmp_path: Path) -> None:
     with live_grid(tmp_path, lease_s=0.5) as grid:
-        client, vanishing = grid.client(), grid.bare_worker("vanishing")
+        client, vanishing, _ = grid.client(), grid.bare_worker("vanishing"), grid.pc_line("other")
         vanishing.join()
         bag = client.submit([b"0"], runtime=60.0)
         (first,) = vanishing.work()

@@ -100,10 +100,11 @@ class WorkerMachine(Machine):
 
     _process: "subprocess.Popen[bytes] | None"
 
-    def __init__(self, line: JoinLine, cable: Cable, name: str, environment: dict[str, str]) -> None:
+    def __init__(self, line: JoinLine, cable: Cable, name: str, home: Path, environment: dict[str, str]) -> None:
         self.cable = cable
         join = str(cable.dialled(line))
-        arguments = ["worker", "--join", join, "--name", name, "--slots", "1", "--until-stdin-closes"]
+        own = ["--home", str(home), "--name", name]
+        arguments = ["worker", "--join", join, *own, "--slots", "1", "--until-stdin-closes"]
         self._argv = [*cable.prefix, sys.executable, "-P", "-m", "broker.cli", *arguments]
         self._environment = os.environ | environment
         self._process = None
@@ -159,7 +160,8 @@ class Machines:
         environment = {_MARK: self._mark, "TMPDIR": str(home / "tmp")}
         line = self.broker.worker_line
         self.workers = [
-            WorkerMachine(line, network.cable(line), f"pc{number}", environment) for number in range(workers)
+            WorkerMachine(line, network.cable(line), f"pc{number}", home / "pcs", environment)
+            for number in range(workers)
         ]
         self.client_cable = Proxy(self.broker.client_line)
 

@@ -69,7 +69,10 @@ def test_the_version_is_that_of_the_protocol() -> None:
         ["logs", "a1", "-1"],
     ],
 )
-def test_a_wrong_command_line_is_one_line_on_stderr_and_exit_code_2(arguments: list[str]) -> None:
+def test_a_wrong_command_line_is_one_line_on_stderr_and_exit_code_2(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESKGRID_HOME", str(tmp_path))  # the developer's own may have an identity
     result = deskgrid(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""

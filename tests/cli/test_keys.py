@@ -1,6 +1,7 @@
 """``deskgrid keys``: the line it prints, what it asks the broker, and by which line it connects."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,25 @@ def test_an_added_client_is_let_in_by_the_line_that_is_printed(grid: LiveGrid, r
     assert Client(client.line).ask("bags") == {"bags": [], "after": None}
 
 
-def test_an_added_worker_is_let_in_by_the_line_that_is_printed(grid: LiveGrid) -> None:
-    line = parse_join_line(deskgrid("keys", "add", "worker", "lab-3").stdout, "worker")
-    worker = grid.start_worker(line=line)
-    assert grid.joined(worker)
+def test_an_added_worker_is_let_in_by_the_line_that_is_printed_under_its_name_alone(grid: LiveGrid) -> None:
+    deskgrid("keys", "enrol", "off")
+    result = deskgrid("keys", "add", "worker", "lab3-07")
+    assert result.stderr.endswith("by: deskgrid worker --join LINE --name lab3-07\n")
+    line = parse_join_line(result.stdout, "worker")
+    assert "this line is for the PC lab3-07 alone" in str(grid.start_worker("pc1", line=line).failure())
+    for _ in range(2):
+        worker = grid.start_worker("lab3-07", line=line)
+        assert grid.joined(worker)
+        worker.stop()
+
+
+def test_by_the_line_of_another_lab_its_pcs_enrol(grid: LiveGrid) -> None:
+    line = parse_join_line(deskgrid("keys", "add", "lab", "lab4").stdout, "worker")
+    workers = [grid.start_worker(f"lab4-0{number}", line=line) for number in range(2)]
+    assert all(map(grid.joined, workers))
+    assert deskgrid("keys", "revoke", "lab4").exit_code == 0
+    assert grid.joined(grid.start_worker("lab4-01", line=line))  # it is known by its own key
+    assert "does not know this join line's key" in str(grid.start_worker("lab4-02", line=line).failure())
 
 
 def test_the_secret_that_is_printed_is_nowhere_in_the_home(grid: LiveGrid) -> None:
@@ -56,13 +72,42 @@ def test_the_list_has_names_connections_and_roles(grid: LiveGrid) -> None:
     deskgrid("keys", "add", "submitter", "ann")
     clients = [grid.client() for _ in range(2)]
     assert [client.ask("bags") for client in clients]
-    assert deskgrid("keys", "list").stdout.splitlines() == [
-        "NAME    CONNECTED  ROLE",
-        "admin           1  admin",
-        "ann             0  submitter",
-        "client          2  submitter",
-        "worker          0  worker",
+    grid.bare_worker("lab3-07").join()
+    grid.bare_worker("lab3-08").join()
+    deskgrid("keys", "revoke", "lab3-08")
+    today = datetime.now().astimezone().strftime("%Y-%m-%d")
+    result = deskgrid("keys", "list")
+    assert result.stdout.splitlines() == [
+        "NAME     CONNECTED       SINCE  ROLE",
+        "admin            1           -  admin",
+        "ann              0           -  submitter",
+        "client           2           -  submitter",
+        f"lab3-07          1  {today}  worker",
+        f"lab3-08          0  {today}  worker, revoked",
+        "worker           0           -  lab",
     ]
+    assert result.stderr == ""
+
+
+def test_a_forgotten_pc_is_cut_off_and_its_name_is_free(grid: LiveGrid) -> None:
+    for name in ("lab3-07", "lab3-08"):
+        grid.bare_worker(name).join()
+    result = deskgrid("keys", "forget", "lab3-07", "lab3-08")
+    assert result.stdout.splitlines() == [
+        "forgot lab3-07, by which there were 1 connections",
+        "forgot lab3-08, by which there were 1 connections",
+    ]
+    assert "lab3" not in deskgrid("keys", "list").stdout
+    grid._pcs.clear()
+    assert grid.bare_worker("lab3-07").join().name == "lab3-07"
+
+
+def test_enrolment_is_off_until_it_is_on_again_and_the_list_says_so(grid: LiveGrid) -> None:
+    assert deskgrid("keys", "enrol", "off").stdout == "enrolment is off\n"
+    assert "no new PCs may enrol" in str(grid.start_worker("pc1").failure())
+    assert deskgrid("keys", "list").stderr == "deskgrid: no new PCs may enrol; to let them: deskgrid keys enrol on\n"
+    assert deskgrid("keys", "enrol", "on").stdout == "enrolment is on\n"
+    assert grid.joined(grid.start_worker("pc1"))
 
 
 def test_a_revoked_name_is_gone_from_the_list(grid: LiveGrid) -> None:
@@ -88,6 +133,10 @@ def test_revoking_a_key_of_the_home_says_where_the_new_line_is(grid: LiveGrid) -
         (["add", "admin", "a n"], "a name is 1 to 64 letters"),
         (["add", "admin", "worker"], "there is a credential 'worker' already; revoke it first"),
         (["revoke", "ann"], "there is no credential 'ann'"),
+        (["forget", "ann"], "there is no PC 'ann'"),
+        (["forget", "worker"], "there is no PC 'worker'"),
+        (["forget"], "Missing argument 'NAME...'"),
+        (["enrol", "perhaps"], "'perhaps' is not one of"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_exit_code_2(grid: LiveGrid, arguments: list[str], reason: str) -> None:
@@ -99,7 +148,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(grid: LiveGrid, arguments: l
 
 def test_a_submitter_who_asks_for_keys_is_told_that_it_is_for_admins(grid: LiveGrid) -> None:
     line = str(grid.broker.line("client"))
-    for arguments in (["list"], ["add", "submitter", "eve"], ["revoke", "worker"]):
+    for arguments in (["list"], ["add", "submitter", "eve"], ["revoke", "worker"], ["forget", "pc1"], ["enrol", "off"]):
         result = deskgrid("keys", *arguments, "--join", line)
         assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr.endswith("is for admins; you are connected as client, a submitter\n")
@@ -109,7 +158,13 @@ def test_a_broker_without_keys_has_none_to_add(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("DESKGRID_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("DESKGRID_JOIN", raising=False)
     with live_grid(tmp_path / "home", insecure=True):
-        for arguments in (["list"], ["add", "submitter", "ann"], ["revoke", "worker"]):
+        for arguments in (
+            ["list"],
+            ["add", "submitter", "ann"],
+            ["revoke", "worker"],
+            ["forget", "pc1"],
+            ["enrol", "off"],
+        ):
             result = deskgrid("keys", *arguments)
             assert (result.exit_code, result.stdout) == (2, "")
             assert "--insecure" in result.stderr

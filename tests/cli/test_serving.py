@@ -171,7 +171,7 @@ class Worker:
     """Stands in for `worker.agent.run_worker`."""
 
     def __init__(self) -> None:
-        self.options = WorkerOptions(LINE, 1, "")
+        self.options = WorkerOptions(LINE, 1, "", Path())
         self.error: WorkerError | None = None
 
     def __call__(self, options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
@@ -189,10 +189,11 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Worker:
     return worker
 
 
-def test_every_option_of_the_worker_arrives(agent: Worker) -> None:
-    result = deskgrid("worker", "--join", str(LINE), "--slots", "3", "--name", "lab3-01", "--site", "lab3")
+def test_every_option_of_the_worker_arrives(agent: Worker, tmp_path: Path) -> None:
+    where = ["--name", "lab3-01", "--site", "lab3", "--home", str(tmp_path)]
+    result = deskgrid("worker", "--join", str(LINE), "--slots", "3", *where)
     assert result.exit_code == 0
-    assert agent.options == WorkerOptions(LINE, 3, "lab3-01", "lab3", None)
+    assert agent.options == WorkerOptions(LINE, 3, "lab3-01", tmp_path, "lab3", None)
 
 
 @pytest.mark.parametrize("option", ["--name", "--site"])

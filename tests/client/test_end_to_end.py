@@ -161,3 +161,22 @@ def test_a_grid_of_ones_own_needs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert grid.bag(abs, [-1, -2], runtime=1).results() == [1, 2]
         assert len(list(tmp_path.glob("deskgrid-local-*"))) == 1
     assert list(tmp_path.glob("deskgrid-local-*")) == []
+
+
+def _environments() -> str:
+    """Of a task's process, of the worker that started it, and of whoever started that."""
+    found = []
+    pid = os.getpid()
+    for _ in range(3):
+        found.append(Path(f"/proc/{pid}/environ").read_text(encoding="utf-8"))
+        pid = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+    return "".join(found)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of processes")
+def test_in_a_local_grid_nobody_has_the_join_line_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DESKGRID_JOIN", "client@elsewhere:7077/secret")
+    with Grid.local(workers=1) as grid:
+        said = grid.submit(_environments).result(timeout=30)
+    assert "PATH=" in said
+    assert "DESKGRID_JOIN" not in said

@@ -42,6 +42,8 @@ def test_what_a_worker_says_of_anothers_task_changes_nothing(grid: LiveGrid) -> 
     held = (wire.Running(work.task, work.number, 0, 1e9),)
     hostile.send(wire.Leave("", True, False, (), held))
     hostile.send(hostile.introduction(name="honest", running=held, uptime=0.001))
+    assert hostile.refusal() == "this PC is enrolled as hostile: it cannot join under another name"
+    hostile.send(hostile.introduction(running=held, uptime=0.001))
     hostile.expect(wire.Welcome)
     assert client.ask("progress", bag=bag)["running"] == 1
     honest.finish(work, payload=b"right")

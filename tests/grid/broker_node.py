@@ -32,12 +32,12 @@ SELDOM = 8
 HEARTBEAT = bytes([wire.MESSAGES.index(wire.Heartbeat)])
 
 
-# Who a peer of the virtual network is, by its role there. Clients may also change the policy.
-CREDENTIALS = {
-    "worker": Credential("worker", "worker"),
-    "client": Credential("client", "admin"),
-    "stranger": Credential("stranger", "submitter"),
-}
+def credential_of(role: str) -> Credential:
+    """Who a peer of the virtual network is, by its role there; a PC's is "worker NAME"."""
+    kind, _, name = role.partition(" ")
+    if kind == "worker":
+        return Credential(name, "worker")
+    return Credential(kind, "admin" if kind == "client" else "submitter")  # clients may also change the policy
 
 
 class BrokerKilled(BaseException):
@@ -170,7 +170,7 @@ class Loop(loop.Loop):
             return None
         self._broker.steps.step("receive")
         peer, role, data = self._broker.inbox.popleft()
-        return peer, CREDENTIALS[role], data, ()
+        return peer, credential_of(role), data, ()
 
     def send(self, peer: bytes, parts: Parts) -> bool:
         (data,) = map(bytes, parts)  # nothing here has a large payload

@@ -22,9 +22,9 @@ FORGED = b"forged"
 
 
 class Hostile:
-    """What both have in common: a connection, and a turn every moment. ``named``: whose name it takes."""
+    """What both have in common: a connection, and a turn every moment. ``named``: whose name and key it takes."""
 
-    role = "worker"
+    role = "stranger"
 
     def __init__(self, world: World, port: Port, witness: Witness, named: str) -> None:
         self.cable = Cable(world, 0.002)
@@ -107,6 +107,7 @@ class HostileWorker(Hostile):
     opening = 0
 
     def __init__(self, world: World, port: Port, witness: Witness, named: str) -> None:
+        self.role = f"worker {named}"
         super().__init__(world, port, witness, named)
         self.mine: set[tuple[int, int]] = set()
 
@@ -196,8 +197,6 @@ class HostileWorker(Hostile):
 
 class HostileSubmitter(Hostile):
     """A submitter who wants what belongs to others: to read it, to change it, to end it, to be in its way."""
-
-    role = "stranger"
 
     def begin(self) -> None:
         self.say(wire.Hello(wire.VERSION, PYTHON, self.dice.choice(["mine", self.named]), "somebody"))

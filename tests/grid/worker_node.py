@@ -26,8 +26,6 @@ class WorkerNode:
     ``plan`` makes the plan that the agent starts with; None: it follows the broker's windows.
     """
 
-    role = "worker"
-
     def __init__(
         self,
         world: World,
@@ -41,6 +39,7 @@ class WorkerNode:
     ) -> None:
         self.world = world
         self.name = name
+        self.role = f"worker {name}"
         self.cable = Cable(world, delay_s)
         self.starts = 0
         self.wall_offset_s = 0.0

@@ -16,7 +16,7 @@ from tests.grid.hostile import HostileSubmitter, HostileWorker
 from tests.grid.late import late_answer
 from tests.grid.raid import raid
 from tests.grid.witness import expect
-from tests.peers import BareWorker
+from tests.peers import BareWorker, Peer
 
 KEEP_DAYS = 0.01
 # Seconds of work beside a broken PC: time for three crashes, then one after each rest, of 10, 20, 40 and 80 seconds.
@@ -88,14 +88,14 @@ def revoked(seed: int, home: Path) -> None:
     with closing(Office(home)) as office:
         keys = office.sessions.desk.credentials = KeyRing(home)
         lab = Credential("lab", "worker")
-        keys.add(lab, new_pair()[0])
-        worker, other, admin = BareWorker(OfficeLine(office, lab), "pc"), office.worker("other"), office.client(ADMIN)
+        keys.add(lab, new_pair()[0], 0.0)
+        worker, other, admin = BareWorker(OfficeLine(office, lab), "lab"), office.worker("other"), office.client(ADMIN)
         worker.join()
         bag = office.client().submit([b"0"], runtime=1.0)
         worker.work()
         other.join()
         admin.ask("keys revoke", name="lab")
-        expect("lab" not in {row.name for row in keys.rows()}, "the key is still known")
+        expect(all(row.revoked for row in keys.rows() if row.credential == lab), "the key is still known")
         other.finish(*other.work(), payload=b"right")
         expect(admin.ask("progress", bag=bag)["done"] == 1, "what the other worker did is not there")
 
@@ -121,6 +121,24 @@ def black_hole(seed: int, home: Path) -> None:
         expect(client.ask("progress", bag=bag)["done"] == taken, "the black hole kept some of {} tasks", taken)
 
 
+def thief(seed: int, home: Path) -> None:
+    """A PC cannot have the name of another, neither with a key of its own nor with the lab's line."""
+    with closing(Office(home)) as office:
+        keys, lab, public = KeyRing(home), Credential("worker", "lab"), new_pair()[0]
+        office.sessions.desk.credentials = keys
+        keys.enrol(lab, "pc1", public, 0.0)
+        thief = BareWorker(OfficeLine(office, Credential("pc2", "worker")), "pc1")
+        thief.send(thief.introduction())
+        office.settle()
+        expect(not office.sessions.workers.by_name, "a PC joined under the name of another")
+        holder = Peer(OfficeLine(office, lab))
+        holder.send(wire.Enrol(wire.VERSION, "pc1", new_pair()[0]))
+        expect(isinstance(holder.receive(), wire.Refused), "a name was given away")
+        keys.revoke("pc1")
+        holder.send(wire.Enrol(wire.VERSION, "pc1", public))
+        expect(isinstance(holder.receive(), wire.Refused), "a revoked PC has enrolled again by itself")
+
+
 SCRIPTS = {
     "black hole": black_hole,
     "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),
@@ -129,4 +147,5 @@ SCRIPTS = {
     "full disk": full_disk,
     "kept": kept,
     "revoked": revoked,
+    "thief": thief,
 }

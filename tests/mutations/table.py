@@ -252,6 +252,27 @@ MUTATIONS = (
         "pass",
         "revoked",
     ),
+    Mutation(
+        "let a PC join under the name of another",
+        "broker.sessions:Sessions._unsuited",
+        "join.name != who.name",
+        "False",
+        "thief",
+    ),
+    Mutation(
+        "give the name of a PC to whoever comes with another key",
+        "broker.keys:KeyRing.enrol",
+        "pc.public != public",
+        "False",
+        "thief",
+    ),
+    Mutation(
+        "let a revoked PC enrol again by itself",
+        "broker.keys:KeyRing.enrol",
+        "pc.revoked",
+        "False",
+        "thief",
+    ),
     # --- the worker --------------------------------------------------------------------------------------------------
     Mutation(
         "forget results that were said but not confirmed",

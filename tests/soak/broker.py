@@ -23,7 +23,7 @@ from broker.outgoing import Parts
 from broker.roles import Credential
 from broker.sessions import Sessions
 from scheduler.policies import DEFAULT, make_policy
-from tests.grid.broker_node import CREDENTIALS
+from tests.grid.broker_node import credential_of
 from tests.grid.fakes import PYTHON, WALL_S, FakeWindows
 from tests.memory import resident
 
@@ -89,7 +89,7 @@ class Loop(loop.Loop):
         if not self._arrived:
             return None
         peer, role, data = self._arrived.popleft()
-        return peer, CREDENTIALS[role], data, ()
+        return peer, credential_of(role), data, ()
 
     def send(self, peer: bytes, parts: Parts) -> bool:
         (data,) = map(bytes, parts)  # nothing here has a large payload

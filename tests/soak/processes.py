@@ -39,7 +39,8 @@ DAY_S = 86_400.0
 
 def _worker(home: Path, place: Path, number: int) -> Command:
     cycle = place / f"cycle{number}"
-    arguments = ["worker", "--join", f"@{home / 'worker.join'}", "--name", f"pc{number}", "--slots", "1"]
+    own = ["--home", str(place), "--name", f"pc{number}"]
+    arguments = ["worker", "--join", f"@{home / 'worker.join'}", *own, "--slots", "1"]
     if number < len(CYCLES):
         cycle.write_text("{:g}, {:g}\n".format(*CYCLES[number]), encoding="ascii")
         arguments += ["--cycle", str(cycle)]

@@ -33,8 +33,8 @@ def live(tmp_path: Path) -> Iterator[LiveGrid]:
 @contextmanager
 def worker_process(live: LiveGrid, name: str, place: Path, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
     """A worker in a process of its own, which has joined; its temporary files are in ``place``."""
-    line = live.broker.ready.worker_line
-    argv = [sys.executable, "-m", "broker.cli", "worker", "--join", line, "--name", name, "--slots", "1", *options]
+    line, own = live.broker.ready.worker_line, ["--home", f"{place}-pc", "--name", name, "--slots", "1"]
+    argv = [sys.executable, "-m", "broker.cli", "worker", "--join", line, *own, *options]
     environment = os.environ | {"TMPDIR": str(place)}
     with subprocess.Popen(argv, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
         try:

@@ -77,6 +77,7 @@ def test_the_reserve_takes_results_and_no_submissions(small: Path, tmp_path: Pat
 
 def test_a_broker_starts_without_a_byte_left_and_begins_when_there_is_room(small: Path) -> None:
     with live_grid(small) as live, Grid(live.broker.ready.client_line) as grid:
+        live.worker("pc1").stop()  # so that it is known: it could not enrol on a full disk
         bag_id = grid.bag(abs, range(-3, 0), runtime=5.0).id
         address = live.broker.ready.address
     ballast = fill(small, 0)

@@ -17,7 +17,7 @@ from tests.live import LiveGrid, LiveWorker
 from tests.peers import PATIENCE_S, Client
 from tests.waiting import eventually
 from tests.worker.tasks import square, starts, submit_waiting
-from worker import agent as agent_module
+from worker import link as link_module
 from worker.clocks import read_clocks
 from worker.uptime import Cycle, parse_until
 from worker.weekly import DAY_NAMES
@@ -51,8 +51,9 @@ def test_it_joins_runs_tasks_and_says_so(grid: LiveGrid) -> None:
     (row,) = client.ask("status")["workers"]
     assert (row["name"], row["state"], row["kind"], row["site"]) == ("pc1", "up", "open-ended", "lab")
     assert (row["host"], len(row["slots"]), row["done"]) == (socket.gethostname(), 2, 50)
-    assert worker.said[0] == "planned uptime: open-ended"
-    assert worker.said[1] == f"joined {grid.broker.ready.address} as pc1"
+    assert "from now on this PC needs no --join" in worker.said[0]
+    assert worker.said[1] == "planned uptime: open-ended"
+    assert worker.said[2] == f"joined {grid.broker.ready.address} as pc1"
 
 
 def test_it_runs_commands_and_their_output_is_kept(grid: LiveGrid) -> None:
@@ -279,7 +280,7 @@ def test_what_ends_while_the_broker_is_away_is_delivered_when_it_is_back(grid: L
 
 
 def test_a_worker_that_was_there_first_waits_for_its_broker(grid: LiveGrid, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_module, "SILENCE_S", 0.1)
+    monkeypatch.setattr(link_module, "SILENCE_S", 0.1)
     waiting: list[LiveWorker] = []
 
     def meanwhile() -> None:

@@ -16,7 +16,7 @@ from broker.server import python_minor
 from tests.live import LiveGrid, LiveWorker
 from tests.peers import PATIENCE_S
 from tests.waiting import eventually
-from worker import agent as agent_module
+from worker import link as link_module
 from worker import session as session_module
 from worker.agent import WorkerError
 
@@ -57,7 +57,7 @@ def test_a_key_that_the_broker_does_not_know_ends_the_worker_at_once(grid: LiveG
 
 def test_a_client_key_ends_the_worker_at_once(grid: LiveGrid) -> None:
     worker = started(grid, grid.broker.line("client").keys)
-    assert failure(worker) == "the broker refuses this worker: a submitter does not send Join"
+    assert failure(worker) == "the broker refuses this worker: a submitter does not send Enrol"
 
 
 def test_another_python_is_refused_by_both_versions(grid: LiveGrid, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +73,8 @@ def test_another_python_is_refused_by_both_versions(grid: LiveGrid, monkeypatch:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers complain of silence soon, and dial again soon."""
-    monkeypatch.setattr(agent_module, "SILENCE_S", 0.1)
-    monkeypatch.setattr(agent_module, "REDIAL_S", 0.5)
+    monkeypatch.setattr(link_module, "SILENCE_S", 0.1)
+    monkeypatch.setattr(link_module, "REDIAL_S", 0.5)
 
 
 def complains(worker: LiveWorker) -> bool:

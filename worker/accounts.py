@@ -1,0 +1,97 @@
+"""The user whose processes tasks are, where that is not the worker's own: ``deskgrid worker --run-as``.
+
+The worker stays root, so that it can kill every process of a task; what a task can read is what that user can.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Variables of the worker's environment that a task of another user sees, besides those that are about that user.
+KEPT = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
+# What no task sees: it is not for tasks which grid this is, or where keys are.
+HIDDEN = ("DESKGRID_JOIN", "DESKGRID_HOME")
+# How long it may take to find out whether that user can run Python. Seconds.
+TRY_S = 60.0
+_TRIAL = "import cloudpickle, msgpack, os, sys; open(sys.argv[1]).close(); os.stat(sys.argv[2] + '/.')"
+
+
+class AccountError(Exception):
+    """Tasks cannot run as that user; one line that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of this machine, with all of its groups. ``home``: an existing folder."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+
+    def environment(self) -> dict[str, str]:
+        """What its processes find in their environment."""
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        return kept | {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
+
+    def process(self) -> dict[str, Any]:
+        """Arguments of `subprocess.Popen` for a process of this user."""
+        who = {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
+        return {**who, "umask": 0o077, "cwd": self.home, "env": self.environment()}
+
+    def own(self, path: Path) -> None:
+        """Give it a file."""
+        if sys.platform != "win32":
+            os.chown(path, self.uid, self.gid)
+
+    def let_pass(self, folder: Path) -> None:
+        """Let it reach what it can name in a folder that stays root's: nothing there can be replaced or listed."""
+        if sys.platform != "win32":
+            os.chown(folder, 0, self.gid)
+            folder.chmod(0o710)
+
+
+def find_account(name: str) -> Account:
+    """The user of that name, who can run tasks. Raises `AccountError`."""
+    if sys.platform == "win32":
+        raise AccountError("--run-as is not for Windows: start the worker as that user")
+    else:
+        import pwd
+
+        if os.geteuid() != 0:
+            raise AccountError("only root can run tasks as another user: start the worker as root, or as that user")
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError as error:
+            raise AccountError(f"there is no user {name!r} on this machine") from error
+        if entry.pw_uid == 0:
+            raise AccountError(f"{name} is root, who can read everything: choose another user")
+        home = entry.pw_dir if Path(entry.pw_dir).is_dir() else "/"
+        groups = tuple(os.getgrouplist(name, entry.pw_gid))
+        return Account(name, entry.pw_uid, entry.pw_gid, groups, home)
+
+
+def check_account(account: Account, program: Path) -> None:
+    """Raise `AccountError` unless that user can run ``program`` by this Python, and reach temporary folders."""
+    place = tempfile.gettempdir()
+    argv = [sys.executable, "-P", "-c", _TRIAL, str(program), place]
+    try:
+        subprocess.run(
+            argv, check=True, timeout=TRY_S, stdin=subprocess.DEVNULL, capture_output=True, **account.process()
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        needs = f"needs {sys.executable} with deskgrid in it, and {place}"
+        raise AccountError(
+            f"{account.name} cannot run tasks: it {needs}, in folders that every user can enter"
+        ) from error
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """What a task of the worker's own user finds in its environment."""
+    return {name: value for name, value in given.items() if name not in HIDDEN}

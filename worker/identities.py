@@ -1,0 +1,99 @@
+"""The identities of this user's PCs: for each grid and name, the key by which the broker lets the PC in.
+
+An identity is a file, ``HOME/identities/GRID/NAME.join``: a join line with the PC's own key pair. GRID is the beginning
+of the broker's public key, so that several grids and several workers have their places beside each other.
+
+Rule: files are readable by their user only, in folders that are too, and are refused when others can read them.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.joinline import JoinLine, JoinLineError, Keys, read_join_line
+from broker.names import name_error
+from broker.private import make_private_folder, write_private
+
+_SUFFIX = ".join"
+# Hexadecimal digits of a broker's public key that name its folder; the whole key is compared when one is used.
+_GRID_DIGITS = 16
+
+
+class IdentityError(Exception):
+    """There is no identity to use, or it cannot be read or kept; one line that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PcIdentity:
+    """``line``: where the broker is, its public key, and the PC's own pair."""
+
+    name: str
+    line: JoinLine
+
+    @property
+    def keys(self) -> Keys:
+        """The keys of its line."""
+        assert self.line.keys is not None  # an identity without keys is none
+        return self.line.keys
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the broker."""
+        return f"{self.line.host}:{self.line.port}"
+
+
+class Identities:
+    """Those in ``home``."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._folder = home / "identities"
+
+    def find(self, server: bytes, name: str) -> PcIdentity | None:
+        """The identity of that name in the grid of that broker. Raises `IdentityError`."""
+        path = self._path(server, name)
+        identity = _read(path) if not name_error(name) and path.exists() else None
+        return identity if identity is not None and identity.keys.server == server else None
+
+    def keep(self, identity: PcIdentity) -> None:
+        """Write one down. Raises `IdentityError`."""
+        path = self._path(identity.keys.server, identity.name)
+        try:
+            self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self._folder)
+            make_private_folder(path.parent)
+            write_private(path, f"{identity.line}\n".encode())
+        except OSError as error:
+            raise IdentityError(f"cannot keep this PC's identity in {path}: {error.strerror}") from error
+
+    def drop(self, identity: PcIdentity) -> None:
+        """Remove one. Raises `IdentityError`."""
+        path = self._path(identity.keys.server, identity.name)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise IdentityError(f"cannot remove {path}: {error.strerror}") from error
+
+    def choose(self, name: str | None, address: str | None) -> PcIdentity | None:
+        """The one identity there is, of that name and for that broker if they are given; None if there is none.
+
+        Raises `IdentityError` when there are several.
+        """
+        known = [_read(path) for path in sorted(self._folder.glob(f"*/*{_SUFFIX}"))]
+        found = [each for each in known if name in (None, each.name) and address in (None, each.address)]
+        if len(found) > 1:
+            which = ", ".join(f"{each.name} at {each.address}" for each in found)
+            raise IdentityError(f"this PC has several identities ({which}): say which by --broker and --name")
+        return found[0] if found else None
+
+    def _path(self, server: bytes, name: str) -> Path:
+        return self._folder / server.hex()[:_GRID_DIGITS] / f"{name}{_SUFFIX}"
+
+
+def _read(path: Path) -> PcIdentity:
+    try:
+        line = read_join_line(f"@{path}", "worker")
+    except JoinLineError as error:
+        raise IdentityError(str(error)) from error
+    if line.keys is None:
+        raise IdentityError(f"{path} is not the identity of a PC: it has no keys")
+    return PcIdentity(path.name.removesuffix(_SUFFIX), line)
