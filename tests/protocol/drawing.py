@@ -33,8 +33,8 @@ def plain(limit: Any) -> st.SearchStrategy[Any]:
             return st.text(_PRINTABLE, max_size=TEXT)
         case fields.Word(pattern=pattern):
             return st.from_regex(pattern, fullmatch=True)
-        case fields.Data():
-            return st.binary(max_size=BYTES)
+        case fields.Data(most=most):
+            return st.binary(max_size=min(most, BYTES))
     raise AssertionError(limit)
 
 
