@@ -32,12 +32,14 @@ SELDOM = 8
 HEARTBEAT = bytes([wire.MESSAGES.index(wire.Heartbeat)])
 
 
+# Who a peer of the virtual network is, by its role there. Clients may also change the policy.
+CREDENTIALS = {"client": Credential("client", "admin"), "stranger": Credential("stranger", "submitter")}
+
+
 def credential_of(role: str) -> Credential:
-    """Who a peer of the virtual network is, by its role there; a PC's is "worker NAME"."""
+    """Whose key a peer has; the role of a PC is "worker NAME"."""
     kind, _, name = role.partition(" ")
-    if kind == "worker":
-        return Credential(name, "worker")
-    return Credential(kind, "admin" if kind == "client" else "submitter")  # clients may also change the policy
+    return Credential(name, "worker") if kind == "worker" else CREDENTIALS[role]
 
 
 class BrokerKilled(BaseException):

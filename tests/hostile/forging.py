@@ -129,6 +129,10 @@ def account(*parts: Any) -> bytes:
     return packed(list(parts))
 
 
+# The name of the PC that means harm: whoever joins under another one is not let in.
+MALLORY = "mallory-worker"
+
+
 class Forger:
     """Messages of whoever has the key of ``role``, without end."""
 
@@ -177,8 +181,11 @@ class Forger:
 
     def introduction(self) -> Frames:
         """Whoever says this is let in."""
-        kind = wire.Join if self._role == "worker" else wire.Hello
-        return [packed(self._valid(kind))]
+        if self._role != "worker":
+            return [packed(self._valid(wire.Hello))]
+        said = self._valid(wire.Join)
+        said[1 + wire.Join.__slots__.index("name")] = MALLORY
+        return [packed(said)]
 
     def script(self) -> Iterator[Frames]:
         """What is said on one connection: the introduction mostly, and mostly first; then anything, of which none or

@@ -139,6 +139,7 @@ class Lab:
         self._await_start()
         self.base = resident(self.pid)
         self.workers: list[Command] = []
+        self._pcs: dict[str, JoinLine] = {}
 
     def _await_start(self) -> None:
         # The port is a new one at each start; the last thing that a broker writes before it listens is this line.
@@ -231,9 +232,11 @@ class Lab:
         fields |= {"version": wire.VERSION, "python": python_minor(), "host": "h", "site": "", "kind": "until"}
         return wire.Join(**fields | {"plan": "", "windows": (), "running": ()} | changes)
 
-    def bare_worker(self, line: JoinLine, name: str) -> BareWorker:
-        """A worker's connection on which nothing has been said."""
-        return self._closing(BareWorker(SocketLine(line), name))
+    def bare_worker(self, name: str, claimed: str = "") -> BareWorker:
+        """A PC's connection, on which nothing has been said. ``claimed``: how it will call itself instead."""
+        if name not in self._pcs:
+            self._pcs[name] = self.key("worker", name)
+        return self._closing(BareWorker(SocketLine(self._pcs[name]), claimed or name))
 
     def _closing(self, peer: _Peer) -> _Peer:
         self._stack.callback(peer.close)
@@ -244,7 +247,7 @@ class Lab:
         public, secret = new_pair()
         with closing(Client(SocketLine(self.line("admin", "client")))) as admin:
             admin.ask("keys add", role=role, name=name, public=public.hex())
-        side: Side = "worker" if role == "worker" else "client"
+        side: Side = "worker" if role in ("lab", "worker") else "client"
         own = self.line("client", "client")
         assert own.keys is not None
         return JoinLine(side, own.host, own.port, Keys(own.keys.server, public, secret))
@@ -258,7 +261,8 @@ class Lab:
     def worker(self, name: str = "honest", slots: int = 1) -> None:
         """An honest PC, in a process of its own, which has joined."""
         line = self.home / "worker.join"
-        arguments = ["worker", "--join", f"@{line}", "--name", name, "--slots", str(slots)]
+        own = ["--home", str(self._folder / "pcs"), "--name", name]
+        arguments = ["worker", "--join", f"@{line}", *own, "--slots", str(slots)]
         worker = self._stack.enter_context(closing(Command(arguments, self._place, self._folder / f"{name}.log")))
         self.workers.append(worker)
         client = self.client()

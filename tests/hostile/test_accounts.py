@@ -31,7 +31,7 @@ def ended(place: Lab, client: Client, payload: bytes, outcome: wire.Outcome) -> 
     """The bag of one task that ended so, on as many workers as that takes."""
     bag: str = client.submit([b""], runtime=0.01)
     for number in range(3 if outcome is wire.Outcome.CRASH else 1):
-        worker = place.bare_worker(place.line("worker", "worker"), f"evil{number}")
+        worker = place.bare_worker(f"evil{number}")
         worker.join()
         worker.finish(*worker.work(), payload=payload, outcome=outcome)
         worker.send(wire.Leave("enough", False, True, (), ()))
@@ -71,7 +71,7 @@ def answering(worker: BareWorker, count: int) -> None:
 
 def with_worker(place: Lab, count: int) -> threading.Thread:
     """A worker that answers so, beside the test."""
-    worker = place.bare_worker(place.line("worker", "worker"), "evil")
+    worker = place.bare_worker("evil")
     thread = threading.Thread(target=answering, args=(worker, count))
     thread.start()
     return thread

@@ -103,7 +103,7 @@ def test_a_worker_with_two_million_windows_is_refused_at_no_cost(place: Lab) -> 
 def test_60_mib_of_claimed_output_do_not_keep_its_owner_from_reading_the_log(place: Lab) -> None:
     client = place.client()
     bag = client.submit([b""], runtime=0.01)
-    worker = place.bare_worker(place.line("worker", "worker"), "evil")
+    worker = place.bare_worker("evil")
     worker.join()
     (work,) = worker.work()
     row = [[work.task], [work.number], [0], [0.001], [b""], [b"o" * LONG], [b""]]

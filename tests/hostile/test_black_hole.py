@@ -39,7 +39,7 @@ def swallowing(worker: BareWorker) -> Iterator[None]:
 
 
 def test_beside_a_worker_that_answers_nothing_two_honest_ones_do_all_of_it_in_time(place: Lab) -> None:
-    hole = place.bare_worker(place.key("worker", "hole"), "hole")
+    hole = place.bare_worker("hole")
     hole.join(slots=SLOTS)
     for name in ("pc1", "pc2"):
         place.worker(name)

@@ -34,10 +34,10 @@ def test_bag_ids_bag_names_worker_names_and_accounts_are_shown_without_control_c
     client = place.client()
     submitted(client, f"id{ESCAPES}", "sweep")
     submitted(client, "plain", f"name{ESCAPES}", 3)
-    worker = place.bare_worker(place.line("worker", "worker"), f"pc{ESCAPES}")
+    worker = place.bare_worker("pc0", f"pc{ESCAPES}")
     worker.send(worker.introduction(slots=1, host=ESCAPES, site=ESCAPES, plan=ESCAPES, kind=ESCAPES))
     if not isinstance(worker.receive(), wire.Welcome):
-        worker = place.bare_worker(place.line("worker", "worker"), "pc")
+        worker = place.bare_worker("pc")
         worker.join(host=ESCAPES)
     (work,) = worker.work()
     worker.finish(work, outcome=wire.Outcome.ERROR, payload=account(ESCAPES, ESCAPES, ESCAPES, b""))

@@ -25,7 +25,7 @@ def test_answers_that_nobody_reads_are_bounded_for_all_connections_of_a_submitte
     line = place.key("submitter", "mallory")
     client = place.client(line)
     bag = client.submit([b""], runtime=0.01)
-    worker = place.bare_worker(place.line("worker", "worker"), "pc")
+    worker = place.bare_worker("pc")
     worker.join()
     (work,) = worker.work()
     failed = account("E", "e", "t" * OUTPUT, b"")

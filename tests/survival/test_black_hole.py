@@ -13,7 +13,7 @@ from broker import protocol as wire
 from broker.client.grid import Grid
 from scheduler.doubt import FIRST_SLOTS
 from tests.live import HEARTBEAT_S, BrokerProcess, LiveWorker
-from tests.peers import PATIENCE_S, BareWorker, SocketLine
+from tests.peers import PATIENCE_S, BareWorker, SocketLine, enrolled
 from tests.waiting import eventually
 
 SLOTS = 64
@@ -28,7 +28,7 @@ def black_hole(broker: BrokerProcess) -> Iterator[list[wire.Message]]:
     """A worker of many slots in a thread that joins, takes everything and says that it lives; what it was told."""
     told: list[wire.Message] = []
     ended = threading.Event()
-    worker = BareWorker(SocketLine(broker.line("worker")), "hole")
+    worker = BareWorker(SocketLine(enrolled(broker.line("worker"), "hole")), "hole")
     worker.join(slots=SLOTS)
 
     def swallow() -> None:
