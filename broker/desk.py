@@ -97,6 +97,8 @@ class Desk:
         self.now = 0.0
         # What the scheduler wants done besides what a pass decides; carried out when the batch is settled.
         self.pending: list[ev.Command] = []
+        # Bags on which carrying out an order made the broker fail.
+        self.broken_orders: set[int] = set()
         # Bags with something new for those who watch them.
         self.fresh: set[int] = set()
         self._notices: list[str] = []
@@ -106,6 +108,7 @@ class Desk:
         """A desk that has yet to learn everything from the journal. No attempt's number is given a second time."""
         desk = Desk(self.facts, self.journal, self.windows, self.unused_policy, self.credentials)
         desk.revoked = self.revoked
+        desk.broken_orders = self.broken_orders
         desk.waiting, desk.crowded = self.waiting, self.crowded
         desk.disk = self.disk
         desk.scheduler = Scheduler(self.unused_policy, first_attempt=self.scheduler.next_attempt)

@@ -59,6 +59,8 @@ class Jobs:
         # Whose answer is waited for: a question that is repeated is not asked twice.
         self._asked: dict[bytes, dict[int, Job]] = {}
         self._noted_at = -NOTED_S
+        # The order that made the broker fail: what it did is undone, and these jobs with it.
+        self.failed: Job | None = None
         # Whether a peer has read what it was sent, about.
         self.hears: Callable[[bytes], bool] = lambda peer: True
 
@@ -121,6 +123,7 @@ class Jobs:
             self._end(job, wire.Failed(job.request, str(error)))
         except Exception as error:
             if job.order:
+                self.failed = job
                 raise
             self._note(job.owner, error, now)
             self._end(job, wire.Failed(job.request, "the broker could not answer this; its log says why"))

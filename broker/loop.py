@@ -20,7 +20,6 @@ from broker.faults import Faults
 from broker.files import Damaged
 from broker.intake import Intake
 from broker.journal import Journal, JournalFull
-from broker.roles import Credential
 from broker.sessions import Sessions
 from broker.sockets import Sockets
 from broker.turns import Arrival, Turns
@@ -69,8 +68,9 @@ class Loop:
         self._faults = Faults()
         # Large payloads that were heard of in this turn: what is not recorded by its end never will be.
         self._heard: list[wire.Chunks] = []
-        # Whose message is being handled; while the loop is careful, also until what follows from it is settled.
-        self._suspect: tuple[bytes, Credential] | None = None
+        # The peer whose message is being handled, and its credential; while the loop is careful, it is kept until what
+        # follows from the message is settled.
+        self._suspect: tuple[bytes, str] | None = None
         self._careful_until = -math.inf
         self._failures = 0
         self._start = time.monotonic()
@@ -187,7 +187,7 @@ class Loop:
         if seconds := self._faults.barred_s(who.name, self._now()):
             self._dismiss(peer, f"messages of {who.name} made the broker fail; try again in {seconds:.0f} s")
             return
-        self._suspect = peer, who
+        self._suspect = peer, who.name
         try:
             message = wire.decode(arrival.data, arrival.chunks)
         except wire.ProtocolError as error:
@@ -210,7 +210,7 @@ class Loop:
                 except OSError as error:
                     raise JournalFull(str(error)) from error
             if arrival.peer not in self._shut:
-                self._suspect = arrival.peer, arrival.who
+                self._suspect = arrival.peer, arrival.who.name
                 self._sessions.receive(arrival.peer, arrival.who, arrival.message, self._now())
                 self._suspect = None
 
@@ -269,17 +269,17 @@ class Loop:
         """
         if isinstance(error, BEYOND_US) and type(error) not in OUR_FAULTS:
             raise error
-        suspect, self._suspect = self._suspect, None
+        suspect, self._suspect = self._suspect or self._sessions.failed_asker, None
         self._failures += suspect is None
         if self._failures > FAILURES_LIMIT:
             raise error
-        self._warn("fault credential=%r", suspect[1].name if suspect else None, error=error)
+        self._warn("fault credential=%r", suspect[1] if suspect else None, error=error)
         if suspect is None:
             self._careful_until = self._now() + CAREFUL_S
         self._begin_again()
         if suspect is not None:
-            peer, who = suspect
-            self._faults.add(who.name, self._now())
+            peer, name = suspect
+            self._faults.add(name, self._now())
             self._sessions.gone(peer, self._now())
             self._dismiss(peer, "the broker failed when it handled your message; the reason is in its log")
 

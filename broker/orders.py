@@ -6,12 +6,13 @@ Rule 2: a bag that is forgotten is so for everybody at once; what it has on the 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 
 from broker.bags import OpenBag
 from broker.desk import Desk
 from broker.jobs import Job, Jobs, Slices
-from broker.journal import Order
+from broker.journal import JournalFull, Order
 from broker.questions import AskError
 from scheduler import events as ev
 from scheduler.rows import Spans, spans_of
@@ -43,11 +44,24 @@ class Orders:
     def resume(self) -> None:
         """Go on with what an earlier life of the broker had begun. Bags are known by now."""
         for number, what in self._desk.journal.orders():
+            if number in self._desk.broken_orders:
+                continue
             bag = self._desk.book.by_number.get(number)
             if what == "forget":
                 self._begin("", self._dropping(number))
             elif bag is not None:
                 self._begin(bag.row.owner, self._cancel_all(bag, what == "cancel waiting"))
+
+    @contextmanager
+    def _given_up(self, number: int) -> Iterator[None]:
+        """If carrying out the order on this bag fails, it is not gone on with before the broker is started anew."""
+        try:
+            yield
+        except JournalFull:
+            raise
+        except Exception:
+            self._desk.broken_orders.add(number)
+            raise
 
     def _begin(self, owner: str, slices: Slices) -> None:
         self._jobs.add(Job(owner, slices, order=True))
@@ -69,7 +83,8 @@ class Orders:
             self._desk.fresh.add(number)
         journal.order(number, what)
         bag.under_way = _NOTES[what]
-        found = yield from self._cancel(bag, [(0, bag.total)], spare)
+        with self._given_up(number):
+            found = yield from self._cancel(bag, [(0, bag.total)], spare)
         bag.under_way = ""
         journal.carried_out(number, what)
         return found
@@ -128,8 +143,9 @@ class Orders:
         self._begin(bag.row.owner, self._dropping(bag.row.number))
 
     def _dropping(self, number: int) -> Slices:
-        while self._desk.journal.dropping.some(number):
-            yield DROPPING_UNITS
+        with self._given_up(number):
+            while self._desk.journal.dropping.some(number):
+                yield DROPPING_UNITS
         return {}
 
     # --- predictions -------------------------------------------------------------------------------------------------

@@ -196,6 +196,12 @@ class Sessions:
         """Whether the next turn is due soon, whether anything arrives or not."""
         return self.clients.owes_receipts
 
+    @property
+    def failed_asker(self) -> tuple[bytes, str] | None:
+        """The peer and the credential whose order made `settle` fail; None when it was none, or nobody waits for it."""
+        failed = self._asking.jobs.failed
+        return None if failed is None or failed.peer is None else (failed.peer, failed.owner)
+
     def settle(self, now: float) -> Leaving:
         """Decide, once for all that has been received; what is to be sent, most of it when that has been committed."""
         self._news, self.desk.now = False, now

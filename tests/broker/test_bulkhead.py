@@ -2,6 +2,7 @@
 
 import secrets
 import sqlite3
+import time
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
@@ -12,6 +13,7 @@ from broker import loop as loop_module
 from broker import protocol as wire
 from broker.clients import Clients
 from broker.faults import FAULTS
+from broker.orders import Orders
 from broker.sessions import Sessions
 from broker.workers import Workers
 from deskgrid import Grid
@@ -137,3 +139,22 @@ def test_a_disk_that_fails_is_no_fault_of_a_peer(grid: LiveGrid, monkeypatch: py
     eve.send(wire.Blob(sha256(COMMAND).hexdigest(), COMMAND))
     eve.send(eve.batch("b" * 12, [b"0"], name=BOOM))
     assert "journal.sqlite3 cannot be read any more" in str(grid.broker.failure())
+
+
+def test_an_order_that_makes_the_broker_fail_costs_who_gave_it_and_is_not_gone_on_with(
+    grid: LiveGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = list[int]()
+
+    def fail(self: Orders, *args: Any) -> Any:
+        failures.append(len(failures))
+        raise ValueError("what is to be cancelled cannot be")
+
+    monkeypatch.setattr(Orders, "_cancel_now", fail)
+    with Grid(grid.broker.ready.client_line) as ann, Grid(grid.broker.ready.client_line) as eve:
+        bag = ann.bag(abs, range(-30, 0), runtime=0.01)
+        with pytest.raises(Exception, match="the broker failed when it handled your message"):
+            eve.bag(time.sleep, [0.3] * 5, name=BOOM).cancel()
+        assert bag.results() == list(range(30, 0, -1))
+        assert ann.submit(abs, -7).result(PATIENCE_S) == 7
+    assert len(failures) == 1
