@@ -36,7 +36,10 @@ LAST_WORD_S = 0.2
 
 @dataclass(slots=True)
 class Connection:
-    """``read``: bytes of it that were read. ``since``: when it was last seen that something was, or nothing waited."""
+    """``read``: bytes of it that were read. ``since``: when it was last seen that something was, or nothing waited.
+
+    ``handshakes``: how many had succeeded, of all connections, when it was accepted; its own comes later.
+    """
 
     fd: int
     address: str
@@ -46,6 +49,7 @@ class Connection:
     read: int = 0
     read_before: int = 0
     dismissed: bool = False
+    handshakes: int = 0
 
     def backlog(self, received: int, now: float) -> Backlog | None:
         """What of ``received`` bytes waits, as seen now; None: nothing to speak of."""
@@ -68,6 +72,8 @@ class Connections:
         self._condemned: OrderedDict[int, float] = OrderedDict()
         # Peers that ended by themselves, of which something may wait to be read.
         self._leaving: set[bytes] = set()
+        # Peers whose connections ended before anything of them was read, and had their numbers given to others.
+        self._too_late: set[bytes] = set()
         # Handshakes from each address in the current second.
         self._second = 0
         self._begun: Counter[str] = Counter()
@@ -79,9 +85,9 @@ class Connections:
     def __contains__(self, peer: bytes) -> bool:
         return peer in self._peers
 
-    def accepted(self, fd: int, address: str, now: float) -> None:
-        """There is a new connection."""
-        self._strangers[fd] = Connection(fd, address, now, now)
+    def accepted(self, fd: int, address: str, now: float, handshakes: int = 0) -> None:
+        """There is a new connection; ``handshakes``: how many have succeeded by now, of all."""
+        self._strangers[fd] = Connection(fd, address, now, now, handshakes=handshakes)
         if self._too_often(address, now) or len(self) > self._limit:
             self._turn_away(fd)
         elif len(self._strangers) > STRANGERS_LIMIT:
@@ -99,13 +105,21 @@ class Connections:
         self.turned_away += 1
         self._cut(fd)
 
-    def heard(self, peer: bytes, fd: int, key: bytes, most: int | None = None) -> bool:
+    def heard(self, peer: bytes, fd: int, key: bytes, most: int | None = None, handshake: int = 1) -> bool:
         """A peer said something for the first time; False when nothing of it is to be read.
 
-        That is so when it was cut off, or is one more than ``most`` by its key (None: the share of any), which cuts it.
+        That is so when it was cut off, or is one more than ``most`` by its key (None: the share of any), which cuts it;
+        and when its connection ended before anything of it was read, and another one has its number by now, as one has
+        that was accepted after its ``handshake``, the so-manieth of all.
         """
         if peer in self._leaving:
             return True
+        if peer in self._too_late:
+            return False
+        stranger = self._strangers.get(fd)
+        if stranger is not None and handshake <= stranger.handshakes:
+            self._too_late.add(peer)
+            return False
         connection = self._strangers.pop(fd, None)
         if connection is None and (earlier := self._on.get(fd)) is not None:
             connection = self._drop(earlier)  # it ended before it was heard, and its number was given again
@@ -145,6 +159,7 @@ class Connections:
     def all_read(self) -> None:
         """Nothing waits to be read."""
         self._leaving.clear()
+        self._too_late.clear()
 
     def ended(self, fd: int) -> bytes | None:
         """A connection is no more; whose it was, if that was known."""

@@ -63,6 +63,7 @@ FEWEST_CONNECTIONS = 8
 # Refused handshakes make at most one line in the log in so long, lest they fill the disk. Seconds.
 TELL_S = 1.0
 _ZAP_FRAMES = 7
+KEY_DIGITS = 64
 # So many messages are only taken if there are some: to be told by an exception that nothing waits takes several times
 # as long as to ask. Where there are more there are many, and each would cost that.
 FEW = 3
@@ -90,6 +91,8 @@ class Sockets:
         self._asked = 0
         self._tell_at = 0.0
         self._untold = 0
+        # How many handshakes have succeeded. With its key, a connection is known by the number of its own.
+        self._handshakes = 0
         # Whether the monitor has something to tell.
         self._told = False
         self._look_at = 0.0
@@ -212,7 +215,7 @@ class Sockets:
         while self._monitor.poll(0):
             event, fd = struct.unpack("=Hi", self._monitor.recv_multipart()[0])
             if event == zmq.EVENT_ACCEPTED:
-                self.connections.accepted(fd, descriptors.address(fd), self._now)
+                self.connections.accepted(fd, descriptors.address(fd), self._now, self._handshakes)
             elif (peer := self.connections.ended(fd)) is not None:
                 self._forget(peer)
                 gone.append(peer)
@@ -257,6 +260,8 @@ class Sockets:
         """Questions of ZeroMQ about keys (RFC 27): a connection is known by its key from now on, or there is none."""
         assert self._zap is not None
         assert self._keys is not None
+        # A connection is accepted before it is asked for its key: so it is known by now, and knows fewer handshakes.
+        self._gone += self._follow_monitor()
         for _ in range(ZAP_DRAIN):
             if not self._zap.poll(0):
                 return
@@ -266,7 +271,9 @@ class Sockets:
             if not known:
                 self._untold += 1
                 log.debug("turned-away address=%s", frames[3].decode(errors="replace"))
-            verdict = (b"200", b"OK", frames[-1].hex().encode()) if known else (b"400", b"unknown key", b"")
+            self._handshakes += known
+            user = f"{frames[-1].hex()}{self._handshakes:x}".encode()
+            verdict = (b"200", b"OK", user) if known else (b"400", b"unknown key", b"")
             self._zap.send_multipart([frames[0], frames[1], *verdict, b""])
 
     # --- messages ----------------------------------------------------------------------------------------------------
@@ -292,8 +299,9 @@ class Sockets:
             if count <= FRAMES_LIMIT:
                 chunks.append(frame.buffer)
         peer = head.bytes
-        key = b"" if self._keys is None else bytes.fromhex(cast(str, head.get("User-Id")))
-        if peer not in self.connections and not self._introduce(peer, head, key):
+        user = "" if self._keys is None else cast(str, head.get("User-Id"))
+        key = bytes.fromhex(user[:KEY_DIGITS])
+        if peer not in self.connections and not self._introduce(peer, head, key, int(user[KEY_DIGITS:] or "1", 16)):
             return peer, None, b"", ()
         heard = self.connections.read(peer, size)
         if count > FRAMES_LIMIT or whole > wire.MESSAGE_LIMIT:
@@ -317,11 +325,11 @@ class Sockets:
         """Read nothing more of a peer, and cut it off when it has had a moment to read its last word."""
         self.connections.dismiss(peer, self._now)
 
-    def _introduce(self, peer: bytes, frame: zmq.Frame, key: bytes) -> bool:
+    def _introduce(self, peer: bytes, frame: zmq.Frame, key: bytes, handshake: int) -> bool:
         # What was told of the connection is told before its first message, also that one before it had the same number.
         self._gone += self._follow_monitor()
         most = PROGRAMS_LIMIT if self._is_program(key) else None
-        return self.connections.heard(peer, int(frame.get("__fd")), key, most)
+        return self.connections.heard(peer, int(frame.get("__fd")), key, most, handshake)
 
     def _is_program(self, key: bytes) -> bool:
         """Whether a key is a submitter's or an admin's. Without encryption nobody can tell."""

@@ -176,6 +176,18 @@ def test_a_number_that_is_given_again_before_its_first_message_was_read_is_one_c
     assert len(connections) == 0
 
 
+def test_what_one_said_that_ended_unheard_is_not_taken_for_the_next_with_its_number() -> None:
+    connections = Cuts()
+    connections.accepted(5, "10.0.0.1", 0.0, handshakes=0)
+    connections.ended(5)
+    connections.accepted(5, "10.0.0.1", 0.0, handshakes=1)
+    for _ in range(2):
+        assert not connections.heard(b"earlier", 5, b"k", handshake=1)
+    assert connections.heard(b"later", 5, b"k", handshake=2)
+    assert not connections.heard(b"earlier", 5, b"k", handshake=1)
+    assert (b"earlier" in connections, b"later" in connections, connections.cuts) == (False, True, [])
+
+
 def test_a_submitter_has_fewer_connections_than_a_key_that_all_pcs_share() -> None:
     connections = Cuts()
     for fd in range(limits.PROGRAMS_LIMIT + 1):

@@ -16,7 +16,7 @@ def test_a_task_goes_on_while_the_connection_is_away_and_is_executed_once(grid: 
     assert grid.counters["adopted"] == 1
     grid.finish()
     assert executions(grid) == [1]
-    assert grid.world.now < 12.0
+    assert grid.world.now < 13.0
 
 
 @pytest.mark.parametrize("half_open", [False, True])

@@ -63,7 +63,7 @@ def test_two_workers_of_one_name_both_work_and_are_told_apart(grid: VirtualGrid)
     assert running(second)
     assert set(grid.broker.sessions.workers.by_name) == {"pc", "pc~2"}
     grid.finish()
-    assert grid.world.now < 12.0
+    assert grid.world.now < 13.0
 
 
 def test_a_worker_that_is_back_before_its_lease_is_out_takes_no_live_namesakes_place(grid: VirtualGrid) -> None:

@@ -116,6 +116,16 @@ class Raw(Peer):
             return False
         return True
 
+    def await_turn(self, request: int, seconds: float = 60.0) -> None:
+        """Wait until everything that was said before has been heard; answers to it are dropped."""
+        self.send(wire.Ask(request, "ping", "{}"))
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            message = self.receive(seconds)
+            if isinstance(message, wire.Answer) and message.request == request:
+                return
+        raise AssertionError(f"the broker does not come to the end of it in {seconds} s")
+
     def answers(self, seconds: float) -> list[wire.Message]:
         """All that comes within that time."""
         until, found = time.monotonic() + seconds, list[wire.Message]()

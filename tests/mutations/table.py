@@ -226,16 +226,16 @@ MUTATIONS = (
     ),
     Mutation(
         "forget bags that have not ended",
-        "broker.keeping:Keeping.look",
-        "for bag in self._desk.book.by_number.values() if bag.complete",
-        "for bag in self._desk.book.by_number.values()",
+        "broker.keeping:Keeping._look",
+        "if bag.complete and book",
+        "if book",
         "kept",
     ),
     Mutation(
         "begin a bag's days anew with each life of the broker",
-        "broker.keeping:Keeping._since",
-        "if known is not None or self._has_looked:",
-        "if True:",
+        "broker.keeping:Keeping._look",
+        "known = now if self._has_looked else self._since(bag, now)",
+        "known = now",
         "kept",
     ),
     Mutation(
