@@ -14,7 +14,7 @@ from broker import protocol as wire
 from broker.admission import Admission
 from broker.bags import OpenBag
 from broker.desk import Desk
-from broker.jobs import Job, Jobs, Slices
+from broker.jobs import CHARACTERS_A_UNIT, Job, Jobs, Slices
 from broker.orders import Orders
 from broker.overview import Overview
 from broker.questions import QUESTIONS, SHORT, AskError, Json, arguments
@@ -30,7 +30,6 @@ from scheduler.policies import make_policy, policy_options
 from scheduler.resting import Rest
 
 # What things cost, in units of `broker.jobs`.
-CHARACTERS_A_UNIT = 100
 BLOCK_UNITS = 300
 TASKS_A_UNIT = 10
 EXPLAIN_UNITS = 5_000

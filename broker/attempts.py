@@ -204,10 +204,11 @@ class Attempts:
         return result if result.elapsed <= most else result._replace(elapsed=max(0.0, most))
 
     def _note_rest(self, name: str, before: Rest | None, after: Rest | None) -> None:
+        who = self._by_name[name].who.name
         if after is not None and after is not before:
-            self._desk.note("worker-rests", by=name, name=name, for_s=after.lasts, why=after.why)
+            self._desk.note("worker-rests", by=who, name=name, for_s=after.lasts, why=after.why)
         elif before is not None and after is None:
-            self._desk.note("worker-works-again", by=name, name=name)
+            self._desk.note("worker-works-again", by=who, name=name)
 
     def _settle(self, attempts: Sequence[Attempt]) -> None:
         """The scheduler says that these results of the message at hand end their tasks: record them."""
@@ -296,9 +297,9 @@ class Attempts:
 
     def _note_overdue(self, name: str, count: int) -> None:
         rest = self._desk.scheduler.resting.rests.get(name)
-        self._desk.note("worker-silent", by=name, name=name, taken_back=count)
+        self._desk.note("worker-silent", by=self._by_name[name].who.name, name=name, taken_back=count)
         if rest is not None and rest.silent:
-            self._desk.note("worker-rests", by=name, name=name, for_s=rest.lasts, why=rest.why)
+            self._desk.note("worker-rests", by=self._by_name[name].who.name, name=name, for_s=rest.lasts, why=rest.why)
 
     def send_template(self, worker: WorkerSession, digest: str) -> None:
         """Send a worker what a bag's tasks have in common."""

@@ -28,8 +28,10 @@ UNREAD_LIMIT = 2 * wire.PAYLOAD_LIMIT
 # The receipt for what a client adds to a bag leaves with the bag's next results if it waits for such, or after so long:
 # to be woken costs a program more than to hear of one thing. Seconds.
 RECEIPT_S = 0.005
-# Requests for the results of one bag that wait, of one client. A program has one.
-WATCHES_LIMIT = 100
+# Requests for the results of one bag that wait: of one client, whose programs have one, and in all. Each is looked at
+# when a result comes.
+WATCHES_LIMIT = 8
+WATCHERS_LIMIT = 1_000
 # How often that is looked at: it takes a look at every client and every bag, 7 ms for 60,000 bags.
 SWEEP_S = 10.0
 
@@ -345,6 +347,8 @@ class Clients:
         refusal = self._refusal_by_owner(peer, watch.bag)
         if not refusal and sum(w.peer == peer for w in bag.watchers) >= WATCHES_LIMIT:
             refusal = f"{WATCHES_LIMIT} requests for the results of bag {watch.bag} wait already"
+        if not refusal and len(bag.watchers) >= WATCHERS_LIMIT:
+            refusal = f"{WATCHERS_LIMIT} requests for the results of bag {watch.bag} wait already, of all its clients"
         if refusal:
             self._answer(peer, watch.request, refusal)
             return

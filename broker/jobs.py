@@ -23,6 +23,8 @@ Slices = Generator[int, None, dict[str, Any] | str]
 
 # What is done in a turn of the broker's loop, between which everybody is heard: about ten milliseconds.
 TURN_UNITS = 10_000
+# Of an answer, to be made and sent.
+CHARACTERS_A_UNIT = 100
 # What any slice costs, however little it does.
 SLICE_UNITS = 30
 # Questions and orders of one credential, and of all, that wait; and characters of their arguments.
@@ -118,7 +120,9 @@ class Jobs:
         try:
             return next(job.slices)
         except StopIteration as end:
-            self._end(job, _answer(job.request, end.value))
+            self._end(job, answer := _answer(job.request, end.value))
+            # Texts that are made once for many, as the status is, cost next to nothing here.
+            return 0 if isinstance(end.value, str) else wire.weight(answer) // CHARACTERS_A_UNIT
         except (AskError, SchedulerError, CredentialError) as error:
             self._end(job, wire.Failed(job.request, str(error)))
         except Exception as error:

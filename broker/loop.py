@@ -171,7 +171,9 @@ class Loop:
         """Handle what was read, credentials in turns, for as long as a turn may take; whether anything was."""
         end, first = self._now() + TURN_S, True
         while (arrival := self._turns.take(self._has_to_wait)) is not None:
+            began = self._now()
             self._handle(arrival)
+            self._turns.took(arrival.who.name, self._now() - began)
             first = False
             if self._now() >= end or self._now() < self._careful_until:
                 break
@@ -278,8 +280,8 @@ class Loop:
             self._careful_until = self._now() + CAREFUL_S
         self._begin_again()
         if suspect is not None:
-            peer, name = suspect
-            self._faults.add(name, self._now())
+            self._faults.add(suspect[1], self._now())
+        if suspect is not None and (peer := suspect[0]):
             self._sessions.gone(peer, self._now())
             self._dismiss(peer, "the broker failed when it handled your message; the reason is in its log")
 

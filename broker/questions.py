@@ -75,8 +75,9 @@ def _list(kinds: set[type], most: float, what: str) -> Check:
 
     def check(value: Any) -> str:
         fits = isinstance(value, list) and len(value) <= BATCH_ROWS and {*map(type, value)} <= kinds
-        # The sum is not a number if one of them is not; nothing else would tell.
-        if fits and (not value or (sum(value) >= 0 and min(value) >= 0 and max(value) <= most)):
+        # The sum is not a number if one of them is not, and nothing else would tell. It is made last: a float cannot be
+        # added to an integer that is too large for one.
+        if fits and (not value or (max(value) <= most and min(value) >= 0 and sum(value) >= 0)):
             return ""
         return f"is not a list of at most {BATCH_ROWS} {what} from 0 to {most:.0f}"
 
@@ -92,12 +93,15 @@ def _options(value: object) -> str:
     if not isinstance(value, dict) or len(value) > OPTIONS_LIMIT:
         return f"is not an object of at most {OPTIONS_LIMIT} options"
     for name, option in value.items():
-        plain = (
-            option is None or isinstance(option, bool | int | float) or (isinstance(option, str) and len(option) < 65)
-        )
+        number = isinstance(option, int | float) and abs(option) <= NUMBER_LIMIT
+        plain = option is None or number or (isinstance(option, str) and len(option) < 65)
         if not plain or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name):
             return "has an option that is neither a number nor a short text"
     return ""
+
+
+# Of an option of a policy: more than any means, and few enough that any two can be added.
+NUMBER_LIMIT = 1e100
 
 
 def _is_short(value: object) -> bool:

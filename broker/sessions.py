@@ -198,9 +198,9 @@ class Sessions:
 
     @property
     def failed_asker(self) -> tuple[bytes, str] | None:
-        """The peer and the credential whose order made `settle` fail; None when it was none, or nobody waits for it."""
+        """The peer, if it still waits, and the credential whose order made `settle` fail; None when it was none's."""
         failed = self._asking.jobs.failed
-        return None if failed is None or failed.peer is None else (failed.peer, failed.owner)
+        return (failed.peer or b"", failed.owner) if failed is not None and failed.owner else None
 
     def settle(self, now: float) -> Leaving:
         """Decide, once for all that has been received; what is to be sent, most of it when that has been committed."""

@@ -18,6 +18,13 @@ from broker.rows import How
 from scheduler import events as ev
 from scheduler.model import Attempt
 
+# Workers of one PC, by its key: more than anybody starts there.
+NAMESAKES_LIMIT = 16
+# Slots of all workers: ten times the largest grid that was measured. Each is a row in several indexes.
+SLOTS_IN_ALL = 100_000
+# Slots of workers whose leases ran out that one turn takes away; the others go in the next ones.
+SLOTS_A_TURN = 2_000
+
 
 class Workers:
     """Every worker session, and the events that their messages become."""
@@ -35,6 +42,7 @@ class Workers:
         # Those that are lost but have announced windows to come, and when the first of them has none left.
         self._lost: dict[str, WorkerSession] = {}
         self._faded_at = math.inf
+        self._slots = 0
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -77,6 +85,10 @@ class Workers:
         if other is not None and (other.session, other.who) != (join.session, who):
             self._forget(other, now)  # a connection is one worker's: else it could fill the grid with any number
         worker = self._session_of(who, join, now)
+        if refusal := self._refusal_by_number(worker, join):
+            self._send(peer, wire.Refused(refusal))
+            return
+        self._slots += join.slots - (worker.join.slots if worker is not None else 0)
         if worker is None:
             worker = WorkerSession(self._free_name(join.name), join.session, who, peer, join, now, now)
             self.by_name[worker.name] = worker
@@ -95,6 +107,16 @@ class Workers:
             wire.Welcome(wire.VERSION, facts.id, worker.name, facts.heartbeat_s, facts.lease_s, worker.told_windows),
         )
         self._open_or_close(worker, join, now)
+
+    def _refusal_by_number(self, worker: WorkerSession | None, join: wire.Join) -> str:
+        """Why there is no room for a worker, that is known perhaps; empty when there is."""
+        namesakes = len(self._named.get(join.name, ())) if self._desk.credentials is not None else 0
+        if worker is None and namesakes >= NAMESAKES_LIMIT:
+            return f"{NAMESAKES_LIMIT} workers of the PC {join.name} are here already"
+        before = 0 if worker is None else worker.join.slots
+        if self._slots - before + join.slots > SLOTS_IN_ALL:
+            return f"the workers here have {self._slots:,} slots already, of {SLOTS_IN_ALL:,}"
+        return ""
 
     def _open_or_close(self, worker: WorkerSession, join: wire.Join, now: float) -> None:
         uptime_text = "open-ended" if join.uptime is None else f"{join.uptime:.1f}"
@@ -200,10 +222,12 @@ class Workers:
 
     def expire(self, now: float) -> None:
         """Count workers as lost whose lease ran out; forget those gone for good."""
-        while self._heard:
+        slots = 0
+        while self._heard and slots < SLOTS_A_TURN:
             name, worker = next(iter(self._heard.items()))
             if worker.heard + self._desk.facts.lease_s > now:
                 break
+            slots += worker.join.slots
             del self._heard[name]
             self.by_peer.pop(worker.peer, None)
             if worker.state == "up":
@@ -232,6 +256,7 @@ class Workers:
         if worker.state == "up":
             self._left(ev.WorkerLeft(worker.name, planned=False), "loss", now)
         if self.by_name.pop(worker.name, None) is not None:
+            self._slots -= worker.join.slots
             self._named[worker.join.name].remove(worker.name)
             if not self._named[worker.join.name]:
                 del self._named[worker.join.name]

@@ -61,6 +61,9 @@ FIELDS: dict[type[Message], dict[str, Any]] = {kind: fields_of(kind) for kind in
 _READERS = {
     kind: [(f"{kind.__name__}.{name}", field.read) for name, field in its.items()] for kind, its in FIELDS.items()
 }
+# The first byte of an array of up to fifteen values, but for how many they are.
+_ARRAY = 0x9
+_LARGE_TAGS = frozenset(_TAGS[kind] for kind in LARGE_MESSAGES)
 _MOST = {kind: MESSAGE_LIMIT if kind in LARGE_MESSAGES else CONTROL_BYTES for kind in MESSAGES}
 # Which of a message's values, after its tag, are rows, and which are lines, with their limits.
 _TABLES = {kind: [at for at, field in enumerate(its.values(), 1) if _is_table(field)] for kind, its in FIELDS.items()}
@@ -129,6 +132,8 @@ def decode(data: bytes, chunks: Sequence[memoryview] = ()) -> Message:
 
     ``chunks``: the frames behind it; those of its large payloads, and no others.
     """
+    if len(data) > CONTROL_BYTES and not _may_be_large(data):
+        raise ProtocolError(f"not a message that may have more than {CONTROL_BYTES:,} bytes")
     source = source_of(data, chunks)
     where, values = "not a message", list[Any]()
     try:
@@ -143,6 +148,11 @@ def decode(data: bytes, chunks: Sequence[memoryview] = ()) -> Message:
     except UNREADABLE as error:
         raise ProtocolError(f"{where}: not msgpack: {error!s:.80}") from error
     return kind(*values)
+
+
+def _may_be_large(data: bytes) -> bool:
+    """Whether its first two bytes, the array's and the tag's, are those of a message that may be large."""
+    return data[0] >> 4 == _ARRAY and data[1] in _LARGE_TAGS
 
 
 def _kind_of(source: Source, size: int) -> type[Message]:

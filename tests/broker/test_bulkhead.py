@@ -15,10 +15,11 @@ from broker.clients import Clients
 from broker.faults import FAULTS
 from broker.orders import Orders
 from broker.sessions import Sessions
-from broker.workers import Workers
+from broker.workers import NAMESAKES_LIMIT, Workers
 from deskgrid import Grid
 from tests.live import LiveGrid, live_grid
-from tests.peers import COMMAND, PATIENCE_S
+from tests.peers import COMMAND, PATIENCE_S, BareWorker, SocketLine
+from tests.waiting import eventually
 
 # A name at which the handlers below stumble.
 BOOM = "boom"
@@ -158,3 +159,32 @@ def test_an_order_that_makes_the_broker_fail_costs_who_gave_it_and_is_not_gone_o
         assert bag.results() == list(range(30, 0, -1))
         assert ann.submit(abs, -7).result(PATIENCE_S) == 7
     assert len(failures) == 1
+
+
+def test_who_hangs_up_after_an_order_that_makes_the_broker_fail_is_to_blame_all_the_same(
+    grid: LiveGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "FAILURES_LIMIT", 1)
+
+    def fail(self: Orders, *args: Any) -> Any:
+        raise ValueError("what is to be cancelled cannot be")
+
+    monkeypatch.setattr(Orders, "_cancel_now", fail)
+    bag = grid.client().submit([b"0"] * 3)
+    for _ in range(FAULTS):
+        eve = grid.client()
+        eve.send(wire.Ask(1, "cancel", f'{{"bag": "{bag}", "items": [1]}}'), wire.Goodbye("gone"))
+        assert eventually(lambda: grid.admin().ask("ping") == {}, PATIENCE_S)
+    late = grid.client(greet=False)
+    late.send(wire.Hello(wire.VERSION, "3.11", "s", "eve"))
+    assert late.refusal().startswith("messages of client made the broker fail; try again in ")
+
+
+def test_workers_of_one_pc_are_few(grid: LiveGrid) -> None:
+    grid.bare_worker("pc9").join()
+    line = grid.pc_line("pc9")
+    others = [grid._closing(BareWorker(SocketLine(line), "pc9")) for _ in range(NAMESAKES_LIMIT)]
+    for other in others[:-1]:
+        other.join()
+    others[-1].send(others[-1].introduction())
+    assert others[-1].refusal() == f"{NAMESAKES_LIMIT} workers of the PC pc9 are here already"

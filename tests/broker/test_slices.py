@@ -14,7 +14,7 @@ from broker import quotas as quotas_module
 from broker.jobs import CHEAP_UNITS, Job, Shared, Slices
 from broker.keeping import DAY_S, Keeping
 from broker.roles import Credential
-from tests.broker.office import CLIENT, Office
+from tests.broker.office import ADMIN, CLIENT, Office
 from tests.peers import Client
 
 OTHER = Credential("other", "submitter")
@@ -418,3 +418,16 @@ def test_bags_of_one_submitter_and_of_all_are_bounded_until_they_are_forgotten(
     assert isinstance(said, wire.Failed)
     assert "there are 4 bags here, of 4" in said.reason
     office.close()
+
+
+@pytest.mark.parametrize("what", ["runtimes", "policy"])
+def test_an_integer_that_no_float_can_hold_is_refused(office: Office, what: str) -> None:
+    huge = 10**400
+    client = office.client(ADMIN)
+    bag = client.submit([b"0"] * 2)
+    args: dict[str, dict[str, Any]] = {
+        "runtimes": {"bag": bag, "items": [0, 1], "runtimes": [huge, 1.5]},
+        "policy": {"name": "pgs", "options": {"margin": huge}},
+    }
+    assert what in client.failed(what, **args[what]) or "option" in client.failed(what, **args[what])
+    assert client.ask("progress", bag=bag)["total"] == 2

@@ -4,7 +4,7 @@ import pytest
 
 from broker import turns as turns_module
 from broker.roles import Credential
-from broker.turns import Arrival, Turns
+from broker.turns import TURN_S, Arrival, Turns
 
 ANN, BOB, EVE = (Credential(name, "submitter") for name in ("ann", "bob", "eve"))
 
@@ -76,6 +76,26 @@ def test_of_one_credential_so_many_bytes_wait_but_always_one_message(monkeypatch
     taken(turns)
     assert turns.size == 0
     assert turns.put(said(EVE, "x" * 100))
+
+
+def test_whose_message_took_long_passes_turns_for_it() -> None:
+    turns = Turns()
+    for number in range(100):
+        turns.put(said(EVE, str(number)))
+    for number in range(10):
+        turns.put(said(ANN, str(number)))
+    assert turns.take(at_once) is not None
+    turns.took("eve", 10 * TURN_S)
+    order = taken(turns)
+    assert order[:10] == [f"ann {number}" for number in range(10)]
+    assert len(order) == 109
+
+
+def test_who_is_alone_does_not_wait_for_nobody() -> None:
+    turns = Turns()
+    turns.put(said(EVE, "1"))
+    turns.took("eve", 5.0)
+    assert turns.take(at_once) is not None
 
 
 def test_what_a_credential_said_can_be_forgotten() -> None:
