@@ -159,8 +159,8 @@ def _answer(request: int, answer: dict[str, Any] | str) -> wire.Message:
     return wire.Answer(request, body)
 
 
-# What costs no more than so many units to make is made anew for everybody who asks.
-CHEAP_UNITS = 1_000
+# What costs no more than so many units to make, a turn, is made anew for everybody who asks: nobody sees an old one.
+CHEAP_UNITS = 10_000
 
 
 class Shared(Generic[Made]):
