@@ -25,10 +25,9 @@ def spans_of_worker(worker: Worker, now: float) -> Iterator[Span]:
 
 
 def spans_of_away(away: Away, now: float) -> Iterator[Span]:
-    """What a worker has announced that is away."""
+    """What a worker has announced that is away. Windows that have closed meanwhile end before they open."""
     for window in away.windows:
-        if window.closes > now:
-            yield max(0.0, window.opens - now), window.closes - now, away.slots
+        yield max(0.0, window.opens - now), window.closes - now, away.slots
 
 
 class Capacity:
@@ -45,7 +44,7 @@ class Capacity:
 
     def build(self, spans: Iterable[Span]) -> Iterator[int]:
         """Take these windows in, in pieces; after each, how many there are."""
-        spans = [span for span in spans if span[1] > span[0]]
+        spans = [span for span in spans if span[1] > span[0]]  # the others have closed
         by_length = sorted([(start - end, start) for start, end, _ in spans])
         self._lengths = [length for length, _ in by_length]
         self._opens = list(accumulate([start for _, start in by_length], min))

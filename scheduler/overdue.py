@@ -60,12 +60,11 @@ class Overdue:
         return self._looks[0][0] if self._looks else math.inf
 
     def watch(self, slot: Slot, now: float) -> None:
-        """``slot`` is at work: see that it is looked at in time.
+        """``slot`` is at work, and is not looked at within GRACE_S: see that it is in time.
 
-        Whatever it does, nothing there is overdue before GRACE_S have passed: so one that is looked at by then is left.
+        Nothing is overdue before GRACE_S have passed, so a slot that is looked at by then need not be watched.
         """
-        if slot.look_at > now + GRACE_S:
-            self.look(slot, max(self.due(slot), now + GRACE_S))
+        self.look(slot, max(self.due(slot), now + GRACE_S))
 
     def look(self, slot: Slot, at: float) -> None:
         """Look at ``slot`` at that time, if not before."""

@@ -393,17 +393,14 @@ class Simulator:
             self._recall(ev.Recall(overdue.worker, overdue.attempts))
 
     def _stop(self, stop: ev.Stop) -> None:
-        """End these without a result, and say so; the next ones of their lanes start."""
+        """End these without a result, and say so. They are all that their lanes hold: a doubted slot gets no more."""
         pc, unwanted = self._pcs[stop.worker], set(stop.attempts)
         if pc.silent:
             return
         for lane in pc.lanes:
-            kept = deque(assignment for assignment in lane.work if assignment.attempt not in unwanted)
-            stopped = bool(lane.work) and lane.work[0].attempt in unwanted
-            lane.work = kept
-            lane.generation += stopped
-            if stopped and kept:
-                self._start(pc, lane)
+            if lane.work and lane.work[0].attempt in unwanted:
+                lane.work.clear()
+                lane.generation += 1
         self._feed(ev.AttemptsReturned(pc.name, list(stop.attempts)))
 
     def _recall(self, recall: ev.Recall) -> None:

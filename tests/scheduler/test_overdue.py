@@ -6,7 +6,7 @@ from scheduler import events as ev
 from scheduler import overdue
 from scheduler.doubt import FIRST_SLOTS, WIDER_S
 from scheduler.model import State
-from scheduler.overdue import FACTOR, GRACE_S, GROWTH, UNPROVEN
+from scheduler.overdue import ENTRIES, FACTOR, GRACE_S, GROWTH, UNPROVEN
 from scheduler.resting import FIRST_REST_S, STREAK
 from tests.scheduler.builders import Grid, fcfs
 
@@ -80,7 +80,8 @@ def test_a_worker_that_answers_nothing_rests() -> None:
     attempts = [grid.attempts[task] for task in tasks]
     grid.wait(2.0 + GRACE_S)
     passed(grid)
-    assert grid.scheduler.resting.rests["hole"].lasts == FIRST_REST_S
+    rest = grid.scheduler.resting.rests["hole"]
+    assert (rest.lasts, rest.why) == (FIRST_REST_S, f"{STREAK} tasks not answered in a row")
     grid.expect()
     grid.wait(FIRST_REST_S)
     # One is tried, on the lane that owes nothing.
@@ -147,6 +148,52 @@ def test_when_others_of_the_bag_take_as_long_it_was_taken_back_too_soon() -> Non
     assert grid.scheduler.bound[task].worker.name == "new"
 
 
+def test_when_others_of_the_bag_take_longer_but_not_as_long_it_still_waits() -> None:
+    grid = Grid(fcfs())
+    task, held = doubted(grid, bag=0)
+    grid.end(0, elapsed=2.0)
+    assert passed(grid) == [ev.Stop("new", [held.attempt])]
+    assert grid.scheduler.bound[task].worker.name == "busy"
+
+
+def test_what_somebody_else_has_done_is_owed_still_and_not_given_back() -> None:
+    """Nobody asks any more how long it may take: even its bag may be forgotten."""
+    grid = Grid(fcfs())
+    task, held = doubted(grid, bag=1)
+    grid.pc("c")
+    passed(grid)
+    assert grid.end(task, worker="c") == [task]
+    grid.tell(ev.BagForgotten(1))
+    grid.end(0, elapsed=LONG)
+    assert passed(grid) == []
+    assert grid.scheduler.overdue.debtor(held.attempt) == "new"
+
+
+def test_only_what_has_no_timeout_is_late_beside_it() -> None:
+    """What has one is overdue when that is over, however long its worker has been silent."""
+    grid = Grid(fcfs())
+    grid.pc("busy")
+    (other,) = grid.tasks(LONG)
+    grid.expect(busy=[other])
+    grid.pc("new", slots=2, new=True)
+    (timed,) = grid.tasks(1.0, bag=1, timeout=LONG)
+    (task,) = grid.tasks(1.0, bag=2)
+    assert len(grid.tell_pass()) == 2
+    attempt = grid.attempts[task]
+    grid.wait((FACTOR + GRACE_S) * GROWTH**UNPROVEN * 2)
+    assert passed(grid) == [ev.GiveUp("new", [attempt], False)]
+    assert (grid.state(timed), grid.state(task)) == (State.SENT, State.WAITING)
+
+
+def test_nobody_is_told_to_stop_what_was_lost_with_its_worker() -> None:
+    grid = Grid(fcfs())
+    task, held = doubted(grid)
+    grid.leave("busy", planned=False)
+    grid.pc("c", slots=2)
+    assert passed(grid) == [ev.Stop("new", [held.attempt])]
+    assert {grid.scheduler.bound[number].worker.name for number in (0, task)} == {"c"}
+
+
 def test_when_somebody_else_begins_the_first_is_told_to_stop() -> None:
     grid = Grid(fcfs())
     task, held = doubted(grid)
@@ -192,3 +239,22 @@ def test_a_pass_looks_at_some_slots_and_the_next_ones_at_the_rest(monkeypatch: p
     assert grid.scheduler.counters.overdue == 20
     passed(grid)
     assert grid.scheduler.counters.overdue == count == len(tasks)
+
+
+def test_workers_that_come_and_go_are_not_looked_at_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they leave behind is thrown away in time. Slots that are still at work are looked at when they are due."""
+    monkeypatch.setattr(overdue, "LOOKS", 2)
+    grid = Grid()
+    grid.pc("stays")
+    (kept,) = grid.tasks(1.0, timeout=LONG)
+    grid.expect(stays=[kept])
+    attempt = grid.attempts[kept]
+    (moved,) = grid.tasks(1.0, bag=1, timeout=LONG / 2)
+    most = ENTRIES * (2 + 2)
+    for number in range(2 * most):
+        grid.pc(f"pc{number}")
+        grid.expect(**{f"pc{number}": [moved]})
+        grid.leave(f"pc{number}")
+        assert len(grid.scheduler.overdue._looks) <= most + 1
+    grid.wait(LONG + GRACE_S)
+    assert passed(grid) == [ev.GiveUp("stays", [attempt], True)]

@@ -165,3 +165,14 @@ def test_a_run_of_which_many_parts_are_predicted_anew_is_cut_into_leaves() -> No
     runs.check()
     chosen = [*range(2, 17, 3)]
     assert each(runs) == [(-2.0, n, n) for n in chosen] + [(-1.0, n, n) for n in range(20) if n not in chosen]
+
+
+def test_tasks_of_several_leaves_are_predicted_anew_and_leaves_that_keep_enough_stay() -> None:
+    runs = Runs(8)
+    runs.add(grouped(range(0, 32, 2), [1.0] * 16), 0)  # runs of one task each, as their numbers do not follow
+    leaves = len(runs._leaves)
+    assert leaves > 2
+    runs.predict([(task, 1) for task in range(0, 32, 8)], [1.0], lambda task: 2.0)
+    runs.check()
+    assert len(runs._leaves) == leaves
+    assert [task for _, _, task in each(runs)] == [*range(0, 32, 8), *(n for n in range(0, 32, 2) if n % 8)]

@@ -232,3 +232,15 @@ def test_the_longest_task_of_a_bag_that_waits_is_found_in_any_of_its_batches() -
     for task in (1, 2):
         table.move(task, State.HELD)
     assert table.waiting(1) == (0, None)
+
+
+def test_those_that_can_be_cancelled_are_found_in_ranges_and_those_bound_to_slots_are_counted() -> None:
+    table = TaskTable()
+    table.add(1, 0, 6, [5.0])
+    table.add(1, 6, 2, [5.0])
+    for task, state in ((1, State.SENT), (2, State.DONE), (4, State.QUEUED)):
+        table.move(task, state)
+    assert table.open_spans([(0, 8)]) == [(0, 2), (3, 3), (6, 2)]
+    assert table.open_spans([(0, 8)], unsent=True) == [(0, 1), (3, 3), (6, 2)]
+    assert [table.elsewhere(first, 3) for first in (0, 2, 3)] == [1, 1, 1]
+    assert table.elsewhere(0, 6) == 2

@@ -243,6 +243,12 @@ def test_a_bag_that_cannot_be_is_refused(runtimes: list[float], actual: list[flo
         Arrival(runtimes, actual, at)
 
 
+def test_a_task_that_would_take_longer_than_its_timeout_is_refused() -> None:
+    Arrival([1, 9], actual=[3, 4], timeout=4)
+    with pytest.raises(SchedulerError, match="longer than its timeout of"):
+        Arrival([1, 2], actual=[3, 4], timeout=3.9)
+
+
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 

@@ -101,6 +101,16 @@ def test_a_queue_that_has_room_for_one_task_gets_one_however_short() -> None:
     assert len(grid.queues()["pc0"]) == 1
 
 
+def test_a_worker_that_has_never_answered_gets_one_of_them() -> None:
+    grid = Grid(packing(queue_s=1.0))
+    grid.pc("pc0", 1000.0, new=True)
+    tasks = grid.tasks(*[1e-3] * (TASKS + 8 * TOGETHER_TASKS))
+    grid.expect(pc0=tasks[:1])
+    assert grid.queues() == {}
+    grid.end(tasks[0])
+    assert len(grid.tell_pass()["pc0"]) > 100
+
+
 @pytest.mark.parametrize("runtime", [1e-5, 1e-4, 1e-3, 3e-3])
 def test_no_more_are_placed_together_than_fit_the_window(runtime: float) -> None:
     count = 5 * TOGETHER_TASKS

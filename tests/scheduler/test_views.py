@@ -11,7 +11,7 @@ from scheduler import events as ev
 from scheduler import explain as explanations
 from scheduler import snapshot
 from scheduler.core import Scheduler
-from scheduler.explain import ROWS, ComingWindow, Explanation, SlotReason, explain, longest_window
+from scheduler.explain import ROWS, ComingWindow, Explanation, SlotReason, explain, is_longer_window, longest_window
 from scheduler.forecast import Capacity, spans_of_away, spans_of_worker
 from scheduler.model import Outcome, State
 from scheduler.snapshot import BagView, Outlook, SlotView, WorkerView, queue_longest_s, windows_of, worker_view
@@ -201,6 +201,10 @@ def test_announced_windows_count_of_workers_that_are_up_and_of_those_that_are_aw
     assert questions.time_to_do(30, longest_s=1) == 25
     assert questions.time_to_do(45, longest_s=1) == 45
     assert questions.time_to_do(51, longest_s=1) is None
+    grid.wait(60)  # all these windows have closed meanwhile
+    grid.pc("c", 10)
+    assert capacity(grid).time_to_do(10, longest_s=1) == 10
+    assert capacity(grid).time_to_do(11, longest_s=1) is None
 
 
 def test_the_longest_task_needs_a_window_that_is_longer() -> None:
@@ -311,6 +315,8 @@ def test_the_longest_window_is_open_announced_or_of_a_worker_that_is_away() -> N
     assert longest_window(grid.scheduler, grid.now) == float("inf")
     grid.leave("b")
     assert longest_window(grid.scheduler, grid.now) == 200
+    assert is_longer_window(grid.scheduler, 199, grid.now)
+    assert not is_longer_window(grid.scheduler, 200, grid.now)
     grid.tell(ev.WorkerForgotten("c"))
     assert longest_window(grid.scheduler, grid.now) == 90
     grid.leave("a")
