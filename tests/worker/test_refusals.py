@@ -80,7 +80,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def complains(worker: LiveWorker) -> bool:
     """Whether it says within seconds that nobody answers, and goes on trying."""
     said = eventually(lambda: worker.has_said("no answer from a broker at"), 10.0)
-    return said and worker.has_said("is it running, and the join line its own?") and not worker.ended
+    return said and worker.has_said("is it running, and is this join line from that broker?") and not worker.ended
 
 
 @pytest.mark.usefixtures("impatient")
