@@ -122,9 +122,8 @@ class Link:
         if time.monotonic() > self._silent_at:
             self._silent_at = time.monotonic() + SILENCE_S * 4
             address = f"{self._join.host}:{self._join.port}"
-            say(
-                f"no answer from a broker at {address}; still trying (is it running, and is this join line from that broker?)"
-            )
+            ask = "is it running, and is this join line from that broker?"
+            say(f"no answer from a broker at {address}; still trying ({ask})")
 
 
 def new_pair() -> tuple[bytes, bytes]:

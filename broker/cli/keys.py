@@ -131,7 +131,7 @@ def revoke(*, name: str, join: str | None) -> None:
     with _admin(join) as admin:
         told = admin.ask("keys revoke", name=name)
     new = f"; the new line is in {told['line_in']} on the broker's machine" if told["line_in"] else ""
-    say(f"revoked {name}, by which there were {told['connected']} connections{new}")
+    say(f"revoked {name}; connections cut: {told['connected']}{new}")
 
 
 @keys.command()
@@ -145,7 +145,7 @@ def forget(*, names: tuple[str, ...], join: str | None) -> None:
     with _admin(join) as admin:
         for name in names:
             told = admin.ask("keys forget", name=name)
-            say(f"forgot {name}, by which there were {told['connected']} connections")
+            say(f"forgot {name}; connections cut: {told['connected']}")
 
 
 @keys.command()

@@ -94,8 +94,8 @@ def test_a_forgotten_pc_is_cut_off_and_its_name_is_free(grid: LiveGrid) -> None:
         grid.bare_worker(name).join()
     result = deskgrid("keys", "forget", "lab3-07", "lab3-08")
     assert result.stdout.splitlines() == [
-        "forgot lab3-07, by which there were 1 connections",
-        "forgot lab3-08, by which there were 1 connections",
+        "forgot lab3-07; connections cut: 1",
+        "forgot lab3-08; connections cut: 1",
     ]
     assert "lab3" not in deskgrid("keys", "list").stdout
     grid._pcs.clear()
@@ -113,7 +113,7 @@ def test_enrolment_is_off_until_it_is_on_again_and_the_list_says_so(grid: LiveGr
 def test_a_revoked_name_is_gone_from_the_list(grid: LiveGrid) -> None:
     deskgrid("keys", "add", "submitter", "ann")
     result = deskgrid("keys", "revoke", "ann")
-    assert result.stdout == "revoked ann, by which there were 0 connections\n"
+    assert result.stdout == "revoked ann; connections cut: 0\n"
     assert "ann" not in deskgrid("keys", "list").stdout
 
 
