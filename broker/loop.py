@@ -77,7 +77,8 @@ class Loop:
         self._windows_at = 0.0
         self._settle_at = 0.0
         self._quiet_at = -OFTEN_S
-        self._tell_at = 0.0
+        # When each event was last told of in the log.
+        self._told: dict[str, float] = {}
         # Peers that are not heard any more, until they are gone; and those that are gone, until all they said is heard.
         self._shut: set[bytes] = set()
         self._gone: list[bytes] = []
@@ -134,7 +135,7 @@ class Loop:
         if self._sessions.unsettled or self._now() >= self._settle_at:
             self._settle_at = self._now() + TICK_S
             self._finish(self._sessions.settle(self._now()))
-        elif heard:
+        elif heard and not self._turns:
             self._rest()
         if read_all and self._gone:
             self._gone = [peer for peer in self._gone if not self._let_go(peer)]
@@ -286,9 +287,9 @@ class Loop:
             self._dismiss(peer, "the broker failed when it handled your message; the reason is in its log")
 
     def _warn(self, event: str, *facts: object, error: Exception | None = None) -> None:
-        """A line in the log, at most one in `TELL_S`: no peer may fill the disk with them."""
-        if self._now() >= self._tell_at:
-            self._tell_at = self._now() + TELL_S
+        """A line in the log, of each event at most one in `TELL_S`: no peer may fill the disk with them."""
+        if self._now() >= self._told.get(event, -math.inf) + TELL_S:
+            self._told[event] = self._now()
             log.warning(event, *facts, exc_info=error)
 
     def _look_at_windows(self) -> None:
