@@ -338,4 +338,4 @@ class BrokerNode:
         except BrokerKilled as killed:
             self._killed(killed)
         else:
-            self._wakeup.set(self.world.now + TICK_S)
+            self._wakeup.set(self.world.now + (TURN_S if self._loop and self._loop._turns else TICK_S))

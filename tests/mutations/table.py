@@ -225,10 +225,10 @@ MUTATIONS = (
         "broken pc",
     ),
     Mutation(
-        "forget bags that have not ended",
+        "forget bags before their days are over",
         "broker.keeping:Keeping._look",
-        "if bag.complete and book",
-        "if book",
+        "if known + days * DAY_S <= now:",
+        "if True:",
         "kept",
     ),
     Mutation(
