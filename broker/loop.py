@@ -272,7 +272,8 @@ class Loop:
         """
         if isinstance(error, BEYOND_US) and type(error) not in OUR_FAULTS:
             raise error
-        suspect, self._suspect = self._suspect or self._sessions.failed_asker, None
+        # An order that failed says whose it was; the message that was handled before it did no harm.
+        suspect, self._suspect = self._sessions.failed_asker or self._suspect, None
         self._failures += suspect is None
         if self._failures > FAILURES_LIMIT:
             raise error
@@ -281,8 +282,12 @@ class Loop:
             self._careful_until = self._now() + CAREFUL_S
         self._begin_again()
         if suspect is not None:
-            self._faults.add(suspect[1], self._now())
-        if suspect is not None and (peer := suspect[0]):
+            self._keep_out(*suspect)
+
+    def _keep_out(self, peer: bytes, name: str) -> None:
+        """``peer``, unless it has hung up, made the broker fail, and with it its credential."""
+        self._faults.add(name, self._now())
+        if peer:
             self._sessions.gone(peer, self._now())
             self._dismiss(peer, "the broker failed when it handled your message; the reason is in its log")
 
