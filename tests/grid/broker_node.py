@@ -331,11 +331,12 @@ class BrokerNode:
             self._wakeup.set(self.world.now + self.world.random.uniform(0.0, TURN_S))
 
     def _turn(self) -> None:
-        if self._frozen or self._loop is None:
+        loop = self._loop
+        if self._frozen or loop is None:
             return
         try:
-            self._loop.turn()
+            loop.turn()
         except BrokerKilled as killed:
             self._killed(killed)
         else:
-            self._wakeup.set(self.world.now + (TURN_S if self._loop and self._loop._turns else TICK_S))
+            self._wakeup.set(self.world.now + (TURN_S if loop._turns else TICK_S))
