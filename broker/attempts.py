@@ -306,4 +306,4 @@ class Attempts:
         found = self._desk.journal.template(digest)
         if found is not None:
             worker.templates.add(digest)
-            self._desk.hand_out(worker.peer, wire.Blob(digest, found[1]))
+            self._desk.hand_out(worker.peer, wire.Blob(digest, found))

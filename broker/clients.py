@@ -4,7 +4,6 @@ Pure: messages and ``now`` in, messages out through the desk's outbox. A client 
 every request can be repeated over a new connection and is carried out once.
 """
 
-import hashlib
 import math
 from dataclasses import dataclass, field
 
@@ -200,19 +199,14 @@ class Clients:
 
     def _template(self, peer: bytes, blob: wire.Blob) -> None:
         kind = wire.template_kind(blob.data)
-        if kind is None or hashlib.sha256(blob.data).hexdigest() != blob.digest:
+        if kind is None or wire.sha256_of(blob.data) != blob.digest:
             self._desk.send(peer, wire.Refused("that is not a template, or it was damaged on the way"))
-        elif not self._desk.disk.refusal and self._counts(peer, blob):  # otherwise its bag is refused, and says why
-            self._desk.journal.add_template(blob.digest, kind, blob.data)
-
-    def _counts(self, peer: bytes, blob: wire.Blob) -> bool:
-        """Add a template to what its submitter has here, unless it is known; False when there is no room for it."""
-        owner, size = self.by_peer[peer].who.name, len(blob.data)
-        if self._desk.journal.template(blob.digest) is None:
-            if self._desk.quotas.refusal(owner, 0, size):
-                return False
-            self._desk.quotas.extended(owner, 0, size)
-        return True
+        elif self._desk.journal.template_kind(blob.digest) is None:
+            owner, size = self.by_peer[peer].who.name, len(blob.data)
+            # Without room its bag is refused, and says why.
+            if not self._desk.disk.refusal and not self._desk.quotas.refusal(owner, 0, size):
+                self._desk.quotas.extended(owner, 0, size)
+                self._desk.journal.add_template(blob.digest, kind, blob.data)
 
     def _submit(self, peer: bytes, submit: wire.Submit, now: float) -> wire.Message | str:
         count = len(submit.payloads)
@@ -275,21 +269,21 @@ class Clients:
             return "an empty bag: there is nothing to run"
         if len(submit.payloads) > wire.BAG_LIMIT:
             return f"a bag has at most {wire.BAG_LIMIT} items"
-        template = self._desk.journal.template(submit.template)
+        kind = self._desk.journal.template_kind(submit.template)
         # Both beginnings tell a client to send the batch again: of several on their way all come back, in order.
-        if template is None:
+        if kind is None:
             return "template: send it first"
         if submit.first:
             return f"template: no bag {submit.bag}: its beginning did not arrive, or it was forgotten"
         client = self.by_peer[peer]
-        if template[0] == "python" and client.python != self._desk.facts.python:
+        if kind == "python" and client.python != self._desk.facts.python:
             return f"this grid runs Python {self._desk.facts.python}, and this bag was made by Python {client.python}"
         predicted = submit.runtime is not None or bool(submit.runtimes)
         row = BagRow(
             number=self._desk.book.new_number(),
             id=submit.bag,
             name=submit.name,
-            kind=template[0],
+            kind=kind,
             owner=client.who.name,
             template=submit.template,
             timeout=submit.timeout,

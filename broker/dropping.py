@@ -54,8 +54,10 @@ class Dropping:
         self._write("DELETE FROM bags WHERE number = ?", [(bag,)])
         self._write("DELETE FROM orders WHERE bag = ?", [(bag,)])
         if found:
-            unused = "NOT EXISTS (SELECT 1 FROM bags WHERE template = ?)"
-            self._write(f"DELETE FROM templates WHERE digest = ? AND {unused}", [found * 2])
+            unused = "digest = ? AND NOT EXISTS (SELECT 1 FROM bags WHERE template = ?)"
+            cells = self._db.execute(f"SELECT data FROM templates WHERE {unused}", found * 2).fetchall()
+            self._values.drop(cell for (cell,) in cells)
+            self._write(f"DELETE FROM templates WHERE {unused}", [found * 2])
         return False
 
 

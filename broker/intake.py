@@ -28,7 +28,7 @@ class Arrival:
     who: Credential
     message: wire.Message
     values: list[wire.Chunks]
-    kept: list[Future[None]]
+    kept: list[Future[object]]
 
     @property
     def size(self) -> int:
@@ -39,11 +39,12 @@ class Arrival:
 class Intake:
     """``steps``: what is to be done with each large payload, side by side, each on a thread of its own.
 
-    ``wake()`` is called there whenever something is done.
+    A template is also hashed. ``wake()`` is called on those threads whenever something is done.
     """
 
-    def __init__(self, steps: Sequence[Callable[[wire.Chunks], None]], wake: Callable[[], None]) -> None:
-        self._steps = [(step, ThreadPoolExecutor(1, "deskgrid-files")) for step in steps]
+    def __init__(self, steps: Sequence[Callable[[wire.Chunks], object]], wake: Callable[[], None]) -> None:
+        *self._steps, hashing = [(step, ThreadPoolExecutor(1, "deskgrid-files")) for step in (*steps, wire.sha256_of)]
+        self._template_steps = [*self._steps, hashing]
         self._wake = wake
         self._waiting: dict[bytes, deque[Arrival]] = {}
         self._size = 0
@@ -57,7 +58,7 @@ class Intake:
         """Whether a message has to wait, for its own values or for those of an earlier one; else it can be heard."""
         if not values and peer not in self._waiting:
             return False
-        arrival = Arrival(peer, who, message, values, self._begin(values))
+        arrival = Arrival(peer, who, message, values, self._begin(message, values))
         self._count(who.name, arrival.size)
         self._waiting.setdefault(peer, deque()).append(arrival)
         return True
@@ -68,8 +69,9 @@ class Intake:
         if not self._by_credential[credential]:
             del self._by_credential[credential]
 
-    def _begin(self, values: list[wire.Chunks]) -> list[Future[None]]:
-        kept = [thread.submit(step, value) for value in values for step, thread in self._steps]
+    def _begin(self, message: wire.Message, values: list[wire.Chunks]) -> list[Future[object]]:
+        steps = self._template_steps if isinstance(message, wire.Blob) else self._steps
+        kept = [thread.submit(step, value) for value in values for step, thread in steps]
         for future in kept:
             future.add_done_callback(lambda _: self._wake())
         return kept
@@ -84,7 +86,7 @@ class Intake:
 
     def close(self) -> None:
         """Wait for the threads."""
-        for _, thread in self._steps:
+        for _, thread in self._template_steps:
             thread.shutdown()
 
     def has_room(self, peer: bytes, credential: str, large: bool) -> bool:

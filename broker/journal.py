@@ -24,7 +24,7 @@ import msgpack
 from broker.blocks import COLUMNS, Block, Cell, Told, blocks_of, cancelled_block, columns_in, names_in, rows_in
 from broker.dropping import Dropping
 from broker.private import make_private
-from broker.protocol import BATCH_BYTES, BATCH_ROWS, Payload
+from broker.protocol import BATCH_BYTES, BATCH_ROWS, Payload, payload_of
 from broker.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
 from broker.schema import FORMAT, bring_up, format_of
 from broker.soundness import (
@@ -132,7 +132,9 @@ class Journal:
             self._refuse(self.values.open(self._db, self._write))
             self.dropping = Dropping(self._db, self._write, self.values)
             # Of templates of which no bag came, nobody keeps account in the next life of the broker.
-            self._db.execute("DELETE FROM templates WHERE digest NOT IN (SELECT template FROM bags)")
+            unused = "templates WHERE digest NOT IN (SELECT template FROM bags)"
+            self._db.execute(f"DELETE FROM files WHERE name IN (SELECT data FROM {unused})")
+            self._db.execute(f"DELETE FROM {unused}")
             self._begin()
         except sqlite3.OperationalError as error:
             if found < FORMAT or error.sqlite_errorcode != sqlite3.SQLITE_FULL:
@@ -244,8 +246,10 @@ class Journal:
             if self.full:
                 self._set_meta("epoch", self.epoch)
 
-    def add_template(self, digest: str, kind: str, data: bytes) -> None:
-        self._write("INSERT OR IGNORE INTO templates VALUES (?, ?, ?, ?)", [(digest, kind, data, checksum(data))])
+    def add_template(self, digest: str, kind: str, data: Payload) -> None:
+        """Record a template that is not there yet."""
+        cell = self.values.cell(data, None)
+        self._write("INSERT INTO templates VALUES (?, ?, ?, ?)", [(digest, kind, cell, checksum(cell))])
 
     def add_bag(self, bag: BagRow) -> None:
         row = (bag.number, bag.id, bag.name, bag.kind, bag.owner, bag.template, bag.timeout, bag.retries)
@@ -329,10 +333,18 @@ class Journal:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def template(self, digest: str) -> tuple[str, bytes] | None:
-        """(kind, bytes), or None."""
-        row = self._db.execute("SELECT kind, data FROM templates WHERE digest = ?", (digest,)).fetchone()
-        return (row[0], row[1]) if row else None
+    def template_kind(self, digest: str) -> str | None:
+        """Its kind, if it is there."""
+        row = self._db.execute("SELECT kind FROM templates WHERE digest = ?", (digest,)).fetchone()
+        return row[0] if row else None
+
+    def template(self, digest: str) -> Payload | None:
+        """The template itself."""
+        row = self._db.execute("SELECT data FROM templates WHERE digest = ?", (digest,)).fetchone()
+        if row is None:
+            return None
+        # Before format 6 a large one stood in the table.
+        return payload_of(row[0]) if isinstance(row[0], bytes) else self.values.payload(row[0])
 
     def payload(self, first: int, place: int) -> Payload:
         """The argument of the task at ``place`` of the batch that begins with task ``first``."""

@@ -86,10 +86,13 @@ class WindowEnd(NamedTuple):
 
 
 class FileRow(NamedTuple):
-    """A file of a large value. ``batch``: the first task of the batch that it is an argument of; None: a result."""
+    """A file of a large value. ``batch``: the first task of the batch that it is an argument of; None: a result.
+
+    ``bag`` is None for a template.
+    """
 
     name: str
-    bag: int
+    bag: int | None
     batch: int | None
     size: int
     checksum: int

@@ -125,7 +125,7 @@ class Sockets:
             (zmq.LINGER, LINGER_MS),
             (zmq.SNDHWM, SEND_HIGH_WATER),
             (zmq.RCVHWM, RECEIVE_HIGH_WATER),
-            (zmq.MAXMSGSIZE, wire.MESSAGE_LIMIT),
+            (zmq.MAXMSGSIZE, wire.SAID_BYTES),
             (zmq.HEARTBEAT_IVL, int(DEAD_LINK_S * 1000) // 3),
             (zmq.HEARTBEAT_TIMEOUT, int(DEAD_LINK_S * 1000)),
         ):

@@ -61,8 +61,11 @@ class Values:
         self._kept -= names
         self._unneeded += [name for name in names if self._size_of(name) is None]
 
-    def cell(self, payload: Payload, bag: int, batch: int | None = None) -> Cell:
-        """Record a payload of that bag, an argument of the batch that begins with task ``batch``, or a result."""
+    def cell(self, payload: Payload, bag: int | None, batch: int | None = None) -> Cell:
+        """Record a payload: of that bag, an argument of the batch that begins with task ``batch``, or a result.
+
+        A template is of no bag.
+        """
         if isinstance(payload, bytes) or not payload.file:
             return bytes(payload)
         row = FileRow(payload.file, bag, batch, len(payload), payload.checksum)
@@ -87,9 +90,14 @@ class Values:
     def forget(self, bag: int, most: int) -> bool:
         """Drop some of a bag, until `let_go`, or `undo`; whether there were any."""
         found = self._db.execute("SELECT name FROM files WHERE bag = ? LIMIT ?", (bag, most)).fetchall()
-        self.dropped += [name for (name,) in found]
-        self._write("DELETE FROM files WHERE name = ?", found)
+        self.drop(name for (name,) in found)
         return bool(found)
+
+    def drop(self, cells: Iterable[Cell]) -> None:
+        """Drop those of them that are files."""
+        names = [cell for cell in cells if isinstance(cell, str)]
+        self.dropped += names
+        self._write("DELETE FROM files WHERE name = ?", [(name,) for name in names])
 
     def undo(self) -> None:
         """What was dropped is there."""

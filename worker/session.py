@@ -308,7 +308,7 @@ class Session:
     def _learn(self, blob: wire.Blob) -> None:
         self._fetching.discard(blob.digest)
         try:
-            self._runs.know(blob.digest, blob.data)
+            self._runs.know(blob.digest, bytes(blob.data))
         except Exception as error:  # whatever it is, it is the bag's trouble, not this worker's
             self._broken[blob.digest] = str(error) if isinstance(error, TemplateError) else repr(error)
 

@@ -216,7 +216,7 @@ class Conversation:
         if template is None or template.digest in self._sent:
             return [request.message]
         self._sent.add(template.digest)
-        return [wire.Blob(template.digest, template.data), request.message]
+        return [wire.Blob(template.digest, wire.payload_of(template.data)), request.message]
 
     def _answer(self, reply: Reply, now: float) -> list[wire.Message]:
         request = self._open.get(reply.request)

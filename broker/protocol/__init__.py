@@ -48,6 +48,7 @@ from broker.protocol.limits import (
     QUESTION_BYTES,
     QUESTION_ITEMS,
     RETRIES_LIMIT,
+    SAID_BYTES,
     SECONDS_LIMIT,
     SLOTS_LIMIT,
     TABLE_BYTES,
@@ -94,7 +95,7 @@ from broker.protocol.messages import (
     Window,
     Work,
 )
-from broker.protocol.payload import Chunks, Payload, frames_of, payload_of
+from broker.protocol.payload import Chunks, Payload, frames_of, payload_of, sha256_of
 from broker.protocol.template import KINDS, TemplateRefused, read_template, template_kind
 from broker.protocol.text import clean, clean_lines, cut, is_longer
 
@@ -128,6 +129,7 @@ __all__ = [
     "QUESTION_BYTES",
     "QUESTION_ITEMS",
     "RETRIES_LIMIT",
+    "SAID_BYTES",
     "SECONDS_LIMIT",
     "SLOTS_LIMIT",
     "TABLE_BYTES",
@@ -189,6 +191,7 @@ __all__ = [
     "read_template",
     "results_in",
     "results_of_tasks",
+    "sha256_of",
     "template_kind",
     "weight",
 ]

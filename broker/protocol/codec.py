@@ -18,10 +18,10 @@ from typing import Annotated, Any
 import msgpack
 
 from broker.protocol.fields import AtMost, Line, Optional, Rows, field_of, fields_of
-from broker.protocol.limits import BATCH_ROWS, CONTROL_BYTES, MESSAGE_LIMIT
+from broker.protocol.limits import BATCH_ROWS, CONTROL_BYTES
 from broker.protocol.messages import (
-    LARGE_MESSAGES,
     MESSAGES,
+    MOST,
     Answer,
     Assign,
     BagResult,
@@ -63,8 +63,7 @@ _READERS = {
 }
 # The first byte of an array of up to fifteen values, but for how many they are.
 _ARRAY = 0x9
-_LARGE_TAGS = frozenset(_TAGS[kind] for kind in LARGE_MESSAGES)
-_MOST = {kind: MESSAGE_LIMIT if kind in LARGE_MESSAGES else CONTROL_BYTES for kind in MESSAGES}
+_MOST = {_TAGS[kind]: most for kind, most in MOST.items()}
 # Which of a message's values, after its tag, are rows, and which are lines, with their limits.
 _TABLES = {kind: [at for at, field in enumerate(its.values(), 1) if _is_table(field)] for kind, its in FIELDS.items()}
 _LINES = {
@@ -132,12 +131,12 @@ def decode(data: bytes, chunks: Sequence[memoryview] = ()) -> Message:
 
     ``chunks``: the frames behind it; those of its large payloads, and no others.
     """
-    if len(data) > CONTROL_BYTES and not _may_be_large(data):
-        raise ProtocolError(f"not a message that may have more than {CONTROL_BYTES:,} bytes")
+    if len(data) > CONTROL_BYTES and len(data) > (most := _most(data)):
+        raise ProtocolError(f"not a message that may have more than {most:,} bytes")
     source = source_of(data, chunks)
     where, values = "not a message", list[Any]()
     try:
-        kind = _kind_of(source, len(data))
+        kind = _kind_of(source)
         for name, read in _READERS[kind]:
             where = name
             values.append(read(source))
@@ -150,21 +149,19 @@ def decode(data: bytes, chunks: Sequence[memoryview] = ()) -> Message:
     return kind(*values)
 
 
-def _may_be_large(data: bytes) -> bool:
-    """Whether its first two bytes, the array's and the tag's, are those of a message that may be large."""
-    return data[0] >> 4 == _ARRAY and data[1] in _LARGE_TAGS
+def _most(data: bytes) -> int:
+    """How many bytes it may have, by its first two: the array's and the tag's."""
+    return _MOST.get(data[1], CONTROL_BYTES) if data[0] >> 4 == _ARRAY else CONTROL_BYTES
 
 
-def _kind_of(source: Source, size: int) -> type[Message]:
-    """Which message follows, of so many bytes."""
+def _kind_of(source: Source) -> type[Message]:
+    """Which message follows."""
     count, tag = source.array(), source.value()
     if type(tag) is not int or not 0 <= tag < len(MESSAGES):
         raise Wrong("no known tag")
     kind = MESSAGES[tag]
     if count != len(_READERS[kind]) + 1:
         raise Wrong(f"{kind.__name__} has {len(_READERS[kind])} fields, got {count - 1}")
-    if size > _MOST[kind]:
-        raise Wrong(f"{kind.__name__} has more than {_MOST[kind]:,} bytes")
     return kind
 
 
@@ -226,4 +223,6 @@ def large_of(message: Message) -> list[Chunks]:
             return [payload for payload in payloads if isinstance(payload, Chunks)]
         case Finished(results=rows):
             return [row.payload for row in rows if isinstance(row.payload, Chunks)]
+        case Blob(data=Chunks() as data):
+            return [data]
     return []

@@ -17,8 +17,11 @@ BATCH_ROWS = 10_000
 # Attempts that one worker may hold. The scheduler hands out no more (`scheduler.placing.WORKER_TASKS`); all of them,
 # named at once when the worker introduces itself, fit into CONTROL_BYTES.
 HELD_ROWS = 32_768
-# What a socket takes at most: one payload of the limit and a batch around it.
-MESSAGE_LIMIT = PAYLOAD_LIMIT + 2 * BATCH_BYTES
+# What a worker or a client says in one message at most, large payloads behind it apart: a batch, and what comes last in
+# it. Whatever is longer holds the broker's loop for longer, and is no message of ours.
+SAID_BYTES = 2 * BATCH_BYTES
+# A message and its large payloads: one of the limit, and a batch around it.
+MESSAGE_LIMIT = PAYLOAD_LIMIT + SAID_BYTES
 # A message that carries neither payloads nor an answer. The longest is an introduction with HELD_ROWS attempts.
 CONTROL_BYTES = 2**20
 # The answer to a question: the status of a large lab has a few megabytes.

@@ -34,14 +34,15 @@ from broker.protocol.limits import (
     ANSWER_BYTES,
     BAG_LIMIT,
     BATCH_ROWS,
+    CONTROL_BYTES,
     HELD_ROWS,
     KEY_BYTES,
     MESSAGE_LIMIT,
     NAME_BYTES,
-    PAYLOAD_LIMIT,
     PRINTED_BYTES,
     QUESTION_BYTES,
     RETRIES_LIMIT,
+    SAID_BYTES,
     SLOTS_LIMIT,
     TABLE_BYTES,
     WINDOWS_LIMIT,
@@ -265,7 +266,7 @@ class Blob:
     """A template, by the SHA-256 of its bytes in hexadecimal."""
 
     digest: Digest
-    data: Annotated[bytes, Data(PAYLOAD_LIMIT)]
+    data: Argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,5 +458,7 @@ FROM_LAB = (Enrol,)
 FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
 
-# Everything else is a control message, and has at most CONTROL_BYTES.
-LARGE_MESSAGES = (Finished, Assign, Blob, Submit, Outcomes, Answer)
+# Bytes of a message, large payloads behind it apart. Everything else is a control message.
+MOST: dict[type[Message], int] = dict.fromkeys(MESSAGES, CONTROL_BYTES)
+MOST |= dict.fromkeys((Finished, Submit, Blob), SAID_BYTES)
+MOST |= dict.fromkeys((Assign, Outcomes, Answer), MESSAGE_LIMIT)

@@ -1,6 +1,7 @@
 """Payloads: templates, arguments and results. To the protocol they are opaque bytes; the broker never unpickles."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 from broker.protocol.limits import CHUNK_BYTES, LARGE_BYTES
 
@@ -9,9 +10,10 @@ class Chunks:
     """A payload of `LARGE_BYTES` or more, in pieces that lie anywhere in memory: to be sent it need not be copied.
 
     ``file``: by which name whoever has to keep it keeps it; empty while nobody does. ``checksum``: its CRC-32 then.
+    ``digest``: what `sha256_of` found; empty before.
     """
 
-    __slots__ = ("_pieces", "_size", "checksum", "file")
+    __slots__ = ("_pieces", "_size", "checksum", "digest", "file")
 
     def __init__(self, pieces: Sequence[memoryview], file: str = "") -> None:
         """``pieces``: of single bytes, and contiguous."""
@@ -19,6 +21,7 @@ class Chunks:
         self._size = sum(map(len, pieces))
         self.file = file
         self.checksum = 0
+        self.digest = ""
 
     def __len__(self) -> int:
         return self._size
@@ -32,8 +35,20 @@ class Chunks:
         return [piece[start : start + step] for piece in self._pieces for start in range(0, len(piece), step)]
 
 
-# A task's argument or result.
+# A template, a task's argument or its result.
 Payload = bytes | Chunks
+
+
+def sha256_of(payload: Payload) -> str:
+    """Its SHA-256, in hexadecimal; a large payload's is found once."""
+    if isinstance(payload, bytes):
+        return sha256(payload).hexdigest()
+    if not payload.digest:
+        found = sha256()
+        for frame in payload.frames():
+            found.update(frame)
+        payload.digest = found.hexdigest()
+    return payload.digest
 
 
 def frames_of(parts: Sequence[Payload]) -> list[bytes | memoryview]:

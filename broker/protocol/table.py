@@ -5,8 +5,8 @@ from typing import Any
 
 from broker.protocol.codec import FIELDS
 from broker.protocol.fields import Optional, Rows, fields_of
-from broker.protocol.limits import CONTROL_BYTES, MESSAGE_LIMIT
-from broker.protocol.messages import LARGE_MESSAGES
+from broker.protocol.limits import CONTROL_BYTES
+from broker.protocol.messages import MOST
 
 # Where the table is in a page, and how it is made anew.
 BEGIN = "<!-- limits of the protocol: made by python -m broker.protocol -->"
@@ -20,11 +20,11 @@ def markdown() -> str:
         for field, limit in fields.items():
             found.setdefault((field, str(limit)), []).append(name)
     lines = [f"| `{field}` | {', '.join(names)} | {limit} |" for (field, limit), names in found.items()]
-    large = ", ".join(kind.__name__ for kind in LARGE_MESSAGES)
-    whole = [
-        f"| all fields together | {large} | {MESSAGE_LIMIT // 2**20} MiB |",
-        f"| all fields together | every other message | {CONTROL_BYTES // 2**20} MiB |",
-    ]
+    whole = []
+    for most in sorted(set(MOST.values()) - {CONTROL_BYTES}):
+        kinds = ", ".join(kind.__name__ for kind, its in MOST.items() if its == most)
+        whole.append(f"| all fields together, large payloads behind apart | {kinds} | {most // 2**20} MiB |")
+    whole.append(f"| all fields together | every other message | {CONTROL_BYTES // 2**20} MiB |")
     return "\n".join([BEGIN, "| field | of | at most |", "|---|---|---|", *lines, *whole, END])
 
 

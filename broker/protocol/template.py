@@ -6,6 +6,7 @@ The broker reads only what kind it is; a worker reads the rest.
 from typing import Any
 
 from broker.protocol.limits import ARGUMENTS_LIMIT, FILES_LIMIT
+from broker.protocol.payload import Payload
 from broker.protocol.source import UNREADABLE, Source, Wrong, source_of
 
 # Kinds of template a worker can run.
@@ -18,9 +19,10 @@ class TemplateRefused(ValueError):
     """A blob is not a template; one line that says why."""
 
 
-def template_kind(data: bytes) -> str | None:
+def template_kind(data: Payload) -> str | None:
     """Which kind of template this is, or None when it is none: the one thing the broker reads of it."""
-    source = source_of(data[:_BEGINNING])
+    first = data if isinstance(data, bytes) else bytes(data.frames()[0][:_BEGINNING])
+    source = source_of(first[:_BEGINNING])
     try:
         kind = source.value() if source.map() and source.value() == "kind" else None
     except (Wrong, *UNREADABLE):

@@ -83,7 +83,7 @@ def test_nothing_is_lost_of_a_journal_of_format_1(home: Path) -> None:
         assert row is not None
         assert (row.payload, row.stdout, row.number, row.ended) == (b"r0", b"o", 77, None)
         assert journal.sent(2, 4) == [(3, 79, None)]
-        assert journal.template("digest") == ("python", b"f")
+        assert (journal.template_kind("digest"), journal.template("digest")) == ("python", b"f")
         assert (journal.epoch, journal.next_task(), journal.next_window()) == (8, 6, 1)
         assert journal.last_known() == 2000.0
 

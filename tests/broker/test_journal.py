@@ -67,8 +67,8 @@ def test_what_was_committed_is_there_when_it_is_opened_again(journal: Journal, t
         assert found == [(0, 1, 0, 3, [1.0, 2.0, 3.0]), (3, 1, 3, 2, [7.0]), (5, 2, 0, 1, [4.0])]
         assert [again.payload(0, place) for place in range(3)] == [b"p0", b"p1", b"p2"]
         assert again.payload(3, 1) == b"p4"
-        assert again.template("digest") == ("python", b"function")
-        assert again.template("none") is None
+        assert (again.template_kind("digest"), again.template("digest")) == ("python", b"function")
+        assert (again.template_kind("none"), again.template("none")) == (None, None)
         assert result_of(again, 1) == result(1, b"r1")
         assert result_of(again, 2) is None
         assert again.outcomes(1) == {Outcome.DONE: array("q", [0, 1])}
@@ -102,12 +102,6 @@ def test_new_predictions_replace_old_ones(journal: Journal) -> None:
     fill(journal)
     journal.predict(3, [1.5, 2.5])
     assert [list(row.runtimes) for row in journal.batches()] == [[1.0, 2.0, 3.0], [1.5, 2.5], [4.0]]
-
-
-def test_a_template_that_is_there_stays_as_it_is(journal: Journal) -> None:
-    journal.add_template("digest", "python", b"function")
-    journal.add_template("digest", "command", b"")
-    assert journal.template("digest") == ("python", b"function")
 
 
 def test_payloads_are_read_again_when_more_batches_are_used_than_are_kept(journal: Journal) -> None:
@@ -217,7 +211,7 @@ def test_a_forgotten_bag_leaves_others_with_the_same_template_alone(journal: Jou
     journal.add_batch(BatchRow(6, 3, 0, 1, [1.0]), [b"s0"], 1e9)
     journal.add_sent([(6, 12, "s1")])
     dropped(journal, 1)
-    assert journal.template("digest") == ("python", b"function")
+    assert journal.template("digest") == b"function"
     assert journal.payload(6, 0) == b"s0"
     assert journal.sent(6, 1) == [(6, 12, "s1")]
 

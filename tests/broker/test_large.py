@@ -5,6 +5,7 @@ import os
 import threading
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from broker import files
@@ -14,9 +15,11 @@ from broker.client.errors import BagRejected
 from broker.client.grid import Grid
 from broker.files import FOLDER
 from broker.intake import Intake
+from broker.joinline import parse_join_line
 from broker.roles import ANYBODY
 from broker.server import BrokerError
 from tests.live import live_grid
+from tests.peers import Client, SocketLine
 from tests.waiting import eventually
 
 # One that is read, and one that is mapped.
@@ -39,6 +42,33 @@ def test_they_get_there_and_back_wait_through_a_restart_and_go_with_their_bag(tm
         assert grid.attach(bag.id).results()[0] == VALUES[0].swapcase()
         bag.forget()
         assert eventually(lambda: len(on_disk(tmp_path)) == 4)
+
+
+def test_a_function_with_large_data_in_it_runs_and_its_file_goes_with_its_bag(tmp_path: Path) -> None:
+    large = VALUES[1]
+
+    def part(start: int) -> bytes:
+        return large[start : start + 3]
+
+    with live_grid(tmp_path) as live, Grid(live.broker.ready.client_line) as grid:
+        bag = grid.bag(part, [5, len(large) - 3], runtime=0.1)
+        live.restart()
+        live.worker()
+        assert bag.results() == [large[5:8], large[-3:]]
+        assert [path.stat().st_size > len(large) for path in on_disk(tmp_path)] == [True]
+        bag.forget()
+        assert eventually(lambda: not on_disk(tmp_path))
+
+
+def test_a_large_template_under_a_digest_that_is_not_its_own_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
+    with live_grid(tmp_path) as live:
+        line = SocketLine(parse_join_line(live.broker.ready.client_line, "client"))
+        client = Client(line)
+        template = wire.payload_of(msgpack.packb({"kind": "command", "argv": ["x" * 2**21]}))
+        line.socket.send_multipart(wire.frames_of(wire.parts_of(wire.Blob("d" * 64, template))))
+        assert client.expect(wire.Refused).reason == "that is not a template, or it was damaged on the way"
+        assert eventually(lambda: not on_disk(tmp_path))
+        client.close()
 
 
 def test_on_a_full_disk_they_are_refused_and_what_was_accepted_goes_on(

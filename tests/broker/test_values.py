@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,38 @@ def test_they_are_there_after_a_restart_and_count_as_what_they_are(home: Path) -
         assert content(found.payload) == VALUE[::-1]
         assert len(VALUE) <= next(iter(journal.batches())).size < len(VALUE) + 1000
         assert on_disk(home) == {name for (name,) in journal._db.execute("SELECT name FROM files")}
+
+
+def test_a_large_template_is_a_file_and_goes_with_its_last_bag(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.add_template("digest", "python", kept(journal))
+    for number in (1, 2):
+        journal.add_bag(replace(bag_row(number), template="digest"))
+    dropped(journal, 1)
+    journal.close()
+    with closing(Journal(tmp_path)) as again:
+        assert (again.template_kind("digest"), content(again.template("digest"))) == ("python", VALUE)
+        dropped(again, 2)
+        again.commit()
+        assert again.template("digest") is None
+        again.values.remove(again.values.take_unneeded())
+        assert not on_disk(tmp_path)
+
+
+def test_a_large_template_of_which_no_bag_came_is_gone_after_a_restart(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path)) as journal:
+        journal.add_template("digest", "python", kept(journal))
+    assert len(on_disk(tmp_path)) == 1
+    with closing(Journal(tmp_path)) as again:
+        assert again.template_kind("digest") is None
+        assert not on_disk(tmp_path)
+        assert not again._db.execute("SELECT * FROM files").fetchall()
+
+
+def test_a_large_template_of_an_earlier_format_travels_behind_its_message(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path)) as journal:
+        journal.add_template("digest", "python", VALUE)
+        assert isinstance(journal.template("digest"), Chunks)
 
 
 def test_only_their_owner_can_read_them(home: Path) -> None:

@@ -163,7 +163,7 @@ class FakeBroker:
         elif peer not in self._known:
             self._send(peer, wire.Rejoin())
         elif isinstance(message, wire.Blob):
-            self.memory.templates[message.digest] = message.data
+            self.memory.templates[message.digest] = bytes(message.data)
         elif isinstance(message, wire.Submit):
             answer = self._submit(message)
             self._send(peer, answer)

@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections.abc import Callable
 
 import msgpack
 import pytest
@@ -13,7 +14,9 @@ from tests.hostile.limits import GROWTH, SLACK, unharmed
 from tests.memory import most_resident, resident
 from tests.waiting import eventually
 
-LARGEST, MIB = 71 * 2**20, 2**20
+MIB = 2**20
+# More than any message of a peer, and as much as one.
+SIZES = {"71 MiB": 71 * 2**20, "8 MiB": wire.SAID_BYTES - 1000}
 TEMPLATE = 60 * 2**20
 # How long a stream of messages of 1 MiB goes on; seconds.
 STREAM_S = 3.0
@@ -23,19 +26,20 @@ SUBMIT_S = 0.5
 AFTER_S = 1.5
 
 
-def submitter(place: Lab) -> tuple[Raw, Frames, Frames]:
-    """One who was let in; two messages with nothing but empty arrays at a place, of 71 and of 1 MiB."""
-    large, small = ([_of(wire.Submit, 13, 5, many(size))] for size in (LARGEST, MIB))
-    return place.submitter(), large, small
+Attacker = tuple[Raw, Callable[[int], Frames]]
 
 
-def worker(place: Lab) -> tuple[Raw, Frames, Frames]:
+def submitter(place: Lab) -> Attacker:
+    """One who was let in, and a message with about so many empty arrays."""
+    return place.submitter(), lambda size: [_of(wire.Submit, 13, 5, many(size))]
+
+
+def worker(place: Lab) -> Attacker:
     """Likewise."""
     raw = place.raw(place.key("worker", "evil"))
     raw.send(place.introduction("evil", uptime=0.0))
     raw.expect(wire.Welcome)
-    large, small = ([_of(wire.Finished, 1, 0, many(size))] for size in (LARGEST, MIB))
-    return raw, large, small
+    return raw, lambda size: [_of(wire.Finished, 1, 0, many(size))]
 
 
 def _of(kind: type[wire.Message], fields: int, place: int, value: object) -> bytes:
@@ -47,19 +51,20 @@ def _of(kind: type[wire.Message], fields: int, place: int, value: object) -> byt
 PEERS = {"submitter": submitter, "worker": worker}
 
 
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("role", sorted(PEERS))
-def test_one_message_of_71_mib_of_empty_arrays_costs_no_memory_and_nobody_waits(place: Lab, role: str) -> None:
-    raw, large, _ = PEERS[role](place)
+def test_one_message_of_empty_arrays_costs_no_memory_and_nobody_waits(place: Lab, role: str, size: str) -> None:
+    raw, arrays = PEERS[role](place)
     with place.pinging() as pings:
-        raw.frames(large)
+        raw.frames(arrays(SIZES[size]))
         raw.answers(AFTER_S)
-    unharmed(place, pings, f"71 MiB of empty arrays by a {role}")
+    unharmed(place, pings, f"{size} of empty arrays by a {role}")
 
 
 @pytest.mark.parametrize("role", sorted(PEERS))
 def test_while_messages_of_1_mib_of_arrays_come_another_submits_without_waiting(place: Lab, role: str) -> None:
-    raw, _, small = PEERS[role](place)
-    client, took, sent = place.client(), list[float](), 0
+    raw, arrays = PEERS[role](place)
+    small, client, took, sent = arrays(MIB), place.client(), list[float](), 0
     with place.pinging() as pings:
         until = time.monotonic() + STREAM_S
         while (began := time.monotonic()) < until:
@@ -85,7 +90,7 @@ def test_a_template_of_60_mib_of_empty_arrays_swells_neither_broker_nor_worker(p
     before, raw, data = resident(honest.process.pid), place.submitter(), template()
     digest = hashlib.sha256(data).hexdigest()
     with place.pinging() as pings:
-        raw.say(wire.Blob, digest, data)
+        raw.frames([*map(bytes, wire.frames_of(wire.parts_of(wire.Blob(digest, wire.payload_of(data)))))])
         raw.send(wire.Submit(1, "evil", "", digest, 0, (b"",), 0.01, (), None, 0, True, 2, 0))
         raw.answers(2 * AFTER_S)
     assert most_resident(honest.process.pid) - before <= GROWTH

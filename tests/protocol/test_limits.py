@@ -40,8 +40,9 @@ def values(limit: Any) -> tuple[list[Any], list[Any]]:
         case fields.Word(pattern=pattern):
             good = [word for word in ("3.12", "d" * 64, "a" * 64, "b-1~2") if pattern.fullmatch(word)]
             made = good, ["", "a" * 65, "\x1b[2J", "b 1", "b1\n", "../b1", "3.12.1\n"]
-        case fields.Data(most=most):
-            made = [b"", bytes(most)], [bytes(most + 1)]
+        case fields.Data(most=most, chunks=behind):
+            # What may lie behind the message is too large to stand in it.
+            made = ([b""], [""]) if behind else ([b"", bytes(most)], [bytes(most + 1)])
         case _:
             raise AssertionError(limit)
     return made
@@ -146,6 +147,14 @@ def test_a_control_message_has_a_mebibyte_at_most() -> None:
     padded = [TAGS[wire.Goodbye], "x" * wire.CONTROL_BYTES]
     with pytest.raises(wire.ProtocolError, match="not a message that may have more than 1,048,576 bytes"):
         wire.decode(msgpack.packb(padded))
+
+
+@pytest.mark.parametrize("kind", [wire.Finished, wire.Submit, wire.Blob])
+def test_what_a_peer_says_in_one_message_has_8_mib_at_most(kind: type[wire.Message]) -> None:
+    beginning = msgpack.packb([TAGS[kind], *[None] * len(FIELDS[kind])])
+    for size, reason in ((wire.SAID_BYTES, kind.__name__), (wire.SAID_BYTES + 1, "more than 8,388,608 bytes")):
+        with pytest.raises(wire.ProtocolError, match=reason):
+            wire.decode(beginning.ljust(size, b"\xc0"))
 
 
 def test_one_value_of_many_rows_is_not_made_more_of_than_a_message_has() -> None:
