@@ -126,20 +126,21 @@ class Loop:
         self._suspect = None
         read_all = self._read() if arrived else True
         self._hear_waiting()
-        heard = self._handle_some()
+        # A careful loop may have heard one already.
+        heard = self._suspect is None and self._handle_some()
         for name in self._sessions.desk.revoked:
             self._turns.drop(name)
             self._shut.update(self._intake.peers_of(name))
         if self._now() >= self._windows_at:
             self._look_at_windows()
-        if self._sessions.unsettled or self._now() >= self._settle_at:
+        if self._sessions.unsettled or self._suspect or self._now() >= self._settle_at:
             self._settle_at = self._now() + TICK_S
             self._finish(self._sessions.settle(self._now()))
         elif heard and not self._turns:
             self._rest()
         if read_all and self._gone:
             self._gone = [peer for peer in self._gone if not self._let_go(peer)]
-        if self._now() >= self._careful_until:
+        if not self._careful:
             self._failures = 0
 
     def _rest(self) -> None:
@@ -176,7 +177,7 @@ class Loop:
             self._handle(arrival)
             self._turns.took(arrival.who.name, self._now() - began)
             first = False
-            if self._now() >= end or self._now() < self._careful_until:
+            if self._now() >= end or self._careful:
                 break
         return not first
 
@@ -198,10 +199,21 @@ class Loop:
             self._send(peer, wire.Refused(f"that is not a message of deskgrid {wire.VERSION}: {error}"))
         else:
             values = wire.large_of(message) if arrival.chunks and self._sessions.desk.disk.records(message) else []
-            if not self._intake.put(peer, who, message, values):
+            if self._intake.put(peer, who, message, values):
+                self._suspect = None  # nothing has come of it yet
+            else:
                 self._sessions.receive(peer, who, message, self._now())
-        if self._now() >= self._careful_until:
+        self._heard_one()
+
+    def _heard_one(self) -> None:
+        """A message was handled; a careful loop looks first at what comes of it."""
+        if not self._careful:
             self._suspect = None
+
+    @property
+    def _careful(self) -> bool:
+        """Whether one message is handled in a turn, so that it is known whose makes the broker fail."""
+        return self._now() < self._careful_until
 
     def _hear_waiting(self) -> None:
         """Hear messages whose large payloads are files by now."""
@@ -215,7 +227,9 @@ class Loop:
             if arrival.peer not in self._shut:
                 self._suspect = arrival.peer, arrival.who.name
                 self._sessions.receive(arrival.peer, arrival.who, arrival.message, self._now())
-                self._suspect = None
+                self._heard_one()
+            if self._suspect:
+                break
 
     def _let_go(self, peer: bytes) -> bool:
         """A peer is gone: whether everything that it said was heard, its goodbye perhaps, and it is forgotten."""

@@ -38,7 +38,7 @@ _Answered = TypeVar("_Answered", bound=wire.Message)
 class Line(Protocol):
     """What carries frames to and from a broker."""
 
-    def send(self, data: bytes) -> None: ...
+    def send(self, data: bytes, *behind: bytes) -> None: ...
 
     def receive(self, seconds: float) -> bytes | None:
         """The next frame, or None when none comes within ``seconds``."""
@@ -74,8 +74,8 @@ class SocketLine:
         assert self._monitor.poll(int(seconds * 1000)), f"no handshake ended within {seconds} s"
         return int(parse_monitor_message(self._monitor.recv_multipart())["event"])
 
-    def send(self, data: bytes) -> None:
-        self.socket.send(data)
+    def send(self, data: bytes, *behind: bytes) -> None:
+        self.socket.send_multipart([data, *behind])
 
     def receive(self, seconds: float) -> bytes | None:
         if not self.socket.poll(int(seconds * 1000)):
@@ -123,7 +123,7 @@ class Peer:
 
     def send(self, *messages: wire.Message) -> None:
         for message in messages:
-            self.line.send(wire.encode(message))
+            self.line.send(*map(bytes, wire.frames_of(wire.parts_of(message))))
 
     def receive(self, seconds: float = PATIENCE_S) -> wire.Message:
         """The next message; fails when none comes."""
@@ -191,7 +191,8 @@ class Client(Peer):
             "retries": 0,
             "last": True,
         }
-        return wire.Submit(request=self.number(), bag=bag, payloads=tuple(payloads), **fields | changes)
+        sent = tuple(map(wire.payload_of, payloads))
+        return wire.Submit(request=self.number(), bag=bag, payloads=sent, **fields | changes)
 
     def answer_to(self, submit: wire.Submit) -> wire.Accepted | wire.Failed:
         """What the broker says to a batch."""
@@ -276,7 +277,8 @@ class BareWorker(Peer):
         elapsed: float = 0.5,
     ) -> wire.Taken:
         """Deliver results; the broker's receipt. Work that comes before that is kept for `work`."""
-        rows = tuple(wire.Result(w.task, w.number, int(outcome), elapsed, payload, b"out", b"err") for w in work)
+        told = wire.payload_of(payload)
+        rows = tuple(wire.Result(w.task, w.number, int(outcome), elapsed, told, b"out", b"err") for w in work)
         self.send(wire.Finished(rows))
         while not isinstance(message := self.receive(), wire.Taken):
             assert self._is_work(message), message

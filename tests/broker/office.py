@@ -106,8 +106,9 @@ class OfficeLine:
         self._peer = f"peer {office.connections}".encode()
         office.lines[self._peer] = self
 
-    def send(self, data: bytes) -> None:
-        self._office.sessions.receive(self._peer, self._who, wire.decode(data), self._office.now)
+    def send(self, data: bytes, *behind: bytes) -> None:
+        message = wire.decode(data, [memoryview(frame) for frame in behind])
+        self._office.sessions.receive(self._peer, self._who, message, self._office.now)
 
     def receive(self, seconds: float) -> bytes | None:
         if not self.inbox:

@@ -11,6 +11,7 @@ import pytest
 from broker import files
 from broker import intake as intake_module
 from broker import protocol as wire
+from broker.client import template as template_module
 from broker.client.errors import BagRejected
 from broker.client.grid import Grid
 from broker.files import FOLDER
@@ -23,8 +24,13 @@ from tests.peers import Client, SocketLine
 from tests.waiting import eventually
 
 # One that is read, and one that is mapped.
-# What the tasks do is Python's own: no modules have to travel.
 VALUES = [os.urandom(size) for size in (wire.LARGE_BYTES, wire.BATCH_BYTES + 3)]
+
+
+@pytest.fixture(autouse=True)
+def no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of this program, pytest and all, would make a large template."""
+    monkeypatch.setattr(template_module, "make_bundle", dict)
 
 
 def on_disk(home: Path) -> list[Path]:
@@ -62,10 +68,9 @@ def test_a_function_with_large_data_in_it_runs_and_its_file_goes_with_its_bag(tm
 
 def test_a_large_template_under_a_digest_that_is_not_its_own_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
     with live_grid(tmp_path) as live:
-        line = SocketLine(parse_join_line(live.broker.ready.client_line, "client"))
-        client = Client(line)
+        client = Client(SocketLine(parse_join_line(live.broker.ready.client_line, "client")))
         template = wire.payload_of(msgpack.packb({"kind": "command", "argv": ["x" * 2**21]}))
-        line.socket.send_multipart(wire.frames_of(wire.parts_of(wire.Blob("d" * 64, template))))
+        client.send(wire.Blob("d" * 64, template))
         assert client.expect(wire.Refused).reason == "that is not a template, or it was damaged on the way"
         assert eventually(lambda: not on_disk(tmp_path))
         client.close()
