@@ -36,6 +36,7 @@ EXPLAIN_UNITS = 5_000
 
 # States a task can be explained in besides waiting.
 _STATE_TEXT = {
+    State.PAUSED: "has failed several times, and is tried again in {again_s:.0f} s",
     State.QUEUED: "is queued on {on} and starts when that slot is free",
     State.SENT: "runs on {on}, or is next there",
     State.HELD: "was running when the broker stopped; its worker is waited for",
@@ -180,9 +181,9 @@ class Asking:
     def _explain(self, args: Json, now: float) -> Slices:
         bag, scheduler = self._bag(args), self._desk.scheduler
         if args.get("item") is None:
-            waiting, longest = yield from self._longest(bag)
+            waiting, paused, longest = yield from self._longest(bag)
             if longest is None:
-                return (yield from self._nothing_waits(bag))
+                return (yield from self._nothing_waits(bag, paused))
             task = longest
         else:
             task = self._task(bag, args["item"])
@@ -205,10 +206,11 @@ class Asking:
             "coming": [asdict(window) for window in why.coming],
         }
 
-    def _longest(self, bag: OpenBag) -> Generator[int, None, tuple[int, int | None]]:
-        """How many tasks of a bag wait, and the first of the longest of them."""
-        waiting, longest, found, units = 0, -1.0, None, 0
+    def _longest(self, bag: OpenBag) -> Generator[int, None, tuple[int, int, int | None]]:
+        """How many tasks of a bag wait, how many pause, and the first of the longest of those that wait."""
+        waiting, paused, longest, found, units = 0, 0, -1.0, None, 0
         for batch in list(self._desk.scheduler.tasks.bags[bag.row.number].batches):
+            paused += batch.states.count(State.PAUSED)
             if many := batch.states.count(State.WAITING):
                 waiting += many
                 seconds, task = batch.longest()
@@ -219,14 +221,16 @@ class Asking:
                 yield units
                 units = 0
         yield units
-        return waiting, found
+        return waiting, paused, found
 
-    def _nothing_waits(self, bag: OpenBag) -> Generator[int, None, Json]:
+    def _nothing_waits(self, bag: OpenBag, paused: int) -> Generator[int, None, Json]:
         row = yield from self._overview.row(bag)
         assert isinstance(row, dict)
         text = [f"no task of this bag waits: {row['done']} done, {row['failed']} failed, {row['running']} running"]
-        if row["waiting"]:
-            text[0] += f", {row['waiting']} next on their PCs"
+        if paused:
+            text[0] += f", {paused} failed several times and are tried again in a while"
+        if ahead := row["waiting"] - paused:
+            text[0] += f", {ahead} next on their PCs"
         return {"text": text, "waiting": 0, "longest_s": 0.0, "slots": [], "coming": []}
 
 
@@ -253,7 +257,7 @@ def _explanation(why: Explanation, item: int, workers: int, rests: Mapping[str, 
     """Why a task is where it is, in sentences. ``rests``: workers that get nothing for a while."""
     start = f"task {item} (predicted {why.runtime_s:g} s)"
     if why.state != State.WAITING:
-        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on)}"]
+        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again_s=why.again_s)}"]
     if not workers:
         return [f"{start} waits: no worker has joined"]
     lines = [f"{start} waits: it needs {why.runtime_s + why.margin_s:g} s, {why.margin_s:g} s of them to be safe"]

@@ -51,9 +51,11 @@ OUR_FAULTS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingErro
 WINDOWS_S = 1.0
 # Heartbeats that come so close on each other are taken several at a time, for which the loop rests a little when it has
 # heard nothing else: to be woken costs more than to hear one. With fewer than a hundred workers it never rests, and
-# with more of them only the first message after a silence waits. Seconds.
+# with more of them only the first message after a silence waits. It does not rest after more work than that of such
+# heartbeats: somebody sends a lot, and others have waited for it already. Seconds.
 OFTEN_S = 0.02
 REST_S = 0.03
+LITTLE_S = 0.005
 
 
 class Loop:
@@ -115,6 +117,7 @@ class Loop:
 
     def _turn(self, arrived: bool) -> None:
         """Read, decide, commit and send."""
+        self._suspect = None
         try:
             self._go(arrived)
         except JournalFull as full:
@@ -123,11 +126,9 @@ class Loop:
             self._recover(error)
 
     def _go(self, arrived: bool) -> None:
-        self._suspect = None
+        began = self._now()
         read_all = self._read() if arrived else True
-        self._hear_waiting()
-        # A careful loop may have heard one already.
-        heard = self._suspect is None and self._handle_some()
+        heard = self._hear()
         for name in self._sessions.desk.revoked:
             self._turns.drop(name)
             self._shut.update(self._intake.peers_of(name))
@@ -136,7 +137,7 @@ class Loop:
         if self._sessions.unsettled or self._suspect or self._now() >= self._settle_at:
             self._settle_at = self._now() + TICK_S
             self._finish(self._sessions.settle(self._now()))
-        elif heard and not self._turns:
+        elif heard and not self._turns and self._now() < began + LITTLE_S:
             self._rest()
         if read_all and self._gone:
             self._gone = [peer for peer in self._gone if not self._let_go(peer)]
@@ -168,6 +169,12 @@ class Loop:
                 self._warn("too-much-said credential=%r: one of its connections is cut off", who.name)
                 self._sockets.give_up(peer)
         return False
+
+    def _hear(self) -> bool:
+        """Hear some of what was said; whether that was more than what had waited for the disk."""
+        self._hear_waiting()
+        # A careful loop may have heard one by now.
+        return self._suspect is None and self._handle_some()
 
     def _handle_some(self) -> bool:
         """Handle what was read, credentials in turns, for as long as a turn may take; whether anything was."""

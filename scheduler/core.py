@@ -3,7 +3,7 @@
 Rule 1: ``handle(event, now)`` is the only way in; ``now`` never runs backwards.
 Rule 2: an illegal event raises and changes nothing; a stale but legal one (an old attempt's answer, say) is ignored.
 Rule 3: a task is done if and only if the answer was of its newest attempt.
-Rule 4: a departure or a loss never counts against a task; crashes and errors do.
+Rule 4: a departure or a loss never counts against a task; crashes and errors do. One that errs again and again pauses.
 Placements are decided only at `PassDue`, once for everything that had arrived.
 """
 
@@ -19,6 +19,7 @@ from scheduler.accuracy import ratios
 from scheduler.doubt import Doubting
 from scheduler.invariants import check
 from scheduler.model import Attempt, IllegalEvent, Outcome, State, Window, Windows, checked_runtime
+from scheduler.pauses import pause_after
 from scheduler.policies.base import Policy
 from scheduler.rows import within
 from scheduler.slots import UPTIME_JITTER_S, Away, Slot, Worker, announced, differ, uptime_end
@@ -284,7 +285,7 @@ class Scheduler(Doubting):
                 self.counters.stale += 1
                 continue
             self._watch(*where, ended, now)
-            if self._judge(ended):
+            if self._judge(ended, now):
                 settled.append(ended.attempt)
         if settled:
             self._commands.append(ev.Settle(settled))
@@ -352,22 +353,28 @@ class Scheduler(Doubting):
             self.clear(paid, now)
         return None
 
-    def _judge(self, ended: ev.Ended) -> bool:
+    def _judge(self, ended: ev.Ended, now: float) -> bool:
         """Count the outcome; True when the task has ended by it, False when it will be tried again."""
         (task, _), outcome, elapsed = ended
         self.counters.count(outcome)
         if not outcome:  # done
             self.accuracy.add(self.tasks.succeed([task], [elapsed]))
             return True
+        pause = 0.0
         if outcome == Outcome.CRASH:
             places = self.tasks.crashes(task)
             again = len(places) < self.crash_limit or self.resting.excuses(places)
         else:
-            again = self.tasks.erred(task) <= self.tasks.known(task).bag.retries
-        if again:
-            self.to_priority([task])
-        else:
+            errors = self.tasks.erred(task)
+            again = errors <= self.tasks.known(task).bag.retries
+            pause = pause_after(errors)
+        if not again:
             self.tasks.move(task, State.FAILED)
+        elif pause:
+            self.pauses.begin(task, now + pause)
+            self.tasks.move(task, State.PAUSED)
+        else:
+            self.to_priority([task])
         return not again
 
     def _learn(self, task: int, predicted: float, actual: float) -> None:

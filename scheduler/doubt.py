@@ -14,7 +14,6 @@ Rule 7: of a worker that has never answered a few slots are used, with one task 
 short or long; its first answer ends that.
 """
 
-import math
 from collections.abc import Sequence
 
 from scheduler import events as ev
@@ -47,8 +46,8 @@ class Doubting(Placing):
 
     @property
     def wakes_at(self) -> float:
-        """When a pass is due though nothing has happened, for new workers to get more."""
-        return min([worker.wider_at for worker in self._widening.values()], default=math.inf)
+        """When a pass is due though nothing has happened: new workers get more, or a task is tried again."""
+        return min([self.pauses.next_end, *(worker.wider_at for worker in self._widening.values())])
 
     def admit(self, worker: Worker) -> None:
         """``worker`` has come, for the first time or again."""
@@ -75,7 +74,12 @@ class Doubting(Placing):
     # --- taking back -------------------------------------------------------------------------------------------------
 
     def look_after(self, now: float) -> None:
-        """Before a pass: widen new workers, take back what is overdue, give back what was taken without need."""
+        """Before a pass: widen new workers, take back what is overdue, give back what was taken without need.
+
+        And tasks whose pause is over wait for a slot again.
+        """
+        if self.pauses:
+            self.to_priority(self.pauses.over(now))
         for worker in list(self._widening.values()):
             while now >= worker.wider_at and worker.width < len(worker.slots):
                 self._widen(worker)
@@ -232,3 +236,5 @@ class Doubting(Placing):
             self.unbind(self.bound[task], task)
         elif state == State.WAITING:
             (self.regular if self.regular.holds(task) else self.priority).discard(task)
+        elif state == State.PAUSED:
+            self.pauses.drop(task)

@@ -44,12 +44,13 @@ class Explanation:
     """Where a task is and, if it waits, why. ``on`` is the worker that has it.
 
     ``margin_s``: how many seconds more than its predicted runtime it is given: to start up, and for what experience
-    says of predictions.
+    says of predictions. ``again_s``: of a task that pauses, in how many seconds it is tried again.
     """
 
     state: State
     runtime_s: float
     margin_s: float
+    again_s: float
     on: str
     slots: tuple[SlotReason, ...]
     coming: tuple[ComingWindow, ...]
@@ -79,6 +80,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Generator[int, None,
         state=state,
         runtime_s=runtime,
         margin_s=needs - runtime,
+        again_s=max(0.0, (scheduler.pauses.until(task) or now) - now),
         on=holder.worker.name if holder is not None else "",
         slots=tuple(_nearest(slots)),
         coming=tuple(_soonest(coming)),

@@ -35,6 +35,7 @@ def check(scheduler: Placing, now: float) -> None:
             True,
         )
     scheduler.overdue.check(slots, settled, now)
+    scheduler.pauses.check({task for task, state in scheduler.tasks.each() if state == State.PAUSED})
 
 
 def _check_predictions(scheduler: Placing) -> None:

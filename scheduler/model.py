@@ -38,12 +38,13 @@ class State(IntEnum):
     """Where a task is."""
 
     WAITING = 0  # in the regular or the priority queue
-    QUEUED = 1  # bound to a slot, held by the scheduler
-    SENT = 2  # handed to the worker
-    HELD = 3  # its attempt runs at a worker that this scheduler has not seen since it was restored
-    DONE = 4
-    FAILED = 5
-    CANCELLED = 6
+    PAUSED = 1  # it has erred again and again, and is tried again in a while (`scheduler.pauses`)
+    QUEUED = 2  # bound to a slot, held by the scheduler
+    SENT = 3  # handed to the worker
+    HELD = 4  # its attempt runs at a worker that this scheduler has not seen since it was restored
+    DONE = 5
+    FAILED = 6
+    CANCELLED = 7
 
 
 ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED})

@@ -16,6 +16,7 @@ from scheduler.events import Assign, Assignment, Command, Stop
 from scheduler.metrics import Counters
 from scheduler.model import Attempt, State
 from scheduler.overdue import GRACE_S, Overdue
+from scheduler.pauses import Pauses
 from scheduler.policies.base import Coming, Lane, Place, Policy, Postpone
 from scheduler.resting import Resting
 from scheduler.rows import Spans, grouped
@@ -56,6 +57,7 @@ class Placing:
         self.changes = 0
         self.resting = Resting()
         self.overdue = Overdue(self.tasks)
+        self.pauses = Pauses()
         self.regular = Regular()
         self.priority: WaitingQueue = ORDERS[policy.order]()
         # Newest attempts of tasks whose worker is gone, or has not been seen since a restore: still welcome.

@@ -16,8 +16,8 @@ from scheduler.rows import Rows, Spans, by_batch, drop_places, grouped, joined
 OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
 UNSENT = re.compile(b"[%c-%c]+" % (State.WAITING, State.QUEUED))
 WAITING = re.compile(b"%c+" % State.WAITING)
-# One by one: each is bound to a slot, or held.
-ELSEWHERE = re.compile(b"[%c-%c]" % (State.QUEUED, State.HELD))
+# One by one: each pauses, is bound to a slot, or held.
+ELSEWHERE = re.compile(b"[%c-%c]" % (State.PAUSED, State.HELD))
 
 
 @dataclass(slots=True)

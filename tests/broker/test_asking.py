@@ -8,6 +8,7 @@ import msgpack
 import pytest
 
 from broker import protocol as wire
+from scheduler.pauses import AT_ONCE
 from tests.broker.office import ADMIN, Office
 from tests.peers import BareWorker, Client
 
@@ -257,6 +258,18 @@ def test_what_was_sent_ahead_to_wait_on_its_pc_does_not_count_as_running(office:
     assert (progress["running"], progress["waiting"]) == (1, 4)
     answer = client.ask("explain", bag=bag)
     assert answer["text"] == ["no task of this bag waits: 0 done, 0 failed, 1 running, 4 next on their PCs"]
+
+
+def test_what_failed_several_times_says_that_it_is_tried_again_in_a_while(office: Office, client: Client) -> None:
+    worker = joined(office)
+    bag = client.submit([b"0"], retries=10)
+    for _ in range(AT_ONCE + 1):
+        worker.finish(*worker.work(), outcome=wire.Outcome.ERROR, payload=wire.UNREADABLE.packed())
+    answer = client.ask("explain", bag=bag)
+    (text,) = answer["text"]
+    assert text.startswith("no task of this bag waits: 0 done, 0 failed, 0 running, 1 failed several times")
+    (text,) = client.ask("explain", bag=bag, item=0)["text"]
+    assert text == "task 0 (predicted 1 s) has failed several times, and is tried again in 1 s"
 
 
 @pytest.mark.parametrize("what", ["explain", "logs"])

@@ -158,11 +158,11 @@ class Pace:
 
 
 def with_a_key(order: Order) -> Sent:
-    """Attack as a worker or a submitter."""
+    """Attack as whoever has a lab's line, as a worker, or as a submitter."""
     assert order.role is not None
     sent, pace = Sent(), Pace(order.per_s, order.seconds)
     forger = Forger(order.seed, order.role, order.known)
-    line = parse_join_line(order.line, "worker" if order.role == "worker" else "client")
+    line = parse_join_line(order.line, "client" if order.role == "submitter" else "worker")
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     connections: list[Connection] = []
     while sent.messages < order.count and not pace.over:

@@ -5,7 +5,7 @@ field is attacked without a line here. What is known of a field by its name only
 
 Rule 1: a message is a list of frames, as raw bytes; the encoder is our own, for the honest one refuses what is sent.
 Rule 2: a worker that is forged here never has a window that is open for more than a moment. A worker answers what it
-is given as it likes, and that is not what is tried: `tests.hostile.takers` is about answers.
+is given as it likes, and that is not what is tried here, but in `tests/hostile/test_black_hole.py` and others.
 """
 
 import json
@@ -131,6 +131,13 @@ def account(*parts: Any) -> bytes:
 
 # The name of the PC that means harm: whoever joins under another one is not let in.
 MALLORY = "mallory-worker"
+# What each role says.
+KINDS: dict[Role, Sequence[type[wire.Message]]] = {
+    "lab": wire.FROM_LAB,
+    "worker": wire.FROM_WORKER,
+    "submitter": wire.FROM_CLIENT,
+    "admin": wire.FROM_CLIENT,
+}
 
 
 class Forger:
@@ -140,7 +147,7 @@ class Forger:
         self.dice = random.Random(seed)
         self.known = known
         self._role = role
-        self._kinds = wire.FROM_WORKER if role == "worker" else wire.FROM_CLIENT
+        self._kinds: Sequence[type[wire.Message]] = KINDS[role]
         self._large = large
         self._session = f"mallory{seed}"
         self._request = 0
@@ -157,7 +164,8 @@ class Forger:
         self._by_name: dict[str, Callable[[], Any]] = {
             "version": lambda: wire.VERSION,
             "python": python_minor,
-            "name": lambda: self._one_of(self.known.names),
+            "name": self._pc,
+            "public": lambda: self.dice.randbytes(32),
             "session": lambda: self._session,
             "opening": self._next,
             "request": self._next,
@@ -181,6 +189,8 @@ class Forger:
 
     def introduction(self) -> Frames:
         """Whoever says this is let in."""
+        if self._role == "lab":
+            return [packed([wire.MESSAGES.index(wire.Enrol), wire.VERSION, self._pc(), self.dice.randbytes(32)])]
         if self._role != "worker":
             return [packed(self._valid(wire.Hello))]
         said = self._valid(wire.Join)
@@ -347,6 +357,12 @@ class Forger:
     def _next(self) -> int:
         self._request += 1
         return self._request
+
+    def _pc(self) -> str:
+        """The name of a PC: with a lab's line mostly of one that there is not yet."""
+        if self._role == "lab" and self.dice.random() < 0.8:
+            return f"evil{self.dice.randrange(100_000)}"
+        return str(self._one_of(self.known.names))
 
     def _bag(self) -> str:
         """Of its own a few, for each is done work for; others', and ones that there are not."""

@@ -23,7 +23,7 @@ from tests.hostile.lab import Lab, Latency, Pings, lab
 from tests.live import ROOT
 from tests.waiting import eventually
 
-ROLES: tuple[Role | None, ...] = (None, "worker", "submitter")
+ROLES: tuple[Role | None, ...] = (None, "lab", "worker", "submitter")
 # Messages in a second that an attacker sends at most: about what a broker takes of hostile ones while it has time for
 # others on a machine of two cores, which has the attacker and the honest on it, too.
 PER_S = 4_000.0

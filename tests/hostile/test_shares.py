@@ -7,6 +7,8 @@ import time
 import pytest
 
 from broker import protocol as wire
+from tests.counting import COUNTS
+from tests.executor.rig import python_template
 from tests.hostile.forging import account, packed
 from tests.hostile.lab import Lab, Raw
 from tests.hostile.limits import GROWTH, LARGE, SLACK, WORST_S, unharmed
@@ -20,6 +22,8 @@ AT_ONCE = 500
 BAGS, MANY_BAGS = 400, (60_000 if LARGE else 3_000)
 QUESTIONS, STATUSES = 1_000, 320
 AFTER_S = 3.0
+# How long twenty short tasks of others may take beside tasks that fail. Without any it is half a second.
+OTHERS_S = 10.0
 TEMPLATE = hashlib.sha256(COMMAND).hexdigest()
 
 
@@ -67,6 +71,23 @@ def asked(raws: list[Raw], what: str, count: int) -> None:
         heard = 0
         while heard < count // len(raws):
             heard += isinstance(raw.receive(), wire.Answer | wire.Failed)
+
+
+def test_tasks_that_fail_at_once_and_are_retried_for_ever_do_not_keep_others_out(place: Lab) -> None:
+    place.worker(slots=2)
+    raw, template = place.submitter(), python_template(b"no pickle")
+    digest = hashlib.sha256(template).hexdigest()
+    raw.send(wire.Blob(digest, template))
+    failing = tuple(b"%d" % item for item in range(250))
+    raw.send(wire.Submit(1, "evil", "", digest, 0, failing, 60.0, (), None, wire.RETRIES_LIMIT, True, 0, 0))
+    raw.expect(wire.Accepted)
+    client = place.client()
+    began = time.monotonic()
+    results = client.results(client.submit([b"%d" % item for item in range(20)], runtime=0.1))
+    took = time.monotonic() - began
+    COUNTS.append(f"hostile: beside 250 tasks that fail at once, again and again, 20 others took {took:.1f} s")
+    assert [result.outcome for result in results] == [wire.Outcome.DONE] * 20
+    assert took < SLACK * OTHERS_S
 
 
 def test_a_thousand_questions_of_one_are_not_before_one_of_another(place: Lab) -> None:

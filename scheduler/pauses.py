@@ -1,0 +1,69 @@
+"""Tasks that err again and again: each waits a while before it is tried again, so that they do not keep others out.
+
+What fails at once is back at once. Without a pause, a few tasks with very many retries would have every slot, again and
+again, for as long as the retries last.
+"""
+
+import heapq
+import math
+
+from scheduler.model import agree
+
+# Errors after which a task is tried again at once: what goes wrong now and then is right the next time.
+AT_ONCE = 3
+# The pause after the next error, and the longest: each is twice as long as the one before. Seconds.
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 300.0
+
+
+def pause_after(errors: int) -> float:
+    """Seconds that a task waits that has erred so often."""
+    beyond = errors - AT_ONCE
+    if beyond <= 0:
+        return 0.0
+    # A million errors would overflow.
+    return min(FIRST_PAUSE_S * 2.0 ** min(beyond - 1, 60), LONGEST_PAUSE_S)
+
+
+class Pauses:
+    """When each of them is tried again, on the driver's clock."""
+
+    def __init__(self) -> None:
+        self._until: dict[int, float] = {}
+        # (until, task), the soonest first; of tasks whose pause has ended otherwise, too.
+        self._heap: list[tuple[float, int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._until)
+
+    @property
+    def next_end(self) -> float:
+        """When to look again; infinity if no task waits here."""
+        return self._heap[0][0] if self._heap else math.inf
+
+    def until(self, task: int) -> float | None:
+        """When ``task`` is tried again; None if it does not wait here."""
+        return self._until.get(task)
+
+    def begin(self, task: int, until: float) -> None:
+        self._until[task] = until
+        heapq.heappush(self._heap, (until, task))
+
+    def drop(self, task: int) -> None:
+        """``task`` has ended otherwise."""
+        del self._until[task]
+
+    def over(self, now: float) -> list[int]:
+        """Take out the tasks whose pause is over."""
+        found = []
+        while self._heap and self._heap[0][0] <= now:
+            until, task = heapq.heappop(self._heap)
+            if self._until.get(task) == until:
+                del self._until[task]
+                found.append(task)
+        return found
+
+    def check(self, paused: set[int]) -> None:
+        """Raise `InvariantBroken` unless ``paused`` are the tasks that wait here."""
+        agree("tasks that pause", set(self._until), paused)
+        agree("ends of pauses", {(until, task) for task, until in self._until.items()} <= set(self._heap), True)

@@ -1,0 +1,109 @@
+"""Tasks that err again and again pause, and others get the slots meanwhile."""
+
+import pytest
+
+from scheduler import events as ev
+from scheduler.model import InvariantBroken, Outcome, State
+from scheduler.pauses import AT_ONCE, FIRST_PAUSE_S, LONGEST_PAUSE_S, Pauses, pause_after
+from tests.scheduler.builders import Grid
+from tests.scheduler.test_views import explained
+
+
+def erring(grid: Grid, times: int, retries: int = 1000) -> int:
+    """A task that has erred so often, each time when it was tried."""
+    (task,) = grid.tasks(5, retries=retries)
+    for _ in range(times):
+        grid.now += pause_after(times)
+        grid.say_alive()
+        assert grid.tell_pass() == {"a": [task]}
+        assert grid.end(task, outcome=Outcome.ERROR) == []
+    return task
+
+
+def test_the_first_errors_cost_no_time_and_later_ones_ever_more() -> None:
+    pauses = [pause_after(errors) for errors in range(AT_ONCE + 5)]
+    assert pauses[: AT_ONCE + 1] == [0.0] * (AT_ONCE + 1)
+    assert pauses[AT_ONCE + 1 :] == [FIRST_PAUSE_S * factor for factor in (1, 2, 4, 8)]
+    assert pause_after(10**6) == LONGEST_PAUSE_S
+
+
+def test_a_task_that_pauses_is_tried_again_when_that_is_over_and_others_run_meanwhile() -> None:
+    grid = Grid()
+    grid.pc("a")
+    task = erring(grid, AT_ONCE + 1)
+    assert grid.state(task) == State.PAUSED
+    assert grid.scheduler.wakes_at == grid.now + FIRST_PAUSE_S
+    (other,) = grid.tasks(0.1)
+    grid.expect(a=[other])
+    assert grid.end(other) == [other]
+    grid.now += FIRST_PAUSE_S / 2
+    grid.expect()
+    grid.now += FIRST_PAUSE_S / 2
+    grid.expect(a=[task])
+    assert grid.end(task) == [task]
+
+
+def test_it_is_longer_the_next_time() -> None:
+    grid = Grid()
+    grid.pc("a")
+    erring(grid, AT_ONCE + 3)
+    assert grid.scheduler.wakes_at == grid.now + 4 * FIRST_PAUSE_S
+
+
+def test_the_last_error_ends_a_task_without_a_pause() -> None:
+    grid = Grid()
+    grid.pc("a")
+    task = erring(grid, AT_ONCE, retries=AT_ONCE)
+    grid.expect(a=[task])
+    assert grid.end(task, outcome=Outcome.TIMEOUT) == [task]
+    assert grid.state(task) == State.FAILED
+
+
+def test_a_task_that_pauses_can_be_cancelled_and_its_bag_forgotten() -> None:
+    grid = Grid()
+    grid.pc("a")
+    task = erring(grid, AT_ONCE + 1)
+    assert grid.cancel(task) == {}
+    assert grid.state(task) == State.CANCELLED
+    assert grid.tell(ev.BagForgotten(0)) == []
+    grid.now += FIRST_PAUSE_S
+    grid.expect()
+
+
+def test_a_task_that_pauses_takes_a_new_prediction() -> None:
+    grid = Grid()
+    grid.pc("a")
+    task = erring(grid, AT_ONCE + 1)
+    grid.predict({task: 7.0})
+    grid.now += FIRST_PAUSE_S
+    grid.expect(a=[task])
+    assert grid.scheduler.tasks.runtime(task) == 7.0
+
+
+def test_it_says_when_it_is_tried_again() -> None:
+    grid = Grid()
+    grid.pc("a")
+    task = erring(grid, AT_ONCE + 1)
+    assert explained(grid.scheduler, task, grid.now + 0.25).again_s == pytest.approx(0.75)
+    assert explained(grid.scheduler, task, grid.now + 1.25).again_s == 0.0
+
+
+def test_what_is_kept_of_pauses_is_checked() -> None:
+    pauses = Pauses()
+    pauses.begin(1, 5.0)
+    pauses.check({1})
+    with pytest.raises(InvariantBroken, match="tasks that pause"):
+        pauses.check(set())
+    pauses._heap.clear()
+    with pytest.raises(InvariantBroken, match="ends of pauses"):
+        pauses.check({1})
+
+
+def test_a_task_that_pauses_again_is_tried_once() -> None:
+    pauses = Pauses()
+    pauses.begin(1, 5.0)
+    pauses.drop(1)
+    pauses.begin(1, 6.0)
+    assert pauses.over(5.0) == []
+    assert pauses.over(6.0) == [1]
+    assert not pauses
