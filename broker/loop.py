@@ -28,12 +28,12 @@ log = logging.getLogger("deskgrid.broker")
 
 # Messages that are read in a turn of the loop, and bytes of them: that costs some milliseconds. Whoever sends faster
 # than messages are read and handled has too many waiting soon, and is cut off.
-DRAIN = 2_000
-DRAIN_BYTES = 64 * 2**20
+DRAIN = 1_000
+DRAIN_BYTES = 16 * 2**20
 # No more is read while so many bytes wait to be handled.
 HELD_BYTES = 4 * wire.PAYLOAD_LIMIT
 # How long messages are handled in one turn, before answers go out. Seconds. One message may take longer.
-TURN_S = 0.02
+TURN_S = 0.01
 # How long the loop waits for a message before it looks at leases, at the windows file and at whether to stop. What says
 # nothing new, as nearly every heartbeat, is settled no sooner than that: a thousand workers send 500 in a second.
 TICK_S = 0.2

@@ -202,7 +202,7 @@ def read_once(busy: Busy, home: Path) -> bool:
         return loop._read()
 
 
-@pytest.mark.parametrize(("size", "taken"), [(0, loop.DRAIN), (MIB, 64), (wire.MESSAGE_LIMIT, 1)])
+@pytest.mark.parametrize(("size", "taken"), [(0, loop.DRAIN), (MIB, 16), (wire.MESSAGE_LIMIT, 1)])
 def test_a_turn_reads_so_many_messages_or_so_many_bytes_of_them(size: int, taken: int, tmp_path: Path) -> None:
     busy = Busy(size)
     assert not read_once(busy, tmp_path)
