@@ -240,7 +240,8 @@ class Attempts:
                         ended,
                     )
                 )
-        self._desk.journal.add_results(rows)
+        for number, size in self._desk.journal.add_results(rows).items():
+            self._desk.grown(self._desk.book.by_number[number], size)
         worker.done += len(rows)
 
     # --- commands ----------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ class Runs:
 class OpenBag:
     """A bag that is not forgotten. ``runs``: what it has shown of how long its tasks take.
 
-    ``size``: bytes of its arguments.
+    ``size``: bytes of its arguments, and of its results.
     ``learned_at``: how many runs it takes until its prediction is looked at again, if nobody gave one.
     ``remembered``: those of its tasks that have not ended and of which the journal knows an attempt at a worker.
     ``alone_since``: when it was seen that the client which submitted it, and had not said that this was all, is gone.

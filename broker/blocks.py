@@ -37,6 +37,11 @@ class Block(NamedTuple):
     printed: bytes | None
     large: bytes | None
 
+    @property
+    def weight(self) -> int:
+        """Bytes that it has in the tables."""
+        return len(self.tasks) + len(self.told) + len(self.printed or b"")
+
 
 class Told(NamedTuple):
     """What is told of a `Block`, and its place among all."""

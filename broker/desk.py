@@ -159,6 +159,11 @@ class Desk:
         for watcher in bag.watchers:
             self.send(watcher.peer, Failed(watcher.request, why))
 
+    def grown(self, bag: OpenBag, size: int) -> None:
+        """A bag has so many bytes more of results."""
+        bag.size += size
+        self.quotas.extended(bag.row.owner, 0, size)
+
     def settled(self, bag: OpenBag, tasks: int) -> None:
         """So many tasks of a bag have ended."""
         bag.settled += tasks

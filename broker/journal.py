@@ -11,7 +11,7 @@ import os
 import shutil
 import sqlite3
 from array import array
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby, repeat
@@ -276,10 +276,13 @@ class Journal:
         if len(self._cache) > CACHED_BATCHES:
             self._cache.popitem(last=False)
 
-    def add_results(self, rows: Sequence[ResultRow]) -> None:
-        """These tasks ended."""
+    def add_results(self, rows: Sequence[ResultRow]) -> Counter[int]:
+        """These tasks ended; how many bytes that takes, by bag."""
+        sizes = Counter[int]()
         for block in blocks_of(rows, self.values.cell):
             self._add_block(block)
+            sizes[block.bag] += block.weight + sum(map(self.values.size_of, names_in(block.large)))
+        return sizes
 
     def _add_block(self, block: Block) -> None:
         insert = f"INSERT INTO results ({COLUMNS}, checksum) VALUES (?,?,?,?,?,?,?,?,?,?)"
@@ -424,6 +427,16 @@ class Journal:
             runtimes = array("d")
             runtimes.frombytes(packed)
             yield BatchRow(first, bag, start, count, runtimes, size)
+
+    def result_sizes(self) -> Counter[int]:
+        """Bytes of the results of each bag."""
+        sizes = Counter[int]()
+        for query in (
+            "SELECT bag, sum(length(tasks) + length(told) + ifnull(length(printed), 0)) FROM results GROUP BY bag",
+            "SELECT bag, sum(size) FROM files WHERE batch IS NULL AND bag IS NOT NULL GROUP BY bag",
+        ):
+            sizes.update(dict(self._db.execute(query)))
+        return sizes
 
     def outcomes(self, bag: int) -> dict[int, "array[int]"]:
         """The tasks of a bag that have ended, ascending, by outcome."""

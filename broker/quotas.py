@@ -1,9 +1,9 @@
 """How much one submitter may have at the broker, so that nobody fills it up for all. Pure.
 
 What counts is by the credential that owns a bag: tasks that have not ended, each of which the broker has in memory and
-looks at; the arguments of all bags that are not forgotten, which are in the journal; and these bags, each of which is a
-row in lists, and is taken up when the broker is started. New templates count as arguments, and until the broker is
-started again, for a template is of no bag until one comes for it.
+looks at; the arguments and results of all bags that are not forgotten, which are in the journal; and these bags, each of
+which is a row in lists, and is taken up when the broker is started. New templates count as arguments, and until the
+broker is started again, for a template is of no bag until one comes for it.
 """
 
 from collections import Counter
@@ -12,8 +12,8 @@ from broker.bags import OpenBag
 
 # Tasks of one submitter that have not ended: two of the largest bags.
 TASKS_LIMIT = 20_000_000
-# Bytes of arguments of one submitter: a few times what a lab's bags have, and less than most disks.
-ARGUMENTS_LIMIT = 32 * 2**30
+# Bytes of arguments and results of one submitter: a few times what a lab's bags have, and less than most disks.
+BYTES_LIMIT = 64 * 2**30
 # Bags of one submitter, and of all, that are not forgotten: with so many, the broker is started in seconds.
 BAGS_LIMIT = 10_000
 BAGS_LIMIT_ALL = 50_000
@@ -34,7 +34,7 @@ class Quotas:
         self._all_bags += 1
 
     def extended(self, owner: str, tasks: int, size: int) -> None:
-        """A bag of ``owner`` has so many more tasks, with ``size`` bytes of arguments."""
+        """A bag of ``owner`` has so many more tasks, and ``size`` bytes more of arguments or results."""
         self._waiting[owner] += tasks
         self._bytes[owner] += size
 
@@ -52,8 +52,9 @@ class Quotas:
 
     def refusal(self, owner: str, tasks: int, size: int) -> str:
         """Why ``owner`` cannot add so much; empty when they can."""
-        if self._bytes[owner] + size > ARGUMENTS_LIMIT:
-            return f"{owner} has {self._bytes[owner]} bytes of arguments here, of {ARGUMENTS_LIMIT}: forget some bags"
+        if self._bytes[owner] + size > BYTES_LIMIT:
+            kept = f"{self._bytes[owner]} bytes of arguments and results"
+            return f"{owner} has {kept} here, of {BYTES_LIMIT}: forget some bags"
         if self._waiting[owner] + tasks > TASKS_LIMIT:
             return f"{owner} has {self._waiting[owner]} tasks that have not ended, of {TASKS_LIMIT}: try again later"
         return ""

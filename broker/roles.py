@@ -86,7 +86,9 @@ def owner_refusal(who: Credential, bag: str, owner: str) -> str:
     """Why ``who`` may do nothing with a bag; empty when they may."""
     if who.role == "admin" or who.name == owner:
         return ""
-    return f"bag {bag} belongs to {owner}; you are connected as {who.name}"
+    return (
+        f"bag {bag} belongs to {owner}, and you are connected as {who.name}; an admin may do this (--join @admin.join)"
+    )
 
 
 def admin_refusal(who: Credential, what: str) -> str:

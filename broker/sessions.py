@@ -73,6 +73,9 @@ class Sessions:
                 self._restore(batch, ended[batch.bag], now)
             except IllegalEvent as error:
                 raise Damaged(f"the journal contradicts itself: {error}") from error
+        for number, size in journal.result_sizes().items():
+            if number in book.by_number:
+                self.desk.grown(book.by_number[number], size)
         if self.desk.disk.state != "full":
             self._asking.orders.resume()
         if self.desk.scheduler.orphans:

@@ -59,7 +59,7 @@ class Values:
         """These were kept; what has not been recorded by now, in a commit, will not be."""
         names = {value.file for value in values} & self._kept
         self._kept -= names
-        self._unneeded += [name for name in names if self._size_of(name) is None]
+        self._unneeded += [name for name in names if not self.size_of(name)]
 
     def cell(self, payload: Payload, bag: int | None, batch: int | None = None) -> Cell:
         """Record a payload: of that bag, an argument of the batch that begins with task ``batch``, or a result.
@@ -78,12 +78,13 @@ class Values:
             return cell
         value = self._in_hand.get(cell)
         if value is None:
-            value = self._in_hand[cell] = self._files.stored(cell, self._size_of(cell) or 0)
+            value = self._in_hand[cell] = self._files.stored(cell, self.size_of(cell))
         return value
 
-    def _size_of(self, name: str) -> int | None:
+    def size_of(self, name: str) -> int:
+        """The bytes of a file that was recorded; 0 of another."""
         row = self._db.execute("SELECT size FROM files WHERE name = ?", (name,)).fetchone()
-        return int(row[0]) if row else None
+        return int(row[0]) if row else 0
 
     # --- dropping ----------------------------------------------------------------------------------------------------
 

@@ -123,6 +123,8 @@ class Link:
             self._silent_at = time.monotonic() + SILENCE_S * 4
             address = f"{self._join.host}:{self._join.port}"
             ask = "is it running, and is this join line from that broker?"
+            if self._join.keys is None:
+                ask = "is it running? if it is encrypted, as all are without --insecure, give its line with --join"
             say(f"no answer from a broker at {address}; still trying ({ask})")
 
 

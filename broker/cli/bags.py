@@ -130,17 +130,17 @@ def results(*, bag_id: str, join: str | None) -> None:
     """
     # Results of Python functions may be of classes that are defined here. At the end: nothing of ours is replaced.
     sys.path.append(os.getcwd())
-    failed = 0
+    failed: list[int] = []
     with open_grid(join) as grid:
         bag: Bag[int, Any] = _attached(grid, bag_id)
         for item, value in in_order(bag.as_completed(errors="return")):
             if isinstance(value, Exception):
-                failed += 1
+                failed.append(item)
                 say(f"deskgrid: {_failure(item, value)}", err=True)
             else:
                 _print_value(value)
     if failed:
-        say(f"deskgrid: {failed:,} of {len(bag):,} failed; see deskgrid logs {bag_id} ITEM", err=True)
+        say(f"deskgrid: {len(failed):,} of {len(bag):,} failed; see deskgrid logs {bag_id} {failed[0]}", err=True)
         sys.exit(FAILED)
 
 
@@ -162,19 +162,24 @@ def _print_value(value: object) -> None:
 
 
 def _failure(item: int, error: Exception) -> str:
-    """One line for a task that failed."""
+    """One line for a task that failed, with where it did."""
     from broker.client.errors import RemoteError, TaskError
-    from broker.client.payload import said_of
+    from broker.client.payload import RAISED_BY, said_of
 
     try:
+        notes = [note.removeprefix(RAISED_BY) for note in error.__notes__ if note.startswith(RAISED_BY)]
+    except Exception:  # a task's own exception may do anything
+        notes = []
+    where = notes[-1] if notes else f"task {item}"
+    try:
         if isinstance(error, RemoteError):
-            text = f"task {item}: {error}"
+            text = f"{where}: {error}"
         elif isinstance(error, TaskError):
             text = str(error)  # it names the task by itself
         else:
-            text = f"task {item}: {type(error).__name__}: {error}"
-    except Exception:  # a task's own exception may do anything
-        text = f"task {item}: {said_of(error)}"
+            text = f"{where}: {type(error).__name__}: {error}"
+    except Exception:
+        text = f"{where}: {said_of(error)}"
     return " ".join(text.split())
 
 

@@ -82,14 +82,14 @@ def bags(*, join: str | None) -> None:
             say(f"deskgrid: {bag['bag']}: {bag['note']}", err=True)
 
 
-_TITLES = ("BAG", "OWNER", "AGE", "TASKS", "DONE", "FAILED", "RUNNING", "WAITING", "TO GO", "NAME")
+_TITLES = ("BAG", "OWNER", "AGE", "TASKS", "DONE", "FAILED", "CANCELLED", "RUNNING", "WAITING", "TO GO", "NAME")
 
 
 def _cells(bag: "BagState") -> tuple[str, ...]:
     from broker.tui.drawing import duration
     from broker.tui.rows import complete
 
-    numbers = (bag["total"], bag["done"], bag["failed"] + bag["cancelled"], bag["running"], bag["waiting"])
+    numbers = (bag["total"], bag["done"], bag["failed"], bag["cancelled"], bag["running"], bag["waiting"])
     unknown = "ended" if complete(bag) else "unknown"
     to_go = unknown if bag["eta_s"] is None or complete(bag) else duration(bag["eta_s"])
     counts = [f"{number}" for number in numbers]

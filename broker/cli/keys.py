@@ -104,8 +104,10 @@ def list_(*, join: str | None) -> None:
     ]
     for line in table([("NAME", "CONNECTED", "SINCE", "ROLE"), *rows]):
         say(line)
+    enrols = "new PCs may enrol; to stop that: deskgrid keys enrol off"
     if not told[-1]["enrol"]:
-        click.echo("deskgrid: no new PCs may enrol; to let them: deskgrid keys enrol on", err=True)
+        enrols = "no new PCs may enrol; to let them: deskgrid keys enrol on"
+    click.echo(f"deskgrid: {enrols}", err=True)
 
 
 def _since(age_s: float | None) -> str:

@@ -245,7 +245,7 @@ def worker(
     log_level: str,
     until_stdin_closes: bool,
 ) -> None:
-    """Make this PC work for a grid, until its planned uptime is over for good.
+    """Make this PC work for a grid, in each of its windows, until you stop it.
 
     The first time, give --join: the broker then knows this PC by its name and a key of its own. Afterwards
     `deskgrid worker` is enough.

@@ -178,6 +178,10 @@ def _tried(action: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
+# How the note begins that an exception has of where it was raised.
+RAISED_BY = "deskgrid: raised by "
+
+
 def said_of(error: BaseException) -> str:
     """An exception for people, whatever it does when it is asked."""
     text, trouble = _tried(lambda: str.__str__(repr(error))[:300])
@@ -233,7 +237,7 @@ def _failure(result: BagResult, bag: str) -> Exception:
         rebuilt = _rebuilt(told.pickled)
         said = f"{told.kind}: {told.message}" if told.message else told.kind
         error = RemoteError(said) if rebuilt is None else rebuilt
-        add_note(error, f"deskgrid: raised by {where}")
+        add_note(error, f"{RAISED_BY}{where}")
     if told.trace:
         # Not by the attribute, which a class may have made its own.
         object.__setattr__(error, "__cause__", RemoteTraceback(told.trace))

@@ -34,7 +34,7 @@ OF_ADMINS: dict[str, dict[str, Any]] = {
     "keys enrol": {"on": False},
 }
 OF_EVERYONE: dict[str, dict[str, Any]] = {"ping": {}, "status": {}, "bags": {}}
-REFUSED = "bag {} belongs to ann; you are connected as ben"
+REFUSED = "bag {} belongs to ann, and you are connected as ben; an admin may do this (--join @admin.join)"
 
 
 class Store:

@@ -1,4 +1,4 @@
-"""One submitter does not fill the broker up: tasks that have not ended, and bytes of arguments, have limits."""
+"""One submitter does not fill the broker up: tasks that have not ended, and bytes of arguments and results, have limits."""
 
 from hashlib import sha256
 
@@ -47,7 +47,7 @@ def test_tasks_that_have_not_ended_are_bounded_for_each_submitter(
 def test_arguments_are_bounded_for_each_submitter_until_bags_are_forgotten(
     open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
-    monkeypatch.setattr(quotas_module, "ARGUMENTS_LIMIT", 10_000)
+    monkeypatch.setattr(quotas_module, "BYTES_LIMIT", 10_000)
     office = open_office()
     client = office.client()
     bag = client.submit([bytes(900)] * 10)
@@ -55,13 +55,33 @@ def test_arguments_are_bounded_for_each_submitter_until_bags_are_forgotten(
         office.settle()
         office = open_office()
         client = office.client()
-    assert "bytes of arguments here, of 10000: forget some bags" in str(
+    assert "bytes of arguments and results here, of 10000: forget some bags" in str(
         client.answer_to(client.batch("more", [bytes(1001)]))
     )
     assert refusal(office, [bytes(9000)]) == "", "others have a share of their own"
     client.ask("cancel", bag=bag)
     client.ask("forget", bag=bag)
     assert isinstance(client.answer_to(client.batch("now", [bytes(9000)])), wire.Accepted)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_results_count_as_arguments_do(open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, again: bool) -> None:
+    monkeypatch.setattr(quotas_module, "BYTES_LIMIT", 10_000)
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    bag = client.submit([b"0", b"1"])
+    worker.join()
+    for size in (4_000, 5_000):
+        worker.finish(*worker.work(), payload=bytes(size))
+    if again:
+        office.settle()
+        office = open_office()
+        client = office.client()
+    assert "bytes of arguments and results here, of 10000" in str(
+        client.answer_to(client.batch("more", [bytes(1_000)]))
+    )
+    client.ask("forget", bag=bag)
+    assert isinstance(client.answer_to(client.batch("now", [bytes(9_000)])), wire.Accepted)
 
 
 def test_what_was_accepted_once_is_accepted_again(open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +97,7 @@ def test_what_was_accepted_once_is_accepted_again(open_office: OpenOffice, monke
 def test_templates_of_which_no_bag_comes_do_not_fill_the_disk(
     open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quotas_module, "ARGUMENTS_LIMIT", 10_000)
+    monkeypatch.setattr(quotas_module, "BYTES_LIMIT", 10_000)
     office = open_office()
     client = office.client(OTHER)
     templates = [msgpack.packb({"kind": "command", "argv": [str(number) * 3000]}) for number in range(9)]

@@ -9,6 +9,7 @@ import pytest
 from broker.cli.base import show
 from broker.client.bag import TaskLog
 from broker.client.errors import BagRejected, GridUnreachable, RemoteError, TaskCancelled
+from broker.client.payload import RAISED_BY
 from tests.cli.fakes import LOG, FakeBag, FakeGrid, deskgrid, use
 from tests.tui.builders import BAG
 
@@ -173,9 +174,11 @@ def test_results_come_in_the_order_of_the_tasks_and_each_ends_its_line(monkeypat
 
 
 def test_a_failed_task_is_one_line_on_stderr_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = RemoteError("CommandFailed: exit code 3")
+    remote.add_note(f"{RAISED_BY}task 1 of bag x on lab3-07 after 2 s")
     ended: list[tuple[int, object]] = [
         (3, TaskCancelled("task 3 of bag x was cancelled")),
-        (1, RemoteError("CommandFailed: exit code 3")),
+        (1, remote),
         (2, ZeroDivisionError("division\nby zero")),
         (0, "first"),
     ]
@@ -183,10 +186,10 @@ def test_a_failed_task_is_one_line_on_stderr_and_exit_code_1(monkeypatch: pytest
     result = deskgrid("results", BAG)
     assert (result.exit_code, result.stdout) == (1, "first\n")
     assert result.stderr.splitlines() == [
-        "deskgrid: task 1: CommandFailed: exit code 3",
+        "deskgrid: task 1 of bag x on lab3-07 after 2 s: CommandFailed: exit code 3",
         "deskgrid: task 2: ZeroDivisionError: division by zero",
         "deskgrid: task 3 of bag x was cancelled",
-        f"deskgrid: 3 of 4 failed; see deskgrid logs {BAG} ITEM",
+        f"deskgrid: 3 of 4 failed; see deskgrid logs {BAG} 1",
     ]
 
 

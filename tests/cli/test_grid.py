@@ -59,7 +59,7 @@ def test_bags_are_a_table_with_the_oldest_first(grid: FakeGrid) -> None:
     assert old.startswith("ffffffffffff  client  2 h 30 min ")
     assert old.endswith("  ended  old")
     assert sweep.startswith(f"{BAG}  client  2 h 05 min ")
-    assert [sweep.split()[place] for place in (6, 7, 8, 9, 10)] == ["1268", "1204", "4", "4", "56"]
+    assert [sweep.split()[place] for place in range(6, 12)] == ["1268", "1204", "3", "1", "4", "56"]
     assert sweep.endswith("  15 min  sweep")
     assert new.endswith("  unknown  new")
 

@@ -86,7 +86,7 @@ def test_the_list_has_names_connections_and_roles(grid: LiveGrid) -> None:
         f"lab3-08          0  {today}  worker, revoked",
         "worker           0           -  lab",
     ]
-    assert result.stderr == ""
+    assert result.stderr == "deskgrid: new PCs may enrol; to stop that: deskgrid keys enrol off\n"
 
 
 def test_a_forgotten_pc_is_cut_off_and_its_name_is_free(grid: LiveGrid) -> None:

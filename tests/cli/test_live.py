@@ -90,7 +90,10 @@ def test_a_bag_goes_from_the_command_line_to_a_worker_and_back(
     assert waited.stderr.endswith("deskgrid: 1 of 2 tasks done, 1 failed\n")
     results = run("results", bag)
     assert (results.returncode, results.stdout) == (1, "item good\n")
-    assert results.stderr.startswith("deskgrid: task 1: CommandFailed: exit code 1\n")
+    said, hint = results.stderr.splitlines()
+    assert said.startswith(f"deskgrid: task 1 of bag {bag} on ")
+    assert said.endswith(" s: CommandFailed: exit code 1")
+    assert hint == f"deskgrid: 1 of 2 failed; see deskgrid logs {bag} 1"
     assert run("logs", bag, "1").stdout == "item bad\n"
     assert bag in run("status").stdout
     for process in (worker, broker):

@@ -77,10 +77,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_module, "REDIAL_S", 0.5)
 
 
-def complains(worker: LiveWorker) -> bool:
-    """Whether it says within seconds that nobody answers, and goes on trying."""
+def complains(worker: LiveWorker, asks: str = "is it running, and is this join line from that broker?") -> bool:
+    """Whether it says within seconds that nobody answers, and ``asks``, and goes on trying."""
     said = eventually(lambda: worker.has_said("no answer from a broker at"), 10.0)
-    return said and worker.has_said("is it running, and is this join line from that broker?") and not worker.ended
+    return said and worker.has_said(asks) and not worker.ended
 
 
 @pytest.mark.usefixtures("impatient")
@@ -91,7 +91,9 @@ def test_the_key_of_another_broker_is_complained_about(grid: LiveGrid) -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_line_without_keys_is_complained_about(grid: LiveGrid) -> None:
-    assert complains(started(grid, None))
+    assert complains(
+        started(grid, None), "if it is encrypted, as all are without --insecure, give its line with --join"
+    )
 
 
 @pytest.mark.usefixtures("impatient")
