@@ -1,8 +1,8 @@
 """How much one submitter may have at the broker, so that nobody fills it up for all. Pure.
 
 What counts is by the credential that owns a bag: tasks that have not ended, each of which the broker has in memory and
-looks at; the arguments and results of all bags that are not forgotten, which are in the journal; and these bags, each of
-which is a row in lists, and is taken up when the broker is started. New templates count as arguments, and until the
+looks at; the arguments and results of all bags that are not forgotten, which are in the journal; and these bags, each
+of which is a row in lists, and is taken up when the broker is started. New templates count as arguments, and until the
 broker is started again, for a template is of no bag until one comes for it.
 """
 

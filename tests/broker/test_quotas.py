@@ -1,4 +1,4 @@
-"""One submitter does not fill the broker up: tasks that have not ended, and bytes of arguments and results, have limits."""
+"""One submitter does not fill the broker up: tasks that have not ended, and bytes that are kept, have limits."""
 
 from hashlib import sha256
 
