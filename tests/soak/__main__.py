@@ -37,7 +37,11 @@ PARTS = {
         ("-q", "tests/hostile", "-k", "escapes"),
         {"HOSTILE": "large"},
     ),
-    "large": Part("tests.soak.large", ("--tasks", "10000000"), ("--tasks", "100000")),
+    "large": Part(
+        "tests.soak.large",
+        ("--tasks", "10000000"),
+        ("--tasks", "100000", "--bags", "200", "--pcs", "20"),
+    ),
     "chaos": Part(
         "pytest",
         ("-q", "tests/chaos"),

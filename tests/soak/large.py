@@ -1,4 +1,4 @@
-"""Operations on a million tasks, and on ten: how long another client waits for an answer while they go on.
+"""Operations on a million tasks, and on ten, and on a full house: how long others wait for an answer meanwhile.
 
 python -m tests.soak.large --tasks 10000000       some minutes
 
@@ -17,9 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
+from benchmarks.fakes import FakeWorkers
 from broker import protocol as wire
-from broker.joinline import parse_join_line
+from broker.joinline import JoinLine, parse_join_line
 from tests.live import BrokerProcess
 from tests.memory import resident
 from tests.peers import Client, SocketLine
@@ -35,33 +37,51 @@ PAUSE_S = 0.002
 MEMORY = 256 * 2**20
 # Batches on their way, as of the real client.
 WINDOW = 8
+# A full house: bags of one submitter, as many as there may be, and PCs. How often its status is asked for, and how long
+# 99 of a hundred answers may take; seconds.
+BAGS, PCS = 10_000, 1_000
+LOOKS = 300
+STATUS_P99_S = 0.2
 
 
 @dataclass(slots=True)
 class Figures:
-    """``waits``: of another client, for each answer. ``grown``: bytes by which the broker's memory grew at most."""
+    """``waits``: of another client, for each answer. ``grown``: bytes by which the broker's memory grew at most.
+
+    ``looks``: how long it took to be told the status, each time.
+    """
 
     what: str
     seconds: float = 0.0
     waits: list[float] = field(default_factory=list)
     grown: int = 0
+    looks: list[float] = field(default_factory=list)
 
     @property
     def p99(self) -> float:
         """Seconds within which 99 of 100 answers came."""
-        return sorted(self.waits)[len(self.waits) * 99 // 100]
+        return p99(self.waits)
 
     def __str__(self) -> str:
-        waits = f"p99 {self.p99 * 1000:.1f} ms, worst {max(self.waits) * 1000:.0f} ms of {len(self.waits)}"
-        return f"{self.what}: {self.seconds:.1f} s; another's ping: {waits}; memory +{self.grown / 2**20:.0f} MiB"
+        said = f"{self.what}: {self.seconds:.1f} s; another's ping: {_summary(self.waits)}"
+        looks = f"; status: {_summary(self.looks)}" if self.looks else ""
+        return f"{said}{looks}; memory +{self.grown / 2**20:.0f} MiB"
+
+
+def p99(seconds: Sequence[float]) -> float:
+    """What 99 of a hundred are within."""
+    return sorted(seconds)[len(seconds) * 99 // 100]
+
+
+def _summary(seconds: Sequence[float]) -> str:
+    return f"p99 {p99(seconds) * 1000:.1f} ms, worst {max(seconds) * 1000:.0f} ms of {len(seconds)}"
 
 
 @contextmanager
 def watched(broker: BrokerProcess, what: str) -> Iterator[Figures]:
     """Ask for a sign of life while the block goes on, and look at the broker's memory."""
     figures, stop, before = Figures(what), threading.Event(), resident(broker.pid)
-    line = (broker.home / "admin.join").read_text(encoding="ascii").strip()
-    pinger = Client(SocketLine(parse_join_line(line, "client")))
+    pinger = Client(SocketLine(admin_line(broker)))
 
     def ping() -> None:
         while not stop.wait(PAUSE_S):
@@ -80,6 +100,11 @@ def watched(broker: BrokerProcess, what: str) -> Iterator[Figures]:
         stop.set()
         thread.join()
         pinger.close()
+
+
+def admin_line(broker: BrokerProcess) -> JoinLine:
+    """Of whoever may do everything."""
+    return parse_join_line((broker.home / "admin.join").read_text(encoding="ascii").strip(), "client")
 
 
 def submit(client: Client, bag: str, tasks: int, dice: Random | None = None) -> None:
@@ -142,11 +167,46 @@ def predicted(broker: BrokerProcess, tasks: int, predictions: int) -> Figures:
     return figures
 
 
+def full_house(broker: BrokerProcess, bags: int, pcs: int) -> Figures:
+    """The status of so many bags, half of which are complete, with so many PCs up."""
+    client, other, stop = patient(broker), Client(SocketLine(admin_line(broker))), threading.Event()
+    document: dict[str, Any] = {}
+    with FakeWorkers(broker.home, pcs) as workers:
+
+        def beat() -> None:
+            while not stop.is_set():
+                workers.turn(0.1)
+
+        for number in range(bags // 2):
+            client.submit([b"0"], name=f"short {number}")
+        while workers.taken < bags // 2:
+            workers.turn(0.1)
+        thread = threading.Thread(target=beat, name="PCs")
+        thread.start()
+        try:
+            for number in range(bags // 2):  # of another, because one submitter may have so many and no more
+                other.submit([b"0"], name=f"open {number}", last=False)
+            with watched(broker, f"status of {bags:,} bags and {pcs:,} PCs") as figures:
+                for _ in range(LOOKS):
+                    asked = time.perf_counter()
+                    document = client.ask("status")
+                    figures.looks.append(time.perf_counter() - asked)
+        finally:
+            stop.set()
+            thread.join()
+    assert document["totals"]["workers_up"] == pcs
+    assert document["totals"]["bags_under_way"] + document["totals"]["bags_ended"] >= bags
+    client.close()
+    other.close()
+    return figures
+
+
 def check(figures: Sequence[Figures], slack: float = 1.0) -> list[str]:
     """What is not as it should be; ``slack``: how much longer it may take on a busy machine."""
     many = [each for each in figures if len(each.waits) >= ENOUGH]
     wrong = [str(each) for each in figures if max(each.waits) > WORST_S * slack]
     wrong += [str(each) for each in many if each.p99 > P99_S * slack]
+    wrong += [str(each) for each in figures if each.looks and p99(each.looks) > STATUS_P99_S * slack]
     return wrong + [str(each) for each in figures if each.grown > MEMORY]
 
 
@@ -154,6 +214,8 @@ def main() -> int:
     """Print the figures; 1 when they are not as they should be."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.large", description="Operations on very large bags.")
     parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--bags", type=int, default=BAGS)
+    parser.add_argument("--pcs", type=int, default=PCS)
     asked = parser.parse_args()
     found: list[Figures] = []
     with tempfile.TemporaryDirectory(prefix="deskgrid-large-") as home:
@@ -164,6 +226,7 @@ def main() -> int:
                 lambda: forgotten(broker, "cancel-False"),
                 lambda: cancelled(broker, asked.tasks, distinct=True),
                 lambda: predicted(broker, min(asked.tasks, 1_000_000), min(asked.tasks, 1_000_000) // 2),
+                lambda: full_house(broker, asked.bags, asked.pcs),
             )
             for run in runs:
                 found.append(run())
