@@ -336,7 +336,7 @@ class Scheduler(Doubting):
     def _take_answer(self, ended: ev.Ended, reporter: str, now: float) -> tuple[str, int] | None:
         """Free the slot the attempt was on; its worker and lane. None: it is not the newest of an unended task."""
         task, number = ended.attempt
-        paid = self.pay(reporter, ended.attempt)
+        paid = self.pay(reporter, ended.attempt) if self.overdue.debts else None
         slot = self.bound.get(task)
         if slot is not None:
             place = slot.place_of(task)

@@ -155,7 +155,7 @@ class Doubting(Placing):
 
     def pay(self, name: str, attempt: Attempt) -> Worker | None:
         """``attempt`` is with its worker no more, whatever came of it; the worker, if it owed that."""
-        slot = self.overdue.pay(name, attempt) if self.overdue.debts else None
+        slot = self.overdue.pay(name, attempt)
         if slot is None:
             return None
         self.change(slot)

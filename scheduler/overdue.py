@@ -62,9 +62,16 @@ class Overdue:
     def watch(self, slot: Slot, now: float) -> None:
         """``slot`` is at work, and is not looked at within GRACE_S: see that it is in time.
 
-        Nothing is overdue before GRACE_S have passed, so a slot that is looked at by then need not be watched.
+        Nothing is overdue before GRACE_S have passed, so a slot that is looked at by then need not be watched. Nor need
+        one that is looked at before its task can be late by what is predicted: nearly all, and this is asked each time.
         """
-        self.look(slot, max(self.due(slot), now + GRACE_S))
+        task, batch = slot.sent[0].attempt.task, slot.batch
+        if batch is None or not 0 <= task - batch.first < batch.count:
+            batch = slot.batch = self._tasks.known(task)
+        bag = batch.bag
+        usual_s = FACTOR * max(slot.sent[0].runtime, bag.took) + GRACE_S
+        if bag.timeout is not None or slot.look_at > slot.started + usual_s:
+            self.look(slot, max(self.due(slot), now + GRACE_S))
 
     def look(self, slot: Slot, at: float) -> None:
         """Look at ``slot`` at that time, if not before."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
+from scheduler.tasks import Batch
 
 # A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never
 # early, so the earliest estimate of a window's end is the best one.
@@ -56,6 +57,7 @@ class Slot:
     busy_s: float = 0.0
     watched: float = -math.inf  # the last ``due`` that `SlotTable` was told to look out for
     look_at: float = math.inf  # when `Overdue` looks at it
+    batch: Batch | None = None  # of what it ran when that was last decided
     owes: Attempt | None = None
     # Its entry in an index, and the list that this is in: None when it has no room.
     rows: list[_Row] | None = None
