@@ -267,8 +267,6 @@ def _unknown(line: JoinLine, dice: random.Random, sent: Sent) -> None:
 def main() -> None:
     """Carry out the order on standard input."""
     os.nice(NICE)
-    # What is nested as deeply as a message may be takes a few frames a level to pack.
-    sys.setrecursionlimit(10_000)
     given = json.loads(sys.stdin.readline())
     order = Order(**given | {"known": Known(**given["known"])})
     sent = without_a_key(order) if order.role is None else with_a_key(order)

@@ -8,6 +8,7 @@ Rule 2: a worker that is forged here never has a window that is open for more th
 is given as it likes, and that is not what is tried here, but in `tests/hostile/test_black_hole.py` and others.
 """
 
+import copy
 import json
 import random
 import struct
@@ -352,7 +353,8 @@ class Forger:
     # --- values that get further -------------------------------------------------------------------------------------
 
     def _one_of(self, values: Sequence[Any]) -> Any:
-        return self.dice.choice(values)
+        # What is chosen may be changed: without a copy, a list would be put into itself some day.
+        return copy.deepcopy(self.dice.choice(values))
 
     def _next(self) -> int:
         self._request += 1
