@@ -36,7 +36,7 @@ EXPLAIN_UNITS = 5_000
 
 # States a task can be explained in besides waiting.
 _STATE_TEXT = {
-    State.PAUSED: "has failed several times, and is tried again in {again_s:.0f} s",
+    State.PAUSED: "pauses, and is tried again in {again_s:.0f} s",
     State.QUEUED: "is queued on {on} and starts when that slot is free",
     State.SENT: "runs on {on}, or is next there",
     State.HELD: "was running when the broker stopped; its worker is waited for",
@@ -165,12 +165,15 @@ class Asking:
             if row is not None:
                 break
             yield BLOCK_UNITS
+        if row is None or row.outcome == wire.Outcome.CANCELLED:
+            row = self._desk.tries.last(task)
         if row is None:
             nothing = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
             return {"state": state.name.lower(), **nothing}
         error = _error_text(row)
+        over = state in (State.DONE, State.FAILED)
         return {
-            "state": wire.Outcome(row.outcome).name.lower(),
+            "state": wire.Outcome(row.outcome).name.lower() if over else state.name.lower(),
             "worker": row.worker,
             "elapsed_s": row.elapsed,
             "stdout": shortened(row.stdout),
@@ -190,7 +193,10 @@ class Asking:
             waiting = int(scheduler.tasks.state(task) == State.WAITING)
         why, rests = (yield from explain(scheduler, task, now)), scheduler.resting.rests
         return {
-            "text": _explanation(why, self._desk.book.item(task)[1], len(self._workers.by_name), rests, now),
+            "text": [
+                *_explanation(why, self._desk.book.item(task)[1], len(self._workers.by_name), rests, now),
+                *self._failures(task, why),
+            ],
             "waiting": waiting,
             "longest_s": why.runtime_s,
             "slots": [
@@ -205,6 +211,18 @@ class Asking:
             ],
             "coming": [asdict(window) for window in why.coming],
         }
+
+    def _failures(self, task: int, why: Explanation) -> list[str]:
+        """How a task that is tried again has failed."""
+        last = self._desk.tries.last(task)
+        if not why.errors or why.state in ENDED:
+            return []
+        times = "once" if why.errors == 1 else f"{why.errors} times"
+        if last is None:
+            return [f"it has failed {times}"]
+        failure = wire.read_failure(last.payload)
+        why_not = " ".join(f"{failure.kind}: {failure.message:.300}".split())
+        return [f"it has failed {times}, the last time on {last.worker}: {why_not}"]
 
     def _longest(self, bag: OpenBag) -> Generator[int, None, tuple[int, int, int | None]]:
         """How many tasks of a bag wait, how many pause, and the first of the longest of those that wait."""
@@ -226,9 +244,11 @@ class Asking:
     def _nothing_waits(self, bag: OpenBag, paused: int) -> Generator[int, None, Json]:
         row = yield from self._overview.row(bag)
         assert isinstance(row, dict)
-        text = [f"no task of this bag waits: {row['done']} done, {row['failed']} failed, {row['running']} running"]
+        cancelled = f", {row['cancelled']} cancelled" if row["cancelled"] else ""
+        counts = f"{row['done']} done, {row['failed']} failed{cancelled}, {row['running']} running"
+        text = [f"no task of this bag waits: {counts}"]
         if paused:
-            text[0] += f", {paused} failed several times and are tried again in a while"
+            text[0] += f", {paused} paused after several failures (name one to see why)"
         if ahead := row["waiting"] - paused:
             text[0] += f", {ahead} next on their PCs"
         return {"text": text, "waiting": 0, "longest_s": 0.0, "slots": [], "coming": []}

@@ -15,7 +15,7 @@ from broker.desk import Desk
 from broker.roles import Credential
 from broker.rows import ResultRow
 from scheduler import events as ev
-from scheduler.model import Attempt, Outcome
+from scheduler.model import ENDED, Attempt, Outcome
 from scheduler.resting import Rest
 from scheduler.slots import Sent, Slot
 
@@ -182,10 +182,13 @@ class Attempts:
         self._from = worker.name
         ended = [ev.Ended(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
         scheduler = self._desk.scheduler
-        crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
+        failed = [(attempt.task, result) for attempt, result in self._results.items() if result.outcome]
+        crashed = [task for task, result in failed if result.outcome == Outcome.CRASH]
         self._crashes = {task: scheduler.tasks.crashes(task) for task in crashed}
         rest = scheduler.resting.rests.get(worker.name)
         self.handle(ev.AttemptsEnded(worker.name, ended), now)
+        for task, result in failed:
+            self._remember(task, result)
         self._note_rest(worker.name, rest, scheduler.resting.rests.get(worker.name))
         self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
@@ -202,6 +205,14 @@ class Attempts:
         else:
             return result  # It changes nothing.
         return result if result.elapsed <= most else result._replace(elapsed=max(0.0, most))
+
+    def _remember(self, task: int, result: wire.Result) -> None:
+        """A try failed. If it was the last one, or another's counts, the journal says how the task ended."""
+        if self._desk.scheduler.tasks.state(task) not in ENDED:
+            bag, item = self._desk.book.item(task)
+            said = result.payload, result.stdout, result.stderr
+            told = (task, bag.row.number, item, result.outcome, result.elapsed, self._from, result.number)
+            self._desk.tries.add(ResultRow(*told, *said, self._desk.posix(self._desk.scheduler.now)))
 
     def _note_rest(self, name: str, before: Rest | None, after: Rest | None) -> None:
         who = self._by_name[name].who.name

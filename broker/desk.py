@@ -14,6 +14,7 @@ from broker.journal import Journal
 from broker.protocol import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Failed, Message, Taken, weight
 from broker.quotas import Quotas
 from broker.roles import Credentials
+from broker.tries import Tries
 from scheduler import events as ev
 from scheduler.accuracy import outlived
 from scheduler.core import Scheduler
@@ -78,6 +79,7 @@ class Desk:
         self.disk = Disk(journal, str(journal.home))
         self.book = BagBook(journal)
         self.quotas = Quotas()
+        self.tries = Tries()
         self.attendance = Attendance(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)

@@ -44,12 +44,14 @@ class Explanation:
     """Where a task is and, if it waits, why. ``on`` is the worker that has it.
 
     ``margin_s``: how many seconds more than its predicted runtime it is given: to start up, and for what experience
-    says of predictions. ``again_s``: of a task that pauses, in how many seconds it is tried again.
+    says of predictions. ``errors``: how often it has failed, and is tried again; ``again_s``: if it pauses, in how many
+    seconds.
     """
 
     state: State
     runtime_s: float
     margin_s: float
+    errors: int
     again_s: float
     on: str
     slots: tuple[SlotReason, ...]
@@ -80,6 +82,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Generator[int, None,
         state=state,
         runtime_s=runtime,
         margin_s=needs - runtime,
+        errors=scheduler.tasks.errors(task),
         again_s=max(0.0, (scheduler.pauses.until(task) or now) - now),
         on=holder.worker.name if holder is not None else "",
         slots=tuple(_nearest(slots)),

@@ -322,6 +322,10 @@ class TaskTable:
         self._errors[task] = self._errors.get(task, 0) + 1
         return self._errors[task]
 
+    def errors(self, task: int) -> int:
+        """How many errors and timeouts ``task`` has had, if it has not ended."""
+        return self._errors.get(task, 0)
+
     def taken(self, task: int) -> None:
         """Note that ``task`` was taken back from a silent worker."""
         self._taken[task] = self._taken.get(task, 0) + 1

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 FAILED = 1
+RETRIES = "Tries after a failure. After the fourth, a task pauses between them: 1 s, then twice as long each time."
 
 bag_argument = click.argument("bag_id", metavar="BAG")
 item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min=0), required=False)
@@ -30,7 +31,7 @@ item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min
 @click.option("--runtime", type=Seconds(), help="Predicted for each task; PCs that leave sooner do not get it.")
 @click.option("--name", help="What the bag is called in the status [default: the command's name].")
 @click.option("--timeout", type=Seconds(positive=True), help="A task that runs longer is stopped and has failed.")
-@click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True, help="Tries after a failure.")
+@click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True, help=RETRIES)
 @click.option(
     "--each",
     "lines",
@@ -130,17 +131,25 @@ def results(*, bag_id: str, join: str | None) -> None:
     """
     # Results of Python functions may be of classes that are defined here. At the end: nothing of ours is replaced.
     sys.path.append(os.getcwd())
-    failed: list[int] = []
+    from broker.client.errors import TaskCancelled
+
+    failed, cancelled = list[int](), 0
     with open_grid(join) as grid:
         bag: Bag[int, Any] = _attached(grid, bag_id)
         for item, value in in_order(bag.as_completed(errors="return")):
-            if isinstance(value, Exception):
+            if isinstance(value, TaskCancelled):
+                cancelled += 1
+                say(f"deskgrid: {_failure(item, value)}", err=True)
+            elif isinstance(value, Exception):
                 failed.append(item)
                 say(f"deskgrid: {_failure(item, value)}", err=True)
             else:
                 _print_value(value)
     if failed:
         say(f"deskgrid: {len(failed):,} of {len(bag):,} failed; see deskgrid logs {bag_id} {failed[0]}", err=True)
+    if cancelled:
+        say(f"deskgrid: {cancelled:,} of {len(bag):,} were cancelled", err=True)
+    if failed or cancelled:
         sys.exit(FAILED)
 
 
@@ -201,8 +210,10 @@ def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
 def _print_log(item: int, log: "TaskLog") -> None:
     where = f" on {log.worker} after {log.elapsed_s:.3g} s" if log.worker else ""
     say(f"deskgrid: task {item}: {log.state}{where}", err=True)
-    # The error of a command is the end of what it wrote to stderr.
-    error = log.error if log.error and log.error.strip() not in log.stderr else ""
+    # The error of a command is the end of what it wrote to stderr, and a line that says how it ended.
+    error, before = log.error or "", (log.error or "").rpartition("\n")[0].strip()
+    if before and before in log.stderr:
+        error = error.rpartition("\n")[2]
     for text, to_stderr in ((log.stdout, False), (log.stderr, True), (error, True)):
         if text:
             show(text, err=to_stderr)

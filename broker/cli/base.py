@@ -29,6 +29,19 @@ def default_home() -> Path:
     return Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid")
 
 
+class Folder(click.Path):
+    """A folder, by a name that is not empty: an empty one would be that in which one happens to be."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The folder that ``value`` names; a usage error if it names none."""
+        if value == "":
+            self.fail("the name is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Seconds(click.ParamType[float]):
     """A finite number of seconds, from 0 or more than 0."""
 
@@ -78,7 +91,8 @@ def show(text: str, *, err: bool = False) -> None:
     """Print what a task wrote or returned: to a terminal clean, to a file or a pipe as it is."""
     stream = sys.stderr if err else sys.stdout
     # Colours: without this, click takes out what it knows of escape sequences.
-    click.echo(clean_lines(text) if stream.isatty() else text, nl=not text.endswith("\n"), err=err, color=True)
+    # By the stream as it is now: a progress bar that stands there moves out of the way.
+    click.echo(clean_lines(text) if stream.isatty() else text, file=stream, nl=not text.endswith("\n"), color=True)
 
 
 join_option = click.option(

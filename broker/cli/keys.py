@@ -70,7 +70,7 @@ def add(*, role: Role, name: str, join: str | None) -> None:
     """Let NAME in as a lab, a worker, a submitter or an admin, and print the join line for it.
 
     The line is shown this once: of its secret nothing is kept. By the line of a lab any number of PCs can enrol, each
-    under a name of its own. The line of a worker is for one PC, which is called NAME, also while enrolment is off.
+    under a name of its own. The line of a worker is the key of one PC, NAME, also while enrolment is off.
     """
     from broker.joinline import JoinLine, Keys, parse_address
     from broker.keys import new_pair

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.base import Refusal, default_home, key_values
+from broker.cli.base import Folder, Refusal, default_home, key_values
 from broker.cli.hiding import hide
 from broker.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from broker.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
@@ -63,7 +63,7 @@ class Days(click.ParamType[float | None]):
 )
 @click.option(
     "--home",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     default=default_home,
     help="Its state, keys and windows.toml [default: $DESKGRID_HOME, else ~/.deskgrid].",
 )
@@ -190,7 +190,7 @@ def _announce(ready: "Ready") -> None:
 )
 @click.option(
     "--home",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     default=default_home,
     help="Where this PC's own keys are, readable by you only [default: $DESKGRID_HOME, else ~/.deskgrid].",
 )
@@ -259,6 +259,8 @@ def worker(
     from worker.uptime import PlanError
 
     hide(join)
+    if name == "":
+        raise click.UsageError("the name is empty", click.get_current_context())
     try:
         with Stopping(until_stdin_closes) as stopping:
             if until_stdin_closes:

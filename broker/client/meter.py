@@ -57,6 +57,9 @@ class Meter:
 
     def __exit__(self, *exception: object) -> None:
         if self._bar is not None:
+            if exception[0] is None:
+                with suppress(DeskgridError):
+                    self._show(self._look())  # as it is in the end
             self._bar.stop()
             self._bar = None
 

@@ -45,6 +45,9 @@ def policy_names() -> list[str]:
 def make_policy(name: str, **options: Any) -> Policy:
     """The policy of that name; raises `UnknownPolicy` for an unknown name, option or value."""
     maker = _maker(name)
+    if unknown := sorted(options.keys() - signature(maker).parameters.keys()):
+        has = ", ".join(signature(maker).parameters) or "none"
+        raise UnknownPolicy(f"policy {name!r} has no option {unknown[0]!r}; its options: {has}")
     try:
         policy = maker(**options)
         _check_options(policy)
@@ -79,8 +82,7 @@ def _installed() -> "EntryPoints":
 def _check_options(policy: Policy) -> None:
     if policy.order not in ORDERS:
         raise ValueError(f"order is one of {', '.join(ORDERS)}, not {policy.order!r}")
-    if not 1 <= policy.stretch < math.inf:
-        raise ValueError("stretch is a finite number from 1 up")
-    for option in ("queue_length", "queue_s", "margin"):
-        if not 0 <= getattr(policy, option) < math.inf:
-            raise ValueError(f"{option} is a finite number from 0 up")
+    for option, least in (("stretch", 1), ("queue_length", 0), ("queue_s", 0), ("margin", 0)):
+        value = getattr(policy, option)
+        if not isinstance(value, int | float) or not least <= value < math.inf:
+            raise ValueError(f"{option} is a finite number from {least} up, not {value!r:.40}")

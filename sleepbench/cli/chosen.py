@@ -59,7 +59,7 @@ def _has_option(policy: str, name: str, value: object) -> bool:
     try:
         policy_of(policy, {name: value}, 0)
     except UnknownPolicy as error:
-        return "unexpected keyword" not in str(error)
+        return "has no option" not in str(error)
     return True
 
 

@@ -244,7 +244,7 @@ def test_tasks_that_do_not_wait_are_explained_too(office: Office, client: Client
     text = {client.ask("explain", bag=bag, item=item)["text"][0].partition(") ")[2] for item in range(3)}
     assert text == {"is done", "runs on pc1, or is next there", "was cancelled"}
     answer = client.ask("explain", bag=bag)
-    assert answer["text"] == ["no task of this bag waits: 1 done, 0 failed, 1 running"]
+    assert answer["text"] == ["no task of this bag waits: 1 done, 0 failed, 1 cancelled, 1 running"]
     assert answer["waiting"] == 0
 
 
@@ -263,13 +263,20 @@ def test_what_was_sent_ahead_to_wait_on_its_pc_does_not_count_as_running(office:
 def test_what_failed_several_times_says_that_it_is_tried_again_in_a_while(office: Office, client: Client) -> None:
     worker = joined(office)
     bag = client.submit([b"0"], retries=10)
-    for _ in range(AT_ONCE + 1):
-        worker.finish(*worker.work(), outcome=wire.Outcome.ERROR, payload=wire.UNREADABLE.packed())
+    for number in range(AT_ONCE + 1):
+        said = wire.Failure("ValueError", f"try {number}", "", b"").packed()
+        worker.finish(*worker.work(), outcome=wire.Outcome.ERROR, payload=said)
     answer = client.ask("explain", bag=bag)
     (text,) = answer["text"]
-    assert text.startswith("no task of this bag waits: 0 done, 0 failed, 0 running, 1 failed several times")
-    (text,) = client.ask("explain", bag=bag, item=0)["text"]
-    assert text == "task 0 (predicted 1 s) has failed several times, and is tried again in 1 s"
+    assert text.endswith("0 running, 1 paused after several failures (name one to see why)")
+    assert client.ask("explain", bag=bag, item=0)["text"] == [
+        "task 0 (predicted 1 s) pauses, and is tried again in 1 s",
+        "it has failed 4 times, the last time on pc1: ValueError: try 3",
+    ]
+    log = client.ask("logs", bag=bag, item=0)
+    assert (log["state"], log["worker"], log["stdout"], log["error"]) == ("paused", "pc1", "out", "ValueError: try 3")
+    client.ask("cancel", bag=bag)
+    assert client.ask("logs", bag=bag, item=0) == log | {"state": "cancelled"}
 
 
 @pytest.mark.parametrize("what", ["explain", "logs"])

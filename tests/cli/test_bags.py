@@ -189,7 +189,8 @@ def test_a_failed_task_is_one_line_on_stderr_and_exit_code_1(monkeypatch: pytest
         "deskgrid: task 1 of bag x on lab3-07 after 2 s: CommandFailed: exit code 3",
         "deskgrid: task 2: ZeroDivisionError: division by zero",
         "deskgrid: task 3 of bag x was cancelled",
-        f"deskgrid: 3 of 4 failed; see deskgrid logs {BAG} 1",
+        f"deskgrid: 2 of 4 failed; see deskgrid logs {BAG} 1",
+        "deskgrid: 1 of 4 were cancelled",
     ]
 
 

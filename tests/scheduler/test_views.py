@@ -261,6 +261,7 @@ def test_a_task_waits_because_every_slot_is_so_many_seconds_short() -> None:
         state=State.WAITING,
         runtime_s=120,
         margin_s=0,
+        errors=0,
         again_s=0.0,
         on="",
         slots=(short,),

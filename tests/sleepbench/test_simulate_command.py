@@ -162,7 +162,7 @@ def test_jobs_of_a_scenario_run_on_pcs_drawn_anew_for_each_run(tmp_path: Path) -
         (["--policy-option", "order"], "'order' is not KEY=VALUE"),
         (["--policy-option", "flavour=sweet"], "no policy takes 'flavour'"),
         (["--policy-option", "none.order=fifo"], "there is no policy 'none' for its option 'order'"),
-        (["--policy-option", "pgs.flavour=sweet"], "unexpected keyword argument 'flavour'"),
+        (["--policy-option", "pgs.flavour=sweet"], "policy 'pgs' has no option 'flavour'"),
         (["--policy-option", "pgs.order=up"], "order is one of newest-first, longest-first, fifo, not 'up'"),
         (["--policy-option", "fcfs.choice=best"], "choice is one of random, in-turn, first, not 'best'"),
         (["--policy-option", "margin=-1"], "margin is a finite number from 0 up"),

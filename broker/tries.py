@@ -1,0 +1,38 @@
+"""What tasks said that failed and are tried again: the newest of it, in memory, so that people can see why. Pure."""
+
+from collections import OrderedDict
+
+from broker.rows import ResultRow
+
+# Bytes that are kept of all tasks together. Of what one said, no more than a sixteenth of it.
+KEPT_BYTES = 16 * 2**20
+MOST_BYTES = KEPT_BYTES // 16
+
+
+class Tries:
+    """The last failure of each of these tasks, the oldest first."""
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[int, ResultRow] = OrderedDict()
+        self._size = 0
+
+    def add(self, row: ResultRow) -> None:
+        """This task failed, and is tried again."""
+        self._drop(row.task)
+        if (size := _size(row)) <= MOST_BYTES:
+            self._rows[row.task] = row
+            self._size += size
+        while self._size > KEPT_BYTES:
+            self._drop(next(iter(self._rows)))
+
+    def _drop(self, task: int) -> None:
+        row = self._rows.pop(task, None)
+        self._size -= 0 if row is None else _size(row)
+
+    def last(self, task: int) -> ResultRow | None:
+        """How the last try of ``task`` failed, if that is still known."""
+        return self._rows.get(task)
+
+
+def _size(row: ResultRow) -> int:
+    return len(row.payload) + len(row.stdout) + len(row.stderr)

@@ -1,0 +1,25 @@
+"""The last failures of tasks that are tried again: the newest are kept, in bounded memory."""
+
+from broker.tries import KEPT_BYTES, MOST_BYTES, Tries
+from tests.broker.records import result_row
+
+
+def test_the_last_failure_of_a_task_is_kept() -> None:
+    tries = Tries()
+    tries.add(result_row(1, b"first"))
+    tries.add(result_row(1, b"second"))
+    last = tries.last(1)
+    assert last is not None
+    assert last.payload == b"second"
+    assert tries.last(2) is None
+
+
+def test_the_newest_failures_are_kept_and_none_that_is_very_long() -> None:
+    tries, large = Tries(), bytes(MOST_BYTES - 100)
+    for task in range(100):
+        tries.add(result_row(task, large))
+    kept = [task for task in range(100) if tries.last(task)]
+    assert kept == list(range(100 - KEPT_BYTES // len(large), 100))
+    tries.add(result_row(99, bytes(MOST_BYTES)))
+    assert tries.last(99) is None
+    assert tries.last(98) is not None
