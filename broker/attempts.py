@@ -251,7 +251,8 @@ class Attempts:
                         ended,
                     )
                 )
-        for number, size in self._desk.journal.add_results(rows).items():
+        sizes = self._desk.journal.add_results(rows)
+        for number, size in sizes.items():
             self._desk.grown(self._desk.book.by_number[number], size)
         worker.done += len(rows)
 

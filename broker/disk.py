@@ -70,7 +70,7 @@ class Disk:
 
     def records(self, message: wire.Message) -> bool:
         """Whether what ``message`` brings may be written down: only then is it worth making files of it."""
-        return self.takes(message) and not (isinstance(message, wire.Submit) and self.refusal)
+        return self.takes(message) and not (isinstance(message, wire.Submit | wire.Blob) and self.refusal)
 
     def failed(self, reason: str, now: float) -> None:
         """A write did not succeed; nothing of its transaction is there."""

@@ -90,7 +90,7 @@ MUTATIONS = (
         "forget to journal results",
         "broker.attempts:Attempts._settle",
         "self._desk.journal.add_results(rows)",
-        "pass",
+        "dict[int, int]()",
     ),
     Mutation(
         "acknowledge before the commit",
