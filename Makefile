@@ -36,7 +36,7 @@ test: $(READY) ## all tests; then that the pure parts are covered completely
 quick: $(READY) ## all but the slowest tests; on another Python: PYTHON=python3.13
 	$(BIN)/python -m pytest -m 'not slow' --numprocesses $(BESIDE) --dist worksteal $(ARGS)
 
-cover: $(READY) ## fail unless the last "make test" covered every branch of scheduler/ and broker/protocol/
+cover: $(READY) ## fail unless the last "make test" covered every branch of scheduler/ and deskgrid/wire/
 	@$(BIN)/python -m coverage report --fail-under=100
 
 soak: $(READY) ## a bit more than an hour of faults, attacks and virtual days; a part of it: ARGS="--only days"
@@ -63,8 +63,10 @@ profile: $(READY) ## where a task's microseconds go, by process; which functions
 check: $(READY) ## lint, format and types, the last also as on Windows
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	@rm -rf .types && mkdir -p .types/deskgrid
+	@ln -s $(addprefix ../../,$(filter-out %/__pycache__,$(wildcard deskgrid/*)) broker scheduler sleepbench worker) .types/deskgrid/
 	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --exclude '^(tests|examples|benchmarks)/' .
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 .types/deskgrid
 
 format: $(READY) ## put the source in order
 	$(BIN)/ruff check --fix
@@ -78,7 +80,7 @@ lock: ## pin what pyproject.toml asks for in requirements-dev.txt; newest of eve
 	rm -rf .venv-lock
 
 clean: ## remove the environments and all that was made
-	rm -rf .venv .venv-* benchmarks/.peers .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv-* .types benchmarks/.peers .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements-dev.txt pyproject.toml

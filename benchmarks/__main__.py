@@ -13,7 +13,7 @@ from benchmarks.catalogue import ENVIRONMENTS, WORKLOADS
 from benchmarks.markdown import markdown
 from benchmarks.report import report
 from benchmarks.runner import SIZES, Plan, measure
-from sleepbench.pictures.files import NO_MATPLOTLIB
+from deskgrid.sleepbench.pictures.files import NO_MATPLOTLIB
 
 RUNS = 5
 

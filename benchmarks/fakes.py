@@ -12,11 +12,11 @@ from typing import Self
 import zmq
 from zmq.utils import z85
 
-from broker import protocol as wire
-from broker.client.link import Link
-from broker.client.replies import ask
-from broker.joinline import JoinLine, Side, parse_join_line
-from broker.keys import new_pair
+from deskgrid import wire
+from deskgrid.broker.keys import new_pair
+from deskgrid.client.link import Link
+from deskgrid.client.replies import ask
+from deskgrid.wire.joinline import JoinLine, Side, parse_join_line
 
 # PCs do not come all at one instant: how many do, and how long they may take to be let in, seconds.
 JOIN_S = 60.0

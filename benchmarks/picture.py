@@ -12,7 +12,7 @@ from benchmarks.catalogue import OURS
 from benchmarks.runner import metrics_of
 from benchmarks.statistics import Cell, cell, workloads_of
 from benchmarks.workloads.base import Metric
-from sleepbench.pictures.style import INK, LOOKS, PALE_INK, WIDTH, drawing, new_figure, save
+from deskgrid.sleepbench.pictures.style import INK, LOOKS, PALE_INK, WIDTH, drawing, new_figure, save
 
 COLUMNS = 3
 # Inches: of a bar with its name, and of a panel's title and axis.

@@ -26,8 +26,8 @@ from benchmarks.proc import used
 from benchmarks.scheduling import Loaded
 from benchmarks.tasks import noop
 from deskgrid import Grid
-from sleepbench.pictures.style import SPARE, WIDTH, drawing, new_figure, save
-from sleepbench.processes import Processes
+from deskgrid.sleepbench.pictures.style import SPARE, WIDTH, drawing, new_figure, save
+from deskgrid.sleepbench.processes import Processes
 
 US = 1e6
 WORKERS = 8

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from random import Random
 
-from scheduler import events as ev
-from scheduler.core import Scheduler
-from scheduler.model import Attempt, Outcome
-from scheduler.policies import make_policy
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.model import Attempt, Outcome
+from deskgrid.scheduler.policies import make_policy
 
 # Predicted runtimes, and what is left of the windows of the PCs: seconds, evenly between these.
 RUNTIMES_S = (60.0, 600.0)

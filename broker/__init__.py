@@ -1,1 +1,1 @@
-"""What crosses the wire, who may speak, what is remembered: everything around the one port."""
+"""Who may speak, what is remembered: everything around the one port."""

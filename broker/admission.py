@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from broker.desk import Desk
-from broker.roles import CredentialError, Credentials, checked_credential
+from deskgrid.broker.desk import Desk
+from deskgrid.broker.roles import CredentialError, Credentials, checked_credential
 
 Json = dict[str, Any]
 

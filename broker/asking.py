@@ -1,7 +1,8 @@
 """Questions and orders that are JSON both ways: a table of small functions over the desk.
 
-What may be asked with each is in `broker.questions`, the turns in which they are answered in `broker.jobs`. The status
-document's shape is given in `broker.snapshot`; every other answer is a few named values.
+What may be asked with each is in `deskgrid.broker.questions`, the turns in which they are answered in
+`deskgrid.broker.jobs`. The status document's shape is given in `deskgrid.wire.snapshot`; every other answer is a few
+named values.
 """
 
 import math
@@ -10,26 +11,26 @@ from collections.abc import Callable, Generator, Mapping
 from copy import deepcopy
 from dataclasses import asdict
 
-from broker import protocol as wire
-from broker.admission import Admission
-from broker.bags import OpenBag
-from broker.desk import Desk
-from broker.jobs import CHARACTERS_A_UNIT, Job, Jobs, Slices
-from broker.orders import Orders
-from broker.overview import Overview
-from broker.questions import QUESTIONS, SHORT, AskError, Json, arguments
-from broker.roles import Credential, admin_refusal, owner_refusal
-from broker.rows import ResultRow
-from broker.throughput import Throughput
-from broker.trouble import at_rest, reason
-from broker.workers import Workers
-from scheduler import events as ev
-from scheduler.explain import Explanation, explain
-from scheduler.model import ENDED, State
-from scheduler.policies import make_policy, policy_options
-from scheduler.resting import Rest
+from deskgrid import wire
+from deskgrid.broker.admission import Admission
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.desk import Desk
+from deskgrid.broker.jobs import CHARACTERS_A_UNIT, Job, Jobs, Slices
+from deskgrid.broker.orders import Orders
+from deskgrid.broker.overview import Overview
+from deskgrid.broker.questions import QUESTIONS, SHORT, AskError, Json, arguments
+from deskgrid.broker.roles import Credential, admin_refusal, owner_refusal
+from deskgrid.broker.rows import ResultRow
+from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.trouble import at_rest, reason
+from deskgrid.broker.workers import Workers
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.explain import Explanation, explain
+from deskgrid.scheduler.model import ENDED, State
+from deskgrid.scheduler.policies import make_policy, policy_options
+from deskgrid.scheduler.resting import Rest
 
-# What things cost, in units of `broker.jobs`.
+# What things cost, in units of `deskgrid.broker.jobs`.
 BLOCK_UNITS = 300
 TASKS_A_UNIT = 10
 EXPLAIN_UNITS = 5_000
@@ -47,7 +48,7 @@ _STATE_TEXT = {
 
 
 class Asking:
-    """Answers for every question of `broker.questions`, in slices."""
+    """Answers for every question of `deskgrid.broker.questions`, in slices."""
 
     def __init__(self, desk: Desk, workers: Workers, throughput: Throughput, clients: Callable[[], list[str]]) -> None:
         """``clients``: the credentials of the client connections, by name."""

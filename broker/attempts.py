@@ -9,15 +9,15 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from broker import protocol as wire
-from broker.crashes import with_places
-from broker.desk import Desk
-from broker.roles import Credential
-from broker.rows import ResultRow
-from scheduler import events as ev
-from scheduler.model import ENDED, Attempt, Outcome
-from scheduler.resting import Rest
-from scheduler.slots import Sent, Slot
+from deskgrid import wire
+from deskgrid.broker.crashes import with_places
+from deskgrid.broker.desk import Desk
+from deskgrid.broker.roles import Credential
+from deskgrid.broker.rows import ResultRow
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import ENDED, Attempt, Outcome
+from deskgrid.scheduler.resting import Rest
+from deskgrid.scheduler.slots import Sent, Slot
 
 # An attempt is written down as it is sent when it is at least this long: after a restart of the broker those are waited
 # for; shorter ones are simply made again. (Of a task that had a longer one all are: what is written down must be the
@@ -85,7 +85,7 @@ class Whereabouts:
 
 
 class Attempts:
-    """``by_name``: the sessions of the workers that are known, kept by `broker.workers`."""
+    """``by_name``: the sessions of the workers that are known, kept by `deskgrid.broker.workers`."""
 
     def __init__(self, desk: Desk, by_name: Mapping[str, WorkerSession]) -> None:
         self._desk = desk

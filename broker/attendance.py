@@ -7,10 +7,10 @@ Rule 2: windows that an earlier life of the broker left open are closed at the l
 
 import math
 
-from broker.allowance import Allowance
-from broker.journal import Journal
-from broker.protocol import Join
-from broker.rows import How, WindowEnd, WindowRow
+from deskgrid.broker.allowance import Allowance
+from deskgrid.broker.journal import Journal
+from deskgrid.broker.rows import How, WindowEnd, WindowRow
+from deskgrid.wire import Join
 
 # How often it is written down that the broker is there, though nothing may happen: as exactly as that the end of what
 # was open is known when it is killed. Seconds.

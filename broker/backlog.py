@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.protocol import MESSAGE_LIMIT
+from deskgrid.wire import MESSAGE_LIMIT
 
 # Bytes that have arrived and were not read, of all peers: more than a dozen of the largest messages at a time. Any
 # machine that a broker runs on has it. More can come between two looks: what the network carries in that time.
 BACKLOG_LIMIT = 2**30
 # Of that, from one credential: two of the largest messages. As much again may have been read and wait for its turn
-# (`broker.turns`).
+# (`deskgrid.broker.turns`).
 CREDENTIAL_LIMIT = 2 * MESSAGE_LIMIT
 # To which part of it what waits is brought down, so that it is not there again at once.
 RELIEF = 0.5

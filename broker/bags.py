@@ -5,9 +5,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from broker.journal import Journal
-from broker.rows import BagRow, BatchRow
-from scheduler.rows import Spans, by_batch, drop_places
+from deskgrid.broker.journal import Journal
+from deskgrid.broker.rows import BagRow, BatchRow
+from deskgrid.scheduler.rows import Spans, by_batch, drop_places
 
 # What a task is assumed to take when its submitter does not say, until the bag's first results tell: a minute, long
 # enough that it is not started in the last moments of a window, short enough for a lunch break.

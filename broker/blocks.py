@@ -2,7 +2,7 @@
 
 Rule 1: a block is one row, because a row costs ten microseconds in the tables and their indexes, and a result in a
 block less than two.
-Rule 2: what clients are told is kept as it travels (`broker.protocol.Outcomes`), so it is told without being unpacked.
+Rule 2: what clients are told is kept as it travels (`deskgrid.wire.Outcomes`), so it is told without being unpacked.
 """
 
 import sqlite3
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from broker.protocol import BATCH_BYTES, BATCH_ROWS, Outcome, Payload, pack_columns
-from broker.rows import ResultRow
+from deskgrid.broker.rows import ResultRow
+from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Outcome, Payload, pack_columns
 
 # What stands for a payload in the tables: itself, or the name of its file.
 Cell = bytes | str

@@ -7,14 +7,14 @@ every request can be repeated over a new connection and is carried out once.
 import math
 from dataclasses import dataclass, field
 
-from broker import protocol as wire
-from broker.asking import Asking
-from broker.bags import OpenBag, Watcher, checked_runtimes
-from broker.desk import Desk
-from broker.roles import Credential, owner_refusal
-from broker.rows import BagRow, BatchRow
-from scheduler import events as ev
-from scheduler.explain import is_longer_window, longest_window
+from deskgrid import wire
+from deskgrid.broker.asking import Asking
+from deskgrid.broker.bags import OpenBag, Watcher, checked_runtimes
+from deskgrid.broker.desk import Desk
+from deskgrid.broker.roles import Credential, owner_refusal
+from deskgrid.broker.rows import BagRow, BatchRow
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.explain import is_longer_window, longest_window
 
 # A client of which nothing has been heard for this long is gone: one that waits for anything asks every few seconds
 # whether the broker is there. (One that was killed is gone when its connection ends.) An open bag counts as closed when

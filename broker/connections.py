@@ -13,14 +13,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.backlog import CHATTER, SMALL, Backlog
+from deskgrid.broker.backlog import CHATTER, SMALL, Backlog
 
 # Connections in all: several times the PCs of a university. Each costs a file descriptor, and some kilobytes.
 CONNECTIONS_LIMIT = 5_000
 # Of these, by one key: half, so that whoever holds another one still gets in. All PCs may have the same.
 SHARE = 2
 # And by the key of a submitter, who needs one for each program. What arrives over so many between two looks at what
-# waits (`broker.backlog`) is bounded; where nobody can look (not on Linux) this alone bounds it.
+# waits (`deskgrid.broker.backlog`) is bounded; where nobody can look (not on Linux) this alone bounds it.
 PROGRAMS_LIMIT = 256
 # Connections that have not said anything yet. After a power cut a thousand PCs may come at once; all are let in within
 # seconds, for they try again.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.protocol import Payload, read_failure
+from deskgrid.wire import Payload, read_failure
 
 
 def with_places(payload: Payload, places: Sequence[str]) -> bytes:

@@ -6,20 +6,20 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from broker.allowance import Allowance
-from broker.attendance import Attendance
-from broker.bags import BagBook, OpenBag
-from broker.disk import Disk
-from broker.journal import Journal
-from broker.protocol import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Failed, Message, Taken, weight
-from broker.quotas import Quotas
-from broker.roles import Credentials
-from broker.tries import Tries
-from scheduler import events as ev
-from scheduler.accuracy import outlived
-from scheduler.core import Scheduler
-from scheduler.explain import longest_window
-from scheduler.policies import Policy
+from deskgrid.broker.allowance import Allowance
+from deskgrid.broker.attendance import Attendance
+from deskgrid.broker.bags import BagBook, OpenBag
+from deskgrid.broker.disk import Disk
+from deskgrid.broker.journal import Journal
+from deskgrid.broker.quotas import Quotas
+from deskgrid.broker.roles import Credentials
+from deskgrid.broker.tries import Tries
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.accuracy import outlived
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.explain import longest_window
+from deskgrid.scheduler.policies import Policy
+from deskgrid.wire import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Failed, Message, Taken, weight
 
 # Lines in the log that one credential may cause: so many at once, and then one in so many seconds.
 LINES = 200

@@ -10,8 +10,8 @@ Rule: a message is refused before anything of it is carried out. It all ends by 
 
 from typing import Literal, Protocol
 
-from broker import protocol as wire
-from broker.journal import JournalFull
+from deskgrid import wire
+from deskgrid.broker.journal import JournalFull
 
 State = Literal["ok", "low", "full"]
 
@@ -32,7 +32,7 @@ READS = frozenset({"ping", "status", "bags", "progress", "explain", "logs", "pol
 
 
 class Storage(Protocol):
-    """What this file needs of `broker.journal.Journal`."""
+    """What this file needs of `deskgrid.broker.journal.Journal`."""
 
     def free(self) -> tuple[int, int]: ...
     def trial(self) -> None: ...

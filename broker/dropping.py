@@ -1,13 +1,13 @@
 """Forgotten bags leave the journal's tables in slices: a large one has gigabytes there.
 
 Nobody is told of such a bag any more, in this life of the broker or the next: it has no id, and there is an order to
-forget it (`broker.journal`). Its row goes last, and the order with it.
+forget it (`deskgrid.broker.journal`). Its row goes last, and the order with it.
 """
 
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from broker.values import Values
+from deskgrid.broker.values import Values
 
 # Rows and bytes that one slice deletes at most, but for one row: some milliseconds.
 ROWS = 500

@@ -5,9 +5,9 @@ Rule 2: each is a write to the disk, so a turn carries out few, and a second not
 whoever makes up names with the lab's line fills neither the disk nor the log quickly. Those that wait are not refused.
 """
 
-from broker import protocol as wire
-from broker.desk import Desk
-from broker.roles import Credential, CredentialError
+from deskgrid import wire
+from deskgrid.broker.desk import Desk
+from deskgrid.broker.roles import Credential, CredentialError
 
 # Requests in one turn of the loop: 0.2 ms each, and 6 ms on a disk that ten other programs write to.
 PER_TURN = 4

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-from broker.private import make_private_folder
-from broker.protocol import BATCH_BYTES, Chunks
-from broker.rows import FileRow
+from deskgrid.broker.private import make_private_folder
+from deskgrid.broker.rows import FileRow
+from deskgrid.wire import BATCH_BYTES, Chunks
 
 FOLDER = "values"
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from broker import protocol as wire
-from broker.roles import Credential
+from deskgrid import wire
+from deskgrid.broker.roles import Credential
 
 # Bytes that wait to be written: a few of the largest messages, so that the disk is never without work.
 INTAKE_LIMIT = 4 * wire.PAYLOAD_LIMIT

@@ -12,11 +12,11 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from broker import protocol as wire
-from broker.desk import Desk
-from broker.questions import AskError
-from broker.roles import CredentialError
-from scheduler.model import SchedulerError
+from deskgrid import wire
+from deskgrid.broker.desk import Desk
+from deskgrid.broker.questions import AskError
+from deskgrid.broker.roles import CredentialError
+from deskgrid.scheduler.model import SchedulerError
 
 # A slice yields how many units it took; an answer is JSON, or text that is JSON already.
 Slices = Generator[int, None, dict[str, Any] | str]

@@ -1,9 +1,10 @@
 """What the grid remembers, on disk: SQLite in WAL mode, one transaction per drained batch of messages.
 
 Rule 1: nothing is acknowledged before `commit`; what was committed survives SIGKILL of the broker at any instant.
-Rule 2: a bag is a template, stored once, and batches of packed arguments; results are in blocks (`broker.blocks`).
+Rule 2: a bag is a template, stored once, and batches of packed arguments; results are in blocks
+(`deskgrid.broker.blocks`).
 Rule 3: every ended task is in exactly one block; who restores a bag in which one is twice is told so by the scheduler.
-Rule 4: a large payload is a file beside the tables (`broker.values`), and in them is its name.
+Rule 4: a large payload is a file beside the tables (`deskgrid.broker.values`), and in them is its name.
 Payloads are opaque. Arguments are read back on demand, so a waiting task costs the broker no memory for them.
 """
 
@@ -21,13 +22,12 @@ from typing import Literal
 
 import msgpack
 
-from broker.blocks import COLUMNS, Block, Cell, Told, blocks_of, cancelled_block, columns_in, names_in, rows_in
-from broker.dropping import Dropping
-from broker.private import make_private
-from broker.protocol import BATCH_BYTES, BATCH_ROWS, Payload, payload_of
-from broker.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
-from broker.schema import FORMAT, bring_up, format_of
-from broker.soundness import (
+from deskgrid.broker.blocks import COLUMNS, Block, Cell, Told, blocks_of, cancelled_block, columns_in, names_in, rows_in
+from deskgrid.broker.dropping import Dropping
+from deskgrid.broker.private import make_private
+from deskgrid.broker.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
+from deskgrid.broker.schema import FORMAT, bring_up, format_of
+from deskgrid.broker.soundness import (
     checksum,
     checksum_of_block,
     had_begun,
@@ -36,7 +36,8 @@ from broker.soundness import (
     wrong_with_pages,
     wrong_with_values,
 )
-from broker.values import Values
+from deskgrid.broker.values import Values
+from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Payload, payload_of
 
 NAME = "journal.sqlite3"
 # Unpacked batches kept in memory: enough for the batches that slots of a lab are working through, a few at most.

@@ -3,10 +3,10 @@
 Rule: a bag's days begin when it is complete: the last of its tasks has ended, and no more can be added.
 """
 
-from broker.bags import OpenBag
-from broker.desk import Desk
-from broker.jobs import Job, Jobs, Slices
-from broker.orders import Orders
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.desk import Desk
+from deskgrid.broker.jobs import Job, Jobs, Slices
+from deskgrid.broker.orders import Orders
 
 # How often it is looked for bags to forget: a look at each bag.
 LOOK_S = 60.0

@@ -3,7 +3,7 @@
 The home has a credential for each role that needs a line, made with it: ``worker``, by which PCs enrol, ``client``,
 and ``admin``, for whoever can read the home. Each is a file with one pair, public key then secret key, 32 bytes each.
 Of other credentials the broker knows the public key only: the file ``added`` is their names, roles and keys; PCs, of
-which there are many, have a file each (`broker.pcs`).
+which there are many, have a file each (`deskgrid.broker.pcs`).
 
 Rule 1: every file is readable by its owner only, written whole or not at all, and refused when others can touch it.
 Rule 2: revoked is revoked, at once and for good. One of the home's own is replaced by a new pair, with a new line.
@@ -19,11 +19,9 @@ from pathlib import Path
 import zmq
 from zmq.utils import z85
 
-from broker.joinline import JoinLine, Keys, Side, is_open_to_others
-from broker.pcs import PC, PCs
-from broker.private import write_private
-from broker.protocol import KEY_BYTES
-from broker.roles import (
+from deskgrid.broker.pcs import PC, PCs
+from deskgrid.broker.private import write_private
+from deskgrid.broker.roles import (
     CREDENTIALS_LIMIT,
     ENROLLED_LIMIT,
     Credential,
@@ -32,6 +30,8 @@ from broker.roles import (
     Role,
     checked_credential,
 )
+from deskgrid.wire import KEY_BYTES
+from deskgrid.wire.joinline import JoinLine, Keys, Side, is_open_to_others
 
 Pair = tuple[bytes, bytes]
 

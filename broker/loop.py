@@ -1,4 +1,4 @@
-"""The broker's loop. Its sockets are in `broker.sockets`.
+"""The broker's loop. Its sockets are in `deskgrid.broker.sockets`.
 
 Rule 1: read what has arrived and handle some of it, credentials in turns; settle, hand out work, commit, send: in this
 order, always. A message with large payloads is heard when these are files, some turns later.
@@ -13,16 +13,16 @@ import sqlite3
 import time
 from collections.abc import Callable
 
-from broker import protocol as wire
-from broker.clients import RECEIPT_S
-from broker.desk import Leaving
-from broker.faults import Faults
-from broker.files import Damaged
-from broker.intake import Intake
-from broker.journal import Journal, JournalFull
-from broker.sessions import Sessions
-from broker.sockets import Sockets
-from broker.turns import Arrival, Turns
+from deskgrid import wire
+from deskgrid.broker.clients import RECEIPT_S
+from deskgrid.broker.desk import Leaving
+from deskgrid.broker.faults import Faults
+from deskgrid.broker.files import Damaged
+from deskgrid.broker.intake import Intake
+from deskgrid.broker.journal import Journal, JournalFull
+from deskgrid.broker.sessions import Sessions
+from deskgrid.broker.sockets import Sockets
+from deskgrid.broker.turns import Arrival, Turns
 
 log = logging.getLogger("deskgrid.broker")
 

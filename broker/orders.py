@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 
-from broker.bags import OpenBag
-from broker.desk import Desk
-from broker.jobs import Job, Jobs, Slices
-from broker.journal import JournalFull, Order
-from broker.questions import AskError
-from scheduler import events as ev
-from scheduler.rows import Spans, spans_of
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.desk import Desk
+from deskgrid.broker.jobs import Job, Jobs, Slices
+from deskgrid.broker.journal import JournalFull, Order
+from deskgrid.broker.questions import AskError
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.rows import Spans, spans_of
 
 # A slice of cancelling is full with so many units: a task that waits is one of them, a range of such tasks and a task
 # that is at a worker are more. A piece of a batch is looked at as a whole.
@@ -35,7 +35,7 @@ _NOTES: dict[Order, str] = {"cancel": "it is being cancelled", "cancel waiting":
 
 
 class Orders:
-    """Every order is a generator of slices for `broker.jobs`."""
+    """Every order is a generator of slices for `deskgrid.broker.jobs`."""
 
     def __init__(self, desk: Desk, jobs: Jobs) -> None:
         self._desk = desk

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from broker.protocol import PAYLOAD_LIMIT, Payload
+from deskgrid.wire import PAYLOAD_LIMIT, Payload
 
 # A message as it waits: what it says, and its large payloads, which are not in memory before it is handed over.
 Parts = Sequence[Payload]

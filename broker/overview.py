@@ -8,22 +8,22 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator
 from dataclasses import asdict
 
-from broker import protocol as wire
-from broker.attempts import WorkerSession
-from broker.bags import OpenBag
-from broker.desk import Desk
-from broker.jobs import Shared, Slices
-from broker.questions import Json
-from broker.snapshot import BAG_ROWS, SCHEMA, SLOT_ROWS, WINDOW_ROWS, WORKER_ROWS
-from broker.throughput import Throughput
-from broker.trouble import trouble
-from broker.workers import Workers
-from scheduler.policies import policy_options
-from scheduler.snapshot import Outlook, SlotView, queue_longest_s, windows_of, worker_view
+from deskgrid import wire
+from deskgrid.broker.attempts import WorkerSession
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.desk import Desk
+from deskgrid.broker.jobs import Shared, Slices
+from deskgrid.broker.questions import Json
+from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.trouble import trouble
+from deskgrid.broker.workers import Workers
+from deskgrid.scheduler.policies import policy_options
+from deskgrid.scheduler.snapshot import Outlook, SlotView, queue_longest_s, windows_of, worker_view
+from deskgrid.wire.snapshot import BAG_ROWS, SCHEMA, SLOT_ROWS, WINDOW_ROWS, WORKER_ROWS
 
 # Rows of bags in one answer.
 PAGE = 500
-# What a row costs to make, in units (`broker.jobs`), and how many are made in one slice.
+# What a row costs to make, in units (`deskgrid.broker.jobs`), and how many are made in one slice.
 ROW_UNITS = 60
 SLICE_ROWS = 50
 # Bags that are looked at in one slice, each for a moment.

@@ -10,11 +10,11 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from broker.joinline import is_open_to_others
-from broker.names import name_error
-from broker.private import make_private_folder, write_private
-from broker.protocol import KEY_BYTES
-from broker.roles import Credential
+from deskgrid.broker.names import name_error
+from deskgrid.broker.private import make_private_folder, write_private
+from deskgrid.broker.roles import Credential
+from deskgrid.wire import KEY_BYTES
+from deskgrid.wire.joinline import is_open_to_others
 
 _SUFFIX = ".pc"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from broker.protocol import BAG_LIMIT, BATCH_ROWS, SECONDS_LIMIT
+from deskgrid.wire import BAG_LIMIT, BATCH_ROWS, SECONDS_LIMIT
 
 Json = dict[str, Any]
 Access = Literal["everyone", "owner", "admin"]

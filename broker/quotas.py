@@ -8,7 +8,7 @@ broker is started again, for a template is of no bag until one comes for it.
 
 from collections import Counter
 
-from broker.bags import OpenBag
+from deskgrid.broker.bags import OpenBag
 
 # Tasks of one submitter that have not ended: two of the largest bags.
 TASKS_LIMIT = 20_000_000

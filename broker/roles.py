@@ -1,4 +1,4 @@
-"""Who may do what: the roles. What is decided for everything that can be asked is in `broker.questions`. Pure.
+"""Who may do what: the roles. What is decided for everything that can be asked is in `deskgrid.broker.questions`. Pure.
 
 Rule 1: a connection is who its key says, at each message anew. What a peer says of itself decides nothing.
 Rule 2: a bag belongs to the credential that submitted it. Its owner and an admin may do everything with it; to others
@@ -10,7 +10,7 @@ Rule 4: a lab's line only lets PCs enrol. Each PC then has a key of its own, and
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-from broker.names import name_error
+from deskgrid.broker.names import name_error
 
 # lab: lets PCs enrol. worker: is one PC. submitter: has work done. admin: that, and everything else.
 Role = Literal["lab", "worker", "submitter", "admin"]
@@ -49,7 +49,7 @@ class CredentialError(Exception):
 
 
 class Credentials(Protocol):
-    """The credentials of one broker, as the sessions need them; `broker.keys.KeyRing` keeps them in the home.
+    """The credentials of one broker, as the sessions need them; `deskgrid.broker.keys.KeyRing` keeps them in the home.
 
     Every change raises `CredentialError` when it cannot be, and is on the disk when the call returns.
     """

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from broker.protocol import Payload
+from deskgrid.wire import Payload
 
 # How a window closed: as planned; the worker said so before that; it fell silent; the broker was not there to see it.
 How = Literal["departure", "stop", "loss", "broker"]

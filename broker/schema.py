@@ -5,8 +5,8 @@ Rule: a format that has been released is never edited; what is new is a further 
 
 import sqlite3
 
-from broker.blocks import pack_names, pack_printed, pack_told
-from broker.protocol import pack_columns
+from deskgrid.broker.blocks import pack_names, pack_printed, pack_told
+from deskgrid.wire import pack_columns
 
 # What each format has beyond the one before it: a new journal is made by all, an older one is brought up by the rest.
 _FORMATS = (
@@ -56,7 +56,7 @@ CREATE TABLE files (name TEXT PRIMARY KEY, bag INTEGER, batch INTEGER, size INTE
 CREATE INDEX files_of_bag ON files (bag);
 CREATE INDEX files_of_batch ON files (batch) WHERE batch IS NOT NULL;
 """,
-    # Results in blocks, as `broker.blocks` has it: each that is there already is one of its own.
+    # Results in blocks, as `deskgrid.broker.blocks` has it: each that is there already is one of its own.
     """
 ALTER TABLE results RENAME TO single;
 CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, bag INTEGER, low INTEGER, high INTEGER, size INTEGER,

@@ -1,4 +1,4 @@
-"""How a broker starts: its home, its keys, its address, the lines that it prints. Its loop is in `broker.loop`."""
+"""How a broker starts: home, keys, address, the lines that it prints. Its loop is in `deskgrid.broker.loop`."""
 
 import errno
 import logging
@@ -14,17 +14,17 @@ from pathlib import Path
 
 import zmq
 
-from broker.desk import Desk, GridFacts, WindowsSource
-from broker.files import Damaged
-from broker.joinline import JoinLine, JoinLineError, Side, parse_address
-from broker.journal import NAME, Durability, Journal, JournalError
-from broker.keys import KeyRing, KeysError
-from broker.loop import Loop
-from broker.private import write_private
-from broker.sessions import Sessions
-from broker.sockets import Sockets, TooFewFiles
-from scheduler.model import UnknownPolicy
-from scheduler.policies import DEFAULT, make_policy
+from deskgrid.broker.desk import Desk, GridFacts, WindowsSource
+from deskgrid.broker.files import Damaged
+from deskgrid.broker.journal import NAME, Durability, Journal, JournalError
+from deskgrid.broker.keys import KeyRing, KeysError
+from deskgrid.broker.loop import Loop
+from deskgrid.broker.private import write_private
+from deskgrid.broker.sessions import Sessions
+from deskgrid.broker.sockets import Sockets, TooFewFiles
+from deskgrid.scheduler.model import UnknownPolicy
+from deskgrid.scheduler.policies import DEFAULT, make_policy
+from deskgrid.wire.joinline import JoinLine, JoinLineError, Side, parse_address
 
 log = logging.getLogger("deskgrid.broker")
 
@@ -40,8 +40,8 @@ class BrokerError(Exception):
 class BrokerOptions:
     """``listen``: HOST:PORT, port 0 for any free one. ``advertise``: the host in the join lines; None: found out.
 
-    ``durability``: what commits survive, as `broker.journal` has it. ``keep_days``: finished bags are forgotten so long
-    after they ended; None: never.
+    ``durability``: what commits survive, as `deskgrid.broker.journal` has it. ``keep_days``: finished bags are
+    forgotten so long after they ended; None: never.
     """
 
     home: Path

@@ -8,21 +8,21 @@ at once, and what is written down with it may be committed together with the nex
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-from broker import protocol as wire
-from broker.asking import Asking
-from broker.bags import OpenBag
-from broker.clients import Clients
-from broker.desk import Desk, Leaving
-from broker.enrolment import Enrolment
-from broker.files import Damaged
-from broker.journal import JournalFull
-from broker.keeping import Keeping
-from broker.roles import Credential, Role, with_article
-from broker.rows import BatchRow
-from broker.throughput import Throughput
-from broker.workers import Workers
-from scheduler import events as ev
-from scheduler.model import Attempt, IllegalEvent
+from deskgrid import wire
+from deskgrid.broker.asking import Asking
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.clients import Clients
+from deskgrid.broker.desk import Desk, Leaving
+from deskgrid.broker.enrolment import Enrolment
+from deskgrid.broker.files import Damaged
+from deskgrid.broker.journal import JournalFull
+from deskgrid.broker.keeping import Keeping
+from deskgrid.broker.roles import Credential, Role, with_article
+from deskgrid.broker.rows import BatchRow
+from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.workers import Workers
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Attempt, IllegalEvent
 
 # After a restart, attempts that were running are waited for through this many leases: a worker notices a silent broker
 # within one, and has one to come back.

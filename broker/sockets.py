@@ -3,7 +3,8 @@
 Rule 1: an unknown key is turned away in the handshake (ZAP), before any message is read. What a connection may do is
 looked up by its key at each message, so that a key that was revoked is worth nothing from that moment on.
 Rule 2: nothing here blocks, and nothing here grows without bound: connections, messages that were not read, bytes that
-were not taken. The numbers are below, in `broker.connections`, in `broker.backlog` and in `broker.outgoing`.
+were not taken. The numbers are below, in `deskgrid.broker.connections`, in `deskgrid.broker.backlog` and in
+`deskgrid.broker.outgoing`.
 """
 
 import logging
@@ -16,11 +17,11 @@ from typing import cast
 import zmq
 from zmq.utils import z85
 
-from broker import allocation, backlog, descriptors
-from broker import protocol as wire
-from broker.connections import CONNECTIONS_LIMIT, PROGRAMS_LIMIT, SHARE, Connections
-from broker.keys import KeyRing
-from broker.outgoing import (
+from deskgrid import wire
+from deskgrid.broker import allocation, backlog, descriptors
+from deskgrid.broker.connections import CONNECTIONS_LIMIT, PROGRAMS_LIMIT, SHARE, Connections
+from deskgrid.broker.keys import KeyRing
+from deskgrid.broker.outgoing import (
     ALL_WAITING_LIMIT,
     PROGRAMS_WAITING_LIMIT,
     WAITING_LIMIT,
@@ -30,13 +31,13 @@ from broker.outgoing import (
     Untaken,
     size_of,
 )
-from broker.roles import ANYBODY, Credential
+from deskgrid.broker.roles import ANYBODY, Credential
 
 log = logging.getLogger("deskgrid.broker")
 
 # No limit on messages that ZeroMQ has taken in and we have not read. With one, libzmq 4.3.5 stops reading a connection
 # at the limit, and aborts the whole process if that connection then ends while a ping waits in it (libzmq issue 4364).
-# `broker.turns` and `broker.backlog` bound what a peer can have waiting.
+# `deskgrid.broker.turns` and `deskgrid.broker.backlog` bound what a peer can have waiting.
 RECEIVE_HIGH_WATER = 0
 # Small messages that ZeroMQ keeps for one peer; what does not fit waits in `Outgoing`, where bytes are counted. With
 # what counts as large, this bounds what all connections of one submitter can leave there: 128 MiB.

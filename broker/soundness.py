@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
 
-from broker.blocks import Block
+from deskgrid.broker.blocks import Block
 
 # SQLite's page, by its default; a journal has at least one. In the log, each has a header of its own.
 PAGE_BYTES = 4096
 _LOG_HEADER, _FRAME_HEADER = 32, 24
 # What a block of results has to say, in bytes, to be given a checksum. A row of a table stays within a page up to 4,061
-# bytes, and what a block's row has besides is far shorter than the rest. (`broker.schema` has this number, too.)
+# bytes, and what a block's row has besides is far shorter than the rest. (`deskgrid.broker.schema` has this number,
+# too.)
 LONG_BYTES = 2048
 # Rows that have checksums, and what these are made of.
 _CHECKED = (

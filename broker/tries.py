@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from broker.rows import ResultRow
+from deskgrid.broker.rows import ResultRow
 
 # Bytes that are kept of all tasks together. Of what one said, no more than a sixteenth of it.
 KEPT_BYTES = 16 * 2**20

@@ -2,9 +2,9 @@
 
 from collections.abc import Container
 
-from scheduler.core import Scheduler
-from scheduler.explain import SlotReason
-from scheduler.resting import Rest
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.explain import SlotReason
+from deskgrid.scheduler.resting import Rest
 
 
 def trouble(scheduler: Scheduler, name: str) -> str:

@@ -9,8 +9,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.backlog import CREDENTIAL_LIMIT
-from broker.roles import Credential
+from deskgrid.broker.backlog import CREDENTIAL_LIMIT
+from deskgrid.broker.roles import Credential
 
 # Messages of one credential that may wait here. Two hundred programs of one person, each with a dozen requests open,
 # are below that; whoever has more sends without waiting for answers.

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from broker.blocks import Cell
-from broker.files import Files, Stored, checksum_of
-from broker.protocol import Chunks, Payload
-from broker.rows import FileRow
+from deskgrid.broker.blocks import Cell
+from deskgrid.broker.files import Files, Stored, checksum_of
+from deskgrid.broker.rows import FileRow
+from deskgrid.wire import Chunks, Payload
 
 
 class Values:

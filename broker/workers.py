@@ -1,6 +1,6 @@
 """The broker's side of its workers: who they are, when they come and go, and when they count as lost.
 
-What they are given, and what they say of that, is in `broker.attempts`.
+What they are given, and what they say of that, is in `deskgrid.broker.attempts`.
 
 Pure: messages and ``now`` in, messages out through the outbox. A worker is known by its session, which outlives
 connections; a connection that is not known is asked to introduce itself.
@@ -10,13 +10,13 @@ import math
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from broker import protocol as wire
-from broker.attempts import UNTAKEN_LIMIT, Attempts, WorkerSession
-from broker.desk import Desk
-from broker.roles import Credential
-from broker.rows import How
-from scheduler import events as ev
-from scheduler.model import Attempt
+from deskgrid import wire
+from deskgrid.broker.attempts import UNTAKEN_LIMIT, Attempts, WorkerSession
+from deskgrid.broker.desk import Desk
+from deskgrid.broker.roles import Credential
+from deskgrid.broker.rows import How
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Attempt
 
 # Workers of one PC, by its key: more than anybody starts there.
 NAMESAKES_LIMIT = 16

@@ -14,17 +14,17 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
-from scheduler import events as ev
-from scheduler.accuracy import ratios
-from scheduler.doubt import Doubting
-from scheduler.invariants import check
-from scheduler.model import Attempt, IllegalEvent, Outcome, State, Window, Windows, checked_runtime
-from scheduler.pauses import pause_after
-from scheduler.policies.base import Policy
-from scheduler.rows import within
-from scheduler.slots import UPTIME_JITTER_S, Away, Slot, Worker, announced, differ, uptime_end
-from scheduler.tasks import ELSEWHERE, OPEN, WAITING
-from scheduler.waiting import ORDERS
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.accuracy import ratios
+from deskgrid.scheduler.doubt import Doubting
+from deskgrid.scheduler.invariants import check
+from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State, Window, Windows, checked_runtime
+from deskgrid.scheduler.pauses import pause_after
+from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.rows import within
+from deskgrid.scheduler.slots import UPTIME_JITTER_S, Away, Slot, Worker, announced, differ, uptime_end
+from deskgrid.scheduler.tasks import ELSEWHERE, OPEN, WAITING
+from deskgrid.scheduler.waiting import ORDERS
 
 # A task that has killed its process so often is given up: it would go on killing. Departures never count.
 CRASH_LIMIT = 3

@@ -4,7 +4,7 @@ Rule 1: what is taken back waits again. It does not count against the task, and 
 else has begun.
 Rule 2: with a timeout it is stopped. Without, it may be long and honest work: it goes on until somebody else begins.
 Rule 3: its slot gets nothing until the worker has answered for it, be it only by saying that it has stopped.
-Rule 4: each attempt taken back counts towards a rest as a crash does (`scheduler.resting`).
+Rule 4: each attempt taken back counts towards a rest as a crash does (`deskgrid.scheduler.resting`).
 Rule 5: an answer clears the worker: what was taken back from it without a timeout and nobody has begun is its own
 again. So is what turns out not to be late, because others of its bag took as long.
 Rule 6: a worker is only doubted once it has said, after an answer was due, that it is there: as long as its signs of
@@ -16,12 +16,12 @@ short or long; its first answer ends that.
 
 from collections.abc import Sequence
 
-from scheduler import events as ev
-from scheduler.model import Attempt, Outcome, State
-from scheduler.overdue import GRACE_S
-from scheduler.placing import Placing
-from scheduler.policies.base import Policy
-from scheduler.slots import NEVER, Slot, Worker
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Attempt, Outcome, State
+from deskgrid.scheduler.overdue import GRACE_S
+from deskgrid.scheduler.placing import Placing
+from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.slots import NEVER, Slot, Worker
 
 # Slots of a new worker that are used at once, as many as a common PC has, and how soon twice as many are. Seconds. In
 # that time others do most of what is short, and show how long it takes; 64 slots are full after eight seconds.

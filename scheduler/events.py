@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scheduler.model import Attempt, Outcome
-from scheduler.policies.base import Policy
-from scheduler.rows import Spans
+from deskgrid.scheduler.model import Attempt, Outcome
+from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.rows import Spans
 
 # --- events ----------------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class HoldExpired:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanged:
-    """Place by this policy (an object with the methods of `scheduler.policies.Policy`) from now on."""
+    """Place by this policy (an object with the methods of `deskgrid.scheduler.policies.Policy`) from now on."""
 
     policy: Policy
 

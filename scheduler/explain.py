@@ -3,10 +3,10 @@
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from scheduler.core import Scheduler
-from scheduler.model import State
-from scheduler.placing import ROUNDING_S
-from scheduler.slots import Slot
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.model import State
+from deskgrid.scheduler.placing import ROUNDING_S
+from deskgrid.scheduler.slots import Slot
 
 # Rows of slots and of coming windows in one explanation: what fits on a screen.
 ROWS = 20

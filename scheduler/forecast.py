@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise
 
-from scheduler.slots import Away, Worker
+from deskgrid.scheduler.slots import Away, Worker
 
 # A window of so many slots: when it opens and closes, in seconds from now on.
 Span = tuple[float, float, int]

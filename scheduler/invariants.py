@@ -6,10 +6,10 @@ repaired, and nothing changes.
 
 from collections.abc import Iterator
 
-from scheduler.model import ENDED, State, agree
-from scheduler.placing import Placing
-from scheduler.slots import NEVER
-from scheduler.waiting import ORDERS
+from deskgrid.scheduler.model import ENDED, State, agree
+from deskgrid.scheduler.placing import Placing
+from deskgrid.scheduler.slots import NEVER
+from deskgrid.scheduler.waiting import ORDERS
 
 
 def check(scheduler: Placing, now: float) -> None:

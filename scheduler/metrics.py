@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.model import Outcome
+from deskgrid.scheduler.model import Outcome
 
 
 @dataclass(slots=True)

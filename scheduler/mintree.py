@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 
-from scheduler.model import agree
+from deskgrid.scheduler.model import agree
 
 # Sixteen children a node: four or five levels for a million tasks, built at C speed by min() over slices.
 _SHIFT = 4

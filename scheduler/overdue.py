@@ -17,9 +17,9 @@ import heapq
 import math
 from collections.abc import Collection, Iterator, Mapping
 
-from scheduler.model import Attempt, agree
-from scheduler.slots import NEVER, Slot, Worker
-from scheduler.tasks import TaskTable
+from deskgrid.scheduler.model import Attempt, agree
+from deskgrid.scheduler.slots import NEVER, Slot, Worker
+from deskgrid.scheduler.tasks import TaskTable
 
 # An honest worker kills a task at its timeout and says so at once. It has this much longer for what is not the task's
 # own time: the way there and back, a template to be fetched, a process to be started, a PC that stood still a moment.

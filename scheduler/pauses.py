@@ -7,7 +7,7 @@ again, for as long as the retries last.
 import heapq
 import math
 
-from scheduler.model import agree
+from deskgrid.scheduler.model import agree
 
 # Errors after which a task is tried again at once: what goes wrong now and then is right the next time.
 AT_ONCE = 3

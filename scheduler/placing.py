@@ -11,18 +11,18 @@ Rule 5: a pass that is bounded stops where it is; nothing is lost by that, and t
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from scheduler.accuracy import Accuracy
-from scheduler.events import Assign, Assignment, Command, Stop
-from scheduler.metrics import Counters
-from scheduler.model import Attempt, State
-from scheduler.overdue import GRACE_S, Overdue
-from scheduler.pauses import Pauses
-from scheduler.policies.base import Coming, Lane, Place, Policy, Postpone
-from scheduler.resting import Resting
-from scheduler.rows import Spans, grouped
-from scheduler.slots import NEVER, Away, Sent, Slot, SlotTable, Worker
-from scheduler.tasks import TaskTable
-from scheduler.waiting import ORDERS, NewRuntime, Regular, WaitingQueue
+from deskgrid.scheduler.accuracy import Accuracy
+from deskgrid.scheduler.events import Assign, Assignment, Command, Stop
+from deskgrid.scheduler.metrics import Counters
+from deskgrid.scheduler.model import Attempt, State
+from deskgrid.scheduler.overdue import GRACE_S, Overdue
+from deskgrid.scheduler.pauses import Pauses
+from deskgrid.scheduler.policies.base import Coming, Lane, Place, Policy, Postpone
+from deskgrid.scheduler.resting import Resting
+from deskgrid.scheduler.rows import Spans, grouped
+from deskgrid.scheduler.slots import NEVER, Away, Sent, Slot, SlotTable, Worker
+from deskgrid.scheduler.tasks import TaskTable
+from deskgrid.scheduler.waiting import ORDERS, NewRuntime, Regular, WaitingQueue
 
 # Predicted work a worker may hold on one slot, the running task included: enough to hide a round trip, and tasks longer
 # than this are never sent ahead.
@@ -30,7 +30,7 @@ AHEAD_S = 0.5
 # The same in tasks, for those predicted to take no time at all.
 AHEAD_TASKS = 2_000
 # And on all slots of a worker together: a second of work for the whole grid, and what fits into one message when the
-# worker introduces itself again and names all of it (`broker.protocol.limits.HELD_ROWS`).
+# worker introduces itself again and names all of it (`deskgrid.wire.limits.HELD_ROWS`).
 WORKER_TASKS = 32_768
 
 # The same numbers added in another order give another sum. So each test of fit is stricter by this than the one that
@@ -43,7 +43,7 @@ _SENT = State.SENT
 
 
 class Placing:
-    """The scheduler's state as policies see it (`scheduler.policies.base.View`), and the pass over it."""
+    """The scheduler's state as policies see it (`deskgrid.scheduler.policies.base.View`), and the pass over it."""
 
     def __init__(self, policy: Policy, first_attempt: int) -> None:
         self.now = 0.0

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from scheduler.filling import fill
-from scheduler.fluid import done_at
-from scheduler.model import Window
+from deskgrid.scheduler.filling import fill
+from deskgrid.scheduler.fluid import done_at
+from deskgrid.scheduler.model import Window
 
 # A lane of a worker: its name, and which one.
 LaneKey = tuple[str, int]

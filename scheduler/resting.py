@@ -14,9 +14,9 @@ So one bad bag costs the lab seconds, and one bad PC costs a bag three crashes, 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.model import agree
-from scheduler.slots import Slot, Worker
-from scheduler.tasks import Bag
+from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.slots import Slot, Worker
+from deskgrid.scheduler.tasks import Bag
 
 # Failures in a row: two may be bad luck, and as many end a task.
 STREAK = 3

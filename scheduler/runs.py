@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import accumulate, chain, compress, islice, pairwise, repeat
 from operator import neg
 
-from scheduler.model import agree
-from scheduler.rows import Rows, Spans, cut
+from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.rows import Rows, Spans, cut
 
 # Moving so many runs costs less than finding the leaf; the leaves of a million tasks take a byte for each.
 LEAF = 1024

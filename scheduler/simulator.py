@@ -15,14 +15,14 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from scheduler import events as ev
-from scheduler.accuracy import outlived
-from scheduler.core import Scheduler
-from scheduler.explain import longest_window
-from scheduler.metrics import Counters
-from scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerError
-from scheduler.policies.base import Policy
-from scheduler.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.accuracy import outlived
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.explain import longest_window
+from deskgrid.scheduler.metrics import Counters
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerError
+from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
 
 __all__ = [
     "ANNOUNCED",

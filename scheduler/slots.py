@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
-from scheduler.tasks import Batch
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
+from deskgrid.scheduler.tasks import Batch
 
 # A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never
 # early, so the earliest estimate of a window's end is the best one.

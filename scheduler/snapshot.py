@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
-from scheduler.core import Scheduler
-from scheduler.forecast import Capacity, Span, spans_of_away, spans_of_worker
-from scheduler.model import Window
-from scheduler.slots import Slot, Worker
-from scheduler.tasks import Bag
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.forecast import Capacity, Span, spans_of_away, spans_of_worker
+from deskgrid.scheduler.model import Window
+from deskgrid.scheduler.slots import Slot, Worker
+from deskgrid.scheduler.tasks import Bag
 
 # Rows that are looked at in one piece: a few milliseconds.
 PIECE = 2_500

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter, not_
 
-from scheduler.accuracy import Accuracy, ratios
-from scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
-from scheduler.rows import Rows, Spans, by_batch, drop_places, grouped, joined
+from deskgrid.scheduler.accuracy import Accuracy, ratios
+from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
+from deskgrid.scheduler.rows import Rows, Spans, by_batch, drop_places, grouped, joined
 
 # Runs of tasks by their states, found at C speed.
 OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from scheduler.model import OPEN_ENDED, SchedulerError
+from deskgrid.scheduler.model import OPEN_ENDED, SchedulerError
 
 # Windows a simulated PC announces beside the current one, as a real worker does.
 ANNOUNCED = 64

@@ -11,10 +11,10 @@ from itertools import chain, compress, islice, repeat
 from operator import add
 from typing import NamedTuple, Protocol
 
-from scheduler.mintree import GONE, MinTree
-from scheduler.model import agree
-from scheduler.rows import Rows, Spans, cut, spans_of
-from scheduler.runs import Run, Runs
+from deskgrid.scheduler.mintree import GONE, MinTree
+from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.rows import Rows, Spans, cut, spans_of
+from deskgrid.scheduler.runs import Run, Runs
 
 # Below this many entries a compaction would not pay.
 _COMPACT_FROM = 1024

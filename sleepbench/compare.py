@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 
-from scheduler.simulator import SimulatedPC, Span
-from sleepbench.costs import Cost, Costs
-from sleepbench.parameters import Options, Parameters
-from sleepbench.scenarios import Row, Scenario
-from sleepbench.simulated import Problem, Trial, scenario_problem, takes_option
+from deskgrid.scheduler.simulator import SimulatedPC, Span
+from deskgrid.sleepbench.costs import Cost, Costs
+from deskgrid.sleepbench.parameters import Options, Parameters
+from deskgrid.sleepbench.scenarios import Row, Scenario
+from deskgrid.sleepbench.simulated import Problem, Trial, scenario_problem, takes_option
 
 # How far the medians may be apart.
 TOLERANCE = 0.03

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sleepbench.squeeze import (
+from deskgrid.sleepbench.squeeze import (
     Group,
     Squeezed,
     Standing,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from broker.snapshot import Snapshot
     from deskgrid import Bag, Grid
-    from sleepbench.processes import Processes
+    from deskgrid.sleepbench.processes import Processes
+    from deskgrid.wire.snapshot import Snapshot
 
 # Each worker's name, and its seconds up and down. Every window closes several times in a run, at moments that drift
 # apart.
@@ -83,8 +83,8 @@ def demo_command(file: Path | None) -> None:
     from rich.console import Console
 
     from deskgrid import DeskgridError
-    from sleepbench.cli.common import check_writable
-    from sleepbench.processes import ProcessError, ended_by_signals
+    from deskgrid.sleepbench.cli.common import check_writable
+    from deskgrid.sleepbench.processes import ProcessError, ended_by_signals
 
     check_writable(file)
     console = Console()
@@ -101,7 +101,7 @@ def demo_command(file: Path | None) -> None:
 
 def _run(console: "Console", started: float) -> tuple[Summary, list[Squeezed]]:
     from deskgrid import Grid
-    from sleepbench.processes import Processes
+    from deskgrid.sleepbench.processes import Processes
 
     tasks = _work(console)
     with Processes(options={"margin": MARGIN_S}) as processes, Grid(processes.client_line) as grid:
@@ -147,7 +147,7 @@ def _work(console: "Console") -> list[Group]:
 
 
 def _start_workers(processes: "Processes", grid: "Grid") -> None:
-    from sleepbench.processes import write_cycle
+    from deskgrid.sleepbench.processes import write_cycle
 
     for name, pair in WINDOWS.items():
         processes.start_worker(name, write_cycle(processes.folder / f"{name}.cycle", [pair]))
@@ -159,7 +159,7 @@ def _start_workers(processes: "Processes", grid: "Grid") -> None:
 
 def _watch(console: "Console", processes: "Processes", grid: "Grid", bag: "Bag[Group, Squeezed]") -> "Snapshot":
     """Show the grid until the bag has ended; the snapshot from then."""
-    from sleepbench.processes import snapshot_of
+    from deskgrid.sleepbench.processes import snapshot_of
 
     with _status(console) as show:
         while not bag.wait(LOOK_S):
@@ -173,8 +173,8 @@ def _status(console: "Console") -> "Iterator[Callable[[Snapshot], None]]":
     """What shows a snapshot: as a picture that is gone at the end, or as a line now and then without a terminal."""
     from rich.live import Live
 
-    from broker.tui.screen import render
-    from broker.tui.watch import takes_ascii_only
+    from deskgrid.screen.screen import render
+    from deskgrid.screen.watch import takes_ascii_only
 
     if not console.is_terminal:
         yield _lines(console)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from scheduler.simulator import SimulatedPC, Span, Timetable
+from deskgrid.scheduler.simulator import SimulatedPC, Span, Timetable
 
 # What is left of a window and not announced again, of its length.
 NEGLIGIBLE = 0.01

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 
-from scheduler.simulator import Arrival, SimulatedPC, cycle
-from sleepbench.parameters import Parameters
-from sleepbench.scenarios import MINUTE_S, Row
-from sleepbench.simulated import Problem, Trial, Unfinished, rows_of
-from sleepbench.workloads.combine import lower_bound_s
-from sleepbench.workloads.source import Jobs, Lab
+from deskgrid.scheduler.simulator import Arrival, SimulatedPC, cycle
+from deskgrid.sleepbench.parameters import Parameters
+from deskgrid.sleepbench.scenarios import MINUTE_S, Row
+from deskgrid.sleepbench.simulated import Problem, Trial, Unfinished, rows_of
+from deskgrid.sleepbench.workloads.combine import lower_bound_s
+from deskgrid.sleepbench.workloads.source import Jobs, Lab
 
 SLOTS = (5, 20)
 UPTIME_S = (60.0, 7200.0)

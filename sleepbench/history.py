@@ -1,7 +1,8 @@
 """What a stopped broker's journal tells of its past: tasks as they came and ended, windows of PCs as they were.
 
 Rule 1: the journal is only read. A broker that runs has it locked.
-Rule 2: times are POSIX seconds here, as they were written down; `sleepbench.replay` counts from the first submission.
+Rule 2: times are POSIX seconds here, as they were written down; `deskgrid.sleepbench.replay` counts from the first
+submission.
 """
 
 import sqlite3
@@ -15,11 +16,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.blocks import recorded
-from broker.journal import NAME
-from broker.protocol import Outcome
-from broker.rows import How
-from broker.schema import FORMAT, format_of
+from deskgrid.broker.blocks import recorded
+from deskgrid.broker.journal import NAME
+from deskgrid.broker.rows import How
+from deskgrid.broker.schema import FORMAT, format_of
+from deskgrid.wire import Outcome
 
 # Two times that are said to be the same may differ by this much: a window's closing as it was planned and as the
 # broker heard of it, or as it was announced before and after a restart. Seconds.

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker.snapshot import Snapshot
 from deskgrid import Bag, Grid
-from sleepbench.costs import Costs, Nap, Opened, measure
-from sleepbench.history import PastWindow, read_history
-from sleepbench.naps import nap
-from sleepbench.processes import Processes, snapshot_of, write_cycle
-from sleepbench.scenarios import Measured, Scenario
-from sleepbench.simulated import with_seed
+from deskgrid.sleepbench.costs import Costs, Nap, Opened, measure
+from deskgrid.sleepbench.history import PastWindow, read_history
+from deskgrid.sleepbench.naps import nap
+from deskgrid.sleepbench.processes import Processes, snapshot_of, write_cycle
+from deskgrid.sleepbench.scenarios import Measured, Scenario
+from deskgrid.sleepbench.simulated import with_seed
+from deskgrid.wire.snapshot import Snapshot
 
 # What starting a task costs does not shrink with the scale, so neither does the margin. Measured with eight PCs on two
 # cores, between the end of a task and the start of the next: 2 ms, and 9 ms at worst. But a virtual machine that others

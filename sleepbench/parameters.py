@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 
-from scheduler.simulator import Conditions
+from deskgrid.scheduler.simulator import Conditions
 
 # Seconds, in the simulation of the paper's scenarios: to go down and to come back, with what starting takes.
 RESTART_S = 1.2
@@ -37,7 +37,7 @@ class Parameters:
 
 def paper_parameters() -> Parameters:
     """Those of ``paper.toml``, where each is explained."""
-    table = tomllib.loads((files("sleepbench") / "paper.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads((files(__package__) / "paper.toml").read_text(encoding="utf-8"))
     return Parameters(
         restart_s=table["restart"],
         overhead_s=table["overhead"],

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self, cast
 
-from broker.snapshot import Snapshot
 from deskgrid import Grid
-from sleepbench.naps import PC
+from deskgrid.sleepbench.naps import PC
+from deskgrid.wire.snapshot import Snapshot
 
 # How long a broker may take to listen: a cold start of Python on a busy machine takes some seconds.
 START_S = 60.0
@@ -32,8 +32,8 @@ STOP_S = 5.0
 # The end of a log that is worth showing when its process failed.
 LAST_LINES = 5
 
-# To run our own command: -P keeps a user's worker.py in the current folder from taking the place of ours.
-COMMAND = (sys.executable, "-P", "-m", "broker.cli")
+# To run our own command: with -P no module in the current folder is taken for one that we import.
+COMMAND = (sys.executable, "-P", "-m", "deskgrid.cli")
 
 
 class ProcessError(Exception):

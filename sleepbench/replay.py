@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
-from scheduler.model import OPEN_ENDED
-from scheduler.policies import make_policy
-from scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Span, Stalled
-from sleepbench.history import History, HistoryError, PastBatch, PastWindow, whole
-from sleepbench.scenarios import MINUTE_S, Row
-from sleepbench.workloads.combine import soonest_s
+from deskgrid.scheduler.model import OPEN_ENDED
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Span, Stalled
+from deskgrid.sleepbench.history import History, HistoryError, PastBatch, PastWindow, whole
+from deskgrid.sleepbench.scenarios import MINUTE_S, Row
+from deskgrid.sleepbench.workloads.combine import soonest_s
 
 DAY_S = 86_400.0
 WEEK_S = 7 * DAY_S

@@ -6,10 +6,10 @@ from statistics import fmean
 from rich import box
 from rich.table import Table
 
-from broker.protocol import clean
-from broker.tui.drawing import counted
-from sleepbench.replay import Played, Replay
-from sleepbench.scenarios import MINUTE_S
+from deskgrid.screen.drawing import counted
+from deskgrid.sleepbench.replay import Played, Replay
+from deskgrid.sleepbench.scenarios import MINUTE_S
+from deskgrid.wire import clean
 
 HEADINGS = ("", "makespan", "mean turnaround", "kills", "planned", "wasted s", "idle s")
 # Bags listed one by one, the last ones of the journal; the JSON has all.

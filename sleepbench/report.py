@@ -8,8 +8,8 @@ from statistics import fmean, stdev
 from rich import box
 from rich.table import Table
 
-from sleepbench.compare import KINDS, TOLERANCE, Comparison, middle
-from sleepbench.scenarios import MINUTE_S, Row
+from deskgrid.sleepbench.compare import KINDS, TOLERANCE, Comparison, middle
+from deskgrid.sleepbench.scenarios import MINUTE_S, Row
 
 # Makespan and waste are given as they passed, and beside it in the paper's minutes and seconds.
 COLUMNS = ("", "makespan", "paper min", "kills", "planned", "wasted s", "paper s", "idle")

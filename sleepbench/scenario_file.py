@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sleepbench.scenarios import Scenario, ScenarioError
+from deskgrid.sleepbench.scenarios import Scenario, ScenarioError
 
 ORDERS = ("ascending", "descending", "shuffled")
 KEYS = ("uptimes", "restart", "jobs", "order")

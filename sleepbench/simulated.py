@@ -15,12 +15,12 @@ from itertools import islice
 from multiprocessing import get_context
 from random import Random
 
-from scheduler.model import UnknownPolicy
-from scheduler.policies import Policy, make_policy
-from scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Stalled, cycle
-from sleepbench.errors import predictions, wrongly_announced
-from sleepbench.parameters import Options, Parameters
-from sleepbench.scenarios import MINUTE_S, Row, Scenario, paper_min
+from deskgrid.scheduler.model import UnknownPolicy
+from deskgrid.scheduler.policies import Policy, make_policy
+from deskgrid.scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Stalled, cycle
+from deskgrid.sleepbench.errors import predictions, wrongly_announced
+from deskgrid.sleepbench.parameters import Options, Parameters
+from deskgrid.sleepbench.scenarios import MINUTE_S, Row, Scenario, paper_min
 
 # Leaves room for what policies keep free beside a prediction.
 LONGEST_PREDICTED = 0.9
@@ -59,7 +59,7 @@ def scenario_problem(scenario: Scenario, seed: int, scale: float = 1.0) -> Probl
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run to be made. ``runtime_error``, ``uptime_error``: F of `sleepbench.errors`; 1: predicted as given."""
+    """One run to be made. ``runtime_error``, ``uptime_error``: F of `deskgrid.sleepbench.errors`; 1: as given."""
 
     problem: Problem
     policy: str

@@ -28,7 +28,7 @@ class Command:
         """Start it, or another one in its place."""
         with open(os.devnull if self.log is None else self.log, "ab") as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "broker.cli", *self.arguments, "--until-stdin-closes"],
+                [sys.executable, "-P", "-m", "deskgrid.cli", *self.arguments, "--until-stdin-closes"],
                 cwd=ROOT,
                 env=os.environ | {"TMPDIR": str(self.place)},
                 stdin=subprocess.PIPE,

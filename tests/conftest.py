@@ -3,14 +3,32 @@
 Its time limits are off, because they would fail a test on a busy machine only; pytest-timeout ends what
 hangs. To look for what the fixed examples miss: ``pytest --hypothesis-profile=explore``. It draws anew each
 time, and prints the line that reproduces a failure.
+
+In a checkout our folders could also be imported by their own names. Tests refuse that, as an installation does.
 """
 
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.architecture.reading import ROOMS
 from tests.counting import COUNTS
+
+
+class OneName(MetaPathFinder):
+    """Refuses what is called as a folder of ours, and not below deskgrid."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> None:
+        """Find nothing. Raises ImportError."""
+        if fullname in ROOMS:
+            raise ImportError(f"{fullname} is imported as deskgrid.{fullname}")
+
+
+sys.meta_path.insert(0, OneName())
 
 settings.register_profile(
     "fixed", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]

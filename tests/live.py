@@ -26,13 +26,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from broker.joinline import JoinLine, Side, parse_join_line
-from broker.server import BrokerOptions, Ready, serve
+from deskgrid.broker.server import BrokerOptions, Ready, serve
+from deskgrid.wire.joinline import JoinLine, Side, parse_join_line
+from deskgrid.worker.agent import WorkerOptions, run_worker
+from deskgrid.worker.patterns import WindowsFile
+from deskgrid.worker.uptime import Plan
 from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine, enrolled
 from tests.waiting import eventually
-from worker.agent import WorkerOptions, run_worker
-from worker.patterns import WindowsFile
-from worker.uptime import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 # Of a live broker: short enough that a test sees several, long enough that a busy machine loses nobody.

@@ -17,9 +17,9 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
-from broker import protocol as wire
-from broker.joinline import JoinLine, Keys
-from broker.server import python_minor
+from deskgrid import wire
+from deskgrid.broker.server import python_minor
+from deskgrid.wire.joinline import JoinLine, Keys
 
 # For a thread to end, a peer to answer, a task to be done: far longer than any of it takes on a busy machine.
 PATIENCE_S = 30.0

@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from broker import protocol as wire
-from broker.joinline import JoinLine
-from worker.accounts import Account, AccountError, check_account
-from worker.clocks import read_clocks
-from worker.enrolling import enrolled
-from worker.executor import Executor
-from worker.identities import Identities, IdentityError, PcIdentity
-from worker.link import Link, UnknownKey
-from worker.process import PROGRAM
-from worker.session import Identity, Refusal, Session
-from worker.uptime import OpenEnded, Plan, PlanError, weekly_from_json
+from deskgrid import wire
+from deskgrid.wire.joinline import JoinLine
+from deskgrid.worker.accounts import Account, AccountError, check_account
+from deskgrid.worker.clocks import read_clocks
+from deskgrid.worker.enrolling import enrolled
+from deskgrid.worker.executor import Executor
+from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
+from deskgrid.worker.link import Link, UnknownKey
+from deskgrid.worker.process import PROGRAM
+from deskgrid.worker.session import Identity, Refusal, Session
+from deskgrid.worker.uptime import OpenEnded, Plan, PlanError, weekly_from_json
 
 if TYPE_CHECKING:
-    from worker.alarm import Alarm
+    from deskgrid.worker.alarm import Alarm
 
 log = logging.getLogger("deskgrid.worker")
 
@@ -198,7 +198,9 @@ class _Agent:
         if self._alarm is not None:
             self._alarm.replace(plan)
         elif not isinstance(plan, OpenEnded):
-            from worker.alarm import Alarm  # here, for what it needs takes longer to load than all else of a worker
+            from deskgrid.worker.alarm import (
+                Alarm,  # here, for what it needs takes longer to load than all else of a worker
+            )
 
             self._alarm = Alarm(plan, self._wake)
             self._alarm.start()

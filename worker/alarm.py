@@ -33,8 +33,8 @@ from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from worker.clocks import read_clocks
-from worker.uptime import Instant, Plan
+from deskgrid.worker.clocks import read_clocks
+from deskgrid.worker.uptime import Instant, Plan
 
 # The longest that a clock which was set, or a PC that slept, stays unnoticed. A look costs a fraction of a
 # millisecond.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from broker.protocol import Window
+from deskgrid.wire import Window
 
 # They are announced again after so long, because the broker's clock and ours may run apart, or when they are others by
 # more than this. Seconds.

@@ -1,7 +1,7 @@
 """The process that runs a user's tasks, one after another, for one slot of a worker.
 
-Rule 1: this file stands alone. It is started by its path with ``-P`` and imports nothing of ours, so that a
-user's own worker.py or scheduler.py is found first; it has what it needs before their folder is on the path.
+Rule 1: this file stands alone. It is started by its path with ``-P``, so that what lies beside it is not on the path,
+and imports nothing of ours, so that it starts quickly. It has what it needs before the user's folder is on the path.
 Rule 2: frames travel on private copies of descriptors 0 and 1. 0 itself is empty; 1 and 2 are files, so that
 what C code, subprocesses and dying processes print is captured, and no print can be taken for a frame.
 Rule 3: the end of a task is told before the next one starts, in one write unless its result is large: a crash costs
@@ -36,7 +36,7 @@ from typing import Any, TextIO
 
 import msgpack
 
-# As in broker.protocol, which must not be imported here; a test holds them equal.
+# As in deskgrid.wire, which is not imported here; a test holds them equal.
 DONE = 0
 ERROR = 1
 LARGE_BYTES = 2**20
@@ -47,7 +47,7 @@ CHUNK = 256 * 1024
 # a template and a batch of tasks. From it: a result that does not travel behind its frame, and what was captured.
 FRAME_LIMIT = 2**27
 REPORT_LIMIT = 2**21
-# Bytes of a payload behind a frame, as in broker.protocol.
+# Bytes of a payload behind a frame, as in deskgrid.wire.
 RAW_LIMIT = 2**26
 # Values of a report.
 REPORT_VALUES = 8

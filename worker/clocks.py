@@ -2,7 +2,7 @@
 
 import time
 
-from worker.uptime import Instant
+from deskgrid.worker.uptime import Instant
 
 
 def read_clocks() -> Instant:

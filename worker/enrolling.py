@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from broker import protocol as wire
-from broker.joinline import JoinLine, Keys
-from broker.names import name_error
-from worker.identities import Identities, IdentityError, PcIdentity
-from worker.link import Link, UnknownKey, new_pair
-from worker.session import Refusal
+from deskgrid import wire
+from deskgrid.broker.names import name_error
+from deskgrid.wire.joinline import JoinLine, Keys
+from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
+from deskgrid.worker.link import Link, UnknownKey, new_pair
+from deskgrid.worker.session import Refusal
 
 log = logging.getLogger("deskgrid.worker")
 

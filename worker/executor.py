@@ -19,13 +19,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from broker.protocol import BATCH_BYTES, PAYLOAD_LIMIT, Outcome
-from worker.accounts import Account
-from worker.child import TAIL, Raw, error_payload, frame
-from worker.folders import Folder
-from worker.jobs import Ended, Job
-from worker.process import Process, Said
-from worker.templates import Template, read_template
+from deskgrid.wire import BATCH_BYTES, PAYLOAD_LIMIT, Outcome
+from deskgrid.worker.accounts import Account
+from deskgrid.worker.child import TAIL, Raw, error_payload, frame
+from deskgrid.worker.folders import Folder
+from deskgrid.worker.jobs import Ended, Job
+from deskgrid.worker.process import Process, Said
+from deskgrid.worker.templates import Template, read_template
 
 RESULT_LIMIT = PAYLOAD_LIMIT
 # Of each task's stdout, and of its stderr: enough to see what went wrong, and a million tasks still fit on a disk.

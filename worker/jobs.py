@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from broker.protocol import Outcome, Payload
+from deskgrid.wire import Outcome, Payload
 
 
 class TemplateError(ValueError):

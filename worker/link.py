@@ -8,10 +8,10 @@ from contextlib import suppress
 import zmq
 from zmq.utils import z85
 
-from broker import allocation
-from broker import protocol as wire
-from broker.dealer import hear, say
-from broker.joinline import JoinLine
+from deskgrid import wire
+from deskgrid.broker import allocation
+from deskgrid.wire.dealer import hear, say
+from deskgrid.wire.joinline import JoinLine
 
 # A broker that does not answer is dialled again this often, at first and at most.
 RECONNECT_MS = (100, 3_000)

@@ -1,7 +1,7 @@
 """The broker's ``HOME/windows.toml``: which worker gets which weekly windows, by its name.
 
 Nobody edits a file on forty PCs. A worker without windows of its own is sent, as JSON, the table of the first
-pattern that matches its name; a table is what ``worker.weekly`` says it is::
+pattern that matches its name; a table is what ``deskgrid.worker.weekly`` says it is::
 
     zone = "Europe/Brussels"       # for the tables that name none; without it, each worker's own zone
     ["lab3-*"]
@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from broker.protocol import TABLE_BYTES
-from worker.weekly import PlanError, calendar_from_table, read_text, toml_table, zone_named
+from deskgrid.wire import TABLE_BYTES
+from deskgrid.worker.weekly import PlanError, calendar_from_table, read_text, toml_table, zone_named
 
 # (pattern, its table as JSON)
 _Tables = tuple[tuple[str, str], ...]

@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from broker.protocol import Chunks, Outcome, results_of_tasks
-from worker.accounts import Account, environment
-from worker.child import Reports, exit_text, read_ends, write_all
-from worker.jobs import Ended
+from deskgrid.wire import Chunks, Outcome, results_of_tasks
+from deskgrid.worker.accounts import Account, environment
+from deskgrid.worker.child import Reports, exit_text, read_ends, write_all
+from deskgrid.worker.jobs import Ended
 
 PROGRAM = Path(__file__).with_name("child.py")
 # Seconds for the killed processes to vanish at closing; only one that hangs in a system call takes any.

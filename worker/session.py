@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from broker import protocol as wire
-from worker.announcing import Told
-from worker.jobs import Ended, Job, TemplateError
-from worker.uptime import Instant, Plan
+from deskgrid import wire
+from deskgrid.worker.announcing import Told
+from deskgrid.worker.jobs import Ended, Job, TemplateError
+from deskgrid.worker.uptime import Instant, Plan
 
 # Until the broker says otherwise, and how often an introduction is repeated that nobody answered.
 HEARTBEAT_S = 2.0
@@ -35,7 +35,7 @@ class Refusal(Exception):
 
 
 class Runs(Protocol):
-    """What the session needs of `worker.executor.Executor`. ``now`` is monotonic seconds."""
+    """What the session needs of `deskgrid.worker.executor.Executor`. ``now`` is monotonic seconds."""
 
     def know(self, digest: str, blob: bytes) -> None: ...
     def knows(self, digest: str) -> bool: ...

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from broker.protocol import TemplateRefused
-from broker.protocol import read_template as unpack
-from worker.child import frame
-from worker.jobs import TemplateError
+from deskgrid.wire import TemplateRefused
+from deskgrid.wire import read_template as unpack
+from deskgrid.worker.child import frame
+from deskgrid.worker.jobs import TemplateError
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from typing import Protocol
 
-from worker.patterns import WindowsFile
-from worker.weekly import (
+from deskgrid.worker.patterns import WindowsFile
+from deskgrid.worker.weekly import (
     DAY_MIN,
     Calendar,
     PlanError,
@@ -304,7 +304,7 @@ def _check_pair(up: float, down: float, where: str) -> None:
 
 
 class Weekly:
-    """Weekly windows in local wall time with dated exceptions. See ``worker.weekly`` for their rules.
+    """Weekly windows in local wall time with dated exceptions. See ``deskgrid.worker.weekly`` for their rules.
 
     A window counts for at most ``HORIZON_S``: a longer one, or one without end, has this much uptime, rolling
     forward.

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from benchmarks.environments.base import Environment, Function, outcome
 from deskgrid import Bag, Grid
-from sleepbench.processes import Processes, snapshot_of
+from deskgrid.sleepbench.processes import Processes, snapshot_of
 
 
 class Deskgrid(Environment):

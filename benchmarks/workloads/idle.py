@@ -7,7 +7,7 @@ from benchmarks.environments.base import Environment
 from benchmarks.fakes import FakeWorkers
 from benchmarks.proc import used
 from benchmarks.workloads.base import Figures, Metric, Workload
-from sleepbench.processes import Processes
+from deskgrid.sleepbench.processes import Processes
 
 # After they have joined, until what that took is over. Seconds.
 SETTLE_S = 3.0

@@ -9,7 +9,7 @@ from benchmarks.proc import memory
 from benchmarks.tasks import noop
 from benchmarks.workloads.base import Figures, Metric, Workload
 from deskgrid import Grid
-from sleepbench.processes import START_S, Processes
+from deskgrid.sleepbench.processes import START_S, Processes
 
 # Enough to keep the broker busy until half of the tasks are done.
 WORKERS, SLOTS = 4, 2

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from scheduler.model import UnknownPolicy
-from scheduler.policies.base import Place, Policy, Postpone, View
-from scheduler.policies.fcfs import FCFS
-from scheduler.policies.longest import Longest
-from scheduler.policies.packing import Packing
-from scheduler.policies.pgs import PGS
-from scheduler.waiting import ORDERS
+from deskgrid.scheduler.model import UnknownPolicy
+from deskgrid.scheduler.policies.base import Place, Policy, Postpone, View
+from deskgrid.scheduler.policies.fcfs import FCFS
+from deskgrid.scheduler.policies.longest import Longest
+from deskgrid.scheduler.policies.packing import Packing
+from deskgrid.scheduler.policies.pgs import PGS
+from deskgrid.scheduler.waiting import ORDERS
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints

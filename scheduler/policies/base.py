@@ -1,16 +1,16 @@
 """What a policy is: it reads a view of the grid and yields placements, one at a time.
 
 Each placement is carried out before the policy is resumed, so the view it goes on reading is true. A policy never
-changes anything itself; a new one is one file and one row in the table of `scheduler.policies`.
+changes anything itself; a new one is one file and one row in the table of `deskgrid.scheduler.policies`.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
-from scheduler.accuracy import Accuracy
-from scheduler.model import Windows
-from scheduler.waiting import Entry, OldestFirst, WaitingQueue
+from deskgrid.scheduler.accuracy import Accuracy
+from deskgrid.scheduler.model import Windows
+from deskgrid.scheduler.waiting import Entry, OldestFirst, WaitingQueue
 
 
 class Place(NamedTuple):
@@ -104,7 +104,7 @@ class Policy(Protocol):
     """Options are keyword arguments of the constructor; ``name`` is the policy's row in the table."""
 
     name: ClassVar[str]
-    # The order of the priority queue: a key of `scheduler.waiting.ORDERS`.
+    # The order of the priority queue: a key of `deskgrid.scheduler.waiting.ORDERS`.
     order: str
     # How many tasks a slot's queue holds beside the running one, and the seconds of work up to which it may hold more.
     queue_length: int

@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from typing import ClassVar
 
-from scheduler.policies.base import Place, Postpone, View
-from scheduler.waiting import Entry
+from deskgrid.scheduler.policies.base import Place, Postpone, View
+from deskgrid.scheduler.waiting import Entry
 
 CHOICES = ("random", "in-turn", "first")
 

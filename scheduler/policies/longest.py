@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from math import inf
 from typing import ClassVar
 
-from scheduler.policies.base import Place, Postpone, View
-from scheduler.policies.moves import task_for_each_slot
+from deskgrid.scheduler.policies.base import Place, Postpone, View
+from deskgrid.scheduler.policies.moves import task_for_each_slot
 
 
 class Longest:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from math import inf
 
-from scheduler.policies.base import Place, View
-from scheduler.waiting import Entry
+from deskgrid.scheduler.policies.base import Place, View
+from deskgrid.scheduler.waiting import Entry
 
 # Short tasks that are alike are placed on one slot so many together, and not more seconds of them: it matters to nobody
 # which of them are where, and this costs a tenth. And as many rounds of them are left for the slots with room: so all

@@ -1,11 +1,11 @@
 """Packing: plan whole windows, present and to come, and fill each as exactly as the waiting tasks allow.
 
-All tasks wait longest first. While they and the windows are few enough there is a plan (`scheduler.planning`): which
-runtimes go into which window, so that the last task ends as early as possible. It is looked at again when something
-happens that it did not foresee: each time an earlier end is tried for, and the best plan stays until a better one is
-found. Where there is none, for there is too much to plan or too little is known of the windows to come, a slot gets the
-longest task that fits. So it does where the plan has nothing for it: what starts now ends no later than it would have
-where it was planned.
+All tasks wait longest first. While they and the windows are few enough there is a plan (`deskgrid.scheduler.planning`):
+which runtimes go into which window, so that the last task ends as early as possible. It is looked at again when
+something happens that it did not foresee: each time an earlier end is tried for, and the best plan stays until a better
+one is found. Where there is none, for there is too much to plan or too little is known of the windows to come, a slot
+gets the longest task that fits. So it does where the plan has nothing for it: what starts now ends no later than it
+would have where it was planned.
 """
 
 from collections import deque
@@ -15,10 +15,10 @@ from itertools import islice
 from math import inf, nextafter
 from typing import ClassVar
 
-from scheduler.planning import ROOMS, Fill, LaneKey, Planner, Prospect, Room
-from scheduler.policies.base import Coming, Lane, Place, Postpone, View
-from scheduler.policies.moves import slot_for_each_task, task_for_each_slot
-from scheduler.waiting import Entry
+from deskgrid.scheduler.planning import ROOMS, Fill, LaneKey, Planner, Prospect, Room
+from deskgrid.scheduler.policies.base import Coming, Lane, Place, Postpone, View
+from deskgrid.scheduler.policies.moves import slot_for_each_task, task_for_each_slot
+from deskgrid.scheduler.waiting import Entry
 
 # Tasks that a plan is made for, at most.
 TASKS = 3000

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from math import inf
 from typing import ClassVar
 
-from scheduler.policies.base import Place, Postpone, View
-from scheduler.policies.moves import slot_for_each_task
+from deskgrid.scheduler.policies.base import Place, Postpone, View
+from deskgrid.scheduler.policies.moves import slot_for_each_task
 
 
 class PGS:

@@ -2,15 +2,15 @@
 
 import click
 
-from broker.cli.front import Later
+from deskgrid.cli.front import Later
 
 # Name, where it is, what it does.
 COMMANDS = (
-    ("simulate", "sleepbench.cli.simulate:simulate", "Compute what any policy would do, in virtual time."),
-    ("grids", "sleepbench.cli.grids:grids", "Compare policies on random grids, in virtual time."),
-    ("live", "sleepbench.cli.live:live", "Run it on real processes of this machine."),
-    ("compare", "sleepbench.cli.compare:compare", "Run it live and simulate the same: whether both agree."),
-    ("replay", "sleepbench.cli.replay:replay", "Play a stopped broker's own past under every policy."),
+    ("simulate", "deskgrid.sleepbench.cli.simulate:simulate", "Compute what any policy would do, in virtual time."),
+    ("grids", "deskgrid.sleepbench.cli.grids:grids", "Compare policies on random grids, in virtual time."),
+    ("live", "deskgrid.sleepbench.cli.live:live", "Run it on real processes of this machine."),
+    ("compare", "deskgrid.sleepbench.cli.compare:compare", "Run it live and simulate the same: whether both agree."),
+    ("replay", "deskgrid.sleepbench.cli.replay:replay", "Play a stopped broker's own past under every policy."),
 )
 
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from scheduler.model import UnknownPolicy
-from scheduler.policies import Policy
-from sleepbench.parameters import Options, Parameters, paper_parameters
-from sleepbench.simulated import Trial, policy_of, takes_option
+from deskgrid.scheduler.model import UnknownPolicy
+from deskgrid.scheduler.policies import Policy
+from deskgrid.sleepbench.parameters import Options, Parameters, paper_parameters
+from deskgrid.sleepbench.simulated import Trial, policy_of, takes_option
 
 
 class Chosen(NamedTuple):

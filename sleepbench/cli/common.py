@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from sleepbench.scenarios import Row, rows_as_json
+from deskgrid.sleepbench.scenarios import Row, rows_as_json
 
 
 class Factor(click.FloatRange):

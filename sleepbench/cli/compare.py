@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.base import Refusal
-from sleepbench.cli.common import SCALE_OPTION, SEED_OPTION, check_writable, progress_bar, write_json
-from sleepbench.cli.values import chosen_policies, scenario_numbers
-from sleepbench.scenarios import Row, Scenario, paper_row, paper_scenario
+from deskgrid.cli.base import Refusal
+from deskgrid.sleepbench.cli.common import SCALE_OPTION, SEED_OPTION, check_writable, progress_bar, write_json
+from deskgrid.sleepbench.cli.values import chosen_policies, scenario_numbers
+from deskgrid.sleepbench.scenarios import Row, Scenario, paper_row, paper_scenario
 
 if TYPE_CHECKING:
-    from sleepbench.compare import Comparison, Setting
-    from sleepbench.live import LiveRun
-    from sleepbench.simulated import Trial
+    from deskgrid.sleepbench.compare import Comparison, Setting
+    from deskgrid.sleepbench.live import LiveRun
+    from deskgrid.sleepbench.simulated import Trial
 
 
 @click.command("compare")
@@ -58,8 +58,8 @@ def compare(
     from rich.console import Console
 
     from deskgrid import DeskgridError
-    from sleepbench.processes import ProcessError
-    from sleepbench.report import compared
+    from deskgrid.sleepbench.processes import ProcessError
+    from deskgrid.sleepbench.report import compared
 
     check_writable(file)
     scenarios = [paper_scenario(number) for number in scenario]
@@ -79,8 +79,8 @@ def compare(
 
 
 def _comparison(scenario: Scenario, policy: str, scale: float, seeds: range) -> "Comparison":
-    from sleepbench.compare import Comparison, Setting, trials
-    from sleepbench.live import policy_options
+    from deskgrid.sleepbench.compare import Comparison, Setting, trials
+    from deskgrid.sleepbench.live import policy_options
 
     setting = Setting(scenario, scale, policy, policy_options(policy))
     live = list(_live(setting, seeds))
@@ -99,8 +99,8 @@ def _comparison(scenario: Scenario, policy: str, scale: float, seeds: range) -> 
 
 
 def _live(setting: "Setting", seeds: range) -> "Iterator[LiveRun]":
-    from sleepbench import live
-    from sleepbench.processes import ended_by_signals
+    from deskgrid.sleepbench import live
+    from deskgrid.sleepbench.processes import ended_by_signals
 
     scenario, policy = setting.scenario, setting.policy
     for run, seed in enumerate(seeds, start=1):
@@ -110,7 +110,7 @@ def _live(setting: "Setting", seeds: range) -> "Iterator[LiveRun]":
 
 
 def _simulated(trials: "Sequence[Trial]") -> list[Row]:
-    from sleepbench.simulated import Unfinished, rows_of
+    from deskgrid.sleepbench.simulated import Unfinished, rows_of
 
     rows: list[Row] = []
     for row in rows_of(trials):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sleepbench.cli.common import Factor, check_writable, progress_bar, write_json
-from sleepbench.grids import BEST, BEST_QUEUED, CONTENDERS, KINDS, MEAN, QUEUES, Outcome, outcomes, queued
+from deskgrid.sleepbench.cli.common import Factor, check_writable, progress_bar, write_json
+from deskgrid.sleepbench.grids import BEST, BEST_QUEUED, CONTENDERS, KINDS, MEAN, QUEUES, Outcome, outcomes, queued
 
 if TYPE_CHECKING:
     from rich.table import Table

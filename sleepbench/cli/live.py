@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from scheduler.policies import policy_names
-from sleepbench.cli.common import SCALE_OPTION, SEED_OPTION, check_writable, progress_bar, write_rows
-from sleepbench.scenarios import Row, paper_row, paper_scenario
+from deskgrid.scheduler.policies import policy_names
+from deskgrid.sleepbench.cli.common import SCALE_OPTION, SEED_OPTION, check_writable, progress_bar, write_rows
+from deskgrid.sleepbench.scenarios import Row, paper_row, paper_scenario
 
 
 @click.command("live")
@@ -39,9 +39,9 @@ def live(*, scenario: int, policy: str, scale: float, runs: int, seed: int, file
     from rich.console import Console
 
     from deskgrid import DeskgridError
-    from sleepbench.live import run_live
-    from sleepbench.processes import ProcessError, ended_by_signals
-    from sleepbench.report import tables
+    from deskgrid.sleepbench.live import run_live
+    from deskgrid.sleepbench.processes import ProcessError, ended_by_signals
+    from deskgrid.sleepbench.report import tables
 
     check_writable(file)
     paper = paper_scenario(scenario)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sleepbench.pictures.files import picture_file
-from sleepbench.scenarios import Row
-from sleepbench.simulated import ERRORS, Trial
+from deskgrid.sleepbench.pictures.files import picture_file
+from deskgrid.sleepbench.scenarios import Row
+from deskgrid.sleepbench.simulated import ERRORS, Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ class Pictures:
 
     def draw(self, made: Sequence[tuple[Trial, Row]], console: "Console") -> None:
         """Draw what was asked for; if nothing was, the chart, unless there is more to compare than that shows."""
-        from sleepbench.pictures.chart import Chart
+        from deskgrid.sleepbench.pictures.chart import Chart
 
         if not made:
             return
@@ -45,7 +45,7 @@ class Pictures:
             console.print(Chart([row for _, row in made]))
 
     def _draw_files(self, made: Sequence[tuple[Trial, Row]]) -> None:
-        from sleepbench.pictures.trials import gantt_of, plot_of
+        from deskgrid.sleepbench.pictures.trials import gantt_of, plot_of
 
         if self.plot is not None:
             _write(plot_of(made), self.plot)
@@ -58,7 +58,7 @@ def _errors(trial: Trial) -> tuple[float, ...]:
 
 
 def _write(figure: "Figure", file: Path) -> None:
-    from sleepbench.pictures.style import save
+    from deskgrid.sleepbench.pictures.style import save
 
     try:
         save(figure, file)

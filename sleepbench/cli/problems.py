@@ -10,14 +10,14 @@ from pathlib import Path
 
 import click
 
-from scheduler.policies import Policy
-from scheduler.simulator import Conditions
-from sleepbench.scenario_file import read_scenario
-from sleepbench.scenarios import Scenario, ScenarioError, paper_scenario
-from sleepbench.simulated import Problem, scenario_problem
-from sleepbench.workloads.combine import leave_out_too_long, lower_bound_s
-from sleepbench.workloads.options import Sources
-from sleepbench.workloads.source import Jobs, Lab, WorkloadError
+from deskgrid.scheduler.policies import Policy
+from deskgrid.scheduler.simulator import Conditions
+from deskgrid.sleepbench.scenario_file import read_scenario
+from deskgrid.sleepbench.scenarios import Scenario, ScenarioError, paper_scenario
+from deskgrid.sleepbench.simulated import Problem, scenario_problem
+from deskgrid.sleepbench.workloads.combine import leave_out_too_long, lower_bound_s
+from deskgrid.sleepbench.workloads.options import Sources
+from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
 
 # The seed of the run -> its problem: the same object wherever the seed has no part in it.
 Problems = Callable[[int], Problem]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.base import Refusal
-from sleepbench.cli.common import check_writable
+from deskgrid.cli.base import Refusal
+from deskgrid.sleepbench.cli.common import check_writable
 
 if TYPE_CHECKING:
-    from sleepbench.replay import Played, Replay
+    from deskgrid.sleepbench.replay import Played, Replay
 
 
 class Moment(click.ParamType[float]):
@@ -49,11 +49,11 @@ def replay(*, home: Path, policies: str | None, since: float | None, bags: tuple
     """
     from rich.console import Console
 
-    from scheduler.model import UnknownPolicy
-    from scheduler.policies import make_policy, policy_names
-    from sleepbench.history import HistoryError, read_history
-    from sleepbench.replay import Replay
-    from sleepbench.replayed import tables
+    from deskgrid.scheduler.model import UnknownPolicy
+    from deskgrid.scheduler.policies import make_policy, policy_names
+    from deskgrid.sleepbench.history import HistoryError, read_history
+    from deskgrid.sleepbench.replay import Replay
+    from deskgrid.sleepbench.replayed import tables
 
     check_writable(file)
     names = policy_names() if policies is None else [name.strip() for name in policies.split(",")]

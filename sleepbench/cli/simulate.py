@@ -9,17 +9,23 @@ from typing import Any
 
 import click
 
-from broker.cli.base import Refusal
-from sleepbench.cli.chosen import Chosen, Sweep, new_policies
-from sleepbench.cli.common import SEED_OPTION, Factor, check_writable, progress_bar, write_json
-from sleepbench.cli.pictures import Pictures, picture_options
-from sleepbench.cli.problems import Asked, Grids, Problems, problems
-from sleepbench.cli.values import chosen_policies, error_factors, policy_options, scenario_numbers, seconds_option
-from sleepbench.parameters import Parameters
-from sleepbench.report import Group, summaries
-from sleepbench.scenarios import Row
-from sleepbench.simulated import Trial, Unfinished, rows_of
-from sleepbench.workloads.options import Sources, source_options
+from deskgrid.cli.base import Refusal
+from deskgrid.sleepbench.cli.chosen import Chosen, Sweep, new_policies
+from deskgrid.sleepbench.cli.common import SEED_OPTION, Factor, check_writable, progress_bar, write_json
+from deskgrid.sleepbench.cli.pictures import Pictures, picture_options
+from deskgrid.sleepbench.cli.problems import Asked, Grids, Problems, problems
+from deskgrid.sleepbench.cli.values import (
+    chosen_policies,
+    error_factors,
+    policy_options,
+    scenario_numbers,
+    seconds_option,
+)
+from deskgrid.sleepbench.parameters import Parameters
+from deskgrid.sleepbench.report import Group, summaries
+from deskgrid.sleepbench.scenarios import Row
+from deskgrid.sleepbench.simulated import Trial, Unfinished, rows_of
+from deskgrid.sleepbench.workloads.options import Sources, source_options
 
 
 @click.command("simulate")

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.cli.base import Seconds, key_values
-from scheduler.policies import policy_names
+from deskgrid.cli.base import Seconds, key_values
+from deskgrid.scheduler.policies import policy_names
 
 # Far beyond what anybody predicts.
 ERROR_MOST = 1000.0

@@ -9,9 +9,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from sleepbench.pictures.means import Means, Name, Spread, means, of_the_paper, policies_of, scenarios_of
-from sleepbench.pictures.style import COLUMN, INK, WIDTH, drawing, looks, new_figure
-from sleepbench.scenarios import PAPER_MIN, Row
+from deskgrid.sleepbench.pictures.means import Means, Name, Spread, means, of_the_paper, policies_of, scenarios_of
+from deskgrid.sleepbench.pictures.style import COLUMN, INK, WIDTH, drawing, looks, new_figure
+from deskgrid.sleepbench.scenarios import PAPER_MIN, Row
 
 HEIGHT = 3.2
 # Of the distance between two scenarios, what their bars take, and what each bar takes of its place.

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from sleepbench.pictures.means import Means, called, means, of_the_paper, policies_of, scenarios_of
-from sleepbench.scenarios import Row
+from deskgrid.sleepbench.pictures.means import Means, called, means, of_the_paper, policies_of, scenarios_of
+from deskgrid.sleepbench.scenarios import Row
 
 # Bars are never shorter than this, on however narrow a terminal, and never longer than can be compared at a glance.
 BARS_LEAST = 10

@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from sleepbench.pictures.means import Means, Name, Spread, called, means, policies_of, scenarios_of
-from sleepbench.pictures.style import INK, drawing, looks, new_figure
-from sleepbench.scenarios import MINUTE_S, Row
+from deskgrid.sleepbench.pictures.means import Means, Name, Spread, called, means, policies_of, scenarios_of
+from deskgrid.sleepbench.pictures.style import INK, drawing, looks, new_figure
+from deskgrid.sleepbench.scenarios import MINUTE_S, Row
 
 # Inches: the height of a row of panels, and that of the legend and what stands below.
 ROW_HEIGHT = 2.0

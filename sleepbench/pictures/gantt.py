@@ -18,8 +18,8 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from scheduler.simulator import Execution, Run, SimulatedPC
-from sleepbench.pictures.style import INK, VERMILLION, WIDTH, drawing, new_figure
+from deskgrid.scheduler.simulator import Execution, Run, SimulatedPC
+from deskgrid.sleepbench.pictures.style import INK, VERMILLION, WIDTH, drawing, new_figure
 
 # Inches: a row is as high as fits the page, within limits; the rest is legend and axis; a picture ends somewhere.
 PAGE_HEIGHT = 6.4

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from sleepbench.scenarios import PAPER_MIN, PAPER_STDEV_MIN, Row
+from deskgrid.sleepbench.scenarios import PAPER_MIN, PAPER_STDEV_MIN, Row
 
 # A scenario of the paper has a number, one of a file its name.
 Name = int | str

@@ -5,12 +5,12 @@ from textwrap import fill
 
 from matplotlib.figure import Figure
 
-from sleepbench.pictures.bars import figure2
-from sleepbench.pictures.errors import against_error
-from sleepbench.pictures.gantt import gantt
-from sleepbench.pictures.means import called
-from sleepbench.scenarios import MINUTE_S, Row
-from sleepbench.simulated import ERRORS, Trial, simulate
+from deskgrid.sleepbench.pictures.bars import figure2
+from deskgrid.sleepbench.pictures.errors import against_error
+from deskgrid.sleepbench.pictures.gantt import gantt
+from deskgrid.sleepbench.pictures.means import called
+from deskgrid.sleepbench.scenarios import MINUTE_S, Row
+from deskgrid.sleepbench.simulated import ERRORS, Trial, simulate
 
 # Characters: what fits into a line above the picture.
 TITLE_MOST = 105

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from scheduler.fluid import done_at
-from scheduler.policies.base import Policy
-from scheduler.simulator import IDEAL, Arrival, Conditions, SimulatedPC, Span
-from sleepbench.workloads.source import Jobs, Lab, WorkloadError
+from deskgrid.scheduler.fluid import done_at
+from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.simulator import IDEAL, Arrival, Conditions, SimulatedPC, Span
+from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
 
 # Windows are looked at that open in this time: of endless ones there is always a longer one some day, and a task that
 # waits for it makes the makespan a matter of that one window.

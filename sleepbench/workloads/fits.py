@@ -23,8 +23,8 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
-from scheduler.simulator import SimulatedPC, Span
-from sleepbench.workloads.source import Lab, WorkloadError
+from deskgrid.scheduler.simulator import SimulatedPC, Span
+from deskgrid.sleepbench.workloads.source import Lab, WorkloadError
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S

@@ -24,8 +24,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 
-from scheduler.simulator import SimulatedPC, Span, Timetable
-from sleepbench.workloads.source import Lab, MalformedLine, Tally, TextFile, WorkloadError, number, whole
+from deskgrid.scheduler.simulator import SimulatedPC, Span, Timetable
+from deskgrid.sleepbench.workloads.source import Lab, MalformedLine, Tally, TextFile, WorkloadError, number, whole
 
 UNAVAILABLE, AVAILABLE = 0, 1
 # The fields of each table that are read, from 0; a record has at least as many as the last of them needs.

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from sleepbench.workloads.fits import DEFAULT_DISTRIBUTION, find_fit, fit_names, fitted_lab
-from sleepbench.workloads.fta import read_fta
-from sleepbench.workloads.source import Jobs, Lab, WorkloadError
-from sleepbench.workloads.swf import Taken, read_swf
+from deskgrid.sleepbench.workloads.fits import DEFAULT_DISTRIBUTION, find_fit, fit_names, fitted_lab
+from deskgrid.sleepbench.workloads.fta import read_fta
+from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
+from deskgrid.sleepbench.workloads.swf import Taken, read_swf
 
 # As many as the paper has.
 FITTED_PCS = 8

@@ -18,8 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from scheduler.simulator import Arrival
-from sleepbench.workloads.source import Jobs, MalformedLine, Tally, TextFile, WorkloadError, number, whole
+from deskgrid.scheduler.simulator import Arrival
+from deskgrid.sleepbench.workloads.source import Jobs, MalformedLine, Tally, TextFile, WorkloadError, number, whole
 
 FIELDS = 18
 # More than any machine has. A line beyond it would be a task list that fills the memory.

@@ -5,12 +5,15 @@ Rule 2: a clock counts when it is named, not only when it is called: ``clock=tim
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+# Folders at the top of the repository that are imported as "deskgrid.broker" and so on.
+ROOMS = ("broker", "scheduler", "sleepbench", "worker")
 
 # Not pure as a whole: clocks, sockets, processes, threads, randomness of the system. SQLite is not here: what
 # the broker acknowledges has to be in its journal first, and one in memory serves as well.
@@ -22,6 +25,8 @@ IMPURE_NAMES = frozenset(
     "datetime.date.today datetime.datetime.now datetime.datetime.today datetime.datetime.utcnow "
     "os.getrandom os.times os.urandom".split()
 )
+# A text that may name a module of ours, or what is in it: "broker.keys.KeyRing", "broker.keys:KeyRing.enrol".
+_MODULE_NAME = re.compile(rf"({'|'.join(ROOMS)})\.(\w+)[\w.]*(:[\w.]+)?")
 
 
 class Found(NamedTuple):
@@ -54,7 +59,7 @@ def tree(file: str) -> ast.Module:
 
 
 def imports(module: ast.Module, file: str) -> Iterator[Found]:
-    """What ``module``, the tree of ``file``, imports, by full name: "broker.protocol.Hello", "json"."""
+    """What ``module``, the tree of ``file``, imports, by full name: "deskgrid.wire.Hello", "json"."""
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
             yield from (Found(node.lineno, alias.name) for alias in node.names)
@@ -67,19 +72,34 @@ def _base(node: ast.ImportFrom, file: str) -> str:
     """What stands before ``import``, with the dots of a relative import spelled out."""
     if not node.level:
         return node.module or ""
-    folder = PurePosixPath(file).parts[: -node.level]
+    parts = PurePosixPath(file).parts
+    folder = (["deskgrid", *parts] if parts[0] in ROOMS else [*parts])[: -node.level]
     return ".".join([*folder, *([node.module] if node.module else [])])
 
 
 def our_file(name: str) -> str | None:
-    """The file of ours that an imported name comes from: "broker.client.grid.Grid" is in "broker/client/grid.py"."""
+    """The file of ours that an imported name comes from: "deskgrid.broker.keys.KeyRing" is in "broker/keys.py"."""
     parts = name.split(".")
+    if parts[0] in ROOMS:
+        return None
+    if parts[0] == "deskgrid" and len(parts) > 1 and parts[1] in ROOMS:
+        parts = parts[1:]
     for end in range(len(parts), 0, -1):
         stem = "/".join(parts[:end])
         for file in (f"{stem}.py", f"{stem}/__init__.py"):
             if (ROOT / file).is_file():
                 return file
     return None
+
+
+def old_names(module: ast.Module, file: str) -> Iterator[Found]:
+    """Each import, and each text that names a module, by a name that is not below "deskgrid": "broker.keys"."""
+    yield from (found for found in imports(module, file) if found.name.split(".")[0] in ROOMS)
+    for node in ast.walk(module):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            match = _MODULE_NAME.fullmatch(node.value)
+            if match and any((ROOT / match[1] / f"{match[2]}{end}").is_file() for end in (".py", "/__init__.py")):
+                yield Found(node.lineno, node.value)
 
 
 def impurities(module: ast.Module) -> Iterator[Found]:

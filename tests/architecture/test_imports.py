@@ -1,32 +1,35 @@
 """Who may import whom. A new file in broker/ or worker/ needs a line in PLACES; other folders have one each.
 
 The reasons: the scheduler runs under two clocks, so it knows nothing of sockets; the broker never sees a
-user's objects; a lab PC and a client need only the messages; and the names of our folders are everybody's, so
-the front door and the process that runs a task load as little of them as can be.
+user's objects; a lab PC and a client need only the messages; and whatever is loaded costs a starting process time, so
+the front door and the process that runs a task load as little as can be. Everything is imported below one name: those
+of our folders are everybody's, and a module that is loaded by two names exists twice.
 """
 
 import sys
 
 import pytest
 
-from tests.architecture.reading import files, imports, our_file, tree
+from tests.architecture.reading import files, imports, old_names, our_file, tree
 
 # Each file, or whole folder, and its kind.
 PLACES = {
-    "deskgrid.py": "front door",
+    "deskgrid/__init__.py": "front door",
+    "deskgrid/errors.py": "client",
+    "deskgrid/client/": "client",
+    "deskgrid/wire/": "common",
+    "deskgrid/wire/dealer.py": "line",
+    "deskgrid/screen/": "screen",
+    "deskgrid/cli/": "command line",
     "scheduler/": "scheduler",
     "sleepbench/": "benchmark",
     "benchmarks/": "benchmark",
     "tests/": "tests",
     "examples/": "example",
     "broker/__init__.py": "empty",
-    "broker/protocol/": "common",
-    "broker/joinline.py": "common",
     "broker/names.py": "common",
     "broker/private.py": "common",
-    "broker/snapshot.py": "common",
     "broker/allocation.py": "common",
-    "broker/dealer.py": "line",
     "broker/server.py": "server",
     "broker/loop.py": "server",
     "broker/turns.py": "server",
@@ -70,9 +73,6 @@ PLACES = {
     "broker/soundness.py": "server",
     "broker/crashes.py": "server",
     "broker/trouble.py": "server",
-    "broker/client/": "client",
-    "broker/tui/": "screen",
-    "broker/cli/": "command line",
     "worker/__init__.py": "empty",
     "worker/agent.py": "worker",
     "worker/link.py": "worker",
@@ -119,8 +119,8 @@ FREE = {"tests", "benchmark"}
 ZMQ = {
     "broker/server.py",
     "broker/sockets.py",
-    "broker/dealer.py",
-    "broker/client/link.py",
+    "deskgrid/wire/dealer.py",
+    "deskgrid/client/link.py",
     "broker/keys.py",
     "worker/agent.py",
     "worker/link.py",
@@ -165,6 +165,12 @@ def test_a_file_imports_only_what_its_place_allows(file: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_names_ours_below_deskgrid_only(file: str) -> None:
+    found = [f"{file}:{line} {name}" for line, name in old_names(tree(file), file)]
+    assert not found, "put deskgrid before these:\n" + "\n".join(found)
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_each_place_in_the_table_exists(place: str) -> None:
     assert files(place), f"{place} is in PLACES, but there is no such Python file: remove or rename its line"
@@ -178,21 +184,21 @@ def test_a_new_file_is_told_to_find_its_place() -> None:
 @pytest.mark.parametrize(
     ("importer", "name"),
     [
-        ("scheduler/model.py", "broker.protocol.Hello"),
+        ("scheduler/model.py", "deskgrid.wire.Hello"),
         ("scheduler/model.py", "msgpack"),
-        ("broker/protocol/codec.py", "scheduler.model"),
-        ("broker/protocol/codec.py", "zmq"),
+        ("deskgrid/wire/codec.py", "deskgrid.scheduler.model"),
+        ("deskgrid/wire/codec.py", "zmq"),
         ("broker/sessions.py", "zmq.Poller"),
         ("broker/sessions.py", "pickle.loads"),
-        ("broker/client/grid.py", "scheduler.model"),
-        ("broker/tui/watch.py", "zmq"),
-        ("broker/cli/front.py", "zmq"),
-        ("worker/agent.py", "scheduler.model"),
+        ("deskgrid/client/grid.py", "deskgrid.scheduler.model"),
+        ("deskgrid/screen/watch.py", "zmq"),
+        ("deskgrid/cli/front.py", "zmq"),
+        ("worker/agent.py", "deskgrid.scheduler.model"),
         ("worker/agent.py", "cloudpickle"),
-        ("worker/child.py", "broker.protocol"),
+        ("worker/child.py", "deskgrid.wire"),
         ("worker/child.py", "zmq"),
-        ("deskgrid.py", "scheduler.model"),
-        ("examples/first.py", "broker.protocol"),
+        ("deskgrid/__init__.py", "deskgrid.scheduler.model"),
+        ("examples/first.py", "deskgrid.wire"),
     ],
 )
 def test_what_the_house_forbids_is_a_breach(importer: str, name: str) -> None:
@@ -202,12 +208,12 @@ def test_what_the_house_forbids_is_a_breach(importer: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("importer", "name"),
     [
-        ("scheduler/model.py", "scheduler.policies.pgs.PGS"),
+        ("scheduler/model.py", "deskgrid.scheduler.policies.pgs.PGS"),
         ("broker/server.py", "zmq"),
-        ("broker/server.py", "broker"),
-        ("broker/sessions.py", "scheduler.model.Attempt"),
-        ("broker/cli/front.py", "worker.weekly"),
-        ("worker/agent.py", "broker.protocol.Hello"),
+        ("broker/server.py", "deskgrid.broker"),
+        ("broker/sessions.py", "deskgrid.scheduler.model.Attempt"),
+        ("deskgrid/cli/front.py", "deskgrid.worker.weekly"),
+        ("worker/agent.py", "deskgrid.wire.Hello"),
         ("worker/child.py", "pickle"),
         ("sleepbench/live.py", "zmq"),
     ],

@@ -4,18 +4,18 @@ import ast
 
 import pytest
 
-from tests.architecture.reading import imports, impurities, our_file
+from tests.architecture.reading import imports, impurities, old_names, our_file
 
 
 @pytest.mark.parametrize(
     ("source", "names"),
     [
         ("import json, zmq.utils", ["json", "zmq.utils"]),
-        ("from broker import client, protocol", ["broker.client", "broker.protocol"]),
-        ("from broker.protocol import Hello as H", ["broker.protocol.Hello"]),
-        ("from . import protocol", ["broker.protocol"]),
-        ("from .protocol import Hello", ["broker.protocol.Hello"]),
-        ("from ..worker import child", ["worker.child"]),
+        ("from deskgrid import client, wire", ["deskgrid.client", "deskgrid.wire"]),
+        ("from deskgrid.wire import Hello as H", ["deskgrid.wire.Hello"]),
+        ("from . import keys", ["deskgrid.broker.keys"]),
+        ("from .keys import KeyRing", ["deskgrid.broker.keys.KeyRing"]),
+        ("from ..worker import child", ["deskgrid.worker.child"]),
         ("def late():\n    import zmq", ["zmq"]),
         ("if TYPE_CHECKING:\n    import zmq", ["zmq"]),
     ],
@@ -27,15 +27,38 @@ def test_an_import_is_found_in_every_form(source: str, names: list[str]) -> None
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("broker", "broker/__init__.py"),
-        ("broker.protocol", "broker/protocol/__init__.py"),
-        ("broker.protocol.Hello.of", "broker/protocol/__init__.py"),
-        ("scheduler.policies", "scheduler/policies/__init__.py"),
+        ("deskgrid", "deskgrid/__init__.py"),
+        ("deskgrid.Grid", "deskgrid/__init__.py"),
+        ("deskgrid.broker", "broker/__init__.py"),
+        ("deskgrid.broker.keys.KeyRing", "broker/keys.py"),
+        ("deskgrid.wire", "deskgrid/wire/__init__.py"),
+        ("deskgrid.wire.Hello.of", "deskgrid/wire/__init__.py"),
+        ("deskgrid.scheduler.policies", "scheduler/policies/__init__.py"),
         ("zmq.utils", None),
+        ("broker", None),
     ],
 )
 def test_an_imported_name_leads_to_its_file(name: str, file: str | None) -> None:
     assert our_file(name) == file
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import broker", True),
+        ("def late():\n    from worker import child", True),
+        ("from scheduler.model import State", True),
+        ("patch('broker.keys.KeyRing')", True),
+        ("run(['-m', 'sleepbench.demo'])", True),
+        ("where = 'scheduler.core:Scheduler.handle'", True),
+        ("from deskgrid.broker import keys", False),
+        ("patch('deskgrid.broker.keys.KeyRing')", False),
+        ("name = 'worker.join'", False),
+        ("from . import keys", False),
+    ],
+)
+def test_an_old_name_is_found_in_every_form(source: str, found: bool) -> None:
+    assert bool(list(old_names(ast.parse(source), "broker/server.py"))) == found
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from broker import protocol as wire
-from broker.desk import Desk, GridFacts, Leaving
-from broker.journal import Journal
-from broker.roles import Credential
-from broker.server import python_minor
-from broker.sessions import Sessions
-from scheduler.policies import make_policy
+from deskgrid import wire
+from deskgrid.broker.desk import Desk, GridFacts, Leaving
+from deskgrid.broker.journal import Journal
+from deskgrid.broker.roles import Credential
+from deskgrid.broker.server import python_minor
+from deskgrid.broker.sessions import Sessions
+from deskgrid.scheduler.policies import make_policy
 from tests.peers import BareWorker, Client
 
 HEARTBEAT_S = 1.0

@@ -1,9 +1,9 @@
 """Rows for a journal, where it does not matter what they say."""
 
-from broker.blocks import Cell
-from broker.journal import Journal
-from broker.protocol import Outcome, Payload
-from broker.rows import BagRow, BatchRow, ResultRow
+from deskgrid.broker.blocks import Cell
+from deskgrid.broker.journal import Journal
+from deskgrid.broker.rows import BagRow, BatchRow, ResultRow
+from deskgrid.wire import Outcome, Payload
 
 
 def bag_row(number: int) -> BagRow:

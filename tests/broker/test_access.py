@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker import protocol as wire
-from broker.questions import QUESTIONS
-from broker.roles import ROLES, Credential, CredentialError, Known, checked_credential
+from deskgrid import wire
+from deskgrid.broker.questions import QUESTIONS
+from deskgrid.broker.roles import ROLES, Credential, CredentialError, Known, checked_credential
 from tests.broker.office import ADMIN, LAB, Office, OpenOffice
 from tests.peers import Client
 

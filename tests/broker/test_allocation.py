@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from broker import allocation
+from deskgrid.broker import allocation
 
 FRAMES = """
 import resource, sys
-from broker.allocation import keep_freed
+from deskgrid.broker.allocation import keep_freed
 if sys.argv[1:]:
     keep_freed()
 def faults():

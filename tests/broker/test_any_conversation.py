@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from broker import protocol as wire
-from broker.protocol import fields
-from broker.roles import Credential
-from broker.server import python_minor
+from deskgrid import wire
+from deskgrid.broker.roles import Credential
+from deskgrid.broker.server import python_minor
+from deskgrid.wire import fields
 from tests.broker.office import ADMIN, CLIENT, Office, OfficeLine
 from tests.peers import COMMAND
 

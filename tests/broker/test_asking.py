@@ -7,8 +7,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker import protocol as wire
-from scheduler.pauses import AT_ONCE
+from deskgrid import wire
+from deskgrid.scheduler.pauses import AT_ONCE
 from tests.broker.office import ADMIN, Office
 from tests.peers import BareWorker, Client
 

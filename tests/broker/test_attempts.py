@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker import attempts as attempts_module
-from broker import protocol as wire
-from broker.protocol import SECONDS_LIMIT
+from deskgrid import wire
+from deskgrid.broker import attempts as attempts_module
+from deskgrid.wire import SECONDS_LIMIT
 from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.peers import BareWorker
 

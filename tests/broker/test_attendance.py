@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker import protocol as wire
-from broker.attendance import SEEN_S
-from broker.journal import NAME, WINDOWS_KEPT_S, Journal
-from broker.rows import WindowEnd, WindowRow
+from deskgrid import wire
+from deskgrid.broker.attendance import SEEN_S
+from deskgrid.broker.journal import NAME, WINDOWS_KEPT_S, Journal
+from deskgrid.broker.rows import WindowEnd, WindowRow
 from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.broker.records import result_of
 from tests.peers import BareWorker

@@ -9,14 +9,14 @@ from typing import Any, cast
 import pytest
 import zmq
 
-from broker import backlog, loop, turns
-from broker import protocol as wire
-from broker.backlog import BACKLOG_LIMIT, CREDENTIAL_LIMIT, ONE_PC, RELIEF, SMALL, Backlog, surplus
-from broker.connections import Connections
-from broker.descriptors import received
-from broker.journal import Journal
-from broker.loop import Loop
-from broker.roles import Credential
+from deskgrid import wire
+from deskgrid.broker import backlog, loop, turns
+from deskgrid.broker.backlog import BACKLOG_LIMIT, CREDENTIAL_LIMIT, ONE_PC, RELIEF, SMALL, Backlog, surplus
+from deskgrid.broker.connections import Connections
+from deskgrid.broker.descriptors import received
+from deskgrid.broker.journal import Journal
+from deskgrid.broker.loop import Loop
+from deskgrid.broker.roles import Credential
 from tests.live import LiveGrid, live_grid
 from tests.peers import SocketLine
 
@@ -246,7 +246,7 @@ def test_a_message_in_very_many_parts_ends_its_connection_and_no_other(grid: Liv
 def test_connections_of_one_submitter_are_few_and_those_of_others_are_let_in(
     grid: LiveGrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.sockets.PROGRAMS_LIMIT", 3)
+    monkeypatch.setattr("deskgrid.broker.sockets.PROGRAMS_LIMIT", 3)
     clients = [grid.client() for _ in range(3)]
     one_more = grid.client(greet=False)
     one_more.send(wire.Hello(wire.VERSION, "3.11", "s", "eve"))

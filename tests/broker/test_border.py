@@ -9,9 +9,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker import protocol as wire
-from broker.crashes import with_places
-from broker.rows import ResultRow
+from deskgrid import wire
+from deskgrid.broker.crashes import with_places
+from deskgrid.broker.rows import ResultRow
 from tests.broker.office import Office
 from tests.peers import BareWorker
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from broker import loop as loop_module
-from broker import protocol as wire
-from broker.clients import Clients
-from broker.faults import FAULTS
-from broker.orders import Orders
-from broker.sessions import Sessions
-from broker.workers import NAMESAKES_LIMIT, Workers
-from deskgrid import Grid
+from deskgrid import Grid, wire
+from deskgrid.broker import loop as loop_module
+from deskgrid.broker.clients import Clients
+from deskgrid.broker.faults import FAULTS
+from deskgrid.broker.orders import Orders
+from deskgrid.broker.sessions import Sessions
+from deskgrid.broker.workers import NAMESAKES_LIMIT, Workers
 from tests.live import LiveGrid, live_grid
 from tests.peers import COMMAND, PATIENCE_S, BareWorker, SocketLine
 from tests.waiting import eventually

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from broker.client.grid import Grid, task
+from deskgrid.client.grid import Grid, task
 from tests.broker.office import Office, OpenOffice
 from tests.live import live_grid
 from tests.waiting import eventually

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 import zmq
 
-from broker import enrolment as enrolment_module
-from broker import protocol as wire
-from broker.keys import KeyRing, new_pair
-from broker.roles import Credential
+from deskgrid import wire
+from deskgrid.broker import enrolment as enrolment_module
+from deskgrid.broker.keys import KeyRing, new_pair
+from deskgrid.broker.roles import Credential
 from tests.broker.office import ADMIN, LAB, Office, OfficeLine
 from tests.broker.test_any_conversation import message
 from tests.live import LiveGrid, live_grid

@@ -1,7 +1,7 @@
 """Whoever makes the broker fail again and again is kept out for a while, longer each time."""
 
-from broker.allowance import NAMES, Allowance
-from broker.faults import BAR_MOST_S, BAR_S, FAULTS, FORGIVEN_S, WITHIN_S, Faults
+from deskgrid.broker.allowance import NAMES, Allowance
+from deskgrid.broker.faults import BAR_MOST_S, BAR_S, FAULTS, FORGIVEN_S, WITHIN_S, Faults
 
 
 def fail(faults: Faults, name: str, now: float, times: int = FAULTS) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker import protocol as wire
-from broker.joinline import parse_join_line
-from broker.sockets import FEWEST_CONNECTIONS, OTHER_FILES
+from deskgrid import wire
+from deskgrid.broker.sockets import FEWEST_CONNECTIONS, OTHER_FILES
+from deskgrid.wire.joinline import parse_join_line
 from tests.live import ROOT
 from tests.peers import PATIENCE_S, Client, SocketLine
 
@@ -22,7 +22,7 @@ FEWEST_FILES = OTHER_FILES + 2 * FEWEST_CONNECTIONS
 def broker(home: Path, files: int) -> "subprocess.Popen[str]":
     """The command, with a limit that it cannot raise."""
     program = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))"
-    program += "; from broker.cli.front import main; main()"
+    program += "; from deskgrid.cli.front import main; main()"
     command = ["broker", "--home", str(home), "--listen", "127.0.0.1:0", "--until-stdin-closes"]
     return subprocess.Popen(
         [sys.executable, "-c", program, *command],

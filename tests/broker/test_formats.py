@@ -9,13 +9,13 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker import schema
-from broker.blocks import blocks_of
-from broker.journal import NAME, Journal, JournalError
-from broker.protocol import BagResult, Outcome, Outcomes, results_in
-from broker.rows import BatchRow, WindowRow
-from broker.schema import FORMAT
-from broker.soundness import LONG_BYTES
+from deskgrid.broker import schema
+from deskgrid.broker.blocks import blocks_of
+from deskgrid.broker.journal import NAME, Journal, JournalError
+from deskgrid.broker.rows import BatchRow, WindowRow
+from deskgrid.broker.schema import FORMAT
+from deskgrid.broker.soundness import LONG_BYTES
+from deskgrid.wire import BagResult, Outcome, Outcomes, results_in
 from tests.broker.records import result_of, result_row
 
 # The tables of format 1 as the first release made them, with two bags in them: one that has ended and is closed, and an

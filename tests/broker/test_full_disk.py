@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker import disk as disk_module
-from broker import protocol as wire
-from broker.disk import CALM_S, LOOK_S, RELIEF, RESERVE_BYTES, TRIAL_MOST_S, TRIAL_S, Disk
-from broker.journal import Journal, JournalFull
-from broker.questions import QUESTIONS
+from deskgrid import wire
+from deskgrid.broker import disk as disk_module
+from deskgrid.broker.disk import CALM_S, LOOK_S, RELIEF, RESERVE_BYTES, TRIAL_MOST_S, TRIAL_S, Disk
+from deskgrid.broker.journal import Journal, JournalFull
+from deskgrid.broker.questions import QUESTIONS
 from tests.broker.office import ADMIN, Office
 from tests.broker.records import batch_row, result_of
 from tests.peers import BareWorker, Client
@@ -151,7 +151,7 @@ class Quota(Office):
             self.begin_again(full)
 
     def begin_again(self, full: JournalFull) -> None:
-        """What `broker.loop` does."""
+        """What `deskgrid.broker.loop` does."""
         self.journal.rollback()
         self.sessions = self.sessions.successor(self.now, str(full))
 

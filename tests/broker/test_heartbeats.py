@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker import protocol as wire
+from deskgrid import wire
 from tests.broker.office import Office
 from tests.peers import BareWorker
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from broker import blocks
-from broker import journal as journal_module
-from broker.journal import NAME, Journal, JournalError, JournalFull
-from broker.protocol import BATCH_BYTES, BagResult, Outcome, Outcomes, results_in
-from broker.rows import BagRow, BatchRow, ResultRow
-from broker.schema import FORMAT
+from deskgrid.broker import blocks
+from deskgrid.broker import journal as journal_module
+from deskgrid.broker.journal import NAME, Journal, JournalError, JournalFull
+from deskgrid.broker.rows import BagRow, BatchRow, ResultRow
+from deskgrid.broker.schema import FORMAT
+from deskgrid.wire import BATCH_BYTES, BagResult, Outcome, Outcomes, results_in
 from tests.broker.records import dropped, result_of
 from tests.live import ROOT
 from tests.peers import PATIENCE_S
@@ -237,7 +237,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from typing import Any
-from broker.journal import *
+from deskgrid.broker.journal import *
 journal = Journal(Path(sys.argv[1]))
 journal.add_bag(BagRow(1, "a1", "", "python", "", "d", None, 0, True, False, 0.0))
 journal.commit()

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from broker import clients as clients_module
-from broker import protocol as wire
-from broker.keeping import DAY_S, LOOK_S, Keeping
+from deskgrid import wire
+from deskgrid.broker import clients as clients_module
+from deskgrid.broker.keeping import DAY_S, LOOK_S, Keeping
 from tests.broker.office import OpenOffice
 from tests.peers import BareWorker, Client
 

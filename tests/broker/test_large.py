@@ -8,17 +8,17 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker import files
-from broker import intake as intake_module
-from broker import protocol as wire
-from broker.client import template as template_module
-from broker.client.errors import BagRejected
-from broker.client.grid import Grid
-from broker.files import FOLDER
-from broker.intake import Intake
-from broker.joinline import parse_join_line
-from broker.roles import ANYBODY
-from broker.server import BrokerError
+from deskgrid import wire
+from deskgrid.broker import files
+from deskgrid.broker import intake as intake_module
+from deskgrid.broker.files import FOLDER
+from deskgrid.broker.intake import Intake
+from deskgrid.broker.roles import ANYBODY
+from deskgrid.broker.server import BrokerError
+from deskgrid.client import template as template_module
+from deskgrid.client.grid import Grid
+from deskgrid.errors import BagRejected
+from deskgrid.wire.joinline import parse_join_line
 from tests.live import live_grid
 from tests.peers import Client, SocketLine
 from tests.waiting import eventually

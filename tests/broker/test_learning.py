@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.bags import ASSUMED_RUNTIME_S, Runs
+from deskgrid.broker.bags import ASSUMED_RUNTIME_S, Runs
 from tests.broker.office import Office, OpenOffice
 from tests.peers import BareWorker
 

@@ -4,11 +4,11 @@ from typing import Any, cast
 
 import pytest
 
-from broker import protocol as wire
-from broker.attempts import REMEMBERED_S
-from broker.clients import RECEIPT_S
-from broker.loop import Loop
-from broker.outgoing import Parts
+from deskgrid import wire
+from deskgrid.broker.attempts import REMEMBERED_S
+from deskgrid.broker.clients import RECEIPT_S
+from deskgrid.broker.loop import Loop
+from deskgrid.broker.outgoing import Parts
 from tests.broker.office import Office
 from tests.peers import BareWorker, Client
 

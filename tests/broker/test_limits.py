@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from broker import attempts as attempts_module
-from broker import clients as clients_module
-from broker import connections as limits
-from broker import outgoing as outgoing_module
-from broker import protocol as wire
-from broker.connections import Connections
-from broker.outgoing import MESSAGE_BYTES, Handed, Outgoing, Parts, Untaken
+from deskgrid import wire
+from deskgrid.broker import attempts as attempts_module
+from deskgrid.broker import clients as clients_module
+from deskgrid.broker import connections as limits
+from deskgrid.broker import outgoing as outgoing_module
+from deskgrid.broker.connections import Connections
+from deskgrid.broker.outgoing import MESSAGE_BYTES, Handed, Outgoing, Parts, Untaken
 from tests.broker.office import Office, OfficeLine
 
 

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from broker import protocol as wire
+from deskgrid import wire
 from tests.live import BrokerProcess
 from tests.peers import Client, SocketLine
 

@@ -9,9 +9,9 @@ import pytest
 import zmq
 from zmq.utils import z85
 
-from broker import protocol as wire
-from broker.joinline import JoinLine, Keys, Side
-from broker.server import python_minor
+from deskgrid import wire
+from deskgrid.broker.server import python_minor
+from deskgrid.wire.joinline import JoinLine, Keys, Side
 from tests.live import LiveGrid, live_grid
 from tests.peers import PATIENCE_S, BareWorker, Peer, SocketLine
 

@@ -5,10 +5,10 @@ from hashlib import sha256
 import msgpack
 import pytest
 
-from broker import protocol as wire
-from broker import quotas as quotas_module
-from broker.roles import Credential
-from scheduler.doubt import WIDER_S
+from deskgrid import wire
+from deskgrid.broker import quotas as quotas_module
+from deskgrid.broker.roles import Credential
+from deskgrid.scheduler.doubt import WIDER_S
 from tests.broker.office import Office, OpenOffice
 
 OTHER = Credential("other", "submitter")

@@ -3,10 +3,10 @@
 import msgpack
 import pytest
 
-from broker import protocol as wire
-from broker.files import Damaged
-from broker.sessions import HOLD_LEASES
-from scheduler.doubt import WIDER_S
+from deskgrid import wire
+from deskgrid.broker.files import Damaged
+from deskgrid.broker.sessions import HOLD_LEASES
+from deskgrid.scheduler.doubt import WIDER_S
 from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.broker.records import result_of, result_row
 

@@ -3,8 +3,8 @@
 import msgpack
 import pytest
 
-from broker import protocol as wire
-from scheduler.resting import FIRST_REST_S
+from deskgrid import wire
+from deskgrid.scheduler.resting import FIRST_REST_S
 from tests.broker.office import Office
 from tests.peers import BareWorker
 

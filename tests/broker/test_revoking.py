@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import zmq
 
-from broker import connections as limits
-from broker import protocol as wire
-from broker.client.errors import GridRefused
-from broker.client.grid import Grid
-from broker.joinline import JoinLine, Keys, Side, read_join_line
-from broker.keys import new_pair
-from broker.roles import Role
+from deskgrid import wire
+from deskgrid.broker import connections as limits
+from deskgrid.broker.keys import new_pair
+from deskgrid.broker.roles import Role
+from deskgrid.client.grid import Grid
+from deskgrid.errors import GridRefused
+from deskgrid.wire.joinline import JoinLine, Keys, Side, read_join_line
 from tests.live import LiveGrid, live_grid
 from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine
 from tests.waiting import eventually

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker import loop as loop_module
-from broker import protocol as wire
+from deskgrid import wire
+from deskgrid.broker import loop as loop_module
 from tests.live import BrokerProcess, LiveGrid, live_grid
 from tests.peers import PATIENCE_S, BareWorker, Client, SocketLine, enrolled
 from tests.waiting import eventually

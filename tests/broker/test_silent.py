@@ -4,9 +4,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker import protocol as wire
-from scheduler.overdue import GRACE_S
-from scheduler.resting import FIRST_REST_S
+from deskgrid import wire
+from deskgrid.scheduler.overdue import GRACE_S
+from deskgrid.scheduler.resting import FIRST_REST_S
 from tests.broker.office import Office, OfficeLine
 from tests.peers import BareWorker, Client
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker import jobs as jobs_module
-from broker import orders as orders_module
-from broker import overview as overview_module
-from broker import protocol as wire
-from broker import quotas as quotas_module
-from broker.jobs import CHEAP_UNITS, Job, Shared, Slices
-from broker.keeping import DAY_S, Keeping
-from broker.roles import Credential
+from deskgrid import wire
+from deskgrid.broker import jobs as jobs_module
+from deskgrid.broker import orders as orders_module
+from deskgrid.broker import overview as overview_module
+from deskgrid.broker import quotas as quotas_module
+from deskgrid.broker.jobs import CHEAP_UNITS, Job, Shared, Slices
+from deskgrid.broker.keeping import DAY_S, Keeping
+from deskgrid.broker.roles import Credential
 from tests.broker.office import ADMIN, CLIENT, Office
 from tests.peers import Client
 
@@ -191,7 +191,7 @@ def left_of_bags(office: Office) -> list[int]:
 def test_a_forgotten_bag_is_gone_at_once_and_its_rows_in_time_also_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.dropping.ROWS", 2)
+    monkeypatch.setattr("deskgrid.broker.dropping.ROWS", 2)
     office = Office(tmp_path)
     client, worker = office.client(), office.worker()
     bag = client.submit([b"0"] * 10, last=False, runtime=2.0)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker import server as server_module
-from broker.journal import NAME, Journal
-from broker.server import BrokerError
+from deskgrid.broker import server as server_module
+from deskgrid.broker.journal import NAME, Journal
+from deskgrid.broker.server import BrokerError
 from tests.broker.records import bag_row, batch_row, result_row
 from tests.live import LiveBroker, live_grid
 

@@ -1,4 +1,4 @@
-"""The status document is what `broker.snapshot` says it is, key by key, whatever state the grid is in."""
+"""The status document is what `deskgrid.wire.snapshot` says it is, key by key, whatever state the grid is in."""
 
 import types
 import typing
@@ -8,10 +8,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker import protocol as wire
-from broker.server import python_minor
-from broker.snapshot import WINDOW_ROWS, CounterValues, RunningTask, Snapshot
-from scheduler.metrics import Counters
+from deskgrid import wire
+from deskgrid.broker.server import python_minor
+from deskgrid.scheduler.metrics import Counters
+from deskgrid.wire.snapshot import WINDOW_ROWS, CounterValues, RunningTask, Snapshot
 from tests.broker.office import LEASE_S, Office
 from tests.peers import Client
 

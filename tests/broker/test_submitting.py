@@ -7,9 +7,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker import protocol as wire
-from broker.clients import RECEIPT_S
-from broker.server import python_minor
+from deskgrid import wire
+from deskgrid.broker.clients import RECEIPT_S
+from deskgrid.broker.server import python_minor
 from tests.broker.office import ADMIN, Office
 from tests.peers import COMMAND, Client
 

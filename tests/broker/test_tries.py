@@ -1,6 +1,6 @@
 """The last failures of tasks that are tried again: the newest are kept, in bounded memory."""
 
-from broker.tries import KEPT_BYTES, MOST_BYTES, Tries
+from deskgrid.broker.tries import KEPT_BYTES, MOST_BYTES, Tries
 from tests.broker.records import result_row
 
 

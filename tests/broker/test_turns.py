@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker import turns as turns_module
-from broker.roles import Credential
-from broker.turns import TURN_S, Arrival, Turns
+from deskgrid.broker import turns as turns_module
+from deskgrid.broker.roles import Credential
+from deskgrid.broker.turns import TURN_S, Arrival, Turns
 
 ANN, BOB, EVE = (Credential(name, "submitter") for name in ("ann", "bob", "eve"))
 

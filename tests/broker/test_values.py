@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker import blocks, files
-from broker.files import FOLDER, Damaged
-from broker.journal import Journal, JournalError
-from broker.protocol import BATCH_BYTES, LARGE_BYTES, Chunks, Payload
-from broker.rows import ResultRow
+from deskgrid.broker import blocks, files
+from deskgrid.broker.files import FOLDER, Damaged
+from deskgrid.broker.journal import Journal, JournalError
+from deskgrid.broker.rows import ResultRow
+from deskgrid.wire import BATCH_BYTES, LARGE_BYTES, Chunks, Payload
 from tests.broker.records import bag_row, batch_row, dropped, result_of, result_row
 
 VALUE = os.urandom(LARGE_BYTES + 7)

@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from broker import blocks
-from broker.client.bag import Bag
-from broker.journal import NAME
-from broker.protocol import Outcome
+from deskgrid.broker import blocks
+from deskgrid.broker.journal import NAME
+from deskgrid.client.bag import Bag
+from deskgrid.wire import Outcome
 from tests.broker.records import bytes_in
 
 

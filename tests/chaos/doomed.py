@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 
-from broker.journal import Journal
-from broker.outgoing import Parts
-from broker.sockets import Sockets
+from deskgrid.broker.journal import Journal
+from deskgrid.broker.outgoing import Parts
+from deskgrid.broker.sockets import Sockets
 from tests import live
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from broker.joinline import JoinLine
+from deskgrid.wire.joinline import JoinLine
 from tests.chaos.proxy import Loopback, Proxy
 from tests.live import ROOT, BrokerProcess
 from tests.waiting import eventually
@@ -105,7 +105,7 @@ class WorkerMachine(Machine):
         join = str(cable.dialled(line))
         own = ["--home", str(home), "--name", name]
         arguments = ["worker", "--join", join, *own, "--slots", "1", "--until-stdin-closes"]
-        self._argv = [*cable.prefix, sys.executable, "-P", "-m", "broker.cli", *arguments]
+        self._argv = [*cable.prefix, sys.executable, "-P", "-m", "deskgrid.cli", *arguments]
         self._environment = os.environ | environment
         self._process = None
         self.start()

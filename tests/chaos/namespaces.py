@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from broker.joinline import JoinLine
+from deskgrid.wire.joinline import JoinLine
 from tests.waiting import eventually
 
 PATIENCE_S = 10.0

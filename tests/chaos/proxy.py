@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from broker.joinline import JoinLine
+from deskgrid.wire.joinline import JoinLine
 
 CHUNK = 65_536
 # Closed with this option a socket sends a reset, as a machine does that knows nothing of the connection.

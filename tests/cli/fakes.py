@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.cli.front import main
-from broker.client.bag import TaskLog
-from broker.client.errors import DeskgridError, RequestFailed
-from broker.client.meter import Progress
-from tests.tui.builders import BAG
+from deskgrid.cli.front import main
+from deskgrid.client.bag import TaskLog
+from deskgrid.client.meter import Progress
+from deskgrid.errors import DeskgridError, RequestFailed
+from tests.screen.builders import BAG
 
 # What stands for the admin's join line of this machine.
 ADMIN = "this machine's admin"
@@ -110,6 +110,6 @@ def deskgrid(*arguments: str, stdin: str | bytes | None = None) -> Result:
 def use(monkeypatch: pytest.MonkeyPatch, grid: FakeGrid) -> FakeGrid:
     """Have the command line find ``grid``, and nothing of this machine."""
     monkeypatch.delenv("DESKGRID_JOIN", raising=False)
-    monkeypatch.setattr("broker.client.grid.Grid", grid)
-    monkeypatch.setattr("broker.client.finding.admin_line", lambda join: join or ADMIN)
+    monkeypatch.setattr("deskgrid.client.grid.Grid", grid)
+    monkeypatch.setattr("deskgrid.client.finding.admin_line", lambda join: join or ADMIN)
     return grid

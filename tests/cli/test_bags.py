@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.base import show
-from broker.client.bag import TaskLog
-from broker.client.errors import BagRejected, GridUnreachable, RemoteError, TaskCancelled
-from broker.client.payload import RAISED_BY
+from deskgrid.cli.base import show
+from deskgrid.client.bag import TaskLog
+from deskgrid.client.payload import RAISED_BY
+from deskgrid.errors import BagRejected, GridUnreachable, RemoteError, TaskCancelled
 from tests.cli.fakes import LOG, FakeBag, FakeGrid, deskgrid, use
-from tests.tui.builders import BAG
+from tests.screen.builders import BAG
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from broker.cli.front import COMMANDS, Later, main
-from broker.protocol import VERSION
+from deskgrid.cli.front import COMMANDS, Later, main
+from deskgrid.wire import VERSION
 from tests.cli.fakes import deskgrid
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,13 +33,13 @@ def test_every_command_has_its_own_help(name: str) -> None:
 
 
 def test_help_loads_nothing_but_itself() -> None:
-    program = "import sys; from broker.cli.front import main; sys.argv[1:] = ['--help']; import atexit; \
+    program = "import sys; from deskgrid.cli.front import main; sys.argv[1:] = ['--help']; import atexit; \
 atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr)); main()"
     ran = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
     )
-    ours = {name for name in ran.stderr.split() if name.startswith(("broker", "worker", "scheduler", "sleepbench"))}
-    assert ours == {"broker", "broker.cli", "broker.cli.front"}
+    ours = {name for name in ran.stderr.split() if name.startswith("deskgrid")}
+    assert ours == {"deskgrid", "deskgrid.cli", "deskgrid.cli.front"}
     assert not {"zmq", "rich", "msgpack", "apscheduler"} & set(ran.stderr.split())
 
 

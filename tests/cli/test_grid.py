@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from broker.client.errors import DeskgridError
+from deskgrid.errors import DeskgridError
 from tests.cli.fakes import ADMIN, FakeGrid, deskgrid, use
-from tests.tui.builders import BAG, bag, lab, snapshot, worker
+from tests.screen.builders import BAG, bag, lab, snapshot, worker
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_on_a_terminal_status_is_live(grid: FakeGrid, monkeypatch: pytest.Monkey
     def watch(fetch: Any, retry: type[Exception], console: Console) -> None:
         watched.append((fetch(), retry))
 
-    monkeypatch.setattr("broker.tui.watch.watch", watch)
+    monkeypatch.setattr("deskgrid.screen.watch.watch", watch)
     assert deskgrid("status").exit_code == 0
     assert watched == [(grid.snapshot, DeskgridError)]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.errors import GridRefused, GridUnreachable
-from broker.client.finding import admin_line, client_line
-from broker.joinline import JoinLine, Keys, parse_join_line
+from deskgrid.client.finding import admin_line, client_line
+from deskgrid.errors import GridRefused, GridUnreachable
+from deskgrid.wire.joinline import JoinLine, Keys, parse_join_line
 from tests.cli.fakes import deskgrid
 from tests.live import LiveGrid, live_grid
 from tests.peers import Client

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from broker.cli.lifetime import LogFormat, Stopping
+from deskgrid.cli.lifetime import LogFormat, Stopping
 from tests.waiting import eventually
 
 
@@ -41,7 +41,7 @@ def test_the_end_of_stdin_asks_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
         assert held.wait(10)
         return next(chunks)
 
-    monkeypatch.setattr("broker.cli.lifetime.os.read", read)
+    monkeypatch.setattr("deskgrid.cli.lifetime.os.read", read)
     with Stopping(with_stdin=True) as stopping:
         assert not stopping()
         held.set()

@@ -8,9 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from broker import server
-from broker.cli.serving import DURABILITIES, broker, memory_size
-from broker.journal import _SYNCHRONOUS
+from deskgrid.broker import server
+from deskgrid.broker.journal import _SYNCHRONOUS
+from deskgrid.cli.serving import DURABILITIES, broker, memory_size
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

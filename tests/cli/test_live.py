@@ -12,7 +12,7 @@ import pytest
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-P", "-m", "broker.cli"]
+COMMAND = [sys.executable, "-P", "-m", "deskgrid.cli"]
 ECHO = [sys.executable, "-c", "import sys; print('item', sys.argv[1]); sys.exit(sys.argv[1] == 'bad')", "{}"]
 
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from broker.cli.front import Later, main
+from deskgrid.cli.front import Later, main
 from tests.live import ROOT
 
 PAGE = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")

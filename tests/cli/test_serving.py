@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker.cli.serving import _wait_for_line, cores, is_loopback
-from broker.joinline import JoinLine, Keys
-from broker.server import BrokerError, BrokerOptions, Ready
+from deskgrid.broker.server import BrokerError, BrokerOptions, Ready
+from deskgrid.cli.serving import _wait_for_line, cores, is_loopback
+from deskgrid.wire.joinline import JoinLine, Keys
+from deskgrid.worker.agent import WorkerError, WorkerOptions
+from deskgrid.worker.uptime import Cycle, Until, Weekly
 from tests.cli.fakes import deskgrid
-from worker.agent import WorkerError, WorkerOptions
-from worker.uptime import Cycle, Until, Weekly
 
 KEYS = Keys(b"s" * 32, b"p" * 32, b"x" * 32)
 LINE = JoinLine("worker", "lab-server.example", 7077, KEYS)
@@ -42,7 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Broker:
-    """Stands in for `broker.server.serve`."""
+    """Stands in for `deskgrid.broker.server.serve`."""
 
     def __init__(self) -> None:
         self.options = BrokerOptions(Path())
@@ -68,7 +68,7 @@ class Broker:
 def serve(monkeypatch: pytest.MonkeyPatch) -> Broker:
     """What `deskgrid broker` starts."""
     broker = Broker()
-    monkeypatch.setattr("broker.server.serve", broker)
+    monkeypatch.setattr("deskgrid.broker.server.serve", broker)
     return broker
 
 
@@ -168,7 +168,7 @@ def test_what_is_loopback(host: str, is_one: bool) -> None:
 
 
 class Worker:
-    """Stands in for `worker.agent.run_worker`."""
+    """Stands in for `deskgrid.worker.agent.run_worker`."""
 
     def __init__(self) -> None:
         self.options = WorkerOptions(LINE, 1, "", Path())
@@ -185,7 +185,7 @@ class Worker:
 def agent(monkeypatch: pytest.MonkeyPatch) -> Worker:
     """What `deskgrid worker` starts."""
     worker = Worker()
-    monkeypatch.setattr("worker.agent.run_worker", worker)
+    monkeypatch.setattr("deskgrid.worker.agent.run_worker", worker)
     return worker
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.client.grid import Grid
+from deskgrid.client.grid import Grid
 from tests.client.fakebroker import FakeGrid, fake_grid
 
 
@@ -25,8 +25,8 @@ def grid(fake: FakeGrid) -> Iterator[Grid]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that soon notices that nothing comes."""
-    monkeypatch.setattr("broker.client.conversation.PING_S", 0.05)
-    monkeypatch.setattr("broker.client.conversation.SILENCE_S", 0.2)
-    monkeypatch.setattr("broker.client.conversation.REPEAT_S", 0.3)
-    monkeypatch.setattr("broker.client.conversation.GREETING_S", 0.1)
-    monkeypatch.setattr("broker.client.link.LOOK_S", 0.02)
+    monkeypatch.setattr("deskgrid.client.conversation.PING_S", 0.05)
+    monkeypatch.setattr("deskgrid.client.conversation.SILENCE_S", 0.2)
+    monkeypatch.setattr("deskgrid.client.conversation.REPEAT_S", 0.3)
+    monkeypatch.setattr("deskgrid.client.conversation.GREETING_S", 0.1)
+    monkeypatch.setattr("deskgrid.client.link.LOOK_S", 0.02)

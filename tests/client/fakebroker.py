@@ -15,9 +15,9 @@ from typing import Any
 import msgpack
 import zmq
 
-from broker import protocol as wire
-from broker.client.template import PYTHON
-from broker.joinline import JoinLine
+from deskgrid import wire
+from deskgrid.client.template import PYTHON
+from deskgrid.wire.joinline import JoinLine
 from tests.waiting import eventually
 
 PATIENCE_S = 10.0

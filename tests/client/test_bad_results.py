@@ -9,11 +9,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker import protocol as wire
-from broker.client.errors import RemoteError, RequestFailed, ResultUnreadable, TaskError
-from broker.client.payload import Failure, add_note, said_of, value_of
-from broker.protocol import BagResult, Outcome
-from deskgrid import Grid
+from deskgrid import Grid, wire
+from deskgrid.client.payload import Failure, add_note, said_of, value_of
+from deskgrid.errors import RemoteError, RequestFailed, ResultUnreadable, TaskError
+from deskgrid.wire import BagResult, Outcome
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import eventually
 

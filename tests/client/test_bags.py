@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from broker import protocol as wire
-from broker.client import submission
-from broker.client.bag import TaskLog
-from broker.client.errors import BagRejected, PicklingFailed, RemoteTraceback, RequestFailed, TaskCancelled
-from broker.client.grid import Grid, task
-from broker.client.meter import Progress
-from broker.client.replies import Waiter
-from broker.protocol import Outcome
+from deskgrid import wire
+from deskgrid.client import submission
+from deskgrid.client.bag import TaskLog
+from deskgrid.client.grid import Grid, task
+from deskgrid.client.meter import Progress
+from deskgrid.client.replies import Waiter
+from deskgrid.errors import BagRejected, PicklingFailed, RemoteTraceback, RequestFailed, TaskCancelled
+from deskgrid.wire import Outcome
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import eventually
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.client import bundle
-from broker.client.bundle import is_local, make_bundle
-from broker.client.errors import PicklingFailed
+from deskgrid.client import bundle
+from deskgrid.client.bundle import is_local, make_bundle
+from deskgrid.errors import PicklingFailed
 from tests.architecture.reading import ROOT
 
 # The end of each program: what would travel.
-TELL = "\nfrom broker.client.bundle import make_bundle\nimport json\nprint(json.dumps(list(make_bundle())))\n"
+TELL = "\nfrom deskgrid.client.bundle import make_bundle\nimport json\nprint(json.dumps(list(make_bundle())))\n"
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
@@ -50,12 +50,22 @@ def test_a_module_beside_the_script_travels_and_the_script_does_not(tmp_path: Pa
 
 
 def test_python_what_is_installed_and_what_is_ours_stay(tmp_path: Path) -> None:
-    assert travelling(tmp_path, "import json, msgpack, deskgrid, worker.weekly, scheduler.core", {}) == []
+    assert travelling(tmp_path, "import json, msgpack, deskgrid.worker.weekly, deskgrid.scheduler.core", {}) == []
 
 
-def test_users_modules_with_the_names_of_ours_travel(tmp_path: Path) -> None:
-    found = travelling(tmp_path, "import worker, scheduler", {"worker.py": "", "scheduler.py": ""})
-    assert found == ["scheduler.py", "worker.py"]
+def test_ours_stay_also_from_a_checkout_in_a_folder_with_our_name(tmp_path: Path) -> None:
+    try:
+        (tmp_path / "deskgrid").symlink_to(ROOT, target_is_directory=True)
+    except OSError:
+        pytest.skip("this system has no symbolic links for everyone")
+    program = f"import sys\nsys.path.insert(0, {str(tmp_path / 'deskgrid')!r})\nimport deskgrid.worker.weekly"
+    assert travelling(tmp_path / "app", program, {}) == []
+
+
+def test_users_modules_with_the_names_of_our_folders_travel(tmp_path: Path) -> None:
+    names = ["broker", "client", "scheduler", "wire", "worker"]
+    found = travelling(tmp_path, f"import {', '.join(names)}", {f"{name}.py": "" for name in names})
+    assert found == [f"{name}.py" for name in names]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +158,7 @@ def test_what_travels_is_in_the_same_order_every_time() -> None:
     assert list(first) == sorted(first)
     assert first == second
     assert "tests/client/test_bundle.py" in first
-    assert not any(name.startswith(("broker/", "worker/", "scheduler/")) for name in first)
+    assert not any(name.startswith(("deskgrid/", "broker/", "worker/", "scheduler/")) for name in first)
 
 
 def test_too_much_source_is_refused_with_the_largest_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import protocol as wire
-from broker.client.conversation import (
+from deskgrid import wire
+from deskgrid.client.conversation import (
     DEFER_S,
     GREETING_S,
     PING_S,
@@ -20,8 +20,8 @@ from broker.client.conversation import (
     Reply,
     Request,
 )
-from broker.client.errors import DeskgridError, GridClosed, GridRefused
-from broker.client.template import Template
+from deskgrid.client.template import Template
+from deskgrid.errors import DeskgridError, GridClosed, GridRefused
 
 HELLO = wire.Hello(wire.VERSION, "3.11", "session", "ada")
 GREETING = wire.Greeting(wire.VERSION, "broker", "3.11")

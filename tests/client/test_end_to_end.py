@@ -10,17 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.errors import GridUnreachable, RemoteError, RemoteTraceback, TaskCancelled, TaskCrashed, TaskTimeout
-from broker.client.grid import Grid, task
-from broker.protocol import PAYLOAD_LIMIT
+from deskgrid.client.grid import Grid, task
+from deskgrid.errors import GridUnreachable, RemoteError, RemoteTraceback, TaskCancelled, TaskCrashed, TaskTimeout
+from deskgrid.wire import PAYLOAD_LIMIT
 from tests.architecture.reading import ROOT
 from tests.live import LiveGrid, live_grid
 from tests.waiting import eventually
 
-# A user's program, beside modules of its own, two of which have the names of ours.
+# A user's program, beside modules of its own, most of which have names of our folders.
 PROJECT = {
+    "broker.py": "import client, wire\nSTEP = client.TEN * wire.TEN\n",
+    "client.py": "TEN = 10\n",
     "helper.py": "import scheduler\ndef steps(n):\n    return n * scheduler.STEP\n",
-    "scheduler.py": "STEP = 100\n",
+    "scheduler.py": "from broker import STEP\n",
+    "wire.py": "TEN = 10\n",
     "worker.py": "class Result:\n    def __init__(self, value):\n        self.value = value\n",
     "program.py": """
 from dataclasses import dataclass

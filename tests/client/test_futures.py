@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker import protocol as wire
-from broker.client import stream
-from broker.client.errors import (
+from deskgrid import wire
+from deskgrid.client import stream
+from deskgrid.client.futures import OWN_BAGS
+from deskgrid.client.grid import Grid, task
+from deskgrid.client.stream import WINDOW
+from deskgrid.errors import (
     BagRejected,
     GridClosed,
     PicklingFailed,
@@ -20,10 +23,7 @@ from broker.client.errors import (
     ResultUnreadable,
     TaskCrashed,
 )
-from broker.client.futures import OWN_BAGS
-from broker.client.grid import Grid, task
-from broker.client.stream import WINDOW
-from broker.protocol import Outcome
+from deskgrid.wire import Outcome
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import eventually
 
@@ -498,7 +498,7 @@ def test_an_interrupt_while_leaving_waits_does_the_same(fake: FakeGrid, monkeypa
         raise KeyboardInterrupt
 
     fake.memory.hold = True
-    monkeypatch.setattr("broker.client.futures.wait_for", interrupted)
+    monkeypatch.setattr("deskgrid.client.futures.wait_for", interrupted)
     grid = Grid(fake.line)
     future = grid.submit(double, 2)
     _bag_ids(fake, 1)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.client import local
-from broker.client.errors import GridUnreachable
+from deskgrid.client import local
+from deskgrid.errors import GridUnreachable
 from tests.architecture.reading import ROOT
 from tests.waiting import eventually
 
@@ -16,7 +16,7 @@ FAKE = Path(__file__).with_name("fakeprogram.py")
 # A program that starts a local grid, says where it is, and then does nothing until it is killed.
 PROGRAM = """
 import sys
-from broker.client import local
+from deskgrid.client import local
 keeper = local.start(2, sys.argv[1:])
 print(keeper.home, flush=True)
 sys.stdin.read()

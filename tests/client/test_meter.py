@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.client import meter
-from broker.client.errors import GridUnreachable
-from broker.client.grid import Grid
-from broker.client.meter import Meter, Progress
+from deskgrid.client import meter
+from deskgrid.client.grid import Grid
+from deskgrid.client.meter import Meter, Progress
+from deskgrid.errors import GridUnreachable
 from tests.client.fakebroker import FakeGrid
 
 PROGRESS = Progress(total=40, done=12, failed=2, cancelled=1, running=3, waiting=22, eta_s=3725.0, left_s=99.0)
@@ -99,7 +99,7 @@ def test_waiting_for_a_bag_shows_the_bar(
     fake: FakeGrid, grid: Grid, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     terminal = take_terminal(monkeypatch)
-    monkeypatch.setattr("broker.client.bag.SLICE_S", 0.01)
+    monkeypatch.setattr("deskgrid.client.bag.SLICE_S", 0.01)
     fake.memory.hold = True
     bag: Any = grid.bag(abs, [-1], name="sweep")
     threading.Timer(0.1, fake.broker.run, (bag.id, 0)).start()

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import deskgrid
-from broker import protocol as wire
-from broker.client.errors import GridClosed, GridRefused, GridUnreachable, PythonMismatch
-from broker.client.grid import Grid
+from deskgrid import wire
+from deskgrid.client.grid import Grid
+from deskgrid.errors import GridClosed, GridRefused, GridUnreachable, PythonMismatch
 from tests.client.fakebroker import FakeGrid, free_port
 from tests.waiting import eventually
 

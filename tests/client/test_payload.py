@@ -12,8 +12,9 @@ import cloudpickle
 import msgpack
 import pytest
 
-from broker import protocol as wire
-from broker.client.errors import (
+from deskgrid import wire
+from deskgrid.client.payload import Failure, pack_call, pack_text, value_of
+from deskgrid.errors import (
     BagRejected,
     PicklingFailed,
     RemoteError,
@@ -23,8 +24,7 @@ from broker.client.errors import (
     TaskCrashed,
     TaskTimeout,
 )
-from broker.client.payload import Failure, pack_call, pack_text, value_of
-from broker.protocol import CHUNK_BYTES, LARGE_BYTES, PAYLOAD_LIMIT, Chunks, Outcome, Payload
+from deskgrid.wire import CHUNK_BYTES, LARGE_BYTES, PAYLOAD_LIMIT, Chunks, Outcome, Payload
 
 
 def ended(outcome: Outcome, payload: Payload = b"") -> Any:

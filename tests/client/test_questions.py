@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker import protocol as wire
-from broker.client.errors import RequestFailed
-from broker.client.grid import Grid
+from deskgrid import wire
+from deskgrid.client.grid import Grid
+from deskgrid.errors import RequestFailed
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import eventually
 

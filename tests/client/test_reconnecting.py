@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from broker import protocol as wire
-from broker.client.grid import Grid
+from deskgrid import wire
+from deskgrid.client.grid import Grid
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import eventually
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import protocol as wire
-from broker.client.errors import BagRejected
-from broker.client.submission import Row, Runtimes, Terms, batches, kept
-from broker.client.template import command_template, name_of
+from deskgrid import wire
+from deskgrid.client.submission import Row, Runtimes, Terms, batches, kept
+from deskgrid.client.template import command_template, name_of
+from deskgrid.errors import BagRejected
 
 NAN, INF = math.nan, math.inf
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker.client import template as module
-from broker.client.errors import BagRejected, PicklingFailed
-from broker.client.template import PYTHON, command_template, name_of, pickle_function, python_template
-from broker.protocol import PAYLOAD_LIMIT
+from deskgrid.client import template as module
+from deskgrid.client.template import PYTHON, command_template, name_of, pickle_function, python_template
+from deskgrid.errors import BagRejected, PicklingFailed
+from deskgrid.wire import PAYLOAD_LIMIT
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from broker import protocol as wire
-from broker.client.errors import BagRejected
-from broker.client.grid import Grid
+from deskgrid import wire
+from deskgrid.client.grid import Grid
+from deskgrid.errors import BagRejected
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import eventually
 

@@ -18,10 +18,10 @@ from typing import Any
 import cloudpickle
 import msgpack
 
-from broker.protocol import Outcome
+from deskgrid.wire import Outcome
+from deskgrid.worker.executor import Executor
+from deskgrid.worker.jobs import Ended, Job
 from tests.waiting import eventually
-from worker.executor import Executor
-from worker.jobs import Ended, Job
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 NAME = "lab3-07"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.protocol import Outcome
+from deskgrid.wire import Outcome
 from tests.executor.rig import NAME, Rig, command_template, error, value
 
 SHOW = (sys.executable, "-c", "import sys; print(sys.argv[1:])")

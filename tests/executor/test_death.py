@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.protocol import Outcome
+from deskgrid.wire import Outcome
+from deskgrid.worker.child import frame
+from deskgrid.worker.process import PROGRAM
 from tests.executor.rig import Rig, alive, call, command_template, error, python_template, value, written
 from tests.waiting import eventually
-from worker.child import frame
-from worker.process import PROGRAM
 
 ROOT = Path(__file__).parents[2]
 LONG = 1e9  # seconds: later than any timeout

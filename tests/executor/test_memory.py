@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.protocol import Outcome
+from deskgrid.wire import Outcome
 from tests.executor.rig import Rig, call, command_template, error, python_template, value
 from tests.waiting import eventually
 

@@ -1,4 +1,4 @@
-"""The user's modules: they win over ours, and those of two bags do not mix."""
+"""The user's modules: they may have any name, and those of two bags do not mix."""
 
 import sys
 from collections.abc import Callable
@@ -10,30 +10,34 @@ from typing import Any
 import msgpack
 import pytest
 
+from deskgrid.worker.executor import Executor
+from deskgrid.worker.jobs import TemplateError
 from tests.executor.rig import NAME, Rig, call, command_template, python_template, value
-from worker.executor import Executor
-from worker.jobs import TemplateError
 
 ROOT = Path(__file__).parents[2]
+
+
+# Folders of ours are called so, too.
+NAMES = ("worker", "scheduler", "client", "wire", "broker")
 
 
 def whose() -> Any:
     """A function that imports by name what the bundle brings."""
 
     def task() -> list[str]:
-        return [import_module(name).WHOSE for name in ("worker", "scheduler", "broker")]
+        return [import_module(name).WHOSE for name in NAMES]
 
     return task
 
 
-def test_the_users_worker_and_scheduler_win_over_ours(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_may_have_modules_with_the_names_of_our_folders(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # as if ours were installed
     monkeypatch.chdir(ROOT)
-    bundle = {f"{name}.py": b"WHOSE = 'the user'" for name in ("worker", "scheduler")}
+    bundle = {f"{name}.py": b"WHOSE = 'the user'" for name in NAMES[:-1]}
     bundle["broker/__init__.py"] = b"from broker.inner import WHOSE"
     bundle["broker/inner.py"] = b"WHOSE = 'the user, in a package'"
     (ended,) = rig.run(rig.know(python_template(whose(), bundle)), call())
-    assert value(ended) == ["the user", "the user", "the user, in a package"]
+    assert value(ended) == ["the user"] * 4 + ["the user, in a package"]
 
 
 def test_our_own_folder_is_not_on_the_path(rig: Rig) -> None:

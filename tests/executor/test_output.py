@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from broker.protocol import Outcome
+from deskgrid.wire import Outcome
 from tests.executor.rig import Rig, call, python_template, value
 
 

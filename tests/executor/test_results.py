@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.protocol import Outcome
+from deskgrid.wire import Outcome
+from deskgrid.worker import child
+from deskgrid.worker.process import PIPE_BYTES
 from tests.executor.rig import HERE, NAME, Rig, call, error, python_template, value
-from worker import child
-from worker.process import PIPE_BYTES
 
 
 def test_the_numbers_of_outcomes_are_those_of_the_protocol() -> None:

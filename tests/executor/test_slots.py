@@ -12,14 +12,14 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker.protocol import PRINTED_BYTES, Outcome
+from deskgrid.wire import PRINTED_BYTES, Outcome
+from deskgrid.worker import executor as executor_module
+from deskgrid.worker import process as process_module
+from deskgrid.worker.executor import START_ATTEMPTS, START_LIMIT
+from deskgrid.worker.jobs import Job
+from deskgrid.worker.process import PIPE_ROOM, Process
 from tests.executor.rig import Rig, alive, buried, call, error, python_template, value, written
 from tests.waiting import eventually
-from worker import executor as executor_module
-from worker import process as process_module
-from worker.executor import START_ATTEMPTS, START_LIMIT
-from worker.jobs import Job
-from worker.process import PIPE_ROOM, Process
 
 
 def forever() -> Callable[[], None]:

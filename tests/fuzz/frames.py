@@ -17,8 +17,8 @@ from typing import Any
 
 import msgpack
 
-from broker import protocol as wire
-from broker.protocol import fields
+from deskgrid import wire
+from deskgrid.wire import fields
 
 # Values at the edges of what the codec distinguishes.
 NUMBERS: tuple[Any, ...] = (0, 1, 127, 128, 255, 256, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1, -1, -(2**63))

@@ -29,10 +29,10 @@ def _begin_with(folder: Path) -> None:
 def _fuzz(folder: str, count: int) -> None:
     """Does not return: the fuzzer ends the process."""
     atheris = importlib.import_module("atheris")
-    for module in [name for name in sys.modules if name.startswith(("broker.protocol", "tests.fuzz.frames"))]:
+    for module in [name for name in sys.modules if name.startswith(("deskgrid.wire", "tests.fuzz.frames"))]:
         del sys.modules[module]
-    with atheris.instrument_imports(include=["broker.protocol"]):
-        importlib.import_module("broker.protocol")
+    with atheris.instrument_imports(include=["deskgrid.wire"]):
+        importlib.import_module("deskgrid.wire")
     taken = importlib.import_module("tests.fuzz.frames").taken
 
     def judge(data: bytes) -> None:

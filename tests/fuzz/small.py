@@ -5,7 +5,7 @@ It is one without encryption, which would take most of the time that a flood tak
 
 import sys
 
-from broker import backlog
+from deskgrid.broker import backlog
 from tests import live
 
 LIMIT = 64 * 2**20

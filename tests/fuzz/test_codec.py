@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker import protocol as wire
+from deskgrid import wire
 from tests.counting import COUNTS
 from tests.fuzz import frames
 from tests.fuzz.frames import fuzz, taken

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from broker import protocol as wire
-from broker.server import python_minor
+from deskgrid import wire
+from deskgrid.broker.server import python_minor
 from tests.counting import COUNTS
 from tests.executor.rig import call, python_template
 from tests.fuzz import small

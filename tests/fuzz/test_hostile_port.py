@@ -6,7 +6,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker import protocol as wire
+from deskgrid import wire
 from tests.counting import COUNTS
 from tests.executor.rig import call, python_template
 from tests.live import LiveGrid, live_grid

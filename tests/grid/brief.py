@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from broker import protocol as wire
+from deskgrid import wire
 
 # Attempt numbers begin anew, far up, in each life of a broker; this much of them tells enough.
 SHORT = 0xFFFF

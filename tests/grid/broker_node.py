@@ -9,16 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from broker import loop
-from broker import protocol as wire
-from broker.connections import LAST_WORD_S
-from broker.desk import Desk, GridFacts
-from broker.journal import Journal, JournalFull
-from broker.outgoing import Parts
-from broker.roles import Credential
-from broker.sessions import Sessions
-from broker.turns import Arrival
-from scheduler.policies import Policy
+from deskgrid import wire
+from deskgrid.broker import loop
+from deskgrid.broker.connections import LAST_WORD_S
+from deskgrid.broker.desk import Desk, GridFacts
+from deskgrid.broker.journal import Journal, JournalFull
+from deskgrid.broker.outgoing import Parts
+from deskgrid.broker.roles import Credential
+from deskgrid.broker.sessions import Sessions
+from deskgrid.broker.turns import Arrival
+from deskgrid.scheduler.policies import Policy
 from tests.grid.brief import Brief
 from tests.grid.fakes import PYTHON, WALL_S, FakeWindows
 from tests.grid.network import TURN_S, Port, Wakeup, World

@@ -1,6 +1,6 @@
 """Bags for directed tests."""
 
-from broker.client.template import command_template
+from deskgrid.client.template import command_template
 from tests.grid.clients import BagPlan, ClientNode
 from tests.grid.grid import VirtualGrid, bag_of
 

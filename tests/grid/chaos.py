@@ -13,8 +13,8 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-from broker.client.template import command_template
-from scheduler.policies import Policy, make_policy
+from deskgrid.client.template import command_template
+from deskgrid.scheduler.policies import Policy, make_policy
 from tests.grid.clients import BagPlan, ClientNode
 from tests.grid.fakes import Task
 from tests.grid.grid import MakePlan, VirtualGrid, cycle, for_seconds, open_ended

@@ -1,4 +1,4 @@
-"""A client program on the virtual network: the real `broker.client.conversation`, driven as its link does.
+"""A client program on the virtual network: the real `deskgrid.client.conversation`, driven as its link does.
 
 The program submits bags batch by batch, several on their way at once, watches for results until a bag is complete, and
 may cancel and forget. It can crash; its successor attaches to what it left.
@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from broker import protocol as wire
-from broker.client.conversation import Conversation, Reply, Request
-from broker.client.errors import DeskgridError
-from broker.client.template import Template
+from deskgrid import wire
+from deskgrid.client.conversation import Conversation, Reply, Request
+from deskgrid.client.template import Template
+from deskgrid.errors import DeskgridError
 from tests.grid.brief import Brief
 from tests.grid.fakes import PYTHON, Task
 from tests.grid.network import TURN_S, Cable, Connection, Dialler, Port, Wakeup, World

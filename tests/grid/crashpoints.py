@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from broker import dropping, jobs, orders
+from deskgrid.broker import dropping, jobs, orders
 from tests.grid.builders import bag
 from tests.grid.grid import VirtualGrid, cycle
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgpack
 
-from broker.protocol import Outcome
-from worker.child import error_payload
-from worker.jobs import Ended, Job
+from deskgrid.wire import Outcome
+from deskgrid.worker.child import error_payload
+from deskgrid.worker.jobs import Ended, Job
 
 # What everybody runs.
 PYTHON = "3.11"
@@ -76,7 +76,7 @@ class _Lane:
 
 
 class FakeExecutor:
-    """`worker.session.Runs` in virtual time: ``clock`` is the monotonic clock of the PC ``name``."""
+    """`deskgrid.worker.session.Runs` in virtual time: ``clock`` is the monotonic clock of the PC ``name``."""
 
     def __init__(self, name: str, slots: int, clock: Callable[[], float], executions: Executions) -> None:
         self._name = name
@@ -182,7 +182,7 @@ class FakeExecutor:
 
 
 class FakeWindows:
-    """The broker's file of planned windows (`broker.desk.WindowsSource`): name without number -> table as JSON."""
+    """The broker's file of planned windows (`deskgrid.broker.desk.WindowsSource`): name without number -> JSON."""
 
     def __init__(self) -> None:
         self.tables: dict[str, str] = {}

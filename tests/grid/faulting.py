@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from broker.journal import Journal
-from broker.roles import Credential
-from broker.sessions import Sessions
+from deskgrid.broker.journal import Journal
+from deskgrid.broker.roles import Credential
+from deskgrid.broker.sessions import Sessions
 
 # Where the broker is when it fails: at a message of somebody whose name begins with this, or settling.
 VICTIM = "victim"
@@ -102,12 +102,13 @@ class Faults:
 
 def parts_of(sessions: Sessions) -> set[type]:
     """The classes of a broker's own objects that the sessions are made of."""
+    ours = ("deskgrid.broker.", "deskgrid.wire.")
     found: set[type] = set()
     waiting: list[Any] = [sessions]
     while waiting:
         each = waiting.pop()
         kind = type(each)
-        if kind in found or not kind.__module__.startswith("broker.") or isinstance(each, NOT_OURS):
+        if kind in found or not kind.__module__.startswith(ours) or isinstance(each, NOT_OURS):
             continue
         found.add(kind)
         names = getattr(kind, "__slots__", ()) or vars(each)

@@ -4,15 +4,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from broker import protocol as wire
-from scheduler.policies import Policy, make_policy
+from deskgrid import wire
+from deskgrid.scheduler.policies import Policy, make_policy
+from deskgrid.worker.uptime import Cycle, Instant, OpenEnded, Plan, Until
 from tests.grid.broker_node import BrokerNode
 from tests.grid.clients import ClientNode
 from tests.grid.fakes import Task
 from tests.grid.network import BROKER_PATIENCE_S, PEER_PATIENCE_S, Port, World
 from tests.grid.witness import Witness, expect
 from tests.grid.worker_node import WorkerNode
-from worker.uptime import Cycle, Instant, OpenEnded, Plan, Until
 
 # How long a grid without faults, with a PC that stays, may take to end everything it can, beyond the work itself.
 SETTLING_S = 600.0

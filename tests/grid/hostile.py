@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgpack
 
-from broker import protocol as wire
+from deskgrid import wire
 from tests.grid.fakes import PYTHON
 from tests.grid.network import Cable, Connection, Dialler, Port, Wakeup, World
 from tests.grid.witness import Witness, expect

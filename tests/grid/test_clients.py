@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from broker import protocol as wire
-from broker.client.conversation import Reply
+from deskgrid import wire
+from deskgrid.client.conversation import Reply
 from tests.grid.builders import bag, executions, submitted
 from tests.grid.grid import VirtualGrid
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.protocol import Outcome
-from scheduler.policies import make_policy
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.wire import Outcome
 from tests.grid.builders import bag, executions, submitted
 from tests.grid.grid import VirtualGrid, cycle, for_seconds
 

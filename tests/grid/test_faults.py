@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.roles import Credential
+from deskgrid.broker.roles import Credential
 from tests.counting import COUNTS
 from tests.grid import broker_node
 from tests.grid.builders import bag

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker import protocol as wire
+from deskgrid import wire
 from tests.grid.builders import bag, executions, submitted
 from tests.grid.grid import VirtualGrid, cycle, for_seconds
 from tests.grid.late import late_answer

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker import protocol as wire
-from broker.client.conversation import Reply
-from broker.clients import CLIENT_GONE_S, SWEEP_S
+from deskgrid import wire
+from deskgrid.broker.clients import CLIENT_GONE_S, SWEEP_S
+from deskgrid.client.conversation import Reply
 from tests.grid.builders import bag, executions
 from tests.grid.clients import ClientNode
 from tests.grid.grid import VirtualGrid

@@ -4,8 +4,8 @@ import json
 from collections import deque
 from typing import Any
 
-from broker import protocol as wire
-from broker.questions import QUESTIONS
+from deskgrid import wire
+from deskgrid.broker.questions import QUESTIONS
 from tests.grid.builders import TEMPLATE
 from tests.grid.fakes import PYTHON, Task
 from tests.grid.grid import VirtualGrid, cycle

@@ -8,12 +8,12 @@ from collections import Counter
 
 import msgpack
 
-from broker import protocol as wire
-from broker.attempts import REMEMBERED_S
-from broker.blocks import recorded
-from broker.journal import Journal
-from broker.sessions import Sessions
-from scheduler.core import CRASH_LIMIT
+from deskgrid import wire
+from deskgrid.broker.attempts import REMEMBERED_S
+from deskgrid.broker.blocks import recorded
+from deskgrid.broker.journal import Journal
+from deskgrid.broker.sessions import Sessions
+from deskgrid.scheduler.core import CRASH_LIMIT
 from tests.broker.records import bytes_in
 from tests.grid.fakes import Executions, Task, answer_of, task_of
 from tests.grid.holdings import Holdings

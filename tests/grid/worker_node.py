@@ -1,4 +1,4 @@
-"""A PC on the virtual network: the real session, and a driver that does what `worker.agent` does in a turn.
+"""A PC on the virtual network: the real session, and a driver that does what `deskgrid.worker.agent` does in a turn.
 
 What happened to the connection comes first, then the messages, then the session's tick.
 """
@@ -7,13 +7,13 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from broker import protocol as wire
+from deskgrid import wire
+from deskgrid.worker.session import Identity, Session
+from deskgrid.worker.uptime import Instant, OpenEnded, Plan, weekly_from_json
 from tests.grid.brief import Brief
 from tests.grid.fakes import BOOT_S, PYTHON, WALL_S, FakeExecutor
 from tests.grid.network import TURN_S, Cable, Connection, Dialler, Port, Wakeup, World
 from tests.grid.witness import Witness
-from worker.session import Identity, Session
-from worker.uptime import Instant, OpenEnded, Plan, weekly_from_json
 
 # As in the worker's loop: how soon it looks again after its plan changed, and how long it waits for the last answers.
 LOOK_S = 0.2

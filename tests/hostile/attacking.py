@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass, field
 import zmq
 from zmq.utils import z85
 
-from broker import protocol as wire
-from broker.joinline import JoinLine, parse_join_line
-from broker.keys import new_pair
-from broker.roles import Role
+from deskgrid import wire
+from deskgrid.broker.keys import new_pair
+from deskgrid.broker.roles import Role
+from deskgrid.wire.joinline import JoinLine, parse_join_line
 from tests.fuzz.frames import frames as garbled
 from tests.hostile.forging import Forger, Frames, Known
 

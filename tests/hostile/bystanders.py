@@ -18,10 +18,9 @@ from collections.abc import Callable
 
 import zmq
 
-from broker import protocol as wire
-from broker.joinline import read_join_line
-from broker.server import python_minor
-from deskgrid import Grid
+from deskgrid import Grid, wire
+from deskgrid.broker.server import python_minor
+from deskgrid.wire.joinline import read_join_line
 from tests.chaos.book import gathered, work
 from tests.peers import PATIENCE_S, SocketLine
 

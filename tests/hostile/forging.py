@@ -18,10 +18,10 @@ from typing import Any
 
 import msgpack
 
-from broker import protocol as wire
-from broker.questions import QUESTIONS
-from broker.roles import Role
-from broker.server import python_minor
+from deskgrid import wire
+from deskgrid.broker.questions import QUESTIONS
+from deskgrid.broker.roles import Role
+from deskgrid.broker.server import python_minor
 from tests.fuzz.frames import CHANGES, NUMBERS, SECONDS, WRONG, declared, whole
 
 Frames = list[bytes]

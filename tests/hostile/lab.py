@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 
 import zmq
 
-from broker import protocol as wire
-from broker.joinline import JoinLine, Keys, Side, parse_join_line
-from broker.keys import new_pair
-from broker.private import write_private
-from broker.roles import Role
-from broker.server import python_minor
+from deskgrid import wire
+from deskgrid.broker.keys import new_pair
+from deskgrid.broker.private import write_private
+from deskgrid.broker.roles import Role
+from deskgrid.broker.server import python_minor
+from deskgrid.wire.joinline import JoinLine, Keys, Side, parse_join_line
 from tests.commands import Command
 from tests.hostile.forging import Frames, packed
 from tests.live import ROOT
@@ -294,7 +294,7 @@ class Lab:
 
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
         """What the command line says, as its admin."""
-        argv = [sys.executable, "-P", "-m", "broker.cli", *arguments, "--join", f"@{self.home / 'admin.join'}"]
+        argv = [sys.executable, "-P", "-m", "deskgrid.cli", *arguments, "--join", f"@{self.home / 'admin.join'}"]
         return subprocess.run(argv, cwd=ROOT, capture_output=True, timeout=PATIENCE_S * 2, check=False)
 
 

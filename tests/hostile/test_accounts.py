@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker import protocol as wire
-from deskgrid import Grid
+from deskgrid import Grid, wire
 from tests.hostile.forging import account, nested, packed
 from tests.hostile.lab import Lab
 from tests.peers import PATIENCE_S, BareWorker, Client

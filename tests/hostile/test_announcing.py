@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from broker import protocol as wire
+from deskgrid import wire
 from tests.hostile.forging import packed
 from tests.hostile.lab import Lab, Raw
 from tests.hostile.limits import GROWTH, LARGE, size_of, unharmed
-from tests.peers import COMMAND
+from tests.peers import COMMAND, PATIENCE_S
 
 TEMPLATE_DIGEST = hashlib.sha256(COMMAND).hexdigest()
 LONG = 60 * 2**20

@@ -5,8 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from broker import protocol as wire
-from deskgrid import Grid
+from deskgrid import Grid, wire
 from tests.chaos.book import answer, work
 from tests.counting import COUNTS
 from tests.hostile.lab import Lab

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgpack
 import pytest
 
-from broker import protocol as wire
+from deskgrid import wire
 from tests.hostile.forging import Frames, many, packed
 from tests.hostile.lab import Lab, Raw
 from tests.hostile.limits import GROWTH, SLACK, unharmed

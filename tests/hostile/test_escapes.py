@@ -3,7 +3,7 @@
 import hashlib
 import unicodedata
 
-from broker import protocol as wire
+from deskgrid import wire
 from tests.hostile.forging import account
 from tests.hostile.lab import Lab
 from tests.peers import COMMAND, Client

@@ -5,9 +5,9 @@ import time
 import zmq
 from zmq.utils import z85
 
-from broker import protocol as wire
-from broker.joinline import JoinLine
-from broker.server import python_minor
+from deskgrid import wire
+from deskgrid.broker.server import python_minor
+from deskgrid.wire.joinline import JoinLine
 from tests.hostile.lab import Lab
 from tests.waiting import eventually
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker import protocol as wire
-from deskgrid import Grid
+from deskgrid import Grid, wire
 from tests.hostile.lab import Lab
 from tests.hostile.limits import LARGE, unharmed
 from tests.peers import COMMAND, Client

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from broker import protocol as wire
+from deskgrid import wire
 from tests.counting import COUNTS
 from tests.executor.rig import python_template
 from tests.hostile.forging import account, packed

@@ -3,12 +3,12 @@
 from contextlib import closing
 from pathlib import Path
 
-from broker import protocol as wire
-from broker.keeping import DAY_S, LOOK_S
-from broker.keys import KeyRing, new_pair
-from broker.roles import Credential
-from scheduler.overdue import GRACE_S
-from scheduler.resting import STREAK
+from deskgrid import wire
+from deskgrid.broker.keeping import DAY_S, LOOK_S
+from deskgrid.broker.keys import KeyRing, new_pair
+from deskgrid.broker.roles import Credential
+from deskgrid.scheduler.overdue import GRACE_S
+from deskgrid.scheduler.resting import STREAK
 from tests.broker.office import ADMIN, Office, OfficeLine
 from tests.grid.builders import bag, executions
 from tests.grid.grid import VirtualGrid

@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scheduler import events as ev
-from scheduler.core import Scheduler
-from scheduler.model import OPEN_ENDED, Attempt, Outcome, State
-from scheduler.policies import Policy, make_policy
-from scheduler.rows import spans_of
-from scheduler.waiting import WaitingQueue
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, State
+from deskgrid.scheduler.policies import Policy, make_policy
+from deskgrid.scheduler.rows import spans_of
+from deskgrid.scheduler.waiting import WaitingQueue
 from tests.scheduler.watched import Watched
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from scheduler.planning import Planner, Prospect
-from scheduler.policies.packing import Packing
+from deskgrid.scheduler.planning import Planner, Prospect
+from deskgrid.scheduler.policies.packing import Packing
 from tests.scheduler.builders import Grid, packing
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.accuracy import ENOUGH, REMEMBERED, Accuracy, outlived, ratios
-from scheduler.model import Outcome
+from deskgrid.scheduler.accuracy import ENOUGH, REMEMBERED, Accuracy, outlived, ratios
+from deskgrid.scheduler.model import Outcome
 from tests.scheduler.builders import Grid
 
 

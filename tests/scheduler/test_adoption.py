@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.model import Attempt, State
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Attempt, State
 from tests.scheduler.builders import Grid
 
 # --- a worker that comes back --------------------------------------------------------------------------------------

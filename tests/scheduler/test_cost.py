@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.core import Scheduler
-from scheduler.model import Outcome, State
-from scheduler.policies import Policy
-from scheduler.waiting import OldestFirst, WaitingQueue
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.policies import Policy
+from deskgrid.scheduler.waiting import OldestFirst, WaitingQueue
 from tests.scheduler.builders import fcfs, packing, pgs
 
 FEW, MANY = 1_000, 100_000

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.model import Outcome, UnknownPolicy
-from scheduler.policies import make_policy
+from deskgrid.scheduler.model import Outcome, UnknownPolicy
+from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.builders import Grid, fcfs
 
 

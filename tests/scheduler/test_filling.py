@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.filling import LONGEST, MANY, SPREAD, STEPS, best_subset, candidates, fill
+from deskgrid.scheduler.filling import LONGEST, MANY, SPREAD, STEPS, best_subset, candidates, fill
 
 RUNTIMES = st.lists(st.floats(0.0, 100.0), max_size=9).map(sorted)
 ROOMS = st.floats(0.01, 300.0)

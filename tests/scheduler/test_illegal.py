@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.model import Attempt, IllegalEvent
-from scheduler.rows import Rows
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Attempt, IllegalEvent
+from deskgrid.scheduler.rows import Rows
 from tests.scheduler.builders import Grid, fcfs, pgs
 
 NAN = float("nan")

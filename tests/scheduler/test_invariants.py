@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler.core import Scheduler
-from scheduler.mintree import MinTree
-from scheduler.model import Attempt, InvariantBroken, State, near
-from scheduler.resting import Rest
-from scheduler.rows import Rows
-from scheduler.slots import Slot
-from scheduler.waiting import LongestFirst, NewestFirst
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.mintree import MinTree
+from deskgrid.scheduler.model import Attempt, InvariantBroken, State, near
+from deskgrid.scheduler.resting import Rest
+from deskgrid.scheduler.rows import Rows
+from deskgrid.scheduler.slots import Slot
+from deskgrid.scheduler.waiting import LongestFirst, NewestFirst
 from tests.scheduler.builders import Grid, pgs
 
 # The tasks of `grid` are where their names say. The first waits too, and an attempt of it may still be answered.

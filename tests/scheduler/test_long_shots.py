@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.accuracy import ENOUGH
-from scheduler.policies.packing import AGAIN, LONG_SHOTS, TASKS
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.accuracy import ENOUGH
+from deskgrid.scheduler.policies.packing import AGAIN, LONG_SHOTS, TASKS
 from tests.scheduler.planned import Planned
 
 BAG = 7

@@ -12,14 +12,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from scheduler import events as ev
-from scheduler.accuracy import ENOUGH
-from scheduler.core import CRASH_LIMIT
-from scheduler.doubt import FIRST_SLOTS, WIDER_S
-from scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
-from scheduler.policies import POLICIES, Policy, make_policy
-from scheduler.rows import spans_of
-from scheduler.waiting import ORDERS
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.accuracy import ENOUGH
+from deskgrid.scheduler.core import CRASH_LIMIT
+from deskgrid.scheduler.doubt import FIRST_SLOTS, WIDER_S
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.policies import POLICIES, Policy, make_policy
+from deskgrid.scheduler.rows import spans_of
+from deskgrid.scheduler.waiting import ORDERS
 from tests.scheduler.health import Health
 from tests.scheduler.watched import Watched
 

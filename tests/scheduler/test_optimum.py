@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from random import Random
 
-from scheduler.policies import make_policy
-from scheduler.simulator import Arrival, SimulatedPC, Simulator, Span
-from scheduler.timetable import Timetable
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.simulator import Arrival, SimulatedPC, Simulator, Span
+from deskgrid.scheduler.timetable import Timetable
 
 CASES = 100
 # Measured: 95 of 100 exactly (286 of 300), the others at most 1.067 (1.075) times the optimum, on average 1.001.

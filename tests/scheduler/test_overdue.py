@@ -2,12 +2,12 @@
 
 import pytest
 
-from scheduler import events as ev
-from scheduler import overdue
-from scheduler.doubt import FIRST_SLOTS, WIDER_S
-from scheduler.model import State
-from scheduler.overdue import ENTRIES, FACTOR, GRACE_S, GROWTH, UNPROVEN
-from scheduler.resting import FIRST_REST_S, STREAK
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler import overdue
+from deskgrid.scheduler.doubt import FIRST_SLOTS, WIDER_S
+from deskgrid.scheduler.model import State
+from deskgrid.scheduler.overdue import ENTRIES, FACTOR, GRACE_S, GROWTH, UNPROVEN
+from deskgrid.scheduler.resting import FIRST_REST_S, STREAK
 from tests.scheduler.builders import Grid, fcfs
 
 LONG = 10_000.0

@@ -7,11 +7,19 @@ from math import inf
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.model import Window, Windows
-from scheduler.planning import Fill, Room
-from scheduler.policies.base import Coming, Lane
-from scheduler.policies.packing import AMPLE, LANE_COST_S, PAUSE, ROOM_COST_S, SLACK_S, TASK_COST_S, WINDOW_COST_S
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Window, Windows
+from deskgrid.scheduler.planning import Fill, Room
+from deskgrid.scheduler.policies.base import Coming, Lane
+from deskgrid.scheduler.policies.packing import (
+    AMPLE,
+    LANE_COST_S,
+    PAUSE,
+    ROOM_COST_S,
+    SLACK_S,
+    TASK_COST_S,
+    WINDOW_COST_S,
+)
 from tests.scheduler.builders import Grid
 from tests.scheduler.planned import Planned
 

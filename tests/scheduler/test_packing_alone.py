@@ -4,13 +4,13 @@ from itertools import chain
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.accuracy import ENOUGH
-from scheduler.core import Scheduler
-from scheduler.model import Outcome
-from scheduler.planning import ROOMS
-from scheduler.policies import Policy, make_policy
-from scheduler.policies.packing import LANE_COST_S, LONG_PAUSE, TASKS
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.accuracy import ENOUGH
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.model import Outcome
+from deskgrid.scheduler.planning import ROOMS
+from deskgrid.scheduler.policies import Policy, make_policy
+from deskgrid.scheduler.policies.packing import LANE_COST_S, LONG_PAUSE, TASKS
 from tests.scheduler.builders import Grid, packing
 from tests.scheduler.planned import Planned
 from tests.scheduler.test_cost import cost

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.model import IllegalEvent, Outcome
-from scheduler.placing import AHEAD_TASKS
-from scheduler.policies import POLICIES, make_policy
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import IllegalEvent, Outcome
+from deskgrid.scheduler.placing import AHEAD_TASKS
+from deskgrid.scheduler.policies import POLICIES, make_policy
 from tests.scheduler.builders import Grid, packing
 
 # Tasks that take no time, some like each other and some that are sent ahead, and some that are not.

@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.model import InvariantBroken, Outcome, State
-from scheduler.pauses import AT_ONCE, FIRST_PAUSE_S, LONGEST_PAUSE_S, Pauses, pause_after
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import InvariantBroken, Outcome, State
+from deskgrid.scheduler.pauses import AT_ONCE, FIRST_PAUSE_S, LONGEST_PAUSE_S, Pauses, pause_after
 from tests.scheduler.builders import Grid
 from tests.scheduler.test_views import explained
 

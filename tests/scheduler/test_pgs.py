@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from scheduler.events import PassDue
-from scheduler.model import OPEN_ENDED, State
+from deskgrid.scheduler.events import PassDue
+from deskgrid.scheduler.model import OPEN_ENDED, State
 from tests.scheduler.builders import Grid, pgs
 
 # --- phase 1: the first task that fits, for each slot with an empty queue -------------------------------------------

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler import planning
-from scheduler.model import OPEN_ENDED, Window
-from scheduler.planning import (
+from deskgrid.scheduler import planning
+from deskgrid.scheduler.model import OPEN_ENDED, Window
+from deskgrid.scheduler.planning import (
     ROOMS,
     Fill,
     LaneKey,

@@ -6,13 +6,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-import scheduler.policies
-from scheduler import events as ev
-from scheduler.model import UnknownPolicy
-from scheduler.policies import Place, Policy, Postpone, View, make_policy, policy_names, policy_options
-from scheduler.policies.fcfs import FCFS
-from scheduler.policies.packing import Packing
-from scheduler.policies.pgs import PGS
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import UnknownPolicy
+from deskgrid.scheduler.policies import GROUP, Place, Policy, Postpone, View, make_policy, policy_names, policy_options
+from deskgrid.scheduler.policies.fcfs import FCFS
+from deskgrid.scheduler.policies.packing import Packing
+from deskgrid.scheduler.policies.pgs import PGS
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
 
 
@@ -107,7 +106,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four policies of other packages: one that works, one in the place of ours, two that do not."""
     here = f"{__name__}:LastComeFirstServed"
     values = {"last": here, "pgs": here, "gone": "no_such_module:Policy", "odd": "math:sqrt", "bare": "builtins:object"}
-    points = [EntryPoint(name, value, scheduler.policies.GROUP) for name, value in values.items()]
+    points = [EntryPoint(name, value, GROUP) for name, value in values.items()]
 
     def entry_points(**wanted: Any) -> EntryPoints:
         return EntryPoints(points).select(**wanted)

@@ -1,6 +1,6 @@
 """How much time a slot has left (paper, Section 2.2), as time passes and predictions change (Section 2.1)."""
 
-from scheduler.model import State
+from deskgrid.scheduler.model import State
 from tests.scheduler.builders import Grid, pgs
 
 # --- tl: uptime is interpolated, and stands still while a task runs as predicted -----------------------------------

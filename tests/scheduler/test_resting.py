@@ -2,11 +2,11 @@
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.core import CRASH_LIMIT
-from scheduler.model import Outcome, State
-from scheduler.policies import Policy, make_policy
-from scheduler.resting import BAG_WORKERS, FIRST_REST_S, LONGEST_REST_S, STREAK
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.core import CRASH_LIMIT
+from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.policies import Policy, make_policy
+from deskgrid.scheduler.resting import BAG_WORKERS, FIRST_REST_S, LONGEST_REST_S, STREAK
 from tests.scheduler.builders import Grid, fcfs, pgs
 
 ENDLESS = 10_000.0

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.model import InvariantBroken
-from scheduler.rows import Rows, grouped
-from scheduler.runs import LEAF, Runs
+from deskgrid.scheduler.model import InvariantBroken
+from deskgrid.scheduler.rows import Rows, grouped
+from deskgrid.scheduler.runs import LEAF, Runs
 
 Row = tuple[float, int, int]  # negated runtime, arrival, task
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from scheduler.policies import make_policy
-from scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Span, cycle
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Span, cycle
 
 POLICIES = ("packing", "pgs", "longest", "fcfs")
 

@@ -6,9 +6,18 @@ from random import Random
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.policies import Policy, make_policy
-from scheduler.simulator import PATIENCE_TIMED, Arrival, Conditions, Run, SimulatedPC, Simulator, Stalled, cycle
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.policies import Policy, make_policy
+from deskgrid.scheduler.simulator import (
+    PATIENCE_TIMED,
+    Arrival,
+    Conditions,
+    Run,
+    SimulatedPC,
+    Simulator,
+    Stalled,
+    cycle,
+)
 from tests.scheduler.builders import fcfs, pgs
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.model import Attempt, IllegalEvent, Outcome, State
-from scheduler.tasks import TaskTable
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
+from deskgrid.scheduler.tasks import TaskTable
 from tests.scheduler.builders import Grid, pgs
 
 # --- cancel ---------------------------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.model import SchedulerError
-from scheduler.policies import make_policy
-from scheduler.simulator import (
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import SchedulerError
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.simulator import (
     ANNOUNCED,
     PATIENCE,
     Arrival,
@@ -22,7 +22,7 @@ from scheduler.simulator import (
     always,
     cycle,
 )
-from scheduler.timetable import LOOKED_THROUGH, Calendar, IllegalSpan
+from deskgrid.scheduler.timetable import LOOKED_THROUGH, Calendar, IllegalSpan
 from tests.scheduler.builders import fcfs, pgs
 
 

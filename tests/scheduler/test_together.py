@@ -2,14 +2,14 @@
 
 import pytest
 
-from scheduler.model import Attempt
-from scheduler.placing import AHEAD_TASKS, WORKER_TASKS
-from scheduler.policies.moves import TOGETHER_S, TOGETHER_TASKS
-from scheduler.policies.packing import TASKS
-from scheduler.rows import grouped
-from scheduler.runs import Runs
-from scheduler.slots import Sent
-from scheduler.waiting import LongestFirst, OldestFirst
+from deskgrid.scheduler.model import Attempt
+from deskgrid.scheduler.placing import AHEAD_TASKS, WORKER_TASKS
+from deskgrid.scheduler.policies.moves import TOGETHER_S, TOGETHER_TASKS
+from deskgrid.scheduler.policies.packing import TASKS
+from deskgrid.scheduler.rows import grouped
+from deskgrid.scheduler.runs import Runs
+from deskgrid.scheduler.slots import Sent
+from deskgrid.scheduler.waiting import LongestFirst, OldestFirst
 from tests.scheduler.builders import Grid, packing, pgs
 
 

@@ -7,14 +7,22 @@ from typing import TypeVar
 
 import pytest
 
-from scheduler import events as ev
-from scheduler import explain as explanations
-from scheduler import snapshot
-from scheduler.core import Scheduler
-from scheduler.explain import ROWS, ComingWindow, Explanation, SlotReason, explain, is_longer_window, longest_window
-from scheduler.forecast import Capacity, spans_of_away, spans_of_worker
-from scheduler.model import Outcome, State
-from scheduler.snapshot import BagView, Outlook, SlotView, WorkerView, queue_longest_s, windows_of, worker_view
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler import explain as explanations
+from deskgrid.scheduler import snapshot
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.explain import (
+    ROWS,
+    ComingWindow,
+    Explanation,
+    SlotReason,
+    explain,
+    is_longer_window,
+    longest_window,
+)
+from deskgrid.scheduler.forecast import Capacity, spans_of_away, spans_of_worker
+from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.snapshot import BagView, Outlook, SlotView, WorkerView, queue_longest_s, windows_of, worker_view
 from tests.scheduler.builders import Grid, pgs
 from tests.scheduler.test_illegal import picture
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from scheduler.mintree import MinTree
-from scheduler.rows import Rows, drop_places, grouped, joined, spans_of
-from scheduler.runs import Runs
-from scheduler.waiting import ORDERS, Entry, LongestFirst, NewestFirst, OldestFirst, Regular, WaitingQueue
+from deskgrid.scheduler.mintree import MinTree
+from deskgrid.scheduler.rows import Rows, drop_places, grouped, joined, spans_of
+from deskgrid.scheduler.runs import Runs
+from deskgrid.scheduler.waiting import ORDERS, Entry, LongestFirst, NewestFirst, OldestFirst, Regular, WaitingQueue
 
 # Few distinct values, so that many are equal and many equal the limit.
 VALUES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0])

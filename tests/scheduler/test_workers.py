@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from scheduler import events as ev
-from scheduler.model import Window, Windows
-from scheduler.slots import Away
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Window, Windows
+from deskgrid.scheduler.slots import Away
 from tests.scheduler.builders import Grid, pgs
 
 

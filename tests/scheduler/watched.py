@@ -4,12 +4,12 @@ The second needs memory, which the state has not: a slot is excused, as long as 
 overdue, or its window, a prediction or the policy changed under work that it already had. So is a long shot.
 """
 
-from scheduler import events as ev
-from scheduler.core import Scheduler
-from scheduler.model import OPEN_ENDED
-from scheduler.policies import Policy
-from scheduler.policies.packing import Packing
-from scheduler.slots import Slot
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.model import OPEN_ENDED
+from deskgrid.scheduler.policies import Policy
+from deskgrid.scheduler.policies.packing import Packing
+from deskgrid.scheduler.slots import Slot
 
 # Far more than sums of seconds are off by rounding, far less than any of them.
 HAIR_S = 1e-5

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sleepbench import live
-from sleepbench.cli import sleepbench_group
-from sleepbench.costs import measure
-from sleepbench.live import LiveRun
-from sleepbench.processes import ProcessError
-from sleepbench.scenarios import Measured, Scenario
+from deskgrid.sleepbench import live
+from deskgrid.sleepbench.cli import sleepbench_group
+from deskgrid.sleepbench.costs import measure
+from deskgrid.sleepbench.live import LiveRun
+from deskgrid.sleepbench.processes import ProcessError
+from deskgrid.sleepbench.scenarios import Measured, Scenario
 
 FIELDS = "scenario policy run seed makespan_min lower_bound_min paper_min tasks kills planned_kills wasted_s idle_s"
 

@@ -9,12 +9,12 @@ from itertools import islice
 import pytest
 from rich.console import Console
 
-from scheduler.simulator import Span
-from sleepbench.compare import LOTS, Comparison, Setting, Underway, trials
-from sleepbench.costs import Cost, Costs
-from sleepbench.report import compared
-from sleepbench.scenarios import Row, Scenario, paper_scenario
-from sleepbench.simulated import rows_of
+from deskgrid.scheduler.simulator import Span
+from deskgrid.sleepbench.compare import LOTS, Comparison, Setting, Underway, trials
+from deskgrid.sleepbench.costs import Cost, Costs
+from deskgrid.sleepbench.report import compared
+from deskgrid.sleepbench.scenarios import Row, Scenario, paper_scenario
+from deskgrid.sleepbench.simulated import rows_of
 
 COSTS = Costs(Cost(0.002, 0.1, 10), Cost(0.003, 0.2, 5), Cost(0.02, 0.3, 4), Cost(0.001, 0.004, 8), 0.03, {"pc1": 1.5})
 SMALL = Scenario("small", tuple(float(seconds) for seconds in range(2, 80, 2)), (84.0, 117.0, 228.0), 1.0)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sleepbench import live
-from sleepbench.cli import sleepbench_group
-from sleepbench.costs import Cost, Costs
-from sleepbench.live import LiveRun
-from sleepbench.processes import ProcessError
-from sleepbench.scenarios import Measured, Scenario
+from deskgrid.sleepbench import live
+from deskgrid.sleepbench.cli import sleepbench_group
+from deskgrid.sleepbench.costs import Cost, Costs
+from deskgrid.sleepbench.live import LiveRun
+from deskgrid.sleepbench.processes import ProcessError
+from deskgrid.sleepbench.scenarios import Measured, Scenario
 
 COSTS = Costs(Cost(0.001, 0.1, 10), Cost(0.003, 0.2, 5), Cost(0.02, 0.3, 4), Cost(0.002, 0.004, 8), 0.03, {})
 # What PGS needs for scenario 3 with these costs at scale 0.02, in the paper's minutes; found by the simulator.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sleepbench.costs import Cost, Nap, Opened, measure
+from deskgrid.sleepbench.costs import Cost, Nap, Opened, measure
 
 # Two PCs. The windows of the first are planned from -1 to 10, 12 to 22; that of the second never closes.
 WINDOWS = [Opened("a", -1.0, -0.99, 10.0), Opened("a", 12.0, 12.01, 22.0), Opened("b", -3.0, -3.0, math.inf)]

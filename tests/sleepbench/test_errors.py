@@ -6,8 +6,8 @@ from statistics import fmean
 
 import pytest
 
-from scheduler.simulator import SimulatedPC, Span, cycle
-from sleepbench.errors import NEGLIGIBLE, error, predictions, wrongly_announced
+from deskgrid.scheduler.simulator import SimulatedPC, Span, cycle
+from deskgrid.sleepbench.errors import NEGLIGIBLE, error, predictions, wrongly_announced
 
 
 @pytest.mark.parametrize("factor", [2.0, 16.0])

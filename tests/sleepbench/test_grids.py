@@ -7,11 +7,11 @@ from statistics import fmean
 
 import pytest
 
-from sleepbench import grids
-from sleepbench.cli.grids import best_length, lines
-from sleepbench.grids import BEST, BEST_QUEUED, CONTENDERS, LONGEST, QUEUES, Outcome, outcomes, random_grid
-from sleepbench.scenarios import Row
-from sleepbench.simulated import Trial, Unfinished
+from deskgrid.sleepbench import grids
+from deskgrid.sleepbench.cli.grids import best_length, lines
+from deskgrid.sleepbench.grids import BEST, BEST_QUEUED, CONTENDERS, LONGEST, QUEUES, Outcome, outcomes, random_grid
+from deskgrid.sleepbench.scenarios import Row
+from deskgrid.sleepbench.simulated import Trial, Unfinished
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from broker.snapshot import Snapshot
-from scheduler.policies import POLICIES, make_policy
-from sleepbench.live import CYCLES_S, OPTIONS, cycle_pairs, policy_options, window_s
-from sleepbench.scenarios import PAPER_MIN, UPTIMES_S
-from worker.uptime import Cycle, Instant
+from deskgrid.scheduler.policies import POLICIES, make_policy
+from deskgrid.sleepbench.live import CYCLES_S, OPTIONS, cycle_pairs, policy_options, window_s
+from deskgrid.sleepbench.scenarios import PAPER_MIN, UPTIMES_S
+from deskgrid.wire.snapshot import Snapshot
+from deskgrid.worker.uptime import Cycle, Instant
 
 
 def cycle(uptime: float, opens_in: float) -> Cycle:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler.policies import make_policy
-from scheduler.simulator import Arrival, Conditions, Run, SimulatedPC, Simulator, cycle
-from sleepbench.scenarios import MINUTE_S, paper_scenario
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.simulator import Arrival, Conditions, Run, SimulatedPC, Simulator, cycle
+from deskgrid.sleepbench.scenarios import MINUTE_S, paper_scenario
 
 RESTART_S = 1.2
 

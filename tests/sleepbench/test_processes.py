@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sleepbench.processes import ended_by_signals, write_cycle
-from worker.uptime import Instant, read_cycle
+from deskgrid.sleepbench.processes import ended_by_signals, write_cycle
+from deskgrid.worker.uptime import Instant, read_cycle
 
 
 def test_a_cycle_file_says_to_a_worker_what_was_meant(tmp_path: Path) -> None:

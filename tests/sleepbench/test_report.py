@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from sleepbench.report import SUMMARY_CAPTION, Group, clock, lines, summaries, summary, tables
-from sleepbench.scenarios import Row
+from deskgrid.sleepbench.report import SUMMARY_CAPTION, Group, clock, lines, summaries, summary, tables
+from deskgrid.sleepbench.scenarios import Row
 
 ROW = Row(3, "fcfs", 1, 0, 70.0, 60.25, 121.83, 240, 257, 256, 23935.1, 5120.54)
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.joinline import parse_join_line
 from deskgrid import Grid
-from sleepbench import demo, squeeze
-from sleepbench.costs import Costs
-from sleepbench.live import run_live
-from sleepbench.processes import ProcessError, Processes, snapshot_of
-from sleepbench.scenarios import Scenario
+from deskgrid.sleepbench import demo, squeeze
+from deskgrid.sleepbench.costs import Costs
+from deskgrid.sleepbench.live import run_live
+from deskgrid.sleepbench.processes import ProcessError, Processes, snapshot_of
+from deskgrid.sleepbench.scenarios import Scenario
+from deskgrid.wire.joinline import parse_join_line
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_under_pgs_pcs_that_come_and_go_lose_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     # Other tests run beside this one, and then a sleeper may wake late by more than the benchmark's margin.
     scale = 2 * SCALE
-    monkeypatch.setattr("sleepbench.live.OPTIONS", {"pgs": {"queue_s": 0, "margin": BUSY_MARGIN_S}})
+    monkeypatch.setattr("deskgrid.sleepbench.live.OPTIONS", {"pgs": {"queue_s": 0, "margin": BUSY_MARGIN_S}})
     tasks = tuple(float(seconds) for seconds in range(2, 50, 2))
     scenario = Scenario(9, tasks, uptimes=(60.0, 90.0, 150.0), restart=2.0)
     told: list[int] = []
@@ -122,7 +122,7 @@ def test_the_demo_compresses_what_it_finds_and_says_what_came_of_it(
 
 def start_demo() -> "subprocess.Popen[str]":
     """The demo as a process, at work: its first line has been read."""
-    command = [sys.executable, "-P", "-m", "broker.cli", "demo"]
+    command = [sys.executable, "-P", "-m", "deskgrid.cli", "demo"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert "files of" in process.stdout.readline()
@@ -193,8 +193,8 @@ def test_a_worker_that_ends_is_noticed(tmp_path: Path) -> None:
 # What a process does that is killed with a grid of its own: it says where the broker is, and waits.
 HOLDER = """
 import sys
-from broker.joinline import parse_join_line
-from sleepbench.processes import Processes
+from deskgrid.wire.joinline import parse_join_line
+from deskgrid.sleepbench.processes import Processes
 with Processes() as processes:
     processes.start_worker("pc1")
     print(parse_join_line(processes.client_line, "client").port, processes.folder, flush=True)

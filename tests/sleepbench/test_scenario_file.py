@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sleepbench.scenario_file import TASKS_MOST, read_scenario
-from sleepbench.scenarios import Scenario, ScenarioError, paper_scenario
+from deskgrid.sleepbench.scenario_file import TASKS_MOST, read_scenario
+from deskgrid.sleepbench.scenarios import Scenario, ScenarioError, paper_scenario
 
 JOBS = "jobs = [3, 1, 2]\n"
 

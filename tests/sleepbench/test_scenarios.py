@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sleepbench.scenarios import (
+from deskgrid.sleepbench.scenarios import (
     PAPER_MIN,
     UPTIMES_S,
     Measured,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from scheduler.policies import policy_names
-from sleepbench import parameters
-from sleepbench.cli import sleepbench_group
-from sleepbench.cli.chosen import Chosen
+from deskgrid.scheduler.policies import policy_names
+from deskgrid.sleepbench import parameters
+from deskgrid.sleepbench.cli import sleepbench_group
+from deskgrid.sleepbench.cli.chosen import Chosen
 
 FIELDS = "scenario policy run seed makespan_min lower_bound_min paper_min tasks kills planned_kills wasted_s idle_s"
 # Two PCs and ten tasks: what a test needs that is not about the paper's own scenarios.

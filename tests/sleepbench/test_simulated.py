@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.policies import make_policy
-from scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Stalled, cycle
-from sleepbench import simulated
-from sleepbench.parameters import Parameters, paper_parameters
-from sleepbench.scenarios import PAPER_MIN, Row, Scenario, paper_scenario
-from sleepbench.simulated import Problem, Trial, Unfinished, row_of, rows_of, scenario_problem, simulate
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Stalled, cycle
+from deskgrid.sleepbench import simulated
+from deskgrid.sleepbench.parameters import Parameters, paper_parameters
+from deskgrid.sleepbench.scenarios import PAPER_MIN, Row, Scenario, paper_scenario
+from deskgrid.sleepbench.simulated import Problem, Trial, Unfinished, row_of, rows_of, scenario_problem, simulate
 
 # The paper's PCs, but not its work: quick.
 SMALL = Scenario("small", tuple(float(seconds) for seconds in range(2, 80, 2)), (84.0, 117.0, 228.0), 1.2)

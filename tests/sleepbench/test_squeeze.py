@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sleepbench import squeeze as sq
-from sleepbench.squeeze import Cost, Group, Source, Squeezed
+from deskgrid.sleepbench import squeeze as sq
+from deskgrid.sleepbench.squeeze import Cost, Group, Source, Squeezed
 
 UNPACK: dict[str, Callable[[bytes], bytes]] = {"zlib": zlib.decompress, "bz2": bz2.decompress, "lzma": lzma.decompress}
 

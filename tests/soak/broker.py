@@ -16,13 +16,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
 
-from broker import loop
-from broker.desk import Desk, GridFacts
-from broker.journal import NAME, Journal
-from broker.outgoing import Parts
-from broker.roles import Credential
-from broker.sessions import Sessions
-from scheduler.policies import DEFAULT, make_policy
+from deskgrid.broker import loop
+from deskgrid.broker.desk import Desk, GridFacts
+from deskgrid.broker.journal import NAME, Journal
+from deskgrid.broker.outgoing import Parts
+from deskgrid.broker.roles import Credential
+from deskgrid.broker.sessions import Sessions
+from deskgrid.scheduler.policies import DEFAULT, make_policy
 from tests.grid.broker_node import credential_of
 from tests.grid.fakes import PYTHON, WALL_S, FakeWindows
 from tests.memory import resident

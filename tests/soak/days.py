@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from broker import protocol as wire
+from deskgrid import wire
 from tests.grid.witness import Broken, expect
 from tests.memory import growth
 from tests.soak.broker import BrokerBeside, Figures, Pace

@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 import msgpack
 
-from broker import protocol as wire
-from broker.client.template import command_template
+from deskgrid import wire
+from deskgrid.client.template import command_template
+from deskgrid.worker.uptime import Plan, weekly_from_json
 from tests.grid.clients import BagPlan, ClientNode
 from tests.grid.grid import bag_of, for_seconds
 from tests.grid.network import PEER_PATIENCE_S, Port, Wakeup, World
 from tests.grid.witness import Witness, expect
 from tests.grid.worker_node import WorkerNode
 from tests.soak.broker import BrokerBeside
-from worker.uptime import Plan, weekly_from_json
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S

@@ -20,8 +20,8 @@ from random import Random
 from typing import Any
 
 from benchmarks.fakes import FakeWorkers
-from broker import protocol as wire
-from broker.joinline import JoinLine, parse_join_line
+from deskgrid import wire
+from deskgrid.wire.joinline import JoinLine, parse_join_line
 from tests.live import BrokerProcess
 from tests.memory import resident
 from tests.peers import Client, SocketLine

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker import protocol as wire
-from broker.client.grid import Grid
-from scheduler.doubt import FIRST_SLOTS
+from deskgrid import wire
+from deskgrid.client.grid import Grid
+from deskgrid.scheduler.doubt import FIRST_SLOTS
 from tests.live import HEARTBEAT_S, BrokerProcess, LiveWorker
 from tests.peers import PATIENCE_S, BareWorker, SocketLine, enrolled
 from tests.waiting import eventually

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.uptime import Instant
+from deskgrid.worker.uptime import Instant
 
 BRUSSELS = "Europe/Brussels"
 

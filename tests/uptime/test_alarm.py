@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 
+from deskgrid.worker import alarm
+from deskgrid.worker.alarm import Alarm
+from deskgrid.worker.clocks import read_clocks
+from deskgrid.worker.uptime import Cycle, Instant, OpenEnded, Plan, parse_until, weekly_from_table
 from tests.uptime.builders import BOOT, BRUSSELS, at
 from tests.waiting import eventually
-from worker import alarm
-from worker.alarm import Alarm
-from worker.clocks import read_clocks
-from worker.uptime import Cycle, Instant, OpenEnded, Plan, parse_until, weekly_from_table
 
 NIGHTS = weekly_from_table({"zone": BRUSSELS, "windows": ["daily 18:00-08:00"]}, "test")
 

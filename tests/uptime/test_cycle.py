@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deskgrid.worker.uptime import COMING_LIMIT, COMING_S, Cycle, Instant, Plan, PlanError, read_cycle
 from tests.uptime.builders import BOOT, after
-from worker.uptime import COMING_LIMIT, COMING_S, Cycle, Instant, Plan, PlanError, read_cycle
 
 START = Instant(1_790_000_000.0, BOOT)
 

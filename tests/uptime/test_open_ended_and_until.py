@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from deskgrid.worker.uptime import Instant, OpenEnded, Plan, PlanError, parse_until
 from tests.uptime.builders import BOOT, after, at, machine_zone
-from worker.uptime import Instant, OpenEnded, Plan, PlanError, parse_until
 
 NOW = Instant(1_790_000_000.25, BOOT)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from deskgrid.worker.uptime import COMING_LIMIT, COMING_S, HORIZON_S, Instant, Plan, Weekly, weekly_from_table
 from tests.uptime.builders import BRUSSELS, after, at, machine_zone
-from worker.uptime import COMING_LIMIT, COMING_S, HORIZON_S, Instant, Plan, Weekly, weekly_from_table
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from deskgrid.worker.uptime import Plan, PlanError, Weekly, read_windows, weekly_from_json, weekly_from_table
 from tests.uptime.builders import BRUSSELS, at
-from worker.uptime import Plan, PlanError, Weekly, read_windows, weekly_from_json, weekly_from_table
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from deskgrid.worker.uptime import PlanError, WindowsFile, weekly_from_json
 from tests.uptime.builders import at
-from worker.uptime import PlanError, WindowsFile, weekly_from_json
 
 LAB3 = """
 zone = "Europe/Brussels"

@@ -19,7 +19,7 @@ class WorkerProcess:
         self._log = log
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-P", "-m", "broker.cli", "worker", *arguments, "--until-stdin-closes"],
+                [*prefix, sys.executable, "-P", "-m", "deskgrid.cli", "worker", *arguments, "--until-stdin-closes"],
                 cwd=ROOT,
                 env=os.environ | environment,
                 stdin=subprocess.PIPE,

@@ -10,17 +10,17 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker import loop as loop_module
-from broker import protocol as wire
+from deskgrid import wire
+from deskgrid.broker import loop as loop_module
+from deskgrid.worker import link as link_module
+from deskgrid.worker.clocks import read_clocks
+from deskgrid.worker.uptime import Cycle, parse_until
+from deskgrid.worker.weekly import DAY_NAMES
 from tests.executor.rig import alive, call, python_template, written
 from tests.live import LiveGrid, LiveWorker
 from tests.peers import PATIENCE_S, Client
 from tests.waiting import eventually
 from tests.worker.tasks import square, starts, submit_waiting
-from worker import link as link_module
-from worker.clocks import read_clocks
-from worker.uptime import Cycle, parse_until
-from worker.weekly import DAY_NAMES
 
 
 def values(client: Client, bag: str) -> list[Any]:

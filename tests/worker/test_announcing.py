@@ -1,7 +1,7 @@
 """Which heartbeats say the windows to come."""
 
-from broker.protocol import Window
-from worker.announcing import DRIFT_S, TELL_S, Told
+from deskgrid.wire import Window
+from deskgrid.worker.announcing import DRIFT_S, TELL_S, Told
 
 
 def windows(now: float, lasts: float = 50.0) -> tuple[Window, ...]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from broker import protocol as wire
-from worker.jobs import Ended, Job
-from worker.session import Identity, Session
-from worker.uptime import Instant, OpenEnded
+from deskgrid import wire
+from deskgrid.worker.jobs import Ended, Job
+from deskgrid.worker.session import Identity, Session
+from deskgrid.worker.uptime import Instant, OpenEnded
 
 
 class Processes:

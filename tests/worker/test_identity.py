@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from broker.cli.hiding import without
+from deskgrid.cli.hiding import without
+from deskgrid.worker.identities import Identities
 from tests.executor.rig import call, command_template, python_template
 from tests.live import LiveGrid, live_grid
 from tests.waiting import eventually
 from tests.worker.machine import worker_process
-from worker.identities import Identities
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of processes")
 
@@ -175,8 +175,8 @@ def test_the_line_that_was_typed_is_not_in_the_list_of_processes(live: LiveGrid,
 
 
 def test_the_line_is_replaced_wherever_it_stands() -> None:
-    words = ["python", "-m", "broker.cli", "worker", "--join=LINE", "--join", "LINE"]
-    assert without(words, "LINE", "@x") == ["python", "-m", "broker.cli", "worker", "--join=@x", "--join", "@x"]
+    words = ["python", "-m", "deskgrid.cli", "worker", "--join=LINE", "--join", "LINE"]
+    assert without(words, "LINE", "@x") == ["python", "-m", "deskgrid.cli", "worker", "--join=@x", "--join", "@x"]
 
 
 def _seen() -> dict[str, Any]:

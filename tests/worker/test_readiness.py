@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from worker.jobs import Ended, Job
-from worker.session import REST_S, Identity, Session
-from worker.uptime import Cycle, Instant
+from deskgrid.worker.jobs import Ended, Job
+from deskgrid.worker.session import REST_S, Identity, Session
+from deskgrid.worker.uptime import Cycle, Instant
 
 
 class Processes:

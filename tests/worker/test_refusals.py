@@ -9,16 +9,16 @@ import pytest
 import zmq
 from zmq.utils import z85
 
-from broker import protocol as wire
-from broker import server as server_module
-from broker.joinline import JoinLine, Keys
-from broker.server import python_minor
+from deskgrid import wire
+from deskgrid.broker import server as server_module
+from deskgrid.broker.server import python_minor
+from deskgrid.wire.joinline import JoinLine, Keys
+from deskgrid.worker import link as link_module
+from deskgrid.worker import session as session_module
+from deskgrid.worker.agent import WorkerError
 from tests.live import LiveGrid, LiveWorker
 from tests.peers import PATIENCE_S
 from tests.waiting import eventually
-from worker import link as link_module
-from worker import session as session_module
-from worker.agent import WorkerError
 
 
 def fresh_pair() -> tuple[bytes, bytes]:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from deskgrid.worker.accounts import AccountError, find_account
 from tests.executor.rig import alive, call, command_template, python_template, written
 from tests.live import ROOT, LiveGrid, live_grid
 from tests.peers import PATIENCE_S
 from tests.waiting import eventually
 from tests.worker.machine import WorkerProcess, worker_process
-from worker.accounts import AccountError, find_account
 
 if sys.platform != "win32":
     import pwd

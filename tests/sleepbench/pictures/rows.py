@@ -1,6 +1,6 @@
 """Rows by hand, as few fields as a picture needs."""
 
-from sleepbench.scenarios import Row
+from deskgrid.sleepbench.scenarios import Row
 
 
 def row(scenario: int, policy: str, makespan_min: float, *, run: int = 1, kills: int = 0, wasted_s: float = 0.0) -> Row:

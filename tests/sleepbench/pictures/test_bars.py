@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from sleepbench.pictures.bars import figure2, pale
-from sleepbench.pictures.means import of_the_paper
-from sleepbench.scenarios import PAPER_MIN
+from deskgrid.sleepbench.pictures.bars import figure2, pale
+from deskgrid.sleepbench.pictures.means import of_the_paper
+from deskgrid.sleepbench.scenarios import PAPER_MIN
 from tests.sleepbench.pictures.rows import ROWS, row
 
 

@@ -6,8 +6,8 @@ from io import BytesIO, StringIO, TextIOWrapper
 import pytest
 from rich.console import Console
 
-from sleepbench.pictures.chart import ASCII, BLOCKS, Chart, bar_of
-from sleepbench.scenarios import Row
+from deskgrid.sleepbench.pictures.chart import ASCII, BLOCKS, Chart, bar_of
+from deskgrid.sleepbench.scenarios import Row
 from tests.sleepbench.pictures.rows import ROWS, row
 
 

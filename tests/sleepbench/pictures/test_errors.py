@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from sleepbench.pictures.errors import against_error
-from sleepbench.scenarios import Row
+from deskgrid.sleepbench.pictures.errors import against_error
+from deskgrid.sleepbench.scenarios import Row
 from tests.sleepbench.pictures.rows import ROWS, row
 
 

@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from sleepbench.pictures import files
-from sleepbench.pictures.files import picture_file, refused
+from deskgrid.sleepbench.pictures import files
+from deskgrid.sleepbench.pictures.files import picture_file, refused
 
 
 @click.command()
@@ -65,6 +65,6 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_looking_for_matplotlib_does_not_load_it() -> None:
-    code = "import sys; from pathlib import Path; from sleepbench.pictures.files import refused; "
+    code = "import sys; from pathlib import Path; from deskgrid.sleepbench.pictures.files import refused; "
     code += "assert refused(Path('a.svg')) is None; assert 'matplotlib' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,11 +8,11 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgb, to_rgba_array
 from matplotlib.figure import Figure
 
-from scheduler.metrics import Counters
-from scheduler.policies import make_policy
-from scheduler.simulator import Arrival, Execution, Run, SimulatedPC, Simulator, Span, cycle
-from sleepbench.pictures.gantt import HEIGHT_MOST, gantt
-from sleepbench.pictures.style import VERMILLION
+from deskgrid.scheduler.metrics import Counters
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.simulator import Arrival, Execution, Run, SimulatedPC, Simulator, Span, cycle
+from deskgrid.sleepbench.pictures.gantt import HEIGHT_MOST, gantt
+from deskgrid.sleepbench.pictures.style import VERMILLION
 
 PCS = [SimulatedPC("red"), SimulatedPC("blue", slots=2), SimulatedPC("green")]
 # Of red: a window that closed a minute early, and took a task with it; one that nothing ran in; one that outlasts the

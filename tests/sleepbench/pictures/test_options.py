@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sleepbench.cli import simulate as command
-from sleepbench.cli.simulate import simulate
-from sleepbench.pictures import files
-from sleepbench.simulated import Trial
+from deskgrid.sleepbench.cli import simulate as command
+from deskgrid.sleepbench.cli.simulate import simulate
+from deskgrid.sleepbench.pictures import files
+from deskgrid.sleepbench.simulated import Trial
 
 SCENARIO = """
 uptimes = [35, 200]

@@ -5,9 +5,9 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
-from sleepbench.pictures.bars import figure2
-from sleepbench.pictures.files import KINDS
-from sleepbench.pictures.style import LOOKS, SPARE, drawing, looks, save
+from deskgrid.sleepbench.pictures.bars import figure2
+from deskgrid.sleepbench.pictures.files import KINDS
+from deskgrid.sleepbench.pictures.style import LOOKS, SPARE, drawing, looks, save
 from tests.architecture.reading import files, imports, tree
 from tests.sleepbench.pictures.rows import ROWS
 

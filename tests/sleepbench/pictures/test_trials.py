@@ -7,9 +7,9 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from sleepbench.pictures.trials import TITLE_MOST, gantt_of, plot_of
-from sleepbench.scenarios import Row, Scenario
-from sleepbench.simulated import Trial, row_of, scenario_problem, simulate
+from deskgrid.sleepbench.pictures.trials import TITLE_MOST, gantt_of, plot_of
+from deskgrid.sleepbench.scenarios import Row, Scenario
+from deskgrid.sleepbench.simulated import Trial, row_of, scenario_problem, simulate
 
 # Two PCs, of which one is never there long enough for the longer tasks.
 SMALL = Scenario(3, (10.0, 20.0, 30.0, 40.0, 50.0, 60.0), (35.0, 200.0), 5.0)

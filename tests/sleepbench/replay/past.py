@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.journal import Journal
-from broker.protocol import Outcome
-from broker.rows import BagRow, BatchRow, How, ResultRow, WindowEnd, WindowRow
+from deskgrid.broker.journal import Journal
+from deskgrid.broker.rows import BagRow, BatchRow, How, ResultRow, WindowEnd, WindowRow
+from deskgrid.wire import Outcome
 
 T0 = 1_800_000_000.0
 

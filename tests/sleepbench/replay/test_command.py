@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.front import main
-from sleepbench.replayed import clock
+from deskgrid.cli.front import main
+from deskgrid.sleepbench.replayed import clock
 from tests.sleepbench.replay.past import T0, Past, Ran
 
 

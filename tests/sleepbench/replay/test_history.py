@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.journal import NAME
-from broker.protocol import Outcome
-from broker.schema import FORMAT
-from sleepbench.history import History, HistoryError, PastWindow, read_history, whole
+from deskgrid.broker.journal import NAME
+from deskgrid.broker.schema import FORMAT
+from deskgrid.sleepbench.history import History, HistoryError, PastWindow, read_history, whole
+from deskgrid.wire import Outcome
 from tests.live import ROOT
 from tests.sleepbench.replay.past import T0, Past, Ran
 

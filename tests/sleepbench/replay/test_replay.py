@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.protocol import Outcome
-from scheduler.policies import make_policy
-from scheduler.simulator import Arrival, SimulatedPC, Simulator, Span, cycle
-from sleepbench.history import HistoryError, read_history
-from sleepbench.replay import DAY_S, WEEK_S, Again, Replay
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.simulator import Arrival, SimulatedPC, Simulator, Span, cycle
+from deskgrid.sleepbench.history import HistoryError, read_history
+from deskgrid.sleepbench.replay import DAY_S, WEEK_S, Again, Replay
+from deskgrid.wire import Outcome
 from tests.sleepbench.replay.past import T0, Past, Ran
 
 

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleepbench.workloads.fta import read_fta
-from sleepbench.workloads.source import Jobs, Lab, WorkloadError
-from sleepbench.workloads.swf import Each, Taken, read_swf
+from deskgrid.sleepbench.workloads.fta import read_fta
+from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
+from deskgrid.sleepbench.workloads.swf import Each, Taken, read_swf
 
 EACH: list[Each] = ["job", "processor"]
 takings = st.builds(Taken, st.none() | st.integers(1, 9), st.sampled_from(EACH), st.booleans(), st.booleans())

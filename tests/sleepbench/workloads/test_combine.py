@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 
-from scheduler.policies import make_policy
-from scheduler.policies.base import Policy
-from scheduler.simulator import Arrival, Conditions, SimulatedPC, Simulator, Span, always
-from sleepbench.workloads.combine import HORIZON_S, leave_out_too_long, lower_bound_s
-from sleepbench.workloads.source import Jobs, Lab, WorkloadError
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.simulator import Arrival, Conditions, SimulatedPC, Simulator, Span, always
+from deskgrid.sleepbench.workloads.combine import HORIZON_S, leave_out_too_long, lower_bound_s
+from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
 
 
 def lab(*spans: Span) -> Lab:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.simulator import SimulatedPC, Span
-from sleepbench.workloads.fits import (
+from deskgrid.scheduler.simulator import SimulatedPC, Span
+from deskgrid.sleepbench.workloads.fits import (
     DAY_S,
     HOUR_S,
     LENGTH_LEAST_S,
@@ -24,7 +24,7 @@ from sleepbench.workloads.fits import (
     spans,
     spent,
 )
-from sleepbench.workloads.source import WorkloadError
+from deskgrid.sleepbench.workloads.source import WorkloadError
 
 DISTRIBUTIONS = ("exponential", "weibull", "lognormal", "gamma")
 # The mean availability and unavailability of each system as measured, hours: the exponential's parameter is just that.

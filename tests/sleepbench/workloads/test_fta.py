@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.simulator import Span
-from sleepbench.workloads.fta import open_windows, read_fta
-from sleepbench.workloads.source import Lab, WorkloadError
+from deskgrid.scheduler.simulator import Span
+from deskgrid.sleepbench.workloads.fta import open_windows, read_fta
+from deskgrid.sleepbench.workloads.source import Lab, WorkloadError
 from tests.sleepbench.workloads.files import event, node, trace
 
 Windows = dict[str, list[tuple[float, float]]]

@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from sleepbench.workloads.options import Sources, source_options
+from deskgrid.sleepbench.workloads.options import Sources, source_options
 from tests.sleepbench.workloads.files import event, job, log, node, trace
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from sleepbench.cli import sleepbench_group
+from deskgrid.sleepbench.cli import sleepbench_group
 from tests.sleepbench.workloads.files import event, job, log, trace
 
 

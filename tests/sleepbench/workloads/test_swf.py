@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sleepbench.workloads.source import Jobs, WorkloadError
-from sleepbench.workloads.swf import PROCESSORS_MOST, Taken, read_swf
+from deskgrid.sleepbench.workloads.source import Jobs, WorkloadError
+from deskgrid.sleepbench.workloads.swf import PROCESSORS_MOST, Taken, read_swf
 from tests.sleepbench.workloads.files import job, log
 
 HEADER = ["; Computer: IBM SP2", ";Installation: SDSC", ";   MaxProcs: 128", "; a comment without meaning", ";", ""]

@@ -1,1 +1,0 @@
-"""The Python client: what `import deskgrid` loads. It knows the messages, not the broker, not the scheduler."""

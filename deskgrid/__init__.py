@@ -1,0 +1,86 @@
+"""deskgrid: bags of tasks on lab PCs that come and go on schedule. These are its public names, and nothing else.
+
+Rule 1: everything of ours is imported by a name below this one, and installing adds this one only. In a checkout the
+other rooms (``broker/``, ``worker/``, ...) lie beside this folder; in an installation they are in it.
+Rule 2: a name is loaded when it is first used, for whatever part of deskgrid a process imports, this file comes first:
+a worker does without the client.
+"""
+
+import os.path
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__all__ = [
+    "Bag",
+    "BagRejected",
+    "DeskgridError",
+    "Grid",
+    "GridClosed",
+    "GridRefused",
+    "GridUnreachable",
+    "PicklingFailed",
+    "Progress",
+    "PythonMismatch",
+    "RemoteError",
+    "RemoteTraceback",
+    "RequestFailed",
+    "ResultUnreadable",
+    "Task",
+    "TaskCancelled",
+    "TaskCrashed",
+    "TaskError",
+    "TaskLog",
+    "TaskTimeout",
+    "__version__",
+    "task",
+]
+
+# Where they are, but for the errors.
+_PLACES = {
+    "Bag": "client.bag",
+    "Grid": "client.grid",
+    "Progress": "client.meter",
+    "Task": "client.grid",
+    "TaskLog": "client.bag",
+    "__version__": "wire",
+    "task": "client.grid",
+}
+
+_beside = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if os.path.isfile(os.path.join(_beside, "pyproject.toml")):
+    __path__.append(_beside)
+
+if TYPE_CHECKING:
+    from deskgrid.client.bag import Bag, TaskLog
+    from deskgrid.client.grid import Grid, Task, task
+    from deskgrid.client.meter import Progress
+    from deskgrid.errors import (
+        BagRejected,
+        DeskgridError,
+        GridClosed,
+        GridRefused,
+        GridUnreachable,
+        PicklingFailed,
+        PythonMismatch,
+        RemoteError,
+        RemoteTraceback,
+        RequestFailed,
+        ResultUnreadable,
+        TaskCancelled,
+        TaskCrashed,
+        TaskError,
+        TaskTimeout,
+    )
+    from deskgrid.wire import VERSION as __version__
+else:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'deskgrid' has no attribute {name!r}")
+        place = import_module(f"deskgrid.{_PLACES.get(name, 'errors')}")
+        globals()[name] = found = getattr(place, "VERSION" if name == "__version__" else name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -1,0 +1,253 @@
+"""``deskgrid submit`` and what one does with a bag afterwards.
+
+Rule: stdout is for what was asked for, so that it can be piped on; what there is to say about it goes to stderr.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from deskgrid.cli.base import Refusal, Seconds, join_option, open_grid, say, show
+
+if TYPE_CHECKING:
+    from deskgrid.client.bag import Bag, TaskLog
+    from deskgrid.client.grid import Grid
+    from deskgrid.client.meter import Progress
+
+Value = TypeVar("Value")
+
+FAILED = 1
+RETRIES = "Tries after a failure. After the fourth, a task pauses between them: 1 s, then twice as long each time."
+
+bag_argument = click.argument("bag_id", metavar="BAG")
+item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min=0), required=False)
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--runtime", type=Seconds(), help="Predicted for each task; PCs that leave sooner do not get it.")
+@click.option("--name", help="What the bag is called in the status [default: the command's name].")
+@click.option("--timeout", type=Seconds(positive=True), help="A task that runs longer is stopped and has failed.")
+@click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True, help=RETRIES)
+@click.option(
+    "--each",
+    "lines",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="One task for each line of this file, or of stdin if it is -. Empty lines are skipped.",
+)
+@join_option
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def submit(
+    *,
+    runtime: float | None,
+    name: str | None,
+    timeout: float | None,
+    retries: int,
+    lines: IO[bytes] | None,
+    join: str | None,
+    command: tuple[str, ...],
+) -> None:
+    """Submit a bag of commands and print its id.
+
+    The COMMAND is run once for each line of --each, which is put in the place of {}, or added at the end if there is
+    no {}. It is started without a shell; give sh -c '...' for one. Without --each it is one task.
+
+    \b
+    ls *.png | deskgrid submit --runtime 20 --each - -- convert {} {}.jpg
+    """
+    with open_grid(join) as grid:
+        bag = grid.command(
+            list(command),
+            _itself(command) if lines is None else items_of(lines),
+            runtime=runtime,
+            name=Path(command[0]).name if name is None else name,
+            timeout=timeout,
+            retries=retries,
+        )
+        click.echo(bag.id)
+        if bag.note:
+            say(f"deskgrid: {bag.note}", err=True)
+
+
+def _itself(command: Iterable[str]) -> list[str]:
+    """The one item that leaves the command as it is."""
+    return ["{}" if any("{}" in word for word in command) else ""]
+
+
+def items_of(lines: Iterable[bytes]) -> Iterator[str]:
+    """The lines that are not empty, without their ends; a refusal names the one that is not UTF-8."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise Refusal(f"line {number} of what --each names is not UTF-8") from error
+        if text.strip():
+            yield text
+
+
+@click.command()
+@click.option("--timeout", type=Seconds(), help="Wait no longer than this [default: as long as it takes].")
+@bag_argument
+@join_option
+def wait(*, timeout: float | None, bag_id: str, join: str | None) -> None:
+    """Wait until every task of BAG has ended. The exit code is 1 if one failed, or it took too long."""
+    with open_grid(join) as grid:
+        bag = _attached(grid, bag_id)
+        ended = bag.wait(timeout)
+        progress = bag.progress()
+    click.echo(f"deskgrid: {_summary(progress)}{'' if ended else '; it has not ended'}", err=True)
+    if not ended or progress.failed or progress.cancelled:
+        sys.exit(FAILED)
+
+
+def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
+    """The bag; what its user should know of it is told on stderr."""
+    bag: Bag[Any, Any] = grid.attach(bag_id)
+    if bag.note:
+        say(f"deskgrid: {bag.note}", err=True)
+    return bag
+
+
+def _summary(progress: "Progress") -> str:
+    parts = [f"{progress.done:,} of {progress.total:,} tasks done"]
+    parts += [
+        f"{count:,} {what}" for count, what in ((progress.failed, "failed"), (progress.cancelled, "cancelled")) if count
+    ]
+    return ", ".join(parts)
+
+
+@click.command()
+@bag_argument
+@join_option
+def results(*, bag_id: str, join: str | None) -> None:
+    """Print the results of BAG in the order of its tasks, as they come; wait for those that are not there yet.
+
+    What a command wrote to stdout is printed as it is, what a Python function returned as Python shows it. Tasks that
+    failed are named on stderr, and the exit code is then 1.
+    """
+    # Results of Python functions may be of classes that are defined here. At the end: nothing of ours is replaced.
+    sys.path.append(os.getcwd())
+    from deskgrid.errors import TaskCancelled
+
+    failed, cancelled = list[int](), 0
+    with open_grid(join) as grid:
+        bag: Bag[int, Any] = _attached(grid, bag_id)
+        for item, value in in_order(bag.as_completed(errors="return")):
+            if isinstance(value, TaskCancelled):
+                cancelled += 1
+                say(f"deskgrid: {_failure(item, value)}", err=True)
+            elif isinstance(value, Exception):
+                failed.append(item)
+                say(f"deskgrid: {_failure(item, value)}", err=True)
+            else:
+                _print_value(value)
+    if failed:
+        say(f"deskgrid: {len(failed):,} of {len(bag):,} failed; see deskgrid logs {bag_id} {failed[0]}", err=True)
+    if cancelled:
+        say(f"deskgrid: {cancelled:,} of {len(bag):,} were cancelled", err=True)
+    if failed or cancelled:
+        sys.exit(FAILED)
+
+
+def in_order(pairs: Iterable[tuple[int, Value]]) -> Iterator[tuple[int, Value]]:
+    """The pairs by their number, from 0 without a gap, each as soon as those before it are there."""
+    early: dict[int, Value] = {}
+    following = 0
+    for number, value in pairs:
+        early[number] = value
+        while following in early:
+            yield following, early.pop(following)
+            following += 1
+
+
+def _print_value(value: object) -> None:
+    text = value if isinstance(value, str) else repr(value)
+    if text:
+        show(text)
+
+
+def _failure(item: int, error: Exception) -> str:
+    """One line for a task that failed, with where it did."""
+    from deskgrid.client.payload import RAISED_BY, said_of
+    from deskgrid.errors import RemoteError, TaskError
+
+    try:
+        notes = [note.removeprefix(RAISED_BY) for note in error.__notes__ if note.startswith(RAISED_BY)]
+    except Exception:  # a task's own exception may do anything
+        notes = []
+    where = notes[-1] if notes else f"task {item}"
+    try:
+        if isinstance(error, RemoteError):
+            text = f"{where}: {error}"
+        elif isinstance(error, TaskError):
+            text = str(error)  # it names the task by itself
+        else:
+            text = f"{where}: {type(error).__name__}: {error}"
+    except Exception:
+        text = f"{where}: {said_of(error)}"
+    return " ".join(text.split())
+
+
+@click.command()
+@bag_argument
+@item_argument
+@join_option
+def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
+    """Print what task ITEM of BAG wrote, to stdout and to stderr; without ITEM what every task wrote.
+
+    ITEM is the task's number in the bag, from 0. How it ended, where, and its traceback are told on stderr.
+    """
+    with open_grid(join) as grid:
+        bag = grid.attach(bag_id)
+        for number in range(len(bag)) if item is None else (item,):
+            _print_log(number, bag.logs(number))
+
+
+def _print_log(item: int, log: "TaskLog") -> None:
+    where = f" on {log.worker} after {log.elapsed_s:.3g} s" if log.worker else ""
+    say(f"deskgrid: task {item}: {log.state}{where}", err=True)
+    # The error of a command is the end of what it wrote to stderr, and a line that says how it ended.
+    error, before = log.error or "", (log.error or "").rpartition("\n")[0].strip()
+    if before and before in log.stderr:
+        error = error.rpartition("\n")[2]
+    for text, to_stderr in ((log.stdout, False), (log.stderr, True), (error, True)):
+        if text:
+            show(text, err=to_stderr)
+
+
+@click.command()
+@bag_argument
+@item_argument
+@join_option
+def explain(*, bag_id: str, item: int | None, join: str | None) -> None:
+    """Say why task ITEM of BAG waits, and by how many seconds each slot is too short for it.
+
+    ITEM is the task's number in the bag, from 0; without it, the longest task that waits.
+    """
+    with open_grid(join) as grid:
+        for line in grid.attach(bag_id).explain(item).split("\n"):
+            say(line)
+
+
+@click.command()
+@bag_argument
+@join_option
+def cancel(*, bag_id: str, join: str | None) -> None:
+    """Cancel every task of BAG that has not ended; those that run are stopped."""
+    from deskgrid.screen.drawing import counted
+
+    with open_grid(join) as grid:
+        click.echo(f"cancelled {counted(grid.attach(bag_id).cancel(), 'task')}")
+
+
+@click.command()
+@bag_argument
+@join_option
+def forget(*, bag_id: str, join: str | None) -> None:
+    """Have the broker drop BAG with its results and logs. All its tasks must have ended."""
+    with open_grid(join) as grid:
+        grid.attach(bag_id).forget()

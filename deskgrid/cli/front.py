@@ -1,0 +1,131 @@
+"""``deskgrid``: the table of its commands, and what holds for all of them.
+
+Rules:
+
+1. Exit codes: 0 it was done; 1 a task failed, or waiting took too long; 2 the command line is wrong, or something was
+   refused: one line on stderr says what; 130 somebody pressed Ctrl-C.
+2. A command is imported when it is called, so that ``deskgrid --help`` is there at once.
+"""
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+INTERRUPTED = 130
+REFUSED = 2
+
+# What --help lists: name, where it is, what it does; under these headings.
+COMMANDS = {
+    "Run a grid": (
+        ("broker", "deskgrid.cli.serving:broker", "Start the broker: on one machine, before all else."),
+        ("worker", "deskgrid.cli.serving:worker", "Make this PC work for a grid."),
+        ("keys", "deskgrid.cli.keys:keys", "Let people and PCs in, and keep them out again."),
+    ),
+    "Have work done": (
+        ("submit", "deskgrid.cli.bags:submit", "Submit a bag of commands; print its id."),
+        ("wait", "deskgrid.cli.bags:wait", "Wait until a bag has ended."),
+        ("results", "deskgrid.cli.bags:results", "Print the results of a bag, in order."),
+        ("logs", "deskgrid.cli.bags:logs", "Print what tasks wrote to stdout and stderr."),
+        ("explain", "deskgrid.cli.bags:explain", "Say why a task waits."),
+        ("cancel", "deskgrid.cli.bags:cancel", "Cancel what has not ended of a bag."),
+        ("forget", "deskgrid.cli.bags:forget", "Drop a bag that has ended, with its results."),
+    ),
+    "Watch": (
+        ("status", "deskgrid.cli.grid:status", "Watch the grid live, or print its state."),
+        ("bags", "deskgrid.cli.grid:bags", "List the bags."),
+        ("policy", "deskgrid.cli.grid:policy", "Change how the running grid places tasks."),
+    ),
+    "Try it": (
+        (
+            "demo",
+            "deskgrid.sleepbench.demo:demo_command",
+            "A whole grid on this machine, on real work, in two minutes.",
+        ),
+        ("sleepbench", "deskgrid.sleepbench.cli:sleepbench_group", "The paper's sleep benchmark, simulated and live."),
+    ),
+}
+
+
+class Later(click.Command):
+    """Stands in the table for a command that is imported when it is called. ``place`` is MODULE:NAME."""
+
+    def __init__(self, name: str, place: str, short_help: str) -> None:
+        super().__init__(name, short_help=short_help)
+        self.place = place
+
+    def load(self) -> click.Command:
+        """The command itself."""
+        module, _, name = self.place.partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+
+class Front(click.Group):
+    """The table, and what becomes of errors."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Import the command that is called."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, Later) else command, rest
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands under their headings."""
+        for heading, entries in COMMANDS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, short_help) for name, _, short_help in entries], col_max=20)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run, and exit with the code that stands for what happened."""
+        # Otherwise click on Windows replaces * and %NAME% in arguments, also in those of a command to be submitted.
+        extra |= {"standalone_mode": False, "windows_expand_args": False, "prog_name": "deskgrid"}
+        try:
+            code = super().main(*args, **extra)
+        except click.Abort:
+            code = INTERRUPTED
+        except click.ClickException as error:
+            click.echo(_told(error), err=True)
+            code = error.exit_code
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _told(error: click.ClickException) -> str:
+    message = error.format_message().strip()
+    if isinstance(error, click.UsageError):
+        if "\n" in message:  # a group without a command: this is its help
+            return message
+        where = error.ctx.command_path if error.ctx else "deskgrid"
+        return f"deskgrid: {message.rstrip('.')} (see {where} --help)"
+    from deskgrid.wire import clean
+
+    return clean(f"deskgrid: {' '.join(message.split())}")
+
+
+def _version(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from deskgrid.wire import VERSION
+
+        click.echo(f"deskgrid {VERSION}")
+        ctx.exit()
+
+
+@click.group(cls=Front, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """Bags of tasks on lab PCs that come and go on schedule."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+for _entries in COMMANDS.values():
+    for _entry in _entries:
+        main.add_command(Later(*_entry))
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""``deskgrid status``, ``bags`` and ``policy``: what concerns the grid as a whole."""
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from deskgrid.cli.base import join_option, key_values, open_grid, say, table
+from deskgrid.wire import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from deskgrid.client.grid import Grid
+    from deskgrid.wire.snapshot import BagState, Snapshot
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print it once, with every worker and bag.")
+@click.option("--json", "as_json", is_flag=True, help="Print the snapshot as JSON (schema: deskgrid/wire/snapshot.py).")
+@join_option
+def status(*, once: bool, as_json: bool, join: str | None) -> None:
+    """Watch the grid: workers and their windows, running tasks, bags, queues, and what went wrong. q quits.
+
+    A window is drawn as a bar: the time used so far, what running and queued tasks will take, and what is left.
+    When stdout is not a terminal, the screen is printed once.
+    """
+    from rich.console import Console
+
+    console = Console()
+    with open_grid(join) as grid:
+        if as_json:
+            click.echo(json.dumps(grid.status(), indent=2))
+        elif once or not console.is_terminal or console.is_dumb_terminal:
+            _print_once(_snapshot(grid), console)
+        else:
+            _watch(grid, console)
+
+
+def _snapshot(grid: "Grid") -> "Snapshot":
+    return cast("Snapshot", grid.status())
+
+
+def _print_once(snapshot: "Snapshot", console: "Console") -> None:
+    from deskgrid.screen.screen import render
+    from deskgrid.screen.watch import takes_ascii_only
+
+    console.print(render(snapshot, console.width, None, 0.0, ascii_only=takes_ascii_only(console)))
+
+
+def _watch(grid: "Grid", console: "Console") -> None:
+    from deskgrid.errors import DeskgridError
+    from deskgrid.screen.watch import watch
+
+    with _silent("deskgrid.client"):  # the screen says by itself that the broker is away
+        watch(lambda: _snapshot(grid), DeskgridError, console)
+
+
+@contextmanager
+def _silent(name: str) -> Iterator[None]:
+    log = logging.getLogger(name)
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+@click.command()
+@join_option
+def bags(*, join: str | None) -> None:
+    """List the bags that the broker has, the oldest first: those under way, and those not yet forgotten."""
+    with open_grid(join) as grid:
+        found = cast("list[BagState]", grid.bags())
+    for line in table([_TITLES, *map(_cells, found)]):
+        say(line)
+    for bag in found:
+        if bag["note"]:
+            say(f"deskgrid: {bag['bag']}: {bag['note']}", err=True)
+
+
+_TITLES = ("BAG", "OWNER", "AGE", "TASKS", "DONE", "FAILED", "CANCELLED", "RUNNING", "WAITING", "TO GO", "NAME")
+
+
+def _cells(bag: "BagState") -> tuple[str, ...]:
+    from deskgrid.screen.drawing import duration
+    from deskgrid.screen.rows import complete
+
+    numbers = (bag["total"], bag["done"], bag["failed"], bag["cancelled"], bag["running"], bag["waiting"])
+    unknown = "ended" if complete(bag) else "unknown"
+    to_go = unknown if bag["eta_s"] is None or complete(bag) else duration(bag["eta_s"])
+    counts = [f"{number}" for number in numbers]
+    return (clean(bag["bag"]), clean(bag["owner"]), duration(bag["age_s"]), *counts, to_go, clean(bag["name"]))
+
+
+@click.command()
+@click.argument("name")
+@click.argument("options", nargs=-1, metavar="[KEY=VALUE]...", callback=key_values)
+@join_option
+def policy(*, name: str, options: dict[str, object], join: str | None) -> None:
+    """Have the running grid place tasks by the policy NAME from now on.
+
+    NAME is packing, longest, pgs, fcfs, or one that is installed.
+
+    Options that are not given have their defaults. Until the broker is started again. For admins: on the broker's
+    machine whoever can read its home is one.
+    """
+    with open_grid(join, admin=True) as grid:
+        grid.policy(name, **options)
+        chosen = _snapshot(grid)["broker"]
+    say(" ".join([chosen["policy"], *(f"{key}={value}" for key, value in chosen["options"].items())]))

@@ -1,0 +1,163 @@
+"""``deskgrid keys``: who is let in.
+
+Rule: the secret half of a new key is made here, and printed here once. The broker never sees it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deskgrid.broker.roles import ROLES, Role
+from deskgrid.cli.base import Refusal, join_option, say, table
+
+if TYPE_CHECKING:
+    from deskgrid.client.link import Link
+    from deskgrid.wire.joinline import JoinLine
+
+# How long connecting may take. Seconds.
+OPENING_S = 5.0
+_TO_PASTE = {"worker": "deskgrid worker --join LINE", "client": "export DESKGRID_JOIN=LINE"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Admin:
+    """A connection to a broker, by ``line``."""
+
+    line: "JoinLine"
+    link: "Link"
+
+    def ask(self, what: str, **args: object) -> dict[str, Any]:
+        from deskgrid.client.replies import ask
+
+        return ask(self.link, what, args)
+
+
+@contextmanager
+def _admin(join: str | None) -> Iterator[_Admin]:
+    from deskgrid.client.finding import admin_line
+    from deskgrid.client.link import Link
+    from deskgrid.errors import DeskgridError
+
+    try:
+        line = admin_line(join)
+        link = Link(line)
+        try:
+            link.open(OPENING_S)
+            yield _Admin(line, link)
+        finally:
+            link.close()
+    except DeskgridError as error:
+        raise Refusal(str(error)) from error
+
+
+@click.group("keys")
+def keys() -> None:
+    """Let people and PCs in, each by a key of their own, and keep them out again, while the broker runs.
+
+    For admins: on the broker's machine whoever can read its home is one.
+    """
+
+
+@keys.command()
+@click.argument("role", type=click.Choice(ROLES))
+@click.argument("name")
+@join_option
+def add(*, role: Role, name: str, join: str | None) -> None:
+    """Let NAME in as a lab, a worker, a submitter or an admin, and print the join line for it.
+
+    The line is shown this once: of its secret nothing is kept. By the line of a lab any number of PCs can enrol, each
+    under a name of its own. The line of a worker is the key of one PC, NAME, also while enrolment is off.
+    """
+    from deskgrid.broker.keys import new_pair
+    from deskgrid.wire.joinline import JoinLine, Keys, parse_address
+
+    public, secret = new_pair()
+    with _admin(join) as admin:
+        host, port = parse_address(admin.ask("keys add", role=role, name=name, public=public.hex())["address"])
+        server = admin.line.keys
+        assert server is not None  # a broker without keys has none to add, and has said so
+        line = JoinLine(
+            "worker" if role in ("lab", "worker") else "client", host, port, Keys(server.server, public, secret)
+        )
+    click.echo(line)
+    named = f" --name {name}" if role == "worker" else ""
+    click.echo(f"deskgrid: {name} is let in as {role}, by: {_TO_PASTE[line.side]}{named}", err=True)
+
+
+@keys.command("list")
+@join_option
+def list_(*, join: str | None) -> None:
+    """List who is let in: PCs, the lines by which they enrol, people; and how many connections there are by each key.
+
+    SINCE is when a PC was enrolled.
+    """
+    from deskgrid.client.replies import pages
+
+    with _admin(join) as admin:
+        told = list(pages(lambda after: admin.ask("keys", after=after)))
+    rows = [
+        (row["name"], str(row["connected"]), _since(row["age_s"]), _role(row)) for page in told for row in page["keys"]
+    ]
+    for line in table([("NAME", "CONNECTED", "SINCE", "ROLE"), *rows]):
+        say(line)
+    enrols = "new PCs may enrol; to stop that: deskgrid keys enrol off"
+    if not told[-1]["enrol"]:
+        enrols = "no new PCs may enrol; to let them: deskgrid keys enrol on"
+    click.echo(f"deskgrid: {enrols}", err=True)
+
+
+def _since(age_s: float | None) -> str:
+    if age_s is None:
+        return "-"
+    return (datetime.now().astimezone() - timedelta(seconds=age_s)).strftime("%Y-%m-%d")
+
+
+def _role(row: dict[str, Any]) -> str:
+    return f"{row['role']}, revoked" if row["revoked"] else str(row["role"])
+
+
+@keys.command()
+@click.argument("name")
+@join_option
+def revoke(*, name: str, join: str | None) -> None:
+    """Keep NAME out: its connections are cut at once, and there will be no new ones.
+
+    Its bags stay, and an admin can follow them; what a PC was running is given to others. The name of a PC stays taken,
+    so that it cannot enrol again by itself: see forget. The three keys that a broker starts with (worker, client,
+    admin) are replaced by new ones, whose lines are in its home; PCs that have enrolled are not affected by that.
+    """
+    with _admin(join) as admin:
+        told = admin.ask("keys revoke", name=name)
+    new = f"; the new line is in {told['line_in']} on the broker's machine" if told["line_in"] else ""
+    say(f"revoked {name}; connections cut: {told['connected']}{new}")
+
+
+@keys.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@join_option
+def forget(*, names: tuple[str, ...], join: str | None) -> None:
+    """Forget PCs: their keys are worth nothing, and other PCs can enrol under their names.
+
+    For a PC that was reinstalled, was replaced, or moved to another user's account.
+    """
+    with _admin(join) as admin:
+        for name in names:
+            told = admin.ask("keys forget", name=name)
+            say(f"forgot {name}; connections cut: {told['connected']}")
+
+
+@keys.command()
+@click.argument("state", type=click.Choice(("on", "off")))
+@join_option
+def enrol(*, state: str, join: str | None) -> None:
+    """Let new PCs enrol by the lines of labs, or no longer. PCs that have enrolled go on either way.
+
+    It stays as it is when the broker is started again.
+    """
+    with _admin(join) as admin:
+        admin.ask("keys enrol", on=state == "on")
+    say(f"enrolment is {state}")

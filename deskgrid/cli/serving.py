@@ -1,0 +1,365 @@
+"""``deskgrid broker`` and ``deskgrid worker``: the two that go on until they are told to stop."""
+
+import logging
+import math
+import os
+import re
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deskgrid.cli.base import Folder, Refusal, default_home, key_values
+from deskgrid.cli.hiding import hide
+from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
+from deskgrid.wire import SECONDS_LIMIT, SLOTS_LIMIT
+from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
+
+if TYPE_CHECKING:
+    from deskgrid.broker.journal import Durability
+    from deskgrid.broker.server import Ready
+    from deskgrid.worker.uptime import Plan
+
+PORT = 7077
+# Between two looks for the join line of a broker that is started at the same time. Seconds.
+LINE_LOOK_S = 0.005
+# A task's process with little but Python in it.
+TASK_MEMORY_LEAST = 64 * 1024**2
+# Long enough for whoever comes back from a summer; without any end, the disk of each grid would be full one day.
+KEEP_DAYS = 90.0
+# The values of `deskgrid.broker.journal.Durability`, which is not imported for "deskgrid --help".
+DURABILITIES = ("process", "power")
+
+
+class Days(click.ParamType[float | None]):
+    """A number of days that is more than 0, or "forever"."""
+
+    name = "days"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
+        """The number in ``value``, None for ever; a usage error if it is neither."""
+        if value == "forever":
+            return None
+        try:
+            days = float(value)
+        except ValueError:
+            days = math.nan
+        if not 0 < days * 86_400 <= SECONDS_LIMIT:
+            self.fail(f'{value!r} is not a number of days, more than 0, or "forever"', param, ctx)
+        return days
+
+
+@click.command()
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help=f"Where workers and clients reach it [default: all addresses of this machine, port {PORT}].",
+)
+@click.option(
+    "--home",
+    type=Folder(),
+    default=default_home,
+    help="Its state, keys and windows.toml [default: $DESKGRID_HOME, else ~/.deskgrid].",
+)
+@click.option(
+    "--policy", help="How tasks are placed: packing, longest, pgs, fcfs, or one installed [default: packing]."
+)
+@click.option(
+    "--policy-option",
+    "policy_options",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=key_values,
+    help="An option of the policy; may be repeated. For packing: margin, queue_s, confidence.",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(DURABILITIES),
+    default="power",
+    show_default=True,
+    help="What is never lost once it was acknowledged: when the broker's process dies, or also when the power fails.",
+)
+@click.option("--advertise", metavar="HOST", help="The name of this machine in the join lines [default: found out].")
+@click.option(
+    "--keep",
+    "keep_days",
+    type=Days(),
+    metavar="DAYS",
+    default=f"{KEEP_DAYS:g}",
+    show_default=True,
+    help='Bags are forgotten, with their results, so many days after they ended; "forever": not by themselves.',
+)
+@click.option("--insecure", is_flag=True, help="Without keys and encryption; on this machine only.")
+@level_option
+@stdin_option
+def broker(
+    *,
+    listen: str | None,
+    home: Path,
+    policy: str | None,
+    policy_options: dict[str, object],
+    durability: "Durability",
+    advertise: str | None,
+    keep_days: float | None,
+    insecure: bool,
+    log_level: str,
+    until_stdin_closes: bool,
+) -> None:
+    """Start the broker, and print the lines that workers and clients need to find it.
+
+    All its state is in its home: started again on the same one it carries on where it stopped, however it was stopped.
+    In HOME/windows.toml patterns of worker names are mapped to weekly windows; changes there take effect at once.
+    """
+    from deskgrid.broker.server import BrokerError, BrokerOptions, serve
+    from deskgrid.scheduler.policies import DEFAULT
+    from deskgrid.worker.uptime import WindowsFile
+
+    options = BrokerOptions(
+        home=home.expanduser(),
+        listen=_listen(listen, insecure),
+        advertise=advertise,
+        policy=policy or DEFAULT,
+        policy_options=policy_options,
+        durability=durability,
+        insecure=insecure,
+        keep_days=keep_days,
+    )
+    log_to_stderr(log_level)
+    try:
+        with Stopping(until_stdin_closes) as stopping:
+            serve(options, WindowsFile(options.home / "windows.toml"), _announce, stopping)
+    except BrokerError as error:
+        raise Refusal(str(error)) from error
+
+
+def _listen(listen: str | None, insecure: bool) -> str:
+    if listen is None:
+        return f"127.0.0.1:{PORT}" if insecure else f"0.0.0.0:{PORT}"
+    try:
+        host, _ = parse_address(listen)
+    except JoinLineError as error:
+        raise Refusal(f"--listen: {error}") from error
+    if insecure and not is_loopback(host):
+        raise Refusal(f"--insecure is for this machine only: listen on 127.0.0.1, not on {host}")
+    return listen
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is this machine, reached from itself only."""
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _announce(ready: "Ready") -> None:
+    """Print what is to be copied: every line whole, at the start of a line, however wide the terminal is."""
+    said = [
+        f"deskgrid broker at {ready.address}, home {ready.home}",
+        "",
+        "# On each PC of the lab, the first time; then `deskgrid worker` is enough:",
+        f"deskgrid worker --join {ready.worker_line}",
+        "",
+        "# Wherever work is submitted:",
+        f"export DESKGRID_JOIN={ready.client_line}",
+    ]
+    if sys.platform == "win32":
+        said += ["", "# The same in cmd.exe:", f"set DESKGRID_JOIN={ready.client_line}"]
+        said += ["", "# The same in PowerShell:", f"$env:DESKGRID_JOIN = '{ready.client_line}'"]
+    click.echo("\n".join([*said, ""]))
+    sys.stdout.flush()
+
+
+@click.command()
+@click.option(
+    "--join",
+    metavar="LINE",
+    help="The line for workers that the broker printed, or @FILE with it. Needed once: then this PC has its own key.",
+)
+@click.option(
+    "--broker",
+    "address",
+    metavar="HOST:PORT",
+    help="Which broker, where this PC has joined several; or, without --join, a broker on this machine.",
+)
+@click.option(
+    "--home",
+    type=Folder(),
+    default=default_home,
+    help="Where this PC's own keys are, readable by you only [default: $DESKGRID_HOME, else ~/.deskgrid].",
+)
+@click.option(
+    "--run-as",
+    metavar="USER",
+    help="Run tasks as USER, who cannot read this PC's keys; for root only, not on Windows "
+    "[default: as you, and tasks can read what you can, this PC's keys among it].",
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(min=1, max=SLOTS_LIMIT),
+    help="Tasks at a time [default: one for each core]. Fewer for tasks that use several cores, or much memory.",
+)
+@click.option("--name", help="What patterns in windows.toml match, and the status shows [default: the host's name].")
+@click.option("--site", default="", help="The lab that it belongs to.")
+@click.option(
+    "--windows",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.toml",
+    help="Planned uptime: weekly windows in local time.",
+)
+@click.option(
+    "--task-memory",
+    metavar="SIZE",
+    default="0",
+    callback=lambda context, parameter, text: memory_size(text),
+    help="The most memory that a task's process may have, as 512M or 2G; not on Windows [default: no limit].",
+)
+@click.option("--until", metavar="HH:MM|SECONDS", help="Planned uptime: from now to then, or for so long.")
+@click.option(
+    "--cycle",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Planned uptime: lines of seconds up and seconds down, repeated.",
+)
+@level_option
+@stdin_option
+def worker(
+    *,
+    join: str | None,
+    address: str | None,
+    home: Path,
+    run_as: str | None,
+    slots: int | None,
+    name: str | None,
+    site: str,
+    windows: Path | None,
+    task_memory: int,
+    until: str | None,
+    cycle: Path | None,
+    log_level: str,
+    until_stdin_closes: bool,
+) -> None:
+    """Make this PC work for a grid, in each of its windows, until you stop it.
+
+    The first time, give --join: the broker then knows this PC by its name and a key of its own. Afterwards
+    `deskgrid worker` is enough.
+
+    Of --windows, --until and --cycle at most one. With none the windows that the broker has for this name hold; if it
+    has none, the PC is open-ended: it may be given tasks of any length.
+    """
+    from deskgrid.worker.accounts import AccountError, find_account
+    from deskgrid.worker.agent import WorkerError, WorkerOptions, run_worker
+    from deskgrid.worker.identities import IdentityError
+    from deskgrid.worker.uptime import PlanError
+
+    hide(join)
+    if name == "":
+        raise click.UsageError("the name is empty", click.get_current_context())
+    try:
+        with Stopping(until_stdin_closes) as stopping:
+            if until_stdin_closes:
+                _wait_for_line(join or "", stopping)
+            line, known_as = _place(join, address, name, home.expanduser())
+            options = WorkerOptions(
+                join=line,
+                slots=slots or min(cores(), SLOTS_LIMIT),
+                name=known_as,
+                home=home.expanduser(),
+                site=site,
+                plan=_plan(windows, until, cycle),
+                task_memory=task_memory,
+                run_as=None if run_as is None else find_account(run_as),
+            )
+            log_to_stderr(log_level)
+            log = logging.getLogger("deskgrid.worker")
+            run_worker(options, stopping, lambda line: log.info("%s", line))
+    except (WorkerError, PlanError, JoinLineError, IdentityError, AccountError) as error:
+        raise Refusal(str(error)) from error
+
+
+def memory_size(text: str) -> int:
+    """Bytes of a size like 512M or 1.5G (by 1024); raises BadParameter."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a size like 512M or 2G")
+    size = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+    if 0 < size < TASK_MEMORY_LEAST:
+        raise click.BadParameter(f"{text!r} is too little: Python itself needs {TASK_MEMORY_LEAST // 1024**2} MiB")
+    if size and sys.platform == "win32":
+        raise click.BadParameter("Windows has no such limit")
+    return size
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if sys.platform == "linux":
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    return count
+
+
+def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan | None":
+    """The plan of the one option that is given, or None; raises PlanError."""
+    from deskgrid.worker.clocks import read_clocks
+    from deskgrid.worker.uptime import parse_until, read_cycle, read_windows
+
+    if sum(option is not None for option in (windows, until, cycle)) > 1:
+        raise click.UsageError("of --windows, --until and --cycle only one", click.get_current_context())
+    if windows is not None:
+        return read_windows(windows)
+    if until is not None:
+        return parse_until(until, read_clocks())
+    return None if cycle is None else read_cycle(cycle, read_clocks())
+
+
+def _place(join: str | None, address: str | None, name: str | None, home: Path) -> tuple[JoinLine, str]:
+    """The line that the options mean, and the name there. Raises JoinLineError and IdentityError."""
+    from deskgrid.worker.identities import Identities
+
+    if join is not None and address is not None:
+        raise click.UsageError("give either --join or --broker", click.get_current_context())
+    if join is not None:
+        return read_join_line(join, "worker"), name or socket.gethostname()
+    if (known := Identities(home).choose(name, address)) is not None:
+        return known.line, known.name
+    if address is not None:
+        return _broker_here(address), name or socket.gethostname()
+    whose = "" if name is None else f" as {name}"
+    raise click.UsageError(
+        f"this PC has not joined a grid{whose} yet, by what is in {home}: "
+        "the first time, give --join with the line that the broker printed",
+        click.get_current_context(),
+    )
+
+
+def _broker_here(address: str) -> JoinLine:
+    """The line of this machine's broker; raises JoinLineError."""
+    host, port = parse_address(address)
+    local = _line_at_home()
+    if local is not None and local.port == port and (local.host == host or is_loopback(host)):
+        return replace(local, host=host)
+    if not is_loopback(host):
+        raise Refusal(f"{host} is another machine: use --join with the line that its broker printed")
+    return JoinLine("worker", host, port, None)
+
+
+def _wait_for_line(join: str, stopping: Callable[[], bool]) -> None:
+    """Wait for the file that ``join`` names: whoever started us may have started its broker only a moment ago."""
+    never = threading.Event()
+    while join.startswith("@") and not Path(join[1:]).exists() and not stopping():
+        never.wait(LINE_LOOK_S)
+
+
+def _line_at_home() -> JoinLine | None:
+    """The worker's join line that this machine's broker left in its home, if any."""
+    try:
+        return parse_join_line((default_home() / "worker.join").read_text(encoding="utf-8"), "worker")
+    except OSError:
+        return None

@@ -1,0 +1,250 @@
+"""A bag that the broker has: the handle by which its results are collected, from whichever process.
+
+A handle holds nothing for each task, except the items themselves where they were given as a collection. Results are
+fetched from the broker in the order in which tasks end, again from the start each time; they stay there until `forget`.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from deskgrid import wire
+from deskgrid.client.link import Link
+from deskgrid.client.meter import Meter, Progress
+from deskgrid.client.payload import Failure, add_note, value_of
+from deskgrid.client.replies import ANSWER_S, ORDER_S, SLICE_S, Waiter, ask, results_of
+from deskgrid.client.submission import checked_seconds
+from deskgrid.errors import RequestFailed
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+ReadT = TypeVar("ReadT")
+Errors = Literal["raise", "return"]
+
+# After every result there can be: who watches from here hears only of the end.
+_THE_END = 2**62
+# A look at the progress for the bar may not hold up what it shows the progress of.
+_GLANCE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLog:
+    """What is known of one task. ``error``: its traceback or what befell it; ``elapsed_s``: seconds it ran."""
+
+    state: str
+    worker: str | None
+    elapsed_s: float
+    stdout: str
+    stderr: str
+    error: str | None
+
+
+class Bag(Generic[ItemT, ResultT]):
+    """A set of independent tasks on the grid; made by `Grid.bag`, `Grid.command` and `Grid.attach`.
+
+    It goes on without this process; ``id`` is what another one attaches to. ``note``: what the broker had to say when
+    it accepted the bag (that a task is longer than any window known, say), or empty.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        bag_id: str,
+        name: str,
+        total: int,
+        *,
+        items: Sequence[Any] | None,
+        note: str,
+        owner: object,
+    ) -> None:
+        self.id = bag_id
+        self.name = name
+        self.note = note
+        self._link = link
+        self._total = total
+        self._items = items
+        self._owner = owner  # the Grid, which would close the link if nobody held it
+        # Numbers of requests for the end that nobody waits for any more. The broker still has them: the same number is
+        # no further request there, however often `wait` is called with a timeout.
+        self._waited: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return self._total
+
+    def __repr__(self) -> str:
+        return f"<Bag {self.id}{f' {self.name!r}' if self.name else ''}: {self._total} tasks>"
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    @overload
+    def as_completed(self, *, errors: Literal["raise"] = "raise") -> Iterator[tuple[ItemT, ResultT]]: ...
+    @overload
+    def as_completed(self, *, errors: Literal["return"]) -> Iterator[tuple[ItemT, ResultT | Exception]]: ...
+
+    def as_completed(self, *, errors: Errors = "raise") -> Iterator[tuple[ItemT, ResultT | Exception]]:
+        """Each item with its result, as tasks end; waits as long as it takes, also while the broker is restarted.
+
+        A task that fails does not stop the loop: the others still come, and at the end the exception of the first one
+        that failed is raised, with a note when there were more. ``errors="return"`` gives every exception in the
+        place of the result instead, and raises none.
+
+        The item is its index in the bag, from 0, where items came one by one (from a generator, `zip`, `map`) and
+        were not held, and for a bag attached to from another process.
+        """
+        _check_errors(errors)
+        return self._as_completed(errors == "return")
+
+    def _as_completed(self, keep: bool) -> Iterator[tuple[ItemT, ResultT | Exception]]:
+        first, failed = None, 0
+        for row in self._ended():
+            value = value_of(row, self.id)
+            if not isinstance(value, Failure):
+                yield self._item(row.item), value
+            elif keep:
+                yield self._item(row.item), value.error
+            else:
+                first, failed = value.error if first is None else first, failed + 1
+        if first is not None:
+            if failed > 1:
+                add_note(first, f'deskgrid: {failed} tasks failed; as_completed(errors="return") gives each')
+            raise first
+
+    @overload
+    def results(self, *, errors: Literal["raise"] = "raise") -> list[ResultT]: ...
+    @overload
+    def results(self, *, errors: Literal["return"]) -> list[ResultT | Exception]: ...
+
+    def results(self, *, errors: Errors = "raise") -> list[Any]:
+        """All results in the order of the items; waits for them.
+
+        Raises a failing task's exception as soon as that is known, which changes nothing on the grid: the other tasks
+        go on, and their results can still be asked for. ``errors="return"``: exceptions stand in the list.
+        """
+        _check_errors(errors)
+        found: dict[int, Any] = {}
+        for row in self._ended():
+            value = value_of(row, self.id)
+            if isinstance(value, Failure) and errors == "raise":
+                raise value.error
+            found[row.item] = value.error if isinstance(value, Failure) else value
+        return [found[item] for item in sorted(found)]
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether every task has ended, for better or worse, within ``timeout`` seconds (None: wait for that)."""
+        end = math.inf if timeout is None else time.monotonic() + checked_seconds(timeout, "the timeout")
+        if self._is_complete():
+            return True
+        number, waiter = self._watch_the_end()
+        try:
+            with self._meter() as meter:
+                while (left := end - time.monotonic()) > 0.0:
+                    if reply := waiter.get(min(left, SLICE_S)):
+                        return _outcomes(reply).closed
+                    meter.tick()
+        finally:
+            self._link.withdraw(number)
+            self._waited.append(number)
+        return False
+
+    def _is_complete(self) -> bool:
+        row = self._ask("progress")
+        return self._read(lambda row: bool(row["closed"]) and not row["waiting"] + row["running"], row)
+
+    def _ended(self) -> Iterator[wire.BagResult]:
+        """Every task's end, in the order the broker recorded them; one answer is fetched ahead."""
+        seen, number, waiter = 0, *self._watch(0)
+        try:
+            with self._meter() as meter:
+                while True:
+                    while (reply := waiter.get(SLICE_S)) is None:
+                        meter.tick()
+                    outcomes = _outcomes(reply)
+                    rows = results_of(outcomes)
+                    seen += len(rows)
+                    complete = outcomes.closed and outcomes.settled == outcomes.total
+                    last = complete and (seen >= outcomes.total or not rows)
+                    if not last:
+                        number, waiter = self._watch(outcomes.after)
+                    for row in rows:
+                        yield row
+                        meter.tick()
+                    if last:
+                        return
+        finally:
+            self._link.withdraw(number)
+
+    def _watch(self, after: int, number: int | None = None) -> tuple[int, Waiter]:
+        number, waiter = self._link.number() if number is None else number, Waiter()
+        self._link.send(wire.Watch(number, self.id, after), waiter)
+        return number, waiter
+
+    def _watch_the_end(self) -> tuple[int, Waiter]:
+        try:
+            number = self._waited.popleft()
+        except IndexError:  # for the first time, or other threads wait with all there are
+            return self._watch(_THE_END)
+        return self._watch(_THE_END, number)
+
+    def _meter(self) -> Meter:
+        return Meter(self.name or f"bag {self.id}", lambda: self._progress(_GLANCE_S))
+
+    def _item(self, index: int) -> Any:
+        return index if self._items is None else self._items[index]
+
+    # --- questions and orders ----------------------------------------------------------------------------------------
+
+    def progress(self) -> Progress:
+        """How far the bag is, now."""
+        return self._progress(ANSWER_S)
+
+    def _progress(self, seconds: float) -> Progress:
+        return self._read(Progress.of, self._ask("progress", seconds=seconds))
+
+    def cancel(self) -> int:
+        """Cancel every task that has not ended, also those running; how many these were."""
+        return self._read(lambda answer: int(answer["cancelled"]), self._ask("cancel", seconds=ORDER_S, items=None))
+
+    def explain(self, item: int | None = None) -> str:
+        """Why a task waits, or where it is. ``item``: its index, from 0; None: the longest task that waits."""
+        return self._read(lambda answer: "\n".join(answer["text"]), self._ask("explain", item=item))
+
+    def logs(self, item: int) -> TaskLog:
+        """What a task printed, where it ran and what befell it. ``item``: its index, from 0."""
+        return self._read(
+            lambda answer: TaskLog(**{name: answer[name] for name in TaskLog.__slots__}), self._ask("logs", item=item)
+        )
+
+    def update_runtimes(self, runtimes: Mapping[int, float]) -> None:
+        """Predict some tasks' runtimes anew. ``runtimes``: seconds by index; tasks that wait are placed again."""
+        seconds = [checked_seconds(value, f"the runtime of item {item}") for item, value in runtimes.items()]
+        items, some = list(runtimes), wire.QUESTION_ITEMS
+        for part in (slice(start, start + some) for start in range(0, len(items), some)):
+            self._ask("runtimes", seconds=ORDER_S, items=items[part], runtimes=seconds[part])
+
+    def forget(self) -> None:
+        """Have the broker drop the bag with its results. Raises `RequestFailed` unless all its tasks have ended."""
+        self._ask("forget", seconds=ORDER_S)
+
+    def _ask(self, what: str, *, seconds: float = ANSWER_S, **args: Any) -> dict[str, Any]:
+        return ask(self._link, what, {"bag": self.id, **args}, seconds)
+
+    @staticmethod
+    def _read(reading: Callable[[dict[str, Any]], ReadT], answer: dict[str, Any]) -> ReadT:
+        try:
+            return reading(answer)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RequestFailed(f"the broker's answer cannot be read: {error!r}") from error
+
+
+def _check_errors(errors: str) -> None:
+    if errors not in ("raise", "return"):
+        raise ValueError(f'errors is "raise" or "return", not {errors!r}')
+
+
+def _outcomes(reply: object) -> wire.Outcomes:
+    if isinstance(reply, wire.Outcomes):
+        return reply
+    raise RequestFailed(getattr(reply, "reason", "the broker's answer is not one to a bag"))

@@ -1,0 +1,59 @@
+"""Which broker is meant: by a join line that is given, by $DESKGRID_JOIN, or by what this machine's broker left.
+
+Whoever can read the home of a broker is its admin, but submits like everybody else: so the line for clients is what is
+found for submitting, and the admin's for what only an admin may do.
+"""
+
+import os
+from pathlib import Path
+
+from deskgrid.errors import GridRefused, GridUnreachable
+from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_join_line, read_join_line
+
+
+def client_line(join: str | None) -> JoinLine:
+    """The line to submit by. Raises `GridRefused` or `GridUnreachable`."""
+    if join is not None:
+        return _parsed(join)
+    text = os.environ.get("DESKGRID_JOIN")
+    return _parsed(text) if text else _left("client")
+
+
+def admin_line(join: str | None) -> JoinLine:
+    """The line to administer by; this machine's own where $DESKGRID_JOIN means the same broker."""
+    if join is not None:
+        return _parsed(join)
+    if not (text := os.environ.get("DESKGRID_JOIN")):
+        return _left("admin")
+    line = _parsed(text)
+    try:
+        own = _left("admin")
+    except GridUnreachable:
+        return line
+    same = own.keys is not None and line.keys is not None and own.keys.server == line.keys.server
+    return own if same else line
+
+
+def _parsed(text: str) -> JoinLine:
+    try:
+        return read_join_line(text, "client")
+    except JoinLineError as error:
+        raise GridRefused(str(error)) from error
+
+
+def _left(name: str) -> JoinLine:
+    """The join line that this machine's broker left in its home."""
+    path = Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid") / f"{name}.join"
+    try:
+        return parse_join_line(path.read_text(encoding="utf-8"), "client")
+    except FileNotFoundError as error:
+        raise GridUnreachable(
+            f"no broker is known: DESKGRID_JOIN is not set, and no broker has run on this machine ({path} is not "
+            "there); start one with `deskgrid broker`, or set DESKGRID_JOIN to the line that it prints for clients"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise GridUnreachable(
+            f"{path}, where this machine's broker left its join line, cannot be read: {error}"
+        ) from error
+    except JoinLineError as error:
+        raise GridRefused(str(error)) from error

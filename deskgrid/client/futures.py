@@ -1,0 +1,224 @@
+"""`concurrent.futures` on the grid: which bag a call goes into, and the thread that settles its future.
+
+Callbacks run on that thread. One may ask the grid anything; one that waits for another future waits for ever, as with
+the executors of the standard library. Where there are none, the link's thread settles the future: to wake another for
+it costs a call a tenth of all its time.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from deskgrid import wire
+from deskgrid.client.link import Link
+from deskgrid.client.payload import Failure, pack_call, value_of
+from deskgrid.client.replies import wait_for
+from deskgrid.client.stream import Ended, GridFuture, Stream, settle_cancelled
+from deskgrid.client.submission import Terms, check_python
+from deskgrid.client.template import pickle_function, python_template
+from deskgrid.errors import GridClosed
+
+log = logging.getLogger("deskgrid.client")
+
+# Functions that get a bag of their own. A program may make a function for each call (a lambda in a loop, say): after
+# so many, functions travel with the arguments instead, all in one bag.
+OWN_BAGS = 16
+# How long calls that have not left yet may take to do so when the program ends. Seconds.
+FLUSH_S = 5.0
+_FLUSH_LOOK_S = 0.02
+
+
+class _Key(NamedTuple):
+    """Calls that share a bag. ``module``: of functions that travel with their arguments, else None."""
+
+    function: bytes
+    module: str | None
+    terms: Terms
+    predicted: bool
+
+
+class Futures:
+    """All calls that one Grid was given one by one."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+        self._by_key: dict[_Key, Stream] = {}
+        self._streams: list[Stream] = []
+        self._inbox: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._idle = threading.Event()
+        self._closed = False
+        self._afterwards: Callable[[], object] | None = None
+        self._owner: object = None
+
+    def submit(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        terms: Terms,
+        runtime: float | None,
+        owner: object,
+    ) -> Future[Any]:
+        """One call. ``owner`` is kept alive until all futures are settled. Raises `BagRejected`."""
+        key = _Key(pickle_function(function), None, terms, runtime is not None)
+        if key not in self._by_key and len(self._by_key) >= OWN_BAGS:
+            # By module, because a template has the local modules of when it was made.
+            module = str(getattr(function, "__module__", None))
+            key = _Key(pickle_function(_caller()), module, replace(terms, name="calls"), key.predicted)
+            args = (function, *args)
+        payload = pack_call(args, kwargs, f"an argument of {terms.name}")
+        with self._lock:
+            if self._closed:
+                raise closed()
+            stream = self._stream(key)
+            self._owner = owner
+            return stream.submit(payload, runtime)
+
+    def _stream(self, key: _Key) -> Stream:
+        """The bag that ``key``'s calls go into now; the lock is held."""
+        stream = self._by_key.get(key)
+        if stream is not None and stream.full:
+            stream.close()
+            stream = None
+        if stream is None:
+            template = python_template(key.function, key.terms.name)
+            check_python(self._link, template)
+            stream = self._by_key[key] = Stream(self._link, template, key.terms, self._ended)
+            self._streams.append(stream)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._settle_all, name="deskgrid-futures", daemon=True)
+            self._thread.start()
+        return stream
+
+    # --- closing -----------------------------------------------------------------------------------------------------
+
+    def close(self, cancel: bool) -> None:
+        """Take no more calls; with ``cancel``, cancel those that do not run yet."""
+        with self._lock:
+            self._closed = True
+            streams = list(self._streams)
+        for stream in streams:
+            if cancel:
+                for future in stream.take_unsent():
+                    settle_cancelled(future)
+                stream.cancel_rest()
+            stream.close()
+        self._look()
+
+    def abort(self) -> None:
+        """Take no more calls and cancel all; nobody will collect them."""
+        with self._lock:
+            self._closed = True
+            streams = list(self._streams)
+        for stream in streams:
+            stream.cancel_all()
+            for future in stream.take_all():
+                settle_cancelled(future)
+        self._look()
+
+    def wait(self) -> None:
+        """Wait until every future is settled, after `close`."""
+        wait_for(self._idle)
+
+    def afterwards(self, action: Callable[[], object]) -> None:
+        """Do ``action`` when every future is settled, after `close`."""
+        self._afterwards = action
+        self._look()
+
+    def flush(self) -> None:
+        """Give calls that have not left yet a moment to do so."""
+        end = time.monotonic() + FLUSH_S
+        never = threading.Event()
+        while any(stream.unsent for stream in self._streams) and time.monotonic() < end:
+            never.wait(_FLUSH_LOOK_S)
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._inbox.put(None)
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join(FLUSH_S)
+
+    # --- settling ----------------------------------------------------------------------------------------------------
+
+    def _ended(self, ended: Ended) -> None:
+        """Calls have ended, or one was taken out. What runs no callback is settled here, the rest by our thread.
+
+        After `close` that one hears of everything: it sees that all is settled, and not before callbacks have returned.
+        """
+        rest = ended.stream.settle(ended.results)
+        if rest or not ended.results or self._closed:
+            self._inbox.put(ended._replace(results=tuple(rest)))
+        elif not ended.stream.open:
+            self._disown()
+
+    def _disown(self) -> bool:
+        """Hold the owner no longer than it is needed; whether it is not."""
+        with self._lock:
+            settled = not any(stream.open for stream in self._streams)
+            # Where that was the last one to hold it, it goes when the lock is free.
+            _owner = self._owner
+            if settled:
+                self._owner = None
+        return settled
+
+    def _settle_all(self) -> None:
+        while (ended := self._inbox.get()) is not None:
+            self._settle(ended)
+            self._look()
+
+    def _settle(self, ended: Ended) -> None:
+        if ended.error is not None:
+            with self._lock:
+                self._by_key = {key: stream for key, stream in self._by_key.items() if stream is not ended.stream}
+            for future in ended.stream.take_all():
+                _settle_safely(future, Failure(ended.error))
+        for result in ended.results:
+            taken = ended.stream.take(result.item)
+            if taken is not None:  # else it was cancelled here meanwhile
+                cancelled = result.outcome == wire.Outcome.CANCELLED
+                _settle_safely(taken, None if cancelled else value_of(result, ended.stream.bag), cancelled=cancelled)
+
+    def _look(self) -> None:
+        """See whether all is settled."""
+        complete = self._closed  # looked at first: from then on no call is added
+        if self._disown() and complete:
+            self._idle.set()
+            if self._afterwards is not None:
+                self._afterwards()
+
+
+def closed() -> GridClosed:
+    """What is raised when something is asked of a Grid that was shut down."""
+    return GridClosed("this Grid was shut down; open another")
+
+
+def _settle_safely(future: GridFuture, value: Any, *, cancelled: bool = False) -> None:
+    try:
+        settle_cancelled(future) if cancelled else _settle_one(future, value)
+    except BaseException:  # a callback that raises SystemExit, say, must not leave the others unsettled
+        log.exception("a callback of a future failed")
+
+
+def _settle_one(future: GridFuture, value: Any) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    if isinstance(value, Failure):
+        future.set_exception(value.error)
+    else:
+        future.set_result(value)
+
+
+def _caller() -> Callable[..., Any]:
+    # Made here, so that it travels by value: a worker's tasks import nothing of ours.
+    def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call

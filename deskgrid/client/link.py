@@ -1,0 +1,297 @@
+"""The connection of a client: one thread that owns its socket. The only file of the client that knows ZeroMQ.
+
+Rule 1: only that thread touches the socket. Others hand it what to do through a queue, and a byte wakes it.
+Rule 2: it never runs the user's code and never waits for anybody, so that the broker always finds us alive.
+What is said when, is `Conversation`'s; here is the socket, the clock and the queue.
+"""
+
+import getpass
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import zmq
+from zmq.utils import z85
+
+from deskgrid import wire
+from deskgrid.client.conversation import Conversation, Handler, Request
+from deskgrid.client.replies import wait_for
+from deskgrid.client.template import PYTHON, Template
+from deskgrid.errors import DeskgridError, GridClosed, GridUnreachable
+from deskgrid.wire.dealer import hear, say
+from deskgrid.wire.joinline import JoinLine, Keys
+
+log = logging.getLogger("deskgrid.client")
+
+# Between two looks at the silence, while an answer is waited for. Seconds.
+LOOK_S = 0.5
+# Messages taken before what was asked meanwhile goes out.
+DRAIN = 100
+# How long goodbyes and last orders may take to leave when the link is closed. Seconds.
+LINGER_S = 1.0
+# ZeroMQ's own heartbeats find connections that died without a word, seconds.
+HEARTBEAT_S = 5.0
+DEAD_LINK_S = 20.0
+# How long to look, for the message, at whether anything listens at an address that did not answer.
+PROBE_S = 1.0
+
+
+class Link:
+    """The connection to the broker of ``join``. `open` it, ask, `close` it."""
+
+    def __init__(self, join: JoinLine) -> None:
+        self.address = f"{join.host}:{join.port}"
+        self._join = join
+        self._conversation = Conversation(_hello())
+        self._todo: deque[Callable[[float], Iterable[wire.Message]]] = deque()
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._is_woken = False
+        self._settled = threading.Event()  # greeted or refused, for the first time
+        self._closing = False
+        self._lost = False
+        self._lock = threading.Lock()
+        self._end: DeskgridError | None = None
+        self._thread = threading.Thread(target=self._run, name="deskgrid-link", daemon=True)
+
+    # --- for any thread ----------------------------------------------------------------------------------------------
+
+    def open(self, seconds: float) -> wire.Greeting:
+        """Connect; the broker's greeting. Raises `GridUnreachable` after ``seconds``, or `GridRefused`."""
+        self._thread.start()
+        settled = wait_for(self._settled, seconds)
+        if self._end is not None:
+            raise self._end
+        if not settled or self.greeting is None:
+            raise GridUnreachable(f"no broker answers at {self.address}: {_diagnosis(self._join)}")
+        return self.greeting
+
+    @property
+    def greeting(self) -> wire.Greeting | None:
+        """The last one of the broker: who it is and which Python the grid runs."""
+        return self._conversation.greeting
+
+    def number(self) -> int:
+        """A number for a new request."""
+        return self._conversation.number()
+
+    def send(
+        self,
+        message: wire.Submit | wire.Watch | wire.Ask,
+        answered: Handler,
+        template: Template | None = None,
+        *,
+        defer: bool = False,
+    ) -> None:
+        """Ask; ``answered`` is called with the answer, on the link's thread, whenever it comes.
+
+        ``defer``: together with the next request, or in a while.
+        """
+        request = Request(message, answered, template)
+        ask = self._conversation.defer if defer else self._conversation.request
+        error = self._do(lambda now: ask(request, now))
+        if error is not None:
+            answered(error)
+
+    def send_latest(self, latest: Callable[[], wire.Submit | None], answered: Handler, template: Template) -> None:
+        """As `send`, what ``latest`` returns on the link's thread when that comes to it; None: nothing any more."""
+
+        def ask(now: float) -> Iterable[wire.Message]:
+            message = latest()
+            return () if message is None else self._conversation.request(Request(message, answered, template), now)
+
+        error = self._do(ask)
+        if error is not None:
+            answered(error)
+
+    def withdraw(self, number: int) -> None:
+        """Nobody waits for the answer to request ``number`` any more."""
+
+        def forget(_now: float) -> Iterable[wire.Message]:
+            self._conversation.withdraw(number)
+            return ()
+
+        self._do(forget)
+
+    def close(self) -> None:
+        """Say goodbye and end the thread; open requests are answered with `GridClosed`. May be called twice."""
+        self._closing = True
+        self._awaken()
+        if self._thread.ident is None:
+            self._finish(GridClosed("this Grid was never opened"))
+        elif self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(2 * LINGER_S)
+
+    def _do(self, action: Callable[[float], Iterable[wire.Message]]) -> DeskgridError | None:
+        """Have the thread do ``action``; why not, when it has ended."""
+        with self._lock:
+            if self._end is not None:
+                return self._end
+            self._todo.append(action)
+        self._awaken()
+        return None
+
+    def _awaken(self) -> None:
+        # The thread itself does what its own handlers ask for before it waits again.
+        if not self._is_woken and threading.current_thread() is not self._thread:
+            self._is_woken = True
+            try:
+                self._wake.send(b"\0")
+            except OSError:  # closed: nobody is there any more
+                return
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        context = zmq.Context()
+        end: DeskgridError = GridClosed("this Grid was shut down")
+        try:
+            self._converse(context)
+        except Exception as error:  # whoever waits for an answer must hear of it
+            log.exception("the connection to %s broke", self.address)
+            end = GridUnreachable(f"the connection to {self.address} broke: {error!r}")
+        finally:
+            context.term()
+            self._finish(self._conversation.refusal or end)
+
+    def _finish(self, end: DeskgridError) -> None:
+        """From now on everything is answered with ``end``."""
+        with self._lock:
+            self._end = end
+        while self._todo:
+            self._todo.popleft()(time.monotonic())
+        self._conversation.abandon(end)
+        self._settled.set()
+        self._wake.close()
+        self._woken.close()
+
+    def _converse(self, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+        while not self._over:
+            with self._connected(context) as dealer:
+                monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+                try:
+                    self._listen(dealer, monitor)
+                finally:
+                    dealer.disable_monitor()
+                    monitor.close()
+                if self._closing:
+                    self._take_leave(dealer)
+                elif not self._over:
+                    self._say_lost()
+
+    @property
+    def _over(self) -> bool:
+        return self._closing or self._conversation.refusal is not None
+
+    def _listen(self, dealer: "zmq.Socket[bytes]", monitor: "zmq.Socket[bytes]") -> None:
+        """Wait for something to happen and follow it up, until it is over or this connection is given up."""
+        poller = zmq.Poller()
+        poller.register(monitor, zmq.POLLIN)
+        poller.register(dealer, zmq.POLLIN)
+        poller.register(self._woken.fileno(), zmq.POLLIN)
+        while not self._over:
+            ready = poller.poll(int(LOOK_S * 1000) if self._conversation.busy else None)
+            if any(who is monitor for who, _ in ready):
+                # Without this it would try for ever: a key is turned away in the handshake, where nothing can be said.
+                self._conversation.refused(f"the broker at {self.address} does not know this key: was it revoked?")
+                return
+            if any(who == self._woken.fileno() for who, _ in ready):
+                self._woken.recv(1024)
+                self._is_woken = False  # before the queue is emptied: what comes later wakes again
+            if any(who is dealer for who, _ in ready):
+                self._receive(dealer)
+            self._act(dealer)
+            now = time.monotonic()
+            _send(dealer, self._conversation.overdue(now))
+            if self._conversation.gone(now):
+                return
+
+    def _take_leave(self, dealer: "zmq.Socket[bytes]") -> None:
+        self._act(dealer)
+        if self._conversation.joined:
+            _send(dealer, [wire.Goodbye("the client ends")])
+            dealer.setsockopt(zmq.LINGER, int(LINGER_S * 1000))
+
+    def _act(self, dealer: "zmq.Socket[bytes]") -> None:
+        """Do what the other threads asked for."""
+        while self._todo:
+            _send(dealer, self._todo.popleft()(time.monotonic()))
+
+    def _receive(self, dealer: "zmq.Socket[bytes]") -> None:
+        for _ in range(DRAIN):
+            try:
+                message = hear(dealer)
+            except wire.ProtocolError as error:
+                log.warning("what came from %s is no message of deskgrid: %s", self.address, error)
+                continue
+            if message is None:
+                return
+            _send(dealer, self._conversation.receive(message, time.monotonic()))
+            if isinstance(message, wire.Greeting):
+                self._say_found()
+            elif isinstance(message, wire.Goodbye):
+                log.info("the broker at %s says goodbye: %s", self.address, message.reason)
+
+    def _connected(self, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
+        dealer = context.socket(zmq.DEALER)
+        for option, value in (
+            (zmq.LINGER, 0),
+            (zmq.SNDHWM, 0),  # what is in flight is bounded by whoever submits
+            (zmq.MAXMSGSIZE, wire.MESSAGE_LIMIT),
+            (zmq.HEARTBEAT_IVL, int(HEARTBEAT_S * 1000)),
+            (zmq.HEARTBEAT_TIMEOUT, int(DEAD_LINK_S * 1000)),
+            (zmq.IPV6, int(self._join.host.startswith("["))),
+        ):
+            dealer.setsockopt(option, value)
+        if self._join.keys is not None:
+            _encrypt(dealer, self._join.keys)
+        dealer.connect(self._join.endpoint)
+        _send(dealer, self._conversation.connected(time.monotonic()))
+        return dealer
+
+    def _say_lost(self) -> None:
+        if not self._lost and self._settled.is_set():
+            self._lost = True
+            log.warning("no answer from the broker at %s; trying again until it is back", self.address)
+
+    def _say_found(self) -> None:
+        self._settled.set()
+        if self._lost:
+            self._lost = False
+            log.warning("the broker at %s is back", self.address)
+
+
+def _hello() -> wire.Hello:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no such user in the system's table, as in some containers
+        user = ""
+    return wire.Hello(wire.VERSION, PYTHON, secrets.token_hex(8), user)
+
+
+def _encrypt(dealer: "zmq.Socket[bytes]", keys: Keys) -> None:
+    dealer.setsockopt(zmq.CURVE_SERVERKEY, z85.encode(keys.server))
+    dealer.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(keys.public))
+    dealer.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(keys.secret))
+
+
+def _send(dealer: "zmq.Socket[bytes]", messages: Iterable[wire.Message]) -> None:
+    for message in messages:
+        say(dealer, message)
+
+
+def _diagnosis(join: JoinLine) -> str:
+    """What a plain TCP connection says about an address where no broker answered."""
+    try:
+        socket.create_connection((join.host.strip("[]"), join.port), PROBE_S).close()
+    except OSError as error:
+        return f"{error.strerror or error}; is the broker running, and is this its address?"
+    return (
+        "something listens there, but gives no answer to this join line; "
+        "is the line from that broker (its keys change with its home), or was it revoked?"
+    )

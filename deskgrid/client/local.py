@@ -1,0 +1,205 @@
+"""A whole private grid on this machine, for `Grid.local`: its processes, and the one that keeps them.
+
+The keeper is a process of its own (this file, run as a module): it starts a broker on a free port with a new home, then
+the workers, and waits for the end of its input. That comes when the program closes the grid, and also when the program
+is killed; then the keeper ends them all and removes the home. Each of them watches its own input in the same way, so
+that none is left if it is the keeper that is killed.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from deskgrid.errors import GridUnreachable
+
+# How our command line is started: "-P", so that no module beside the user's program is taken for one that we import.
+PROGRAM = (sys.executable, "-P", "-m", "deskgrid.cli")
+# How long the broker may take to start. Seconds.
+START_S = 30.0
+# How long a process may take to end by itself when it is asked to. Seconds.
+STOP_S = 5.0
+# How long the keeper may take: the workers together, then the broker.
+KEEPER_STOP_S = 2 * STOP_S + 5.0
+# Of a broker that does not start, the end of what it said. Characters.
+TAIL = 2000
+
+
+class Keeper:
+    """The process that keeps a local grid. ``join``: the broker's line for clients."""
+
+    def __init__(self, process: subprocess.Popen[str], join: str, home: str) -> None:
+        self.join = join
+        self.home = Path(home)
+        self._process = process
+
+    def stop(self) -> None:
+        """End the grid and remove its home."""
+        _end(self._process, KEEPER_STOP_S)
+        shutil.rmtree(self.home, ignore_errors=True)  # the keeper did, unless it was killed
+
+
+def start(workers: int, program: Sequence[str] = PROGRAM) -> Keeper:
+    """Start a grid of ``workers`` workers with one slot each. Raises `GridUnreachable`, with what its broker said."""
+    if type(workers) is not int or workers < 1:
+        raise ValueError(f"a local grid has 1 worker or more, not {workers!r}")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "deskgrid.client.local", str(workers), *program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        env={name: value for name, value in os.environ.items() if name != "DESKGRID_JOIN"},  # another grid's
+        **_apart(),
+    )
+    try:
+        told = json.loads(_output(process).readline() or "{}")
+    except BaseException:
+        _end(process, KEEPER_STOP_S)
+        raise
+    if "join" in told:
+        return Keeper(process, told["join"], told["home"])
+    _end(process, KEEPER_STOP_S)
+    raise GridUnreachable(f"the local grid did not start: {told.get('error', 'its keeper ended at once')}")
+
+
+def _apart() -> dict[str, Any]:
+    """Arguments that keep a process from the terminal's Ctrl-C: an interrupted program may go on with its grid."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    else:
+        return {"start_new_session": True}
+
+
+def _end(process: subprocess.Popen[Any], seconds: float) -> None:
+    """Close the input of ``process`` and wait for its end, or else kill it."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _output(process: subprocess.Popen[str]) -> IO[str]:
+    assert process.stdout is not None  # it was started with a pipe
+    return process.stdout
+
+
+# --- in the keeper ---------------------------------------------------------------------------------------------------
+
+
+class _Processes:
+    """A broker and its workers, in ``home``."""
+
+    def __init__(self, home: Path, program: Sequence[str]) -> None:
+        self._home = home
+        self._program = program
+        self._broker: subprocess.Popen[str] | None = None
+        self._workers: list[subprocess.Popen[bytes]] = []
+
+    def start(self, workers: int) -> str:
+        """Start all; the join line for clients. Raises `GridUnreachable`."""
+        log = self._home / "broker.log"
+        with log.open("w") as errors:
+            self._broker = subprocess.Popen(
+                [
+                    *self._program,
+                    "broker",
+                    "--listen",
+                    "127.0.0.1:0",
+                    "--home",
+                    str(self._home),
+                    "--durability",
+                    "process",  # it is gone with this program, and its home with it
+                    "--until-stdin-closes",
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                encoding="utf-8",
+            )
+        # They load while the broker does, and wait for its line.
+        self._workers = [self._start_worker(number) for number in range(1, workers + 1)]
+        self._wait_for_line(self._broker, log)
+        return (self._home / "client.join").read_text(encoding="utf-8").strip()
+
+    @staticmethod
+    def _wait_for_line(broker: subprocess.Popen[str], log: Path) -> None:
+        """Wait until the broker prints something: that it is ready."""
+        output = _output(broker)
+        too_late = threading.Timer(START_S, broker.kill)
+        too_late.start()
+        ready = output.readline()
+        too_late.cancel()
+        if not ready:
+            broker.wait()
+            raise GridUnreachable(log.read_text(errors="replace")[-TAIL:].strip() or "its broker ended at once")
+        threading.Thread(target=lambda: [None for _ in output], daemon=True).start()
+
+    def _start_worker(self, number: int) -> subprocess.Popen[bytes]:
+        name, join = f"local-{number}", f"@{self._home / 'worker.join'}"  # all can read what a process is started with
+        with (self._home / f"{name}.log").open("w") as log:
+            return subprocess.Popen(
+                [
+                    *self._program,
+                    "worker",
+                    "--join",
+                    join,
+                    "--home",
+                    str(self._home),
+                    "--slots",
+                    "1",
+                    "--name",
+                    name,
+                    "--until-stdin-closes",
+                ],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
+
+    def stop(self) -> None:
+        """End all: the workers first, so that they can still tell the broker."""
+        for worker in self._workers:
+            if worker.stdin is not None:
+                worker.stdin.close()
+        for worker in self._workers:
+            _end(worker, STOP_S)
+        if self._broker is not None:
+            _end(self._broker, STOP_S)
+
+
+def keep(workers: int, program: Sequence[str]) -> None:
+    """Start a grid, say where it is, and end it when the input ends."""
+    home = Path(tempfile.mkdtemp(prefix="deskgrid-local-"))
+    processes = _Processes(home, program)
+    try:
+        told = {"join": processes.start(workers), "home": str(home)}
+        print(json.dumps(told), flush=True)
+        sys.stdin.buffer.read()
+    except GridUnreachable as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+    finally:
+        processes.stop()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _terminated(_signal: int, _frame: FrameType | None) -> None:
+    raise SystemExit(1)  # by way of keep's "finally"
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminated)
+    keep(int(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,111 @@
+"""A progress bar on stderr for calls that take long; nothing at all where stderr is not a terminal."""
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deskgrid.errors import DeskgridError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+# Calls that are shorter than this show no bar. Seconds.
+SHOW_AFTER_S = 1.0
+# How often the broker is asked how far it is.
+LOOK_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a bag is, in tasks.
+
+    ``left_s``: predicted seconds of work left; ``eta_s``: seconds until it should be done, None when nobody knows.
+    """
+
+    total: int
+    done: int
+    failed: int
+    cancelled: int
+    running: int
+    waiting: int
+    eta_s: float | None
+    left_s: float
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> "Progress":
+        """From a bag's row of the status document."""
+        return cls(**{name: row[name] for name in cls.__slots__})
+
+
+class Meter:
+    """The bar of one call. ``look`` asks the broker how far the bag is."""
+
+    def __init__(self, title: str, look: Callable[[], Progress]) -> None:
+        self._title = title
+        self._look = look
+        self._wanted = sys.stderr is not None and sys.stderr.isatty()
+        self._show_at = self._look_at = time.monotonic() + SHOW_AFTER_S
+        self._bar: RichProgress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> "Meter":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar is not None:
+            if exception[0] is None:
+                with suppress(DeskgridError):
+                    self._show(self._look())  # as it is in the end
+            self._bar.stop()
+            self._bar = None
+
+    def tick(self) -> None:
+        """Some time has passed: show the bar when it is time to, and what there is to show."""
+        now = time.monotonic()
+        if self._wanted and now >= self._look_at:
+            self._look_at = now + LOOK_EVERY_S
+            with suppress(DeskgridError):  # the broker is away: the bar stays as it is
+                self._show(self._look())
+
+    def _show(self, progress: Progress) -> None:
+        settled = progress.done + progress.failed + progress.cancelled
+        if self._bar is None or self._task is None:
+            self._bar = _new_bar()
+            self._task = self._bar.add_task(self._title, status="")
+        self._bar.update(self._task, completed=settled, total=progress.total, status=_status(progress))
+        self._bar.start()  # does nothing the second time
+
+
+def _status(progress: Progress) -> str:
+    parts = [f"{progress.running} running"]
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    if progress.eta_s is not None:
+        parts.append(f"about {_duration(progress.eta_s)} to go")
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def _new_bar() -> "RichProgress":
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[status]}", markup=False),
+        console=Console(stderr=True),
+        # What the program prints while the bar stands goes above it, unless its output goes elsewhere.
+        redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
+    )

@@ -1,0 +1,255 @@
+"""Arguments on their way out and results on their way back: the client's pickling, both ways.
+
+A task's exception is raised here as itself, with its remote traceback as the cause and a note that says which task it
+was and where it ran; what cannot be rebuilt becomes a `TaskError`.
+"""
+
+import io
+import pickle
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from sys import getsizeof
+from typing import Any
+
+from deskgrid.errors import (
+    BagRejected,
+    PicklingFailed,
+    RemoteError,
+    RemoteTraceback,
+    ResultUnreadable,
+    TaskCancelled,
+    TaskCrashed,
+    TaskError,
+    TaskTimeout,
+)
+from deskgrid.wire import (
+    LARGE_BYTES,
+    PAYLOAD_LIMIT,
+    BagResult,
+    Chunks,
+    Outcome,
+    Payload,
+    clean,
+    payload_of,
+    read_failure,
+)
+
+
+def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Payload:
+    """The payload of one call; ``what`` names it in messages. Raises `PicklingFailed` or `BagRejected`."""
+    call = (args, kwargs)
+    if any(getsizeof(arg) >= LARGE_BYTES for arg in args):
+        return _pack_large(call, what)
+    try:
+        packed = pickle.dumps(call, pickle.HIGHEST_PROTOCOL)
+        by_value = b"__main__" in packed
+    except Exception:
+        packed, by_value = b"", True
+    if by_value:
+        # Something of the user's program, which a worker cannot import, or something only cloudpickle knows.
+        packed = _by_value(call, what)
+    return checked_size(packed, what)
+
+
+class _Pieces:
+    """A file for pickle, which takes large bytes objects as they are: they are neither copied nor searched."""
+
+    def __init__(self) -> None:
+        self.by_value = False
+        self._all: list[bytes] = []
+        self._small: list[bytes] = []
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Take a piece; what could be changed meanwhile is copied."""
+        if len(data) >= LARGE_BYTES:
+            self._all += [b"".join(self._small), bytes(data)]
+            self._small = []
+        else:
+            self.by_value = self.by_value or b"__main__" in data
+            self._small.append(bytes(data))
+
+    def all(self) -> list[bytes]:
+        """What was written; of two neighbours at least one is large."""
+        return [piece for piece in (*self._all, b"".join(self._small)) if piece]
+
+
+def _pack_large(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> Payload:
+    pieces = _Pieces()
+    try:
+        pickle.dump(call, pieces, pickle.HIGHEST_PROTOCOL)
+        by_value = pieces.by_value
+    except Exception:
+        by_value = True
+    if by_value:
+        return checked_size(_by_value(call, what), what)
+    payload = Chunks([memoryview(piece) for piece in pieces.all()])
+    _check_size(len(payload), what)
+    return payload if len(payload) >= LARGE_BYTES else bytes(payload)
+
+
+def _by_value(call: tuple[Any, ...], what: str) -> bytes:
+    import cloudpickle
+
+    try:
+        packed: bytes = cloudpickle.dumps(call, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        raise PicklingFailed(f"{what} cannot be pickled: {error}") from error
+    return packed
+
+
+def pack_text(item: object, what: str) -> Payload:
+    """The payload of one task of a command bag."""
+    if not isinstance(item, str):
+        raise BagRejected(f"{what} is not text but {type(item).__name__}: a command's items are texts")
+    try:
+        return checked_size(item.encode(), what)
+    except UnicodeEncodeError as error:
+        raise PicklingFailed(f"{what} cannot be sent as UTF-8: {error}") from error
+
+
+def checked_size(packed: bytes, what: str) -> Payload:
+    """``packed`` as it travels, unless it is larger than a task may carry."""
+    _check_size(len(packed), what)
+    return payload_of(packed)
+
+
+def _check_size(size: int, what: str) -> None:
+    if size > PAYLOAD_LIMIT:
+        raise BagRejected(f"{what} has {size:,} bytes; the limit is {PAYLOAD_LIMIT:,}")
+
+
+class Failure:
+    """An exception in the place of a value, which may itself be an exception."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+class Unread:
+    """A result as it came, which is unpickled for the first who wants it."""
+
+    def __init__(self, result: BagResult, bag: str) -> None:
+        self._result: BagResult | None = result
+        self._bag = bag
+        self._lock = threading.RLock()
+        self._value: Any = None
+
+    def value(self) -> Any:
+        """What `value_of` makes of it, the same each time."""
+        with self._lock:
+            if self._result is not None:
+                self._value, self._result = value_of(self._result, self._bag), None
+            return self._value
+
+
+def value_of(result: BagResult, bag: str) -> Any:
+    """What the task returned, or a `Failure` with the exception that it raised or that says what befell it.
+
+    Raises nothing, whatever the task made: what cannot be read is one task's `ResultUnreadable`. Only Ctrl-C ends it.
+    """
+    if result.outcome == Outcome.CANCELLED:
+        return Failure(TaskCancelled(f"{_where(result, bag)} was cancelled"))
+    if result.outcome != Outcome.DONE:
+        return Failure(_failure(result, bag))
+    value, trouble = _tried(lambda: _unpickled(result.payload))
+    if trouble is None:
+        return value
+    unreadable = ResultUnreadable(f"the result of {_where(result, bag)} cannot be unpickled: {said_of(trouble)}")
+    unreadable.__cause__ = trouble
+    return Failure(unreadable)
+
+
+def _tried(action: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What ``action``, which runs code that came with a result, returns, and what it raises.
+
+    A SystemExit or a KeyboardInterrupt that a result raises must not end this program. In the main thread the latter
+    may also be Ctrl-C, and is taken for it.
+    """
+    try:
+        return action(), None
+    except KeyboardInterrupt as error:
+        if threading.current_thread() is threading.main_thread():
+            raise
+        return None, error
+    except BaseException as error:
+        return None, error
+
+
+# How the note begins that an exception has of where it was raised.
+RAISED_BY = "deskgrid: raised by "
+
+
+def said_of(error: BaseException) -> str:
+    """An exception for people, whatever it does when it is asked."""
+    text, trouble = _tried(lambda: str.__str__(repr(error))[:300])
+    return clean(f"{type(error).__name__}, which cannot be shown" if trouble else text)
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to a task's exception, if that lets us."""
+    _tried(lambda: BaseException.add_note(error, note))
+
+
+def _unpickled(payload: Payload) -> Any:
+    if isinstance(payload, bytes):
+        return pickle.loads(payload)
+    return pickle.load(io.BufferedReader(_Frames(payload.frames())))
+
+
+class _Frames(io.RawIOBase):
+    """The frames of a large payload as one file, of which pickle copies a large object once, into its place."""
+
+    def __init__(self, frames: list[memoryview]) -> None:
+        self._left = deque(frames)
+
+    def readable(self) -> bool:
+        """It is for nothing else."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill ``buffer`` with what comes next; how much that is, nothing at the end."""
+        if not self._left:
+            return 0
+        frame = self._left.popleft()
+        count = min(len(frame), len(buffer))
+        buffer[:count] = frame[:count]
+        if count < len(frame):
+            self._left.appendleft(frame[count:])
+        return count
+
+
+_KINDS: dict[int, tuple[type[TaskError], str]] = {
+    Outcome.CRASH: (TaskCrashed, "ended its process"),
+    Outcome.TIMEOUT: (TaskTimeout, "ran longer than its timeout"),
+}
+
+
+def _failure(result: BagResult, bag: str) -> Exception:
+    told = read_failure(result.payload)
+    where = _where(result, bag)
+    if result.outcome in _KINDS:
+        kind, what = _KINDS[result.outcome]
+        error: Exception = kind(f"{where} {what}" + (f": {told.message}" if told.message else ""))
+    else:
+        rebuilt = _rebuilt(told.pickled)
+        said = f"{told.kind}: {told.message}" if told.message else told.kind
+        error = RemoteError(said) if rebuilt is None else rebuilt
+        add_note(error, f"{RAISED_BY}{where}")
+    if told.trace:
+        # Not by the attribute, which a class may have made its own.
+        object.__setattr__(error, "__cause__", RemoteTraceback(told.trace))
+    return error
+
+
+def _rebuilt(pickled: bytes) -> Exception | None:
+    """The task's own exception. Only an `Exception`: a task's SystemExit must not end this program."""
+    error, _ = _tried(lambda: pickle.loads(pickled)) if pickled else (None, None)
+    return error if issubclass(type(error), Exception) else None
+
+
+def _where(result: BagResult, bag: str) -> str:
+    on = f" on {result.worker} after {result.elapsed:.3g} s" if result.worker else ""
+    return f"task {result.item} of bag {bag}{on}"

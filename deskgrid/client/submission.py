@@ -1,0 +1,289 @@
+"""A bag on its way to the broker: items become payloads and runtimes, these become batches, batches are sent.
+
+Rule 1: items are taken one by one and never held: a generator of a million costs a few batches of memory.
+Rule 2: a bag is accepted whole or not at all. When an item turns out to be impossible after others were sent, the bag
+is cancelled before the error is raised.
+"""
+
+import math
+import numbers
+import queue
+import secrets
+from array import array
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from deskgrid import wire
+from deskgrid.client.conversation import Reply
+from deskgrid.client.link import Link
+from deskgrid.client.replies import SLICE_S, ask
+from deskgrid.client.template import Template
+from deskgrid.errors import BagRejected, DeskgridError, PythonMismatch
+
+# Batches of one bag that may be on their way at once: enough to keep the broker busy, and a bound on memory.
+WINDOW = 8
+# Their bytes, but one batch may always be: what a broker keeps of one credential before it is handled is bounded.
+WINDOW_BYTES = wire.PAYLOAD_LIMIT
+# How long the cancelling of a bag that turned out to be impossible may take. Seconds.
+ABANDON_S = 5.0
+
+# Seconds for all, one number for each item, or what gives an item's.
+Runtime = float | Iterable[float] | Callable[[Any], float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for every task of a bag. ``timeout``: seconds, None for no limit; ``retries``: after errors."""
+
+    name: str = ""
+    timeout: float | None = None
+    retries: int = 0
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None:
+            seconds = checked_seconds(self.timeout, "the timeout")
+            if not seconds:
+                raise BagRejected("the timeout is 0 s, in which no task can run")
+            object.__setattr__(self, "timeout", seconds)
+        if type(self.retries) is not int or not 0 <= self.retries <= wire.RETRIES_LIMIT:
+            raise BagRejected(f"retries is a number of times, 0 to {wire.RETRIES_LIMIT:,}, not {self.retries!r:.80}")
+        if wire.is_longer(self.name, wire.NAME_BYTES):
+            raise BagRejected(f"the name has more than {wire.NAME_BYTES} bytes: {self.name!r:.80}")
+
+
+class Accepted(NamedTuple):
+    """A bag that the broker has, whole. ``note``: what its submitter should know now, or empty."""
+
+    bag: str
+    total: int
+    note: str
+
+
+class Row(NamedTuple):
+    """One task: its payload, and its runtime when the tasks' differ."""
+
+    payload: wire.Payload
+    runtime: float | None
+
+
+class Batch(NamedTuple):
+    """Rows that travel together; ``first``: the index in the bag of the first."""
+
+    first: int
+    rows: list[Row]
+    last: bool
+
+
+def submit_bag(
+    link: Link,
+    template: Template,
+    items: Iterable[Any],
+    *,
+    pack: Callable[[Any, str], wire.Payload],
+    runtime: Runtime,
+    terms: Terms,
+) -> Accepted:
+    """Have the broker accept a bag of one task for each of ``items``; ``pack(item, what)`` makes its payload.
+
+    Raises `BagRejected` (or `PicklingFailed`), and then nothing of the bag is left on the grid.
+    """
+    check_python(link, template)
+    count = len(items) if isinstance(items, Collection) else None
+    _check_count(count)
+    runtimes = Runtimes(runtime, count)
+    sender = _Sender(link, template, terms, runtimes.same)
+    try:
+        for batch in batches(_rows(items, pack, runtimes)):
+            sender.send(batch)
+        _check_count(sender.total)
+        runtimes.check_length(sender.total)
+        sender.send_rest()
+    except BaseException:
+        sender.abandon()
+        raise
+    return Accepted(sender.bag, sender.total, sender.note)
+
+
+def check_python(link: Link, template: Template) -> None:
+    """Refuse a template that the grid's Python could not load. Raises `PythonMismatch`."""
+    greeting = link.greeting
+    if greeting is not None and template.python not in (None, greeting.python):
+        raise PythonMismatch(
+            f"this program runs Python {template.python} and the grid Python {greeting.python}: what one pickles the "
+            f"other cannot load; run the program with Python {greeting.python}"
+        )
+
+
+def _check_count(count: int | None) -> None:
+    if count == 0:
+        raise BagRejected("the bag is empty: there is nothing to run")
+    if count is not None and count > wire.BAG_LIMIT:
+        raise BagRejected(f"the bag has more than {wire.BAG_LIMIT:,} items: make several bags of them")
+
+
+def _rows(items: Iterable[Any], pack: Callable[[Any, str], wire.Payload], runtimes: "Runtimes") -> Iterator[Row]:
+    for index, item in enumerate(items):
+        if index == wire.BAG_LIMIT:
+            _check_count(index + 1)
+        yield Row(pack(item, f"item {index}"), runtimes.of(index, item))
+
+
+def batches(rows: Iterable[Row]) -> Iterator[Batch]:
+    """``rows`` in batches of at most BATCH_ROWS, and BATCH_BYTES unless one row alone has more."""
+    first, size, held = 0, 0, list[Row]()
+    for row in rows:
+        if held and (len(held) == wire.BATCH_ROWS or size + len(row.payload) > wire.BATCH_BYTES):
+            yield Batch(first, held, False)
+            first, size, held = first + len(held), 0, []
+        held.append(row)
+        size += len(row.payload)
+    if held:
+        yield Batch(first, held, True)
+
+
+class _Sender:
+    """Sends the batches of one bag, a few of them at a time."""
+
+    def __init__(self, link: Link, template: Template, terms: Terms, runtime: float | None) -> None:
+        self.bag = secrets.token_hex(6)
+        self.total = 0
+        self.note = ""
+        self._link = link
+        self._template = template
+        self._terms = terms
+        self._runtime = runtime
+        self._held: Batch | None = None
+        self._replies: queue.SimpleQueue[Reply | DeskgridError] = queue.SimpleQueue()
+        # The bytes of each batch that is on its way. The broker answers them in order.
+        self._flying: deque[int] = deque()
+        self._sent = False
+
+    def send(self, batch: Batch) -> None:
+        """Send ``batch`` when there is room; the last one is kept until `send_rest`."""
+        self.total += len(batch.rows)
+        if batch.last:
+            self._held = batch
+            return
+        self._send(batch)
+
+    def send_rest(self) -> None:
+        """Send the last batch, and wait until the broker has accepted all."""
+        if self._held is not None:
+            self._send(self._held)
+        while self._flying:
+            self._take()
+
+    def _send(self, batch: Batch) -> None:
+        size = sum(len(row.payload) for row in batch.rows)
+        while self._has_no_room(size) or not self._replies.empty():
+            self._take()
+        self._sent = True
+        self._flying.append(size)
+        self._link.send(self._message(batch), self._replies.put, self._template)
+
+    def _has_no_room(self, size: int) -> bool:
+        return len(self._flying) >= WINDOW or bool(self._flying and sum(self._flying) + size > WINDOW_BYTES)
+
+    def _message(self, batch: Batch) -> wire.Submit:
+        return wire.Submit(
+            request=self._link.number(),
+            bag=self.bag,
+            name=self._terms.name,
+            template=self._template.digest,
+            first=batch.first,
+            payloads=tuple([row.payload for row in batch.rows]),
+            runtime=self._runtime,
+            runtimes=tuple([row.runtime for row in batch.rows if row.runtime is not None]),
+            timeout=self._terms.timeout,
+            retries=self._terms.retries,
+            last=batch.last,
+        )
+
+    def _take(self) -> None:
+        """Wait for one answer, as long as it takes."""
+        reply = self._next_reply()
+        self._flying.popleft()
+        if isinstance(reply, DeskgridError):
+            raise reply
+        if not isinstance(reply, wire.Accepted):
+            raise BagRejected(getattr(reply, "reason", "the broker's answer is not one to a bag"))
+        self.note = reply.note or self.note
+
+    def _next_reply(self) -> Reply | DeskgridError:
+        while True:
+            with suppress(queue.Empty):
+                return self._replies.get(timeout=SLICE_S)
+
+    def abandon(self) -> None:
+        """Take back what was sent, if the broker is there to hear it."""
+        if self._sent:
+            with suppress(DeskgridError):
+                ask(self._link, "cancel", {"bag": self.bag, "items": None}, ABANDON_S)
+
+
+# --- runtimes --------------------------------------------------------------------------------------------------------
+
+
+class Runtimes:
+    """The predicted runtimes of a bag's tasks, in seconds; ``same``: the one of all, None when unknown or differing."""
+
+    def __init__(self, runtime: object, count: int | None) -> None:
+        self.same: float | None = None
+        self._function: Callable[[Any], Any] | None = None
+        self._list: array[float] | None = None
+        if isinstance(runtime, numbers.Real):
+            self.same = checked_seconds(runtime, "the runtime")
+        elif callable(runtime):
+            self._function = runtime
+        elif isinstance(runtime, Iterable) and not isinstance(runtime, str | bytes | Mapping):
+            named = ((value, f"the runtime of item {index}") for index, value in enumerate(runtime))
+            self._list = array("d", (checked_seconds(value, what) for value, what in named))
+            if count is not None:
+                self.check_length(count)
+        elif runtime is not None:
+            raise BagRejected(f"runtime is seconds, a list of seconds or a function of the item, not {runtime!r:.80}")
+
+    def of(self, index: int, item: Any) -> float | None:
+        """The runtime of one item, when they differ."""
+        if self._function is not None:
+            return self._predicted(self._function, index, item)
+        if self._list is None:
+            return None
+        if index >= len(self._list):
+            raise BagRejected(f"item {index} has no runtime: there are {len(self._list)}")
+        return self._list[index]
+
+    def check_length(self, count: int) -> None:
+        """Refuse a list of another length than the bag's."""
+        if self._list is not None and len(self._list) != count:
+            raise BagRejected(f"{len(self._list)} runtimes came with {count} items")
+
+    @staticmethod
+    def _predicted(function: Callable[[Any], Any], index: int, item: Any) -> float:
+        try:
+            value = function(item)
+        except Exception as error:
+            raise BagRejected(f"the runtime of item {index} cannot be predicted: {error!r}") from error
+        return checked_seconds(value, f"the runtime of item {index}")
+
+
+def checked_seconds(value: object, what: str) -> float:
+    """``value`` as seconds: finite and not negative. Raises `BagRejected`."""
+    if not isinstance(value, numbers.Real):
+        raise BagRejected(f"{what} is not a number of seconds: {value!r:.80}")
+    seconds = float(value)
+    if not 0.0 <= seconds < math.inf:
+        raise BagRejected(f"{what} is {seconds} s; it has to be a finite number, and not negative")
+    if seconds > wire.SECONDS_LIMIT:
+        raise BagRejected(f"{what} is {seconds} s; it has to be {wire.SECONDS_LIMIT:g} s at most")
+    return seconds
+
+
+def kept(items: Iterable[Any]) -> Sequence[Any] | None:
+    """``items`` for looking them up later, as they are now; None when they come one by one and are not held."""
+    if isinstance(items, tuple | range | str):
+        return items
+    return tuple(items) if isinstance(items, Collection) else None

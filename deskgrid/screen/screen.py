@@ -1,0 +1,203 @@
+"""The status screen as text: one snapshot in, lines out, for any width and height.
+
+Rules:
+
+1. Pure: what is drawn follows from the arguments alone.
+2. Never more lines than the height, never a line wider than the width. Workers and bags that do not fit are counted:
+   "... and 412 more".
+3. Rows keep their places from one snapshot to the next as far as they can, so that an eye can rest on one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from rich.console import Group
+from rich.text import Text
+
+from deskgrid.screen import rows
+from deskgrid.screen.drawing import counted, duration, fitted, flow
+from deskgrid.wire import clean
+from deskgrid.wire.snapshot import BagState, BrokerFacts, Snapshot, WorkerState
+
+# The broker is away once a snapshot is this old: several that should have come did not.
+AWAY_S = 3.0
+
+# From these heights on there is room for a heading of two lines, and for empty lines and names of columns.
+TALL = 14
+ROOMY = 28
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Section(Generic[Row]):
+    """A heading and the rows below it, in the order they keep; nothing of a row is drawn before it is shown.
+
+    ``count``: how many there are, some of which may have no row in the snapshot.
+    """
+
+    heading: list[Text]
+    items: Sequence[Row]
+    count: int
+    draw: Callable[[Row], Text]
+    details: Callable[[Row], list[Text]]  # lines below it, if there is room
+    interest: Callable[[Row], Any]  # what is shown if not all are: the smallest
+    rest: Callable[[Sequence[Row]], str]  # all but these, in a few words
+
+
+def render(
+    snapshot: Snapshot, width: int, height: int | None, age_s: float, *, hint: str = "", ascii_only: bool = False
+) -> Group:
+    """Return the screen for ``snapshot``, which was received ``age_s`` seconds ago.
+
+    ``height`` None: as many lines as it takes. ``hint``: what to say at the bottom, of keys for instance.
+    ``ascii_only``: for a terminal or a pipe that takes nothing else.
+    """
+    away = age_s >= AWAY_S
+    lines = _lines(snapshot, width, height)
+    if away:
+        for line in lines:
+            line.stylize("dim")
+    lines = _closed(lines, _footer(age_s, away, hint), height)
+    return Group(*(fitted(line, width, ascii_only) for line in lines))
+
+
+def _lines(snapshot: Snapshot, width: int, height: int | None) -> list[Text]:
+    """Everything but the footer, for which one of ``height`` lines is kept free."""
+    room = 10**6 if height is None else height - 1
+    above = 1 + (room >= TALL)
+    gap = [Text()] if room >= ROOMY else []
+    top = flow(_header(snapshot), width, above)
+    bottom = flow(_queues(snapshot), width, 1) + flow(_counters(snapshot), width, 1 + above)
+    workers, bags = _workers(snapshot, width, room), _bags(snapshot, width, room)
+    room -= len(top) + len(bottom) + 3 * len(gap) + len(workers.heading) + len(bags.heading)
+    # Bags may have a third of the lines, and what workers leave.
+    bag_lines = _within(bags, max(1, room // 3, room - len(workers.items)))
+    worker_lines = _within(workers, room - len(bag_lines))
+    return [*top, *gap, *workers.heading, *worker_lines, *gap, *bags.heading, *bag_lines, *gap, *bottom]
+
+
+def _within(section: Section[Row], room: int) -> list[Text]:
+    """At most ``room`` lines: every row before any detail, and a last line for the rows that are left out."""
+    items = section.items
+    if max(len(items), section.count) > room or section.count > len(items):
+        order = sorted(items, key=section.interest)[: max(0, room - 1)]
+        rest = Text(f"... and {section.count - len(order):,} more: {section.rest(order)}", "dim")
+        return ([section.draw(item) for item in order] + [rest])[: max(0, room)]
+    spare = room - len(items)
+    lines: list[Text] = []
+    for item in items:
+        details = section.details(item) if spare else []
+        details = details if len(details) <= spare else []
+        spare -= len(details)
+        lines += [section.draw(item), *details]
+    return lines
+
+
+def _closed(lines: list[Text], footer: list[Text], height: int | None) -> list[Text]:
+    """The lines and the footer; of too many lines the last go, and the footer stays."""
+    if height is None:
+        return lines + footer
+    return (lines[: max(0, height - len(footer))] + footer)[:height]
+
+
+# --- what is above and below -----------------------------------------------------------------------------------------
+
+
+def _header(snapshot: Snapshot) -> list[Text]:
+    facts = snapshot["broker"]
+    return [
+        Text(f"deskgrid {clean(facts['address'])}", "bold"),
+        *_trouble(facts),
+        Text(f"{snapshot['throughput']['per_s']:.1f} tasks/s", "bold"),
+        Text(f"policy {facts['policy']}"),
+        Text(f"up {duration(facts['age_s'])}"),
+        Text("encrypted", "green") if facts["encrypted"] else Text("not encrypted", "yellow"),
+        Text(counted(facts["clients"], "client")),
+        Text(_options(facts), "dim"),
+        Text(clean(f"version {facts['version']} on Python {facts['python']}"), "dim"),
+    ]
+
+
+def _trouble(facts: BrokerFacts) -> Iterable[Text]:
+    """What everybody has to know before anything else."""
+    if facts["disk"] != "ok":
+        what = "disk full: nothing can be written down" if facts["disk"] == "full" else "disk nearly full"
+        yield Text(f"{what}, no submissions are taken", "bold red")
+
+
+def _options(facts: BrokerFacts) -> str:
+    return clean(", ".join(f"{name} {value}" for name, value in facts["options"].items())) or "default options"
+
+
+def _footer(age_s: float, away: bool, hint: str) -> list[Text]:
+    if away:
+        return [Text.assemble((f"broker away for {duration(age_s)}, retrying", "bold red"), f"  {hint}")]
+    return [Text(hint, "dim")] if hint else []
+
+
+def _queues(snapshot: Snapshot) -> Iterable[Text]:
+    queues = snapshot["queues"]
+    waiting = queues["priority"] + queues["regular"]
+    yield Text("Waiting", "bold")
+    yield Text(f"priority queue {queues['priority']:,}", "yellow" if queues["priority"] else "")
+    yield Text(f"regular queue {queues['regular']:,}")
+    if waiting:
+        yield Text(f"longest task {duration(queues['longest_s'])}")
+
+
+def _counters(snapshot: Snapshot) -> Iterable[Text]:
+    """The promise first: it is not to be pushed off a narrow screen."""
+    counters = snapshot["counters"]
+    kills = counters["planned_kills"]
+    yield Text("So far", "bold")
+    yield Text(f"killed by a planned departure {kills:,}", "bold red" if kills else "bold green")
+    for name in ("departures", "losses", "crashes", "errors", "timeouts"):
+        bad = name != "departures" and counters[name]
+        yield Text(f"{name} {counters[name]:,}", "yellow" if bad else "")
+    yield Text(f"done {counters['done']:,}")
+    yield Text(f"attempts {counters['attempts']:,}")
+    yield Text(f"wasted {duration(counters['wasted_s'])}")
+    yield Text(f"stale answers {counters['stale']:,}")
+    yield Text(f"overdue {counters['overdue']:,}")
+
+
+# --- the two sections ------------------------------------------------------------------------------------------------
+
+
+def _workers(snapshot: Snapshot, width: int, room: int) -> Section[WorkerState]:
+    workers = sorted(snapshot["workers"], key=lambda worker: rows.natural(worker["name"]))
+    names = {bag["bag"]: bag["name"] for bag in snapshot["bags"]}
+    columns = rows.worker_columns(workers, width)
+    totals = snapshot["totals"]
+    heading = flow(rows.worker_heading(totals), width, 1 + (room >= TALL))
+    if workers and room >= ROOMY:
+        heading.append(rows.worker_titles(columns))
+    return Section(
+        heading,
+        workers,
+        rows.worker_count(totals),
+        draw=lambda worker: rows.worker_row(worker, columns),
+        details=lambda worker: rows.slot_rows(worker, columns, names),
+        interest=rows.interest,
+        rest=lambda shown: rows.other_workers(totals, shown),
+    )
+
+
+def _bags(snapshot: Snapshot, width: int, room: int) -> Section[BagState]:
+    bags = sorted(snapshot["bags"], key=rows.bag_order)
+    columns = rows.bag_columns(bags, width)
+    totals = snapshot["totals"]
+    heading = flow(rows.bag_heading(totals), width, 1 + (room >= TALL))
+    if bags and room >= ROOMY:
+        heading.append(rows.bag_titles(columns))
+    return Section(
+        heading,
+        bags,
+        rows.bag_count(totals),
+        draw=lambda bag: rows.bag_row(bag, columns),
+        details=rows.bag_notes,
+        interest=rows.bag_order,
+        rest=lambda shown: rows.other_bags(totals, shown),
+    )

@@ -1,0 +1,228 @@
+"""Messages to bytes and back.
+
+Rule 1: ``decode(bytes)`` gives a message or raises `ProtocolError`; nothing else ever comes out of it.
+Rule 2: what is made of a message has at most eight times its length, and some megabytes for its rows: lengths are
+checked while it is decoded, not after (`deskgrid.wire.source`).
+
+A message is packed by msgpack as the array ``[tag, field, ...]`` in the order of its fields. Rows travel as their
+columns, ``[[task, task, ...], [number, ...], ...]``, which are checked and made rows of by loops in C; a column after
+the first whose values are all the same has that one only. A payload that is large travels behind the message, in frames
+of its own, as `Chunks`; in its place is how long it is.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from operator import attrgetter
+from typing import Annotated, Any
+
+import msgpack
+
+from deskgrid.wire.fields import AtMost, Line, Optional, Rows, field_of, fields_of
+from deskgrid.wire.limits import BATCH_ROWS, CONTROL_BYTES
+from deskgrid.wire.messages import (
+    MESSAGES,
+    MOST,
+    Answer,
+    Assign,
+    BagResult,
+    Blob,
+    Finished,
+    Message,
+    Outcomes,
+    Result,
+    Submit,
+)
+from deskgrid.wire.payload import Chunks, Payload
+from deskgrid.wire.source import CHUNKS, LENGTH, UNREADABLE, Source, Wrong, source_of
+from deskgrid.wire.text import cut
+
+
+class ProtocolError(ValueError):
+    """What arrived is not a message of this protocol; the peer is at fault."""
+
+
+def _values_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives the values of a message of ``kind``, in the order of its fields: one call in C, if it has some."""
+    names = [field.name for field in fields(kind)]
+    return attrgetter(*names) if len(names) > 1 else lambda message: tuple(getattr(message, name) for name in names)
+
+
+def _is_table(field: Any) -> bool:
+    return isinstance(field.inner if isinstance(field, Optional) else field, Rows)
+
+
+# What a message or a row in it is without its payload, at most, about.
+_ROW_BYTES = 100
+_TAGS = {kind: tag for tag, kind in enumerate(MESSAGES)}
+# What gives the values of a message.
+_VALUES: dict[type[Message], Callable[[Message], tuple[Any, ...]]] = {kind: _values_of(kind) for kind in MESSAGES}
+# The fields of each message, by name; how each is read, in order; and how many bytes it may have.
+FIELDS: dict[type[Message], dict[str, Any]] = {kind: fields_of(kind) for kind in MESSAGES}
+_READERS = {
+    kind: [(f"{kind.__name__}.{name}", field.read) for name, field in its.items()] for kind, its in FIELDS.items()
+}
+# The first byte of an array of up to fifteen values, but for how many they are.
+_ARRAY = 0x9
+_MOST = {_TAGS[kind]: most for kind, most in MOST.items()}
+# Which of a message's values, after its tag, are rows, and which are lines, with their limits.
+_TABLES = {kind: [at for at, field in enumerate(its.values(), 1) if _is_table(field)] for kind, its in FIELDS.items()}
+_LINES = {
+    kind: [(at, field.most) for at, field in enumerate(its.values(), 1) if isinstance(field, Line)]
+    for kind, its in FIELDS.items()
+}
+_RESULTS: Rows = FIELDS[Finished]["results"]
+_BAG_RESULTS: Rows = field_of(Annotated[tuple[BagResult, ...], AtMost(BATCH_ROWS)])
+
+
+# --- to bytes --------------------------------------------------------------------------------------------------------
+
+
+def encode(message: Message, values: list[Chunks] | None = None) -> bytes:
+    """The bytes of ``message``. Values within the declared limits are the caller's duty; `decode` checks them.
+
+    Its large payloads are appended to ``values``, whose frames belong behind it; without that they are in it.
+    A line that is longer than its field may be is cut. What UTF-8 cannot say in a text, half a surrogate pair that came
+    out of JSON or a file's name, is sent as "?".
+    """
+
+    def outside(payload: Chunks) -> msgpack.ExtType | bytes:
+        if values is None:
+            return bytes(payload)
+        values.append(payload)
+        return msgpack.ExtType(CHUNKS, len(payload).to_bytes(LENGTH, "big"))
+
+    kind = type(message)
+    array = [_TAGS[kind], *_VALUES[kind](message)]
+    for place in _TABLES[kind]:
+        array[place] = array[place] and _columns(array[place])
+    for place, most in _LINES[kind]:
+        array[place] = cut(array[place], most)
+    packed: bytes = msgpack.packb(array, unicode_errors="replace", default=outside)
+    return packed
+
+
+def _columns(rows: tuple[Any, ...]) -> list[Sequence[Any]]:
+    """The columns of one row or more."""
+    return _shortened(tuple(zip(*rows, strict=True)))
+
+
+def _shortened(columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    first, *others = columns
+    return [first, *[column[:1] if column.count(column[0]) == len(column) else column for column in others]]
+
+
+def pack_columns(columns: Sequence[Sequence[Any]]) -> bytes:
+    """Rows, given by their columns, as they travel."""
+    packed: bytes = msgpack.packb(_shortened(columns))
+    return packed
+
+
+def parts_of(message: Message) -> list[Payload]:
+    """``message`` and its large payloads, in the order in which they travel."""
+    values: list[Chunks] = []
+    return [encode(message, values), *values]
+
+
+# --- and back --------------------------------------------------------------------------------------------------------
+
+
+def decode(data: bytes, chunks: Sequence[memoryview] = ()) -> Message:
+    """The message in ``data``; raises `ProtocolError` for anything else, with the reason in one line.
+
+    ``chunks``: the frames behind it; those of its large payloads, and no others.
+    """
+    if len(data) > CONTROL_BYTES and len(data) > (most := _most(data)):
+        raise ProtocolError(f"not a message that may have more than {most:,} bytes")
+    source = source_of(data, chunks)
+    where, values = "not a message", list[Any]()
+    try:
+        kind = _kind_of(source)
+        for name, read in _READERS[kind]:
+            where = name
+            values.append(read(source))
+        where = kind.__name__
+        source.finish()
+    except Wrong as error:
+        raise ProtocolError(f"{where}: {error}") from error
+    except UNREADABLE as error:
+        raise ProtocolError(f"{where}: not msgpack: {error!s:.80}") from error
+    return kind(*values)
+
+
+def _most(data: bytes) -> int:
+    """How many bytes it may have, by its first two: the array's and the tag's."""
+    return _MOST.get(data[1], CONTROL_BYTES) if data[0] >> 4 == _ARRAY else CONTROL_BYTES
+
+
+def _kind_of(source: Source) -> type[Message]:
+    """Which message follows."""
+    count, tag = source.array(), source.value()
+    if type(tag) is not int or not 0 <= tag < len(MESSAGES):
+        raise Wrong("no known tag")
+    kind = MESSAGES[tag]
+    if count != len(_READERS[kind]) + 1:
+        raise Wrong(f"{kind.__name__} has {len(_READERS[kind])} fields, got {count - 1}")
+    return kind
+
+
+def results_of_tasks(rows: list[list[Any]]) -> tuple[Result, ...]:
+    """Results given by their values, which a process of tasks told; raises `ProtocolError`."""
+    try:
+        return _RESULTS.rows([list(column) for column in zip(*rows, strict=True)]) if rows else ()
+    except (Wrong, ValueError) as error:
+        raise ProtocolError(f"Result: {error}") from error
+
+
+def results_in(outcomes: Outcomes) -> tuple[BagResult, ...]:
+    """The results that ``outcomes`` tells, in order; raises `ProtocolError` when it does not."""
+    large = iter(outcomes.large)
+    found: list[BagResult] = []
+    try:
+        for piece in outcomes.results:
+            source = source_of(piece)
+            columns = _BAG_RESULTS.read_columns(source)
+            source.finish()
+            if columns:
+                found += _BAG_RESULTS.rows(_with_large(columns, large) if outcomes.large else columns)
+        if next(large, None) is not None:
+            raise ValueError("more large payloads than results that have one")
+    except (Wrong, *UNREADABLE) as error:
+        raise ProtocolError(f"not results: {error!s:.80}") from error
+    return tuple(found)
+
+
+def _with_large(columns: list[list[Any]], large: Any) -> list[list[Any]]:
+    """The columns, with a large payload in the place of each nil."""
+    *others, payloads = columns
+    if payloads == [None]:
+        payloads = payloads * len(columns[0])
+    return [*others, [next(large, None) if each is None else each for each in payloads]]
+
+
+# --- about messages --------------------------------------------------------------------------------------------------
+
+
+def weight(message: Message) -> int:
+    """About how many bytes ``message`` is at most, without encoding it: exact enough for what can be large."""
+    match message:
+        case Outcomes(results=pieces, large=large):
+            return _ROW_BYTES + sum(map(len, pieces)) + sum(map(len, large))
+        case Assign(work=rows):
+            return _ROW_BYTES * (1 + len(rows)) + sum(len(row.payload) for row in rows)
+        case Blob(data=data):
+            return _ROW_BYTES + len(data)
+        case Answer(body=body):
+            return _ROW_BYTES + len(body)
+    return _ROW_BYTES
+
+
+def large_of(message: Message) -> list[Chunks]:
+    """The large payloads of what a worker or a client says."""
+    match message:
+        case Submit(payloads=payloads):
+            return [payload for payload in payloads if isinstance(payload, Chunks)]
+        case Finished(results=rows):
+            return [row.payload for row in rows if isinstance(row.payload, Chunks)]
+        case Blob(data=Chunks() as data):
+            return [data]
+    return []

@@ -1,0 +1,86 @@
+"""What a worker says of an attempt that did not succeed, as a value that cannot surprise.
+
+Rule: reading an account never raises, whatever it is: what is not understood becomes `UNREADABLE`. So what is in a
+journal may be read without care, also when it was written before accounts were checked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from deskgrid.wire.limits import ACCOUNT_BYTES, ACCOUNT_CHARACTERS, NAME_BYTES, PICKLED_BYTES
+from deskgrid.wire.payload import Payload
+from deskgrid.wire.source import UNREADABLE as NOT_MSGPACK
+from deskgrid.wire.source import Wrong, source_of
+from deskgrid.wire.text import clean, clean_lines, cut, without_middle
+
+_PARTS = [str, str, str, bytes]
+# Outcomes of which no account is given: the task is done, or nobody asks how its attempt ended.
+_DONE, _LAST = 0, 3
+_NOTHING = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt did not succeed. Its texts are clean, and within their limits, however long they were.
+
+    ``kind``: the type of the exception, or a word for what happened. ``trace``: its traceback, or what the task wrote
+    last. ``pickled``: the exception itself, for the client; empty if it cannot travel.
+    """
+
+    kind: str
+    message: str
+    trace: str = ""
+    pickled: bytes = b""
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        set_(self, "kind", clean(cut(self.kind, NAME_BYTES)))
+        set_(self, "message", clean_lines(without_middle(self.message, ACCOUNT_CHARACTERS)))
+        set_(self, "trace", clean_lines(without_middle(self.trace, ACCOUNT_CHARACTERS)))
+        if len(self.pickled) > PICKLED_BYTES:
+            set_(self, "pickled", b"")
+
+    def packed(self) -> bytes:
+        """As it travels, and as it is kept."""
+        packed: bytes = msgpack.packb([self.kind, self.message, self.trace, self.pickled], unicode_errors="replace")
+        return packed
+
+
+UNREADABLE = Failure("unreadable account", "what the worker said of it cannot be read")
+
+
+def read_failure(payload: Payload) -> Failure:
+    """The failure that ``payload`` tells of."""
+    if not isinstance(payload, bytes) or len(payload) > ACCOUNT_BYTES:
+        return UNREADABLE
+    source = source_of(payload)
+    try:
+        parts: list[Any] = source.values(len(_PARTS)) if source.array() == len(_PARTS) else []
+        source.finish()
+    except (Wrong, *NOT_MSGPACK):
+        return UNREADABLE
+    return Failure(*parts) if [*map(type, parts)] == _PARTS else UNREADABLE
+
+
+def tidy_results(columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
+    """The columns of `Result` rows, in which each account of a failure is as `Failure.packed` makes it."""
+    tasks, numbers, outcomes, elapsed, payloads, *printed = columns
+    if not any(outcomes):
+        return columns
+    # One account may be that of many rows.
+    known: dict[bytes, bytes] = {}
+    tidied = [
+        payload if outcome == _DONE else _account(payload, known) if outcome <= _LAST else _NOTHING
+        for outcome, payload in zip(outcomes, payloads, strict=True)
+    ]
+    return [tasks, numbers, outcomes, elapsed, tidied, *printed]
+
+
+def _account(payload: Payload, known: dict[bytes, bytes]) -> bytes:
+    key = payload if isinstance(payload, bytes) else b""
+    if key not in known:
+        known[key] = read_failure(payload).packed()
+    return known[key]

@@ -1,0 +1,157 @@
+"""What is read from: a packed message, value by value, so that nothing is made of it that its fields do not allow.
+
+Rule 1: no container is ever unpacked by itself. Lengths of arrays and maps are read first, and checked against the
+field's limit; a container in the place of a plain value is refused before anything in it is looked at.
+Rule 2: a source in which anything was wrong is dropped. The others are used again: a new one costs as much as reading
+a short message.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import msgpack
+
+from deskgrid.wire.limits import LARGE_BYTES, PAYLOAD_LIMIT
+from deskgrid.wire.payload import Chunks
+
+# What stands in a message for a large payload: an extension type of msgpack, its data the length of what follows.
+CHUNKS, LENGTH = 1, 8
+# Messages up to this size share their sources: nearly all. A longer one has a source of its own, as large as itself.
+SHARED_BYTES = 16 * 2**10
+_NIL = 0xC0
+
+# What msgpack raises for bytes that are none, and what it raises in our name.
+UNREADABLE = (ValueError, msgpack.UnpackException)
+
+
+class Wrong(Exception):
+    """A value is not what its field allows."""
+
+
+class _Behind:
+    """The frames behind a message, out of which its large payloads are taken."""
+
+    __slots__ = ("frames",)
+
+    def __init__(self) -> None:
+        self.frames: Iterator[memoryview] = iter(())
+
+    def __call__(self, code: int, data: bytes) -> Chunks:
+        """The payload that an extension stands for; raises ValueError."""
+        if code != CHUNKS:
+            raise ValueError(f"an extension of type {code}")
+        size = int.from_bytes(data, "big")
+        if not LARGE_BYTES <= size <= PAYLOAD_LIMIT:
+            raise ValueError(f"a large payload of {size} bytes")
+        pieces: list[memoryview] = []
+        while size > 0:
+            pieces.append(next(self.frames, memoryview(b"")))
+            if not len(pieces[-1]):
+                raise ValueError("a large payload is not all there")
+            size -= len(pieces[-1])
+        if size:
+            raise ValueError("a large payload ends within a frame")
+        return Chunks(pieces)
+
+
+class Source:
+    """One packed message. Each method raises one of `UNREADABLE`, or `Wrong`."""
+
+    __slots__ = ("_behind", "_data", "_end", "_size", "_unpacker", "value")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._behind = _Behind()
+        self._unpacker = msgpack.Unpacker(
+            max_array_len=0,
+            max_map_len=0,
+            max_ext_len=LENGTH,
+            max_buffer_size=size,
+            read_size=size,
+            ext_hook=self._behind,
+        )
+        self._data = b""
+        self._end = 0
+        # The next value, which is plain.
+        self.value = self._unpacker.unpack
+
+    def _begin(self, data: bytes, frames: Sequence[memoryview]) -> None:
+        self._unpacker.feed(data)
+        self._data = data
+        self._end += len(data)
+        self._behind.frames = iter(frames)
+
+    def array(self) -> int:
+        """How many values the array has that is next; they follow."""
+        try:
+            return int(self._unpacker.read_array_header())
+        except ValueError as error:
+            raise Wrong("expected an array") from error
+
+    def map(self) -> int:
+        """How many pairs the map has that is next; they follow, each as its key and its value."""
+        try:
+            return int(self._unpacker.read_map_header())
+        except ValueError as error:
+            raise Wrong("expected a map") from error
+
+    def nil(self) -> bool:
+        """Take nil, if that is next; whether it was."""
+        left = self._end - self._unpacker.tell()
+        if not left or self._data[-left] != _NIL:
+            return False
+        self.value()
+        return True
+
+    def values(self, count: int) -> list[Any]:
+        """The next ``count`` values, which are plain."""
+        found = list(islice(self._unpacker, count))
+        if len(found) != count:
+            raise ValueError("it is not all there")
+        return found
+
+    def many(self, most: int) -> list[Any]:
+        """The array that is next, of at most ``most`` plain values."""
+        return self.columns(1, most)[0]
+
+    def columns(self, count: int, most: int) -> list[list[Any]]:
+        """The next ``count`` arrays, each of at most ``most`` plain values."""
+        unpacker, found = self._unpacker, []
+        for _ in range(count):
+            try:
+                length = unpacker.read_array_header()
+            except ValueError as error:
+                raise Wrong("expected an array") from error
+            if length > most:
+                raise Wrong(f"{length:,} values where there are at most {most:,}")
+            found.append([unpacker.unpack()] if length == 1 else self.values(length))
+        return found
+
+    def finish(self) -> None:
+        """All has been read; raises ValueError if there is more."""
+        if self._unpacker.tell() != self._end:
+            raise ValueError("more follows than belongs to it")
+        if next(self._behind.frames, None) is not None:
+            raise ValueError("more frames than large payloads")
+        self._data = b""
+        if self._size == SHARED_BYTES and len(_idle) < _IDLE_MOST:
+            _idle.append(self)
+
+
+# Sources that nobody reads from. Threads take them out and put them back; both are one step of a list.
+_idle: list[Source] = []
+_IDLE_MOST = 8
+
+
+def source_of(data: bytes, frames: Sequence[memoryview] = ()) -> Source:
+    """What reads ``data``, with the ``frames`` behind it."""
+    if len(data) > SHARED_BYTES:
+        source = Source(len(data))
+    else:
+        try:
+            source = _idle.pop()
+        except IndexError:
+            source = Source(SHARED_BYTES)
+    source._begin(data, frames)
+    return source

@@ -1,0 +1,77 @@
+"""What all tasks of a bag share, as one blob: a map of msgpack, of which nobody makes more than it may have.
+
+The broker reads only what kind it is; a worker reads the rest.
+"""
+
+from typing import Any
+
+from deskgrid.wire.limits import ARGUMENTS_LIMIT, FILES_LIMIT
+from deskgrid.wire.payload import Payload
+from deskgrid.wire.source import UNREADABLE, Source, Wrong, source_of
+
+# Kinds of template a worker can run.
+KINDS = ("python", "command")
+# So much of a template is enough to see its kind, which is its first entry.
+_BEGINNING = 32
+
+
+class TemplateRefused(ValueError):
+    """A blob is not a template; one line that says why."""
+
+
+def template_kind(data: Payload) -> str | None:
+    """Which kind of template this is, or None when it is none: the one thing the broker reads of it."""
+    first = data if isinstance(data, bytes) else bytes(data.frames()[0][:_BEGINNING])
+    source = source_of(first[:_BEGINNING])
+    try:
+        kind = source.value() if source.map() and source.value() == "kind" else None
+    except (Wrong, *UNREADABLE):
+        return None
+    return kind if kind in KINDS else None
+
+
+def read_template(data: bytes) -> dict[str, Any]:
+    """The entries of a template, each of its type. Raises `TemplateRefused`."""
+    source = source_of(data)
+    try:
+        count = source.map()
+        if count > len(_ENTRIES):
+            raise Wrong(f"{count} entries")
+        table = {}
+        for _ in range(count):
+            key = source.value()
+            if type(key) is not str or key not in _ENTRIES:
+                raise Wrong("an entry that no template has")
+            table[key] = _ENTRIES[key](source)
+        source.finish()
+    except (Wrong, *UNREADABLE) as error:
+        raise TemplateRefused(f"{error!s:.80}") from error
+    return table
+
+
+def _text(source: Source) -> str:
+    return str(_of_type(source.value(), str))
+
+
+def _bytes(source: Source) -> bytes:
+    return bytes(_of_type(source.value(), bytes))
+
+
+def _texts(source: Source) -> list[str]:
+    return [str(_of_type(value, str)) for value in source.many(ARGUMENTS_LIMIT)]
+
+
+def _files(source: Source) -> dict[str, bytes]:
+    count = source.map()
+    if count > FILES_LIMIT:
+        raise Wrong(f"{count:,} files where there are at most {FILES_LIMIT:,}")
+    return {_text(source): _bytes(source) for _ in range(count)}
+
+
+def _of_type(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise Wrong(f"expected {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+_ENTRIES = {"kind": _text, "python": _text, "function": _bytes, "bundle": _files, "argv": _texts}

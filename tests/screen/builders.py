@@ -1,0 +1,184 @@
+"""Snapshots as a broker would send them, built from what a test is about."""
+
+from typing import Literal
+
+from deskgrid.wire.snapshot import BagState, CounterValues, RunningTask, SlotState, Snapshot, Totals, WorkerState
+
+BAG = "a1b2c3d4e5f6"
+
+NO_COUNTS = CounterValues(
+    submitted=0,
+    attempts=0,
+    done=0,
+    errors=0,
+    timeouts=0,
+    crashes=0,
+    cancelled=0,
+    departures=0,
+    losses=0,
+    kills=0,
+    planned_kills=0,
+    stale=0,
+    unfit=0,
+    adopted=0,
+    overdue=0,
+    wasted_s=0.0,
+    window_s=0.0,
+    busy_s=0.0,
+)
+
+
+def slot(
+    elapsed_s: float | None = None,
+    runtime_s: float = 45.0,
+    *,
+    lane: int = 0,
+    item: int = 17,
+    queued: int = 0,
+    queued_s: float = 0.0,
+    left_s: float | None = 3600.0,
+) -> SlotState:
+    """A slot, idle unless ``elapsed_s`` is given."""
+    running = None
+    if elapsed_s is not None:
+        running = RunningTask(bag=BAG, item=item, runtime_s=runtime_s, elapsed_s=elapsed_s)
+    return SlotState(lane=lane, running=running, ahead=0, ahead_s=0.0, queued=queued, queued_s=queued_s, left_s=left_s)
+
+
+def worker(
+    name: str = "lab3-01",
+    *slots: SlotState,
+    state: Literal["up", "away", "lost"] = "up",
+    uptime_s: float | None = 7200.0,
+    opened_s: float = 3600.0,
+    windows: list[tuple[float, float]] | None = None,
+    silent_s: float = 0.5,
+    done: int = 41,
+    site: str = "lab3",
+    plan: str = "mon-fri 18:00-08:00 (Europe/Brussels)",
+    note: str = "",
+) -> WorkerState:
+    """A worker that is up, with one idle slot unless slots are given."""
+    return WorkerState(
+        name=name,
+        host=f"{name}.example",
+        site=site,
+        state=state,
+        kind="open-ended" if uptime_s is None else "windows",
+        plan="open-ended" if uptime_s is None else plan,
+        uptime_s=uptime_s if state == "up" else 0.0,
+        opened_s=opened_s,
+        windows=windows or [],
+        silent_s=silent_s,
+        done=done,
+        rests_s=30.0 if note else None,
+        note=note,
+        slot_count=len(slots) or 1,
+        busy=sum(each["running"] is not None for each in slots),
+        slots=list(slots) or [slot()],
+    )
+
+
+def bag(
+    name: str = "sweep",
+    *,
+    id: str = BAG,
+    done: int = 40,
+    failed: int = 0,
+    cancelled: int = 0,
+    running: int = 4,
+    waiting: int = 56,
+    closed: bool = True,
+    age_s: float = 300.0,
+    eta_s: float | None = 900.0,
+    note: str = "",
+) -> BagState:
+    """A bag that is under way."""
+    return BagState(
+        bag=id,
+        name=name,
+        owner="client",
+        kind="python",
+        total=done + failed + cancelled + running + waiting,
+        done=done,
+        failed=failed,
+        cancelled=cancelled,
+        running=running,
+        waiting=waiting,
+        closed=closed,
+        age_s=age_s,
+        left_s=45.0 * (running + waiting),
+        eta_s=eta_s,
+        longest_s=45.0,
+        note=note,
+    )
+
+
+def totals_of(workers: list[WorkerState], bags: list[BagState]) -> Totals:
+    """All of them have a row."""
+    states = [worker["state"] for worker in workers]
+    ended = sum(bag["closed"] and not bag["running"] + bag["waiting"] for bag in bags)
+    up = [worker for worker in workers if worker["state"] == "up"]
+    return Totals(
+        bags_under_way=len(bags) - ended,
+        bags_ended=ended,
+        workers_up=states.count("up"),
+        workers_lost=states.count("lost"),
+        workers_away=states.count("away"),
+        slots=sum(worker["slot_count"] for worker in up),
+        busy=sum(worker["busy"] for worker in up),
+    )
+
+
+def snapshot(
+    workers: list[WorkerState] | None = None,
+    bags: list[BagState] | None = None,
+    *,
+    counters: CounterValues = NO_COUNTS,
+    priority: int = 0,
+    encrypted: bool = True,
+    address: str = "lab-server.example:7077",
+) -> Snapshot:
+    """A grid; without workers and bags unless they are given."""
+    return Snapshot(
+        schema=2,
+        broker={
+            "id": "0badcafe",
+            "version": "0.1.0",
+            "python": "3.11",
+            "address": address,
+            "policy": "pgs",
+            "options": {"order": "longest-first", "margin": 1.0},
+            "age_s": 8040.0,
+            "encrypted": encrypted,
+            "clients": 3,
+            "disk": "ok",
+            "disk_note": "",
+        },
+        totals=totals_of(workers or [], bags or []),
+        workers=workers or [],
+        bags=bags or [],
+        queues={"regular": 56, "priority": priority, "longest_s": 45.0},
+        counters=counters,
+        throughput={"per_s": 12.4},
+    )
+
+
+def lab(count: int) -> Snapshot:
+    """A lab of ``count`` PCs of every sort: busy, idle, late, open-ended, away, lost; with two bags under way."""
+    kinds = (
+        lambda n: worker(f"lab3-{n}", slot(10.0 + n % 30, queued=1, queued_s=600.0), slot(3.0, lane=1)),
+        lambda n: worker(f"lab3-{n}", slot(), uptime_s=120.0 * n + 60.0),
+        lambda n: worker(f"lab4-{n}", slot(50.0), slot(20.0, 86_400.0, lane=1), uptime_s=5400.0),
+        lambda n: worker(f"lab4-{n}", slot(5.0, 600.0, left_s=None), uptime_s=None),
+        lambda n: worker(f"lab5-{n}", state="away", windows=[(18_000.0, 50_400.0)]),
+        lambda n: worker(f"lab5-{n}", state="lost", silent_s=190.0),
+        lambda n: worker(f"big-{n}", *(slot(2.0 * lane if lane % 3 else None, lane=lane) for lane in range(16))),
+    )
+    counters = NO_COUNTS | CounterValues(**{**NO_COUNTS, "departures": 12, "losses": 1, "errors": 3, "done": 1204})
+    bags = [
+        bag(done=1204, failed=3, waiting=8789, note="3 tasks are longer than any window seen so far"),
+        bag("compress the whole archive", id="0123456789ab", age_s=20.0, eta_s=None, closed=False),
+        bag("", id="ffffffffffff", done=10, running=0, waiting=0, age_s=4000.0),
+    ]
+    return snapshot([kinds[n % len(kinds)](n) for n in range(count)], bags, counters=counters, priority=12)

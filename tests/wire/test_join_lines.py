@@ -1,0 +1,117 @@
+"""Join lines: what an administrator pastes on forty PCs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deskgrid.wire.joinline import JoinLine, JoinLineError, Keys, Side, parse_address, parse_join_line
+
+KEYS = Keys(bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96)))
+LINE = JoinLine("worker", "lab-server.example", 7077, KEYS)
+
+sides: st.SearchStrategy[Side] = st.sampled_from(["worker", "client"])
+key = st.binary(min_size=32, max_size=32)
+hosts = st.sampled_from(["lab-server", "lab-server.example", "10.0.0.1", "[::1]", "[2001:db8::17]", "[fe80::1%eth0]"])
+lines = st.builds(JoinLine, sides, hosts, st.integers(0, 65_535), st.none() | st.builds(Keys, key, key, key))
+
+
+@given(lines)
+def test_a_join_line_is_read_back_as_it_was_made(line: JoinLine) -> None:
+    assert parse_join_line(str(line), line.side) == line
+
+
+@given(lines)
+def test_a_join_line_needs_no_quoting_in_any_shell(line: JoinLine) -> None:
+    special = set(" \t\n\"'`$&|;<>()*?!#~^\\{}") - set("[]%")  # brackets only in IPv6 hosts
+    assert not special & set(str(line))
+
+
+def test_blanks_around_a_pasted_line_do_not_matter() -> None:
+    assert parse_join_line(f"  {LINE}\r\n", "worker") == LINE
+
+
+def test_the_secret_shows_in_no_representation() -> None:
+    assert KEYS.secret.hex() not in repr(LINE)
+    assert repr(KEYS.secret) not in repr(LINE)
+    assert repr(KEYS.secret) not in repr(KEYS)
+    assert repr(KEYS.public) in repr(KEYS)
+
+
+def test_the_endpoint_is_what_zeromq_wants() -> None:
+    assert LINE.endpoint == "tcp://lab-server.example:7077"
+    assert JoinLine("client", "[::1]", 7077, None).endpoint == "tcp://[::1]:7077"
+
+
+@pytest.mark.parametrize("side", ["worker", "client"])
+def test_a_line_for_the_other_side_is_refused_by_name(side: Side) -> None:
+    other: Side = "client" if side == "worker" else "worker"
+    text = str(JoinLine(other, "lab-server", 7077, KEYS))
+    with pytest.raises(JoinLineError, match=f"that is the join line of a {other}; this needs the one of a {side}"):
+        parse_join_line(text, side)
+
+
+def test_a_line_that_was_cut_anywhere_is_refused() -> None:
+    text = str(LINE)
+    for end in range(len(text)):
+        with pytest.raises(JoinLineError):
+            parse_join_line(text[:end], "worker")
+
+
+def test_a_line_with_any_one_character_of_its_keys_changed_is_refused() -> None:
+    text = str(LINE)
+    for place in range(text.index("/") + 1, len(text)):
+        wrong = "A" if text[place] != "A" else "B"
+        with pytest.raises(JoinLineError):
+            parse_join_line(text[:place] + wrong + text[place + 1 :], "worker")
+
+
+def test_the_host_of_a_line_may_be_edited() -> None:
+    edited = parse_join_line(str(LINE).replace(LINE.host, "10.0.0.7"), "worker")
+    assert (edited.host, edited.keys) == ("10.0.0.7", LINE.keys)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not a join line"),
+        ("lab-server:7077", "not a join line"),
+        ("worker@lab-server", "not a join line"),
+        ("worker@lab-server:", "not a join line"),
+        ("worker@:7077", "not a join line"),
+        ("worker@lab-server:70777", "not a join line"),
+        ("worker@lab-server:٣", "not a join line"),
+        ("admin@lab-server:7077", "not a join line"),
+        ("worker@lab server:7077", "not a join line"),
+        ("worker@lab-server:7077/", "not a join line"),
+        (str(LINE) + "!", "not a join line"),
+        (str(LINE).replace("/", " "), "not a join line"),
+        (f"deskgrid worker --join {LINE}", "not a join line"),
+        (str(LINE)[:-1], "damaged"),
+        (f"worker@lab-server:7077/{'é' * 128}", "damaged"),
+        (str(LINE)[:-4], "cut"),
+        ("worker@lab-server:7077/AAAA", "cut"),
+        (str(LINE) + "AAAA", "checksum"),
+        ("worker@lab-server:7077", "cut"),
+    ],
+)
+def test_a_damaged_line_is_refused_and_its_keys_are_not_repeated(text: str, reason: str) -> None:
+    with pytest.raises(JoinLineError, match=reason) as error:
+        parse_join_line(text, "worker")
+    assert "AAAA" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("0.0.0.0:7077", "0.0.0.0", 7077), ("[::]:0", "[::]", 0), ("*:65535", "*", 65_535), ("lab:0080", "lab", 80)],
+)
+def test_an_address_is_host_and_port(text: str, host: str, port: int) -> None:
+    assert parse_address(text) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":", "7077", ":7077", "lab:", "lab:-1", "lab:65536", "lab:1e3", "lab:²", "lab:" + "9" * 5000, "a b:1"]
+)
+def test_another_address_is_refused(text: str) -> None:
+    with pytest.raises(JoinLineError, match="an address is HOST:PORT, not"):
+        parse_address(text)

@@ -1,0 +1,66 @@
+"""Of a template the broker reads the kind, and a worker no more than there may be."""
+
+from typing import Any
+
+import msgpack
+import pytest
+
+from deskgrid.wire import ARGUMENTS_LIMIT, FILES_LIMIT, TemplateRefused, read_template, template_kind
+from tests.wire.test_memory import peak_of
+
+PYTHON = {"kind": "python", "python": "3.12", "function": b"f", "bundle": {"a.py": b"x = 1"}}
+COMMAND = {"kind": "command", "argv": ["echo", "{}"]}
+
+
+@pytest.mark.parametrize("table", [PYTHON, COMMAND])
+def test_a_template_is_read_as_it_was_made(table: dict[str, Any]) -> None:
+    data = msgpack.packb(table)
+    assert template_kind(data) == table["kind"]
+    assert read_template(data) == table
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        1,
+        [],
+        {"kind": 1},
+        {"kind": "python", "other": 1},
+        {1: "python"},
+        {"kind": "command", "argv": "echo"},
+        {"kind": "command", "argv": ["echo", 1]},
+        {"kind": "command", "argv": ["x"] * (ARGUMENTS_LIMIT + 1)},
+        {"kind": "python", "bundle": {str(number): b"" for number in range(FILES_LIMIT + 1)}},
+        {"kind": "python", "bundle": {"a": "text"}},
+        {"kind": "python", "bundle": {1: b""}},
+        {"kind": "python", "function": [[]]},
+        {str(number): "" for number in range(6)},
+    ],
+)
+def test_what_is_no_template_is_refused(table: Any) -> None:
+    with pytest.raises(TemplateRefused):
+        read_template(msgpack.packb(table))
+
+
+def test_what_follows_a_template_is_refused() -> None:
+    with pytest.raises(TemplateRefused):
+        read_template(msgpack.packb(COMMAND) + b"\x00")
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x80", b"\x81\xa4kind", b"\x81\xa4kind\xa3new", b"\x91\xa4kind"])
+def test_what_begins_like_no_template_has_no_kind(data: bytes) -> None:
+    assert template_kind(data) is None
+
+
+@pytest.mark.parametrize("filling", [b"\x90", b"\x80", b"\xa0", b"\xc0", b"\x91"])
+def test_a_large_template_of_small_things_costs_no_memory(filling: bytes) -> None:
+    size = 8 * 2**20
+    data = b"\x82\xa4kind\xa7command\xa4argv\xdd" + size.to_bytes(4, "big") + filling * size
+    assert template_kind(data) == "command"
+    assert peak_of(lambda: template_kind(data)) < 100_000
+
+    def read() -> None:
+        with pytest.raises(TemplateRefused):
+            read_template(data)
+
+    assert peak_of(read) < 2 * size
