@@ -9,7 +9,7 @@ from deskgrid import wire
 from tests.hostile.forging import packed
 from tests.hostile.lab import Lab, Raw
 from tests.hostile.limits import GROWTH, LARGE, size_of, unharmed
-from tests.peers import COMMAND, PATIENCE_S
+from tests.peers import COMMAND
 
 TEMPLATE_DIGEST = hashlib.sha256(COMMAND).hexdigest()
 LONG = 60 * 2**20
