@@ -50,7 +50,8 @@ class FakeWorkers:
         self._admin = _line(home, "admin", "client")
         self._count = count
         self._sockets: list[zmq.Socket[bytes]] = []
-        self._introductions: dict[zmq.Socket[bytes], bytes] = {}  # of those who were not let in yet
+        self._introductions: dict[zmq.Socket[bytes], bytes] = {}
+        self._strangers: set[zmq.Socket[bytes]] = set()  # who were not let in yet
         self._joined: list[zmq.Socket[bytes]] = []  # who were let in, which is not in the order in which they came
         self._beat_s = math.inf  # until the broker has said how often
         self._beat_at = math.inf
@@ -71,6 +72,7 @@ class FakeWorkers:
         self._poller.register(socket, zmq.POLLIN)
         self._introductions[socket] = wire.encode(self._introduction(len(self._sockets)))
         socket.send(self._introductions[socket])
+        self._strangers.add(socket)
         self._sockets.append(socket)
 
     def _add_keys(self) -> None:
@@ -103,8 +105,8 @@ class FakeWorkers:
                 raise TimeoutError(f"{joined} workers were let in within {JOIN_S:g} s")
             if time.monotonic() > again:
                 again += AGAIN_S
-                for socket, introduction in self._introductions.items():
-                    socket.send(introduction)
+                for socket in self._strangers:
+                    socket.send(self._introductions[socket])
             self.turn(0.1)
 
     def __exit__(
@@ -150,7 +152,8 @@ class FakeWorkers:
 
     def _hear(self, socket: "zmq.Socket[bytes]", message: wire.Message) -> None:
         if isinstance(message, wire.Welcome):
-            if self._introductions.pop(socket, None) is not None:
+            if socket in self._strangers:
+                self._strangers.remove(socket)
                 self._joined.append(socket)
             self._beat_s = message.heartbeat
             self._beat_at = min(self._beat_at, time.monotonic() + self._beat_s / SHARES)
@@ -161,7 +164,9 @@ class FakeWorkers:
             self.finished += len(rows)
         elif isinstance(message, wire.Taken):
             self.taken += len(message.attempts)
-        elif isinstance(message, (wire.Refused, wire.Rejoin)):
+        elif isinstance(message, wire.Rejoin):  # on a busy machine a connection may break, as any may
+            socket.send(self._introductions[socket])
+        elif isinstance(message, wire.Refused):
             raise ConnectionError(f"the broker will not have a worker any more: {message}")
 
 
