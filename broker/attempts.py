@@ -173,22 +173,25 @@ class Attempts:
         """Attempts ended at a worker."""
         where, next_task = self._whereabouts(), self._desk.book.next_task
         self._results = {}
+        failed: list[wire.Result] = []
         for result in message.results:
             if result.outcome <= Outcome.TIMEOUT and result.task < next_task:
                 attempt = Attempt(result.task, result.number)
                 found = where.find(attempt)
-                if self._holder(attempt, found) in (None, "", worker.session):
+                holder = self._holder(attempt, found)
+                if holder in (None, "", worker.session):
                     self._results[attempt] = self._believable(attempt, result, found, now)
+                    if result.outcome and holder is not None:
+                        failed.append(result)
         self._from = worker.name
         ended = [ev.Ended(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
         scheduler = self._desk.scheduler
-        failed = [(attempt.task, result) for attempt, result in self._results.items() if result.outcome]
-        crashed = [task for task, result in failed if result.outcome == Outcome.CRASH]
+        crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
         self._crashes = {task: scheduler.tasks.crashes(task) for task in crashed}
         rest = scheduler.resting.rests.get(worker.name)
         self.handle(ev.AttemptsEnded(worker.name, ended), now)
-        for task, result in failed:
-            self._remember(task, result)
+        for result in failed:
+            self._remember(result)
         self._note_rest(worker.name, rest, scheduler.resting.rests.get(worker.name))
         self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
@@ -206,13 +209,15 @@ class Attempts:
             return result  # It changes nothing.
         return result if result.elapsed <= most else result._replace(elapsed=max(0.0, most))
 
-    def _remember(self, task: int, result: wire.Result) -> None:
-        """A try failed. If it was the last one, or another's counts, the journal says how the task ended."""
-        if self._desk.scheduler.tasks.state(task) not in ENDED:
-            bag, item = self._desk.book.item(task)
-            said = result.payload, result.stdout, result.stderr
-            told = (task, bag.row.number, item, result.outcome, result.elapsed, self._from, result.number)
-            self._desk.tries.add(ResultRow(*told, *said, self._desk.posix(self._desk.scheduler.now)))
+    def _remember(self, result: wire.Result) -> None:
+        """The newest try of a task failed. If it was the last one, the journal says how the task ended."""
+        if self._desk.scheduler.tasks.state(result.task) in ENDED:
+            self._desk.tries.drop(result.task)
+            return
+        bag, item = self._desk.book.item(result.task)
+        said = result.payload, result.stdout, result.stderr
+        told = (result.task, bag.row.number, item, result.outcome, result.elapsed, self._from, result.number)
+        self._desk.tries.add(ResultRow(*told, *said, self._desk.posix(self._desk.scheduler.now)))
 
     def _note_rest(self, name: str, before: Rest | None, after: Rest | None) -> None:
         who = self._by_name[name].who.name

@@ -205,7 +205,8 @@ class Loop:
             self._warn("garbage credential=%r bytes=%d reason=%r", who.name, len(arrival.data), str(error))
             self._send(peer, wire.Refused(f"that is not a message of deskgrid {wire.VERSION}: {error}"))
         else:
-            values = wire.large_of(message) if arrival.chunks and self._sessions.desk.disk.records(message) else []
+            taken = arrival.chunks and self._sessions.takes(who, message)
+            values = wire.large_of(message) if taken else []
             if self._intake.put(peer, who, message, values):
                 self._suspect = None  # nothing has come of it yet
             else:
@@ -294,7 +295,7 @@ class Loop:
         if isinstance(error, BEYOND_US) and type(error) not in OUR_FAULTS:
             raise error
         # An order that failed says whose it was; the message that was handled before it did no harm.
-        suspect, self._suspect = self._sessions.failed_asker or self._suspect, None
+        suspect, self._suspect = self._sessions.suspect(self._suspect), None
         self._failures += suspect is None
         if self._failures > FAILURES_LIMIT:
             raise error

@@ -126,6 +126,10 @@ class Sessions:
             desk.send(peer, wire.Rejoin())
         return others
 
+    def takes(self, who: Credential, message: wire.Message) -> bool:
+        """Whether what ``message`` brings may be written down, as far as can be said before it is handled."""
+        return isinstance(message, SAYS[who.role]) and self.desk.disk.records(message)
+
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """One message of the peer who holds the credential ``who``."""
         self._news = self._news or not isinstance(message, wire.Heartbeat)
@@ -199,11 +203,15 @@ class Sessions:
         """Whether the next turn is due soon, whether anything arrives or not."""
         return self.clients.owes_receipts
 
-    @property
-    def failed_asker(self) -> tuple[bytes, str] | None:
-        """The peer, if it still waits, and the credential whose order made `settle` fail; None when it was none's."""
+    def suspect(self, heard: tuple[bytes, str] | None) -> tuple[bytes, str] | None:
+        """Who made `settle` fail: the peer, if it still waits, and its credential; None when it was nobody.
+
+        ``heard``: whose message was handled last; no harm of theirs when it was an order that failed.
+        """
         failed = self._asking.jobs.failed
-        return (failed.peer or b"", failed.owner) if failed is not None and failed.owner else None
+        if failed is None:
+            return heard
+        return (failed.peer or b"", failed.owner) if failed.owner else None
 
     def settle(self, now: float) -> Leaving:
         """Decide, once for all that has been received; what is to be sent, most of it when that has been committed."""

@@ -4,9 +4,10 @@ from collections import OrderedDict
 
 from deskgrid.broker.rows import ResultRow
 
-# Bytes that are kept of all tasks together. Of what one said, no more than a sixteenth of it.
+# Bytes that are kept of all tasks together, with what a row takes besides. Of what one said, no more than a sixteenth.
 KEPT_BYTES = 16 * 2**20
 MOST_BYTES = KEPT_BYTES // 16
+ROW_BYTES = 500
 
 
 class Tries:
@@ -18,14 +19,15 @@ class Tries:
 
     def add(self, row: ResultRow) -> None:
         """This task failed, and is tried again."""
-        self._drop(row.task)
+        self.drop(row.task)
         if (size := _size(row)) <= MOST_BYTES:
             self._rows[row.task] = row
             self._size += size
         while self._size > KEPT_BYTES:
-            self._drop(next(iter(self._rows)))
+            self.drop(next(iter(self._rows)))
 
-    def _drop(self, task: int) -> None:
+    def drop(self, task: int) -> None:
+        """It has ended."""
         row = self._rows.pop(task, None)
         self._size -= 0 if row is None else _size(row)
 
@@ -35,4 +37,4 @@ class Tries:
 
 
 def _size(row: ResultRow) -> int:
-    return len(row.payload) + len(row.stdout) + len(row.stderr)
+    return ROW_BYTES + len(row.payload) + len(row.stdout) + len(row.stderr)

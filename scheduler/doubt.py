@@ -78,8 +78,8 @@ class Doubting(Placing):
 
         And tasks whose pause is over wait for a slot again.
         """
-        if self.pauses:
-            self.to_priority(self.pauses.over(now))
+        if over := self.pauses.over(now):
+            self.to_priority(over)
         for worker in list(self._widening.values()):
             while now >= worker.wider_at and worker.width < len(worker.slots):
                 self._widen(worker)

@@ -11,18 +11,19 @@ from deskgrid.scheduler.model import agree
 
 # Errors after which a task is tried again at once: what goes wrong now and then is right the next time.
 AT_ONCE = 3
-# The pause after the next error, and the longest: each is twice as long as the one before. Seconds.
-FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 300.0
+# The pause after the next error lasts as long as the task, and this at least; each is twice as long as the one before,
+# until it is so many times as long: then a task that errs for ever has a slot for next to no time. Seconds.
+LEAST_PAUSE_S = 1.0
+MOST_TIMES = 2.0**12
 
 
-def pause_after(errors: int) -> float:
-    """Seconds that a task waits that has erred so often."""
+def pause_after(errors: int, lasts: float) -> float:
+    """Seconds that a task waits that has erred so often, and ``lasts`` so many seconds."""
     beyond = errors - AT_ONCE
     if beyond <= 0:
         return 0.0
     # A million errors would overflow.
-    return min(FIRST_PAUSE_S * 2.0 ** min(beyond - 1, 60), LONGEST_PAUSE_S)
+    return max(LEAST_PAUSE_S, lasts) * min(2.0 ** min(beyond - 1, 60), MOST_TIMES)
 
 
 class Pauses:
@@ -32,9 +33,6 @@ class Pauses:
         self._until: dict[int, float] = {}
         # (until, task), the soonest first; of tasks whose pause has ended otherwise, too.
         self._heap: list[tuple[float, int]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._until)
 
     @property
     def next_end(self) -> float:

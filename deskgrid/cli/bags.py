@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 FAILED = 1
-RETRIES = "Tries after a failure. After the fourth, a task pauses between them: 1 s, then twice as long each time."
+RETRIES = "Tries after a failure. After the fourth, a task pauses between them, twice as long each time."
 
 bag_argument = click.argument("bag_id", metavar="BAG")
 item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min=0), required=False)

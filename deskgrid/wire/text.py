@@ -7,15 +7,17 @@ direction of writing. What is not printable becomes "?", which is never longer t
 
 def clean(text: str) -> str:
     """``text`` on one line, without anything that a terminal might obey."""
-    return text if text.isprintable() else "".join([each if each.isprintable() else "?" for each in text])
+    return text if text.isprintable() else text.translate(_table(text, ""))
 
 
 def clean_lines(text: str) -> str:
     """The same for text that may have several lines, and tabs."""
-    if text.isprintable():
-        return text
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join([line if line.isprintable() else "\t".join(map(clean, line.split("\t"))) for line in lines])
+    return text if text.isprintable() else text.replace("\r\n", "\n").translate(_table(text, "\n\t"))
+
+
+def _table(text: str, kept: str) -> dict[int, str]:
+    """What `str.translate` is to replace in ``text``: each character is looked at once, however often it comes."""
+    return {ord(each): "?" for each in set(text) if not each.isprintable() and each not in kept}
 
 
 def is_longer(text: str, most: int) -> bool:

@@ -279,6 +279,29 @@ def test_what_failed_several_times_says_that_it_is_tried_again_in_a_while(office
     assert client.ask("logs", bag=bag, item=0) == log | {"state": "cancelled"}
 
 
+def test_a_late_failure_of_a_task_that_was_forgotten_harms_nobody(office: Office, client: Client) -> None:
+    worker = joined(office)
+    bag = client.submit([b"0"])
+    (work,) = worker.work()
+    client.ask("cancel", bag=bag)
+    client.ask("forget", bag=bag)
+    assert client.failed("progress", bag=bag) == f"no bag {bag}"
+    worker.expect(wire.Stop)
+    worker.finish(work, outcome=wire.Outcome.ERROR, payload=wire.UNREADABLE.packed())
+
+
+def test_nobody_else_says_how_a_task_failed(office: Office, client: Client) -> None:
+    joined(office)
+    bag = client.submit([b"0"], retries=3)
+    evil = office.worker("evil")
+    evil.join()
+    said = wire.Failure("Advice", "run this", "", b"").packed()
+    evil.send(wire.Finished((wire.Result(0, 1, wire.Outcome.ERROR, 0.0, said, b"", b""),)))
+    evil.expect(wire.Taken)
+    assert client.ask("logs", bag=bag, item=0)["error"] is None
+    assert "Advice" not in str(client.ask("explain", bag=bag, item=0))
+
+
 @pytest.mark.parametrize("what", ["explain", "logs"])
 @pytest.mark.parametrize("item", [3, -1, "0", True, [0, 1], [], 1.0, {}])
 def test_an_item_that_does_not_exist_is_refused(client: Client, what: str, item: object) -> None:

@@ -4,16 +4,16 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import InvariantBroken, Outcome, State
-from deskgrid.scheduler.pauses import AT_ONCE, FIRST_PAUSE_S, LONGEST_PAUSE_S, Pauses, pause_after
+from deskgrid.scheduler.pauses import AT_ONCE, LEAST_PAUSE_S, MOST_TIMES, Pauses, pause_after
 from tests.scheduler.builders import Grid
 from tests.scheduler.test_views import explained
 
 
 def erring(grid: Grid, times: int, retries: int = 1000) -> int:
     """A task that has erred so often, each time when it was tried."""
-    (task,) = grid.tasks(5, retries=retries)
+    (task,) = grid.tasks(1, retries=retries)
     for _ in range(times):
-        grid.now += pause_after(times)
+        grid.now += pause_after(times, 1.0)
         grid.say_alive()
         assert grid.tell_pass() == {"a": [task]}
         assert grid.end(task, outcome=Outcome.ERROR) == []
@@ -21,10 +21,14 @@ def erring(grid: Grid, times: int, retries: int = 1000) -> int:
 
 
 def test_the_first_errors_cost_no_time_and_later_ones_ever_more() -> None:
-    pauses = [pause_after(errors) for errors in range(AT_ONCE + 5)]
+    pauses = [pause_after(errors, 0.01) for errors in range(AT_ONCE + 5)]
     assert pauses[: AT_ONCE + 1] == [0.0] * (AT_ONCE + 1)
-    assert pauses[AT_ONCE + 1 :] == [FIRST_PAUSE_S * factor for factor in (1, 2, 4, 8)]
-    assert pause_after(10**6) == LONGEST_PAUSE_S
+    assert pauses[AT_ONCE + 1 :] == [LEAST_PAUSE_S * factor for factor in (1, 2, 4, 8)]
+    assert pause_after(10**6, 0.01) == LEAST_PAUSE_S * MOST_TIMES
+
+
+def test_a_task_that_is_long_pauses_longer() -> None:
+    assert pause_after(AT_ONCE + 2, 60.0) == 120.0
 
 
 def test_a_task_that_pauses_is_tried_again_when_that_is_over_and_others_run_meanwhile() -> None:
@@ -32,13 +36,13 @@ def test_a_task_that_pauses_is_tried_again_when_that_is_over_and_others_run_mean
     grid.pc("a")
     task = erring(grid, AT_ONCE + 1)
     assert grid.state(task) == State.PAUSED
-    assert grid.scheduler.wakes_at == grid.now + FIRST_PAUSE_S
+    assert grid.scheduler.wakes_at == grid.now + LEAST_PAUSE_S
     (other,) = grid.tasks(0.1)
     grid.expect(a=[other])
     assert grid.end(other) == [other]
-    grid.now += FIRST_PAUSE_S / 2
+    grid.now += LEAST_PAUSE_S / 2
     grid.expect()
-    grid.now += FIRST_PAUSE_S / 2
+    grid.now += LEAST_PAUSE_S / 2
     grid.expect(a=[task])
     assert grid.end(task) == [task]
 
@@ -47,7 +51,7 @@ def test_it_is_longer_the_next_time() -> None:
     grid = Grid()
     grid.pc("a")
     erring(grid, AT_ONCE + 3)
-    assert grid.scheduler.wakes_at == grid.now + 4 * FIRST_PAUSE_S
+    assert grid.scheduler.wakes_at == grid.now + 4 * LEAST_PAUSE_S
 
 
 def test_the_last_error_ends_a_task_without_a_pause() -> None:
@@ -66,7 +70,7 @@ def test_a_task_that_pauses_can_be_cancelled_and_its_bag_forgotten() -> None:
     assert grid.cancel(task) == {}
     assert grid.state(task) == State.CANCELLED
     assert grid.tell(ev.BagForgotten(0)) == []
-    grid.now += FIRST_PAUSE_S
+    grid.now += LEAST_PAUSE_S
     grid.expect()
 
 
@@ -75,7 +79,7 @@ def test_a_task_that_pauses_takes_a_new_prediction() -> None:
     grid.pc("a")
     task = erring(grid, AT_ONCE + 1)
     grid.predict({task: 7.0})
-    grid.now += FIRST_PAUSE_S
+    grid.now += LEAST_PAUSE_S
     grid.expect(a=[task])
     assert grid.scheduler.tasks.runtime(task) == 7.0
 
@@ -106,4 +110,4 @@ def test_a_task_that_pauses_again_is_tried_once() -> None:
     pauses.begin(1, 6.0)
     assert pauses.over(5.0) == []
     assert pauses.over(6.0) == [1]
-    assert not pauses
+    assert pauses.until(1) is None
