@@ -149,7 +149,7 @@ MUTATIONS = (
     Mutation(
         "let a worker answer for others",
         "deskgrid.broker.attempts:Attempts.finished",
-        'if self._holder(attempt, found) in (None, "", worker.session):',
+        'if holder in (None, "", worker.session):',
         "if True:",
         "raid",
     ),
