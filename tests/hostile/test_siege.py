@@ -11,6 +11,7 @@ from tests.hostile.siege import ROLES, siege
 COUNT, PER_S = 4_000, 1_000.0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_whoever_sends_hostile_messages_kills_nobody_and_holds_up_nobody(tmp_path: Path) -> None:
     quiet, attacks = siege(tmp_path, COUNT, 1, PER_S)
