@@ -14,6 +14,9 @@ from tests.hostile.limits import GROWTH, SLACK, unharmed
 from tests.memory import most_resident, resident
 from tests.waiting import eventually
 
+# Seconds of large messages, which would find little more on a second Python.
+pytestmark = pytest.mark.slow
+
 MIB = 2**20
 # More than any message of a peer, and as much as one.
 SIZES = {"71 MiB": 71 * 2**20, "8 MiB": wire.SAID_BYTES - 1000}
