@@ -167,7 +167,7 @@ class Asking:
                 break
             yield BLOCK_UNITS
         if row is None or row.outcome == wire.Outcome.CANCELLED:
-            row = self._desk.tries.last(task)
+            row = self._desk.failed_attempts.last(task)
         if row is None:
             nothing = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
             return {"state": state.name.lower(), **nothing}
@@ -215,10 +215,9 @@ class Asking:
 
     def _failures(self, task: int, why: Explanation) -> list[str]:
         """How a task that is tried again has failed."""
-        last = self._desk.tries.last(task)
-        if not why.errors or why.state in ENDED:
+        if not why.errors:
             return []
-        times = "once" if why.errors == 1 else f"{why.errors} times"
+        last, times = self._desk.failed_attempts.last(task), "once" if why.errors == 1 else f"{why.errors} times"
         if last is None:
             return [f"it has failed {times}"]
         failure = wire.read_failure(last.payload)

@@ -210,14 +210,14 @@ class Attempts:
         return result if result.elapsed <= most else result._replace(elapsed=max(0.0, most))
 
     def _remember(self, result: wire.Result) -> None:
-        """The newest try of a task failed. If it was the last one, the journal says how the task ended."""
+        """The newest attempt of a task failed. If it was the last one, the journal says how the task ended."""
         if self._desk.scheduler.tasks.state(result.task) in ENDED:
-            self._desk.tries.drop(result.task)
+            self._desk.failed_attempts.drop(result.task)
             return
         bag, item = self._desk.book.item(result.task)
         said = result.payload, result.stdout, result.stderr
         told = (result.task, bag.row.number, item, result.outcome, result.elapsed, self._from, result.number)
-        self._desk.tries.add(ResultRow(*told, *said, self._desk.posix(self._desk.scheduler.now)))
+        self._desk.failed_attempts.add(ResultRow(*told, *said, self._desk.posix(self._desk.scheduler.now)))
 
     def _note_rest(self, name: str, before: Rest | None, after: Rest | None) -> None:
         who = self._by_name[name].who.name

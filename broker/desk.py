@@ -10,10 +10,10 @@ from deskgrid.broker.allowance import Allowance
 from deskgrid.broker.attendance import Attendance
 from deskgrid.broker.bags import BagBook, OpenBag
 from deskgrid.broker.disk import Disk
+from deskgrid.broker.failed_attempts import FailedAttempts
 from deskgrid.broker.journal import Journal
 from deskgrid.broker.quotas import Quotas
 from deskgrid.broker.roles import Credentials
-from deskgrid.broker.tries import Tries
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.accuracy import outlived
 from deskgrid.scheduler.core import Scheduler
@@ -79,7 +79,7 @@ class Desk:
         self.disk = Disk(journal, str(journal.home))
         self.book = BagBook(journal)
         self.quotas = Quotas()
-        self.tries = Tries()
+        self.failed_attempts = FailedAttempts()
         self.attendance = Attendance(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)

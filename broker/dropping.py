@@ -55,8 +55,8 @@ class Dropping:
         self._write("DELETE FROM orders WHERE bag = ?", [(bag,)])
         if found:
             unused = "digest = ? AND NOT EXISTS (SELECT 1 FROM bags WHERE template = ?)"
-            cells = self._db.execute(f"SELECT data FROM templates WHERE {unused}", found * 2).fetchall()
-            self._values.drop(cell for (cell,) in cells)
+            query = f"SELECT data FROM templates WHERE {unused} AND typeof(data) = 'text'"
+            self._values.drop([name for (name,) in self._db.execute(query, found * 2)])
             self._write(f"DELETE FROM templates WHERE {unused}", [found * 2])
         return False
 

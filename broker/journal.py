@@ -134,7 +134,7 @@ class Journal:
             self.dropping = Dropping(self._db, self._write, self.values)
             # Of templates of which no bag came, nobody keeps account in the next life of the broker.
             unused = "templates WHERE digest NOT IN (SELECT template FROM bags)"
-            self._db.execute(f"DELETE FROM files WHERE name IN (SELECT data FROM {unused})")
+            self._db.execute(f"DELETE FROM files WHERE name IN (SELECT data FROM {unused} AND typeof(data) = 'text')")
             self._db.execute(f"DELETE FROM {unused}")
             self._begin()
         except sqlite3.OperationalError as error:

@@ -205,8 +205,7 @@ class Loop:
             self._warn("garbage credential=%r bytes=%d reason=%r", who.name, len(arrival.data), str(error))
             self._send(peer, wire.Refused(f"that is not a message of deskgrid {wire.VERSION}: {error}"))
         else:
-            taken = arrival.chunks and self._sessions.takes(who, message)
-            values = wire.large_of(message) if taken else []
+            values = wire.large_of(message) if arrival.chunks and self._sessions.records(who, message) else []
             if self._intake.put(peer, who, message, values):
                 self._suspect = None  # nothing has come of it yet
             else:

@@ -126,7 +126,7 @@ class Sessions:
             desk.send(peer, wire.Rejoin())
         return others
 
-    def takes(self, who: Credential, message: wire.Message) -> bool:
+    def records(self, who: Credential, message: wire.Message) -> bool:
         """Whether what ``message`` brings may be written down, as far as can be said before it is handled."""
         return isinstance(message, SAYS[who.role]) and self.desk.disk.records(message)
 

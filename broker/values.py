@@ -91,12 +91,11 @@ class Values:
     def forget(self, bag: int, most: int) -> bool:
         """Drop some of a bag, until `let_go`, or `undo`; whether there were any."""
         found = self._db.execute("SELECT name FROM files WHERE bag = ? LIMIT ?", (bag, most)).fetchall()
-        self.drop(name for (name,) in found)
+        self.drop([name for (name,) in found])
         return bool(found)
 
-    def drop(self, cells: Iterable[Cell]) -> None:
-        """Drop those of them that are files."""
-        names = [cell for cell in cells if isinstance(cell, str)]
+    def drop(self, names: Sequence[str]) -> None:
+        """Drop these files, likewise."""
         self.dropped += names
         self._write("DELETE FROM files WHERE name = ?", [(name,) for name in names])
 

@@ -3,7 +3,7 @@
 Rule 1: ``handle(event, now)`` is the only way in; ``now`` never runs backwards.
 Rule 2: an illegal event raises and changes nothing; a stale but legal one (an old attempt's answer, say) is ignored.
 Rule 3: a task is done if and only if the answer was of its newest attempt.
-Rule 4: a departure or a loss never counts against a task; crashes and errors do. One that errs again and again pauses.
+Rule 4: a departure or a loss never counts against a task; crashes and errors do. One that fails again and again pauses.
 Placements are decided only at `PassDue`, once for everything that had arrived.
 """
 

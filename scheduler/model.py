@@ -18,7 +18,11 @@ class IllegalEvent(SchedulerError):
 
 
 class UnknownPolicy(SchedulerError):
-    """No policy of that name, or it does not take that option."""
+    """No policy of that name, or an option has a value that it does not take."""
+
+
+class UnknownOption(UnknownPolicy):
+    """The policy has no option of that name."""
 
 
 class InvariantBroken(SchedulerError):
@@ -38,7 +42,7 @@ class State(IntEnum):
     """Where a task is."""
 
     WAITING = 0  # in the regular or the priority queue
-    PAUSED = 1  # it has erred again and again, and is tried again in a while (`deskgrid.scheduler.pauses`)
+    PAUSED = 1  # it has failed again and again, and is tried again in a while (`deskgrid.scheduler.pauses`)
     QUEUED = 2  # bound to a slot, held by the scheduler
     SENT = 3  # handed to the worker
     HELD = 4  # its attempt runs at a worker that this scheduler has not seen since it was restored

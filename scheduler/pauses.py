@@ -1,7 +1,7 @@
-"""Tasks that err again and again: each waits a while before it is tried again, so that they do not keep others out.
+"""Tasks that fail again and again: each pauses before its next attempt, longer each time (exponential backoff).
 
-What fails at once is back at once. Without a pause, a few tasks with very many retries would have every slot, again and
-again, for as long as the retries last.
+What fails at once is back at once. Without pauses, a few tasks with very many retries would keep all others out for as
+long as their retries last.
 """
 
 import heapq
@@ -9,16 +9,18 @@ import math
 
 from deskgrid.scheduler.model import agree
 
-# Errors after which a task is tried again at once: what goes wrong now and then is right the next time.
+# Errors after which a task is tried again at once: what goes wrong now and then may well work the next time.
 AT_ONCE = 3
 # The pause after the next error lasts as long as the task, and this at least; each is twice as long as the one before,
-# until it is so many times as long: then a task that errs for ever has a slot for next to no time. Seconds.
+# until it is so many times as long: a task that always fails then takes next to nothing of a slot. Seconds.
 LEAST_PAUSE_S = 1.0
 MOST_TIMES = 2.0**12
+# Entries of tasks that no longer pause are dropped when there are so many of them, and more than of others.
+_STALE = 1024
 
 
 def pause_after(errors: int, lasts: float) -> float:
-    """Seconds that a task waits that has erred so often, and ``lasts`` so many seconds."""
+    """Seconds that a task pauses which has failed so often, and ``lasts`` so many seconds."""
     beyond = errors - AT_ONCE
     if beyond <= 0:
         return 0.0
@@ -31,7 +33,7 @@ class Pauses:
 
     def __init__(self) -> None:
         self._until: dict[int, float] = {}
-        # (until, task), the soonest first; of tasks whose pause has ended otherwise, too.
+        # (until, task), the soonest first; also of tasks that no longer pause.
         self._heap: list[tuple[float, int]] = []
 
     @property
@@ -48,8 +50,11 @@ class Pauses:
         heapq.heappush(self._heap, (until, task))
 
     def drop(self, task: int) -> None:
-        """``task`` has ended otherwise."""
+        """``task`` is not to be tried again."""
         del self._until[task]
+        if len(self._heap) > 2 * len(self._until) + _STALE:
+            self._heap = [(until, task) for task, until in self._until.items()]
+            heapq.heapify(self._heap)
 
     def over(self, now: float) -> list[int]:
         """Take out the tasks whose pause is over."""

@@ -211,9 +211,8 @@ def _print_log(item: int, log: "TaskLog") -> None:
     where = f" on {log.worker} after {log.elapsed_s:.3g} s" if log.worker else ""
     say(f"deskgrid: task {item}: {log.state}{where}", err=True)
     # The error of a command is the end of what it wrote to stderr, and a line that says how it ended.
-    error, before = log.error or "", (log.error or "").rpartition("\n")[0].strip()
-    if before and before in log.stderr:
-        error = error.rpartition("\n")[2]
+    printed, _, ending = (log.error or "").rpartition("\n")
+    error = ending if printed.strip() and printed.strip() in log.stderr else log.error
     for text, to_stderr in ((log.stdout, False), (log.stderr, True), (error, True)):
         if text:
             show(text, err=to_stderr)

@@ -97,7 +97,9 @@ def worker_count(totals: Totals) -> int:
 def other_workers(totals: Totals, shown: Sequence[WorkerState]) -> str:
     """Workers that have no row on the screen, in a few words."""
     states = Counter(worker["state"] for worker in shown)
-    up, away, lost = (totals[f"workers_{state}"] - states[state] for state in ("up", "away", "lost"))  # type: ignore[literal-required]
+    up = totals["workers_up"] - states["up"]
+    away = totals["workers_away"] - states["away"]
+    lost = totals["workers_lost"] - states["lost"]
     busy = totals["busy"] - sum(_busy(worker) for worker in shown)
     return f"{up:,} up ({counted(busy, 'slot')} busy), {away:,} away, {lost:,} lost"
 

@@ -17,8 +17,8 @@ BATCH_ROWS = 10_000
 # Attempts that one worker may hold. The scheduler hands out no more (`deskgrid.scheduler.placing.WORKER_TASKS`); all of
 # them, named at once when the worker introduces itself, fit into CONTROL_BYTES.
 HELD_ROWS = 32_768
-# What a worker or a client says in one message at most, large payloads behind it apart: a batch, and what comes last in
-# it. Whatever is longer holds the broker's loop for longer, and is no message of ours.
+# What a worker or a client says in one message at most, not counting the large payloads behind it: a batch, and its
+# last row. A longer message is none of ours, and would hold up the broker's loop.
 SAID_BYTES = 2 * BATCH_BYTES
 # A message and its large payloads: one of the limit, and a batch around it.
 MESSAGE_LIMIT = PAYLOAD_LIMIT + SAID_BYTES

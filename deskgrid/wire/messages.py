@@ -458,7 +458,7 @@ FROM_LAB = (Enrol,)
 FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
 
-# Bytes of a message, large payloads behind it apart. Everything else is a control message.
+# Bytes of a message at most, not counting the large payloads behind it. Those that are not named are control messages.
 MOST: dict[type[Message], int] = dict.fromkeys(MESSAGES, CONTROL_BYTES)
 MOST |= dict.fromkeys((Finished, Submit, Blob), SAID_BYTES)
 MOST |= dict.fromkeys((Assign, Outcomes, Answer), MESSAGE_LIMIT)

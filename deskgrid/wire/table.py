@@ -23,7 +23,7 @@ def markdown() -> str:
     whole = []
     for most in sorted(set(MOST.values()) - {CONTROL_BYTES}):
         kinds = ", ".join(kind.__name__ for kind, its in MOST.items() if its == most)
-        whole.append(f"| all fields together, large payloads behind apart | {kinds} | {most // 2**20} MiB |")
+        whole.append(f"| all fields together, not counting large payloads | {kinds} | {most // 2**20} MiB |")
     whole.append(f"| all fields together | every other message | {CONTROL_BYTES // 2**20} MiB |")
     return "\n".join([BEGIN, "| field | of | at most |", "|---|---|---|", *lines, *whole, END])
 

@@ -1,11 +1,11 @@
 """The table of policies. An installed package adds rows by the entry point group ``deskgrid.policies``."""
 
 import math
-from collections.abc import Callable
-from inspect import signature
+from collections.abc import Callable, Iterable, Sequence
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
-from deskgrid.scheduler.model import UnknownPolicy
+from deskgrid.scheduler.model import UnknownOption, UnknownPolicy
 from deskgrid.scheduler.policies.base import Place, Policy, Postpone, View
 from deskgrid.scheduler.policies.fcfs import FCFS
 from deskgrid.scheduler.policies.longest import Longest
@@ -43,12 +43,12 @@ def policy_names() -> list[str]:
 
 
 def make_policy(name: str, **options: Any) -> Policy:
-    """The policy of that name; raises `UnknownPolicy` for an unknown name, option or value."""
+    """The policy of that name; raises `UnknownPolicy` for an unknown name or value, `UnknownOption` for an option."""
     maker = _maker(name)
-    if unknown := sorted(options.keys() - signature(maker).parameters.keys()):
-        has = ", ".join(signature(maker).parameters) or "none"
-        raise UnknownPolicy(f"policy {name!r} has no option {unknown[0]!r}; its options: {has}")
     try:
+        takes = signature(maker).parameters.values()
+        if not any(each.kind is Parameter.VAR_KEYWORD for each in takes):
+            _check_names(name, options, [each.name for each in takes])
         policy = maker(**options)
         _check_options(policy)
     except (TypeError, ValueError, AttributeError) as error:
@@ -77,6 +77,11 @@ def _installed() -> "EntryPoints":
     from importlib.metadata import entry_points  # here, because a grid starts sooner without
 
     return entry_points(group=GROUP)
+
+
+def _check_names(policy: str, options: Iterable[str], known: Sequence[str]) -> None:
+    if unknown := sorted(set(options).difference(known)):
+        raise UnknownOption(f"policy {policy!r} has no option {unknown[0]!r}; its options: {', '.join(known)}")
 
 
 def _check_options(policy: Policy) -> None:

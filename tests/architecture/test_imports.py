@@ -38,7 +38,7 @@ PLACES = {
     "broker/keys.py": "server",
     "broker/keeping.py": "server",
     "broker/quotas.py": "server",
-    "broker/tries.py": "server",
+    "broker/failed_attempts.py": "server",
     "broker/sockets.py": "server",
     "broker/connections.py": "server",
     "broker/backlog.py": "server",

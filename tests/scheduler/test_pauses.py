@@ -103,6 +103,17 @@ def test_what_is_kept_of_pauses_is_checked() -> None:
         pauses.check({1})
 
 
+def test_tasks_that_are_cancelled_while_they_pause_take_no_memory() -> None:
+    pauses = Pauses()
+    pauses.begin(0, 5.0)
+    for task in range(1, 5_000):
+        pauses.begin(task, 1e6 + task)
+        pauses.drop(task)
+    assert len(pauses._heap) < 1_100
+    pauses.check({0})
+    assert pauses.over(5.0) == [0]
+
+
 def test_a_task_that_pauses_again_is_tried_once() -> None:
     pauses = Pauses()
     pauses.begin(1, 5.0)

@@ -8,7 +8,17 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import UnknownPolicy
-from deskgrid.scheduler.policies import GROUP, Place, Policy, Postpone, View, make_policy, policy_names, policy_options
+from deskgrid.scheduler.policies import (
+    GROUP,
+    POLICIES,
+    Place,
+    Policy,
+    Postpone,
+    View,
+    make_policy,
+    policy_names,
+    policy_options,
+)
 from deskgrid.scheduler.policies.fcfs import FCFS
 from deskgrid.scheduler.policies.packing import Packing
 from deskgrid.scheduler.policies.pgs import PGS
@@ -125,6 +135,14 @@ def test_an_installed_package_adds_a_policy() -> None:
     grid.expect(a=[fourth])
     assert grid.queues() == {"a": [third, second]}
     assert grid.priority() == [first]
+
+
+def test_a_policy_may_take_whatever_options_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def maker(**options: Any) -> LastComeFirstServed:
+        return LastComeFirstServed(options["slots_ahead"])
+
+    monkeypatch.setitem(POLICIES, "free", maker)
+    assert make_policy("free", slots_ahead=3).queue_length == 3
 
 
 @pytest.mark.usefixtures("installed")

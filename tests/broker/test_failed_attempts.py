@@ -1,11 +1,11 @@
 """The last failures of tasks that are tried again: the newest are kept, in bounded memory."""
 
-from deskgrid.broker.tries import KEPT_BYTES, MOST_BYTES, ROW_BYTES, Tries
+from deskgrid.broker.failed_attempts import KEPT_BYTES, MOST_BYTES, ROW_BYTES, FailedAttempts
 from tests.broker.records import result_row
 
 
 def test_the_last_failure_of_a_task_is_kept() -> None:
-    tries = Tries()
+    tries = FailedAttempts()
     tries.add(result_row(1, b"first"))
     tries.add(result_row(1, b"second"))
     last = tries.last(1)
@@ -15,7 +15,7 @@ def test_the_last_failure_of_a_task_is_kept() -> None:
 
 
 def test_the_newest_failures_are_kept_and_none_that_is_very_long() -> None:
-    tries, large = Tries(), bytes(MOST_BYTES - 2 * ROW_BYTES)
+    tries, large = FailedAttempts(), bytes(MOST_BYTES - 2 * ROW_BYTES)
     for task in range(100):
         tries.add(result_row(task, large))
     kept = [task for task in range(100) if tries.last(task)]

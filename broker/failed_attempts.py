@@ -1,17 +1,17 @@
-"""What tasks said that failed and are tried again: the newest of it, in memory, so that people can see why. Pure."""
+"""The last attempts of tasks that failed and are tried again, in memory, so that people can see why. Pure."""
 
 from collections import OrderedDict
 
 from deskgrid.broker.rows import ResultRow
 
-# Bytes that are kept of all tasks together, with what a row takes besides. Of what one said, no more than a sixteenth.
+# Bytes that are kept of all of them together; of one, at most; and what a row takes besides what the task said.
 KEPT_BYTES = 16 * 2**20
 MOST_BYTES = KEPT_BYTES // 16
 ROW_BYTES = 500
 
 
-class Tries:
-    """The last failure of each of these tasks, the oldest first."""
+class FailedAttempts:
+    """The newest of each of these tasks, the oldest first."""
 
     def __init__(self) -> None:
         self._rows: OrderedDict[int, ResultRow] = OrderedDict()
@@ -32,7 +32,7 @@ class Tries:
         self._size -= 0 if row is None else _size(row)
 
     def last(self, task: int) -> ResultRow | None:
-        """How the last try of ``task`` failed, if that is still known."""
+        """How the last attempt of ``task`` failed, if that is still known."""
         return self._rows.get(task)
 
 
