@@ -13,7 +13,7 @@ import zmq
 from zmq.utils import z85
 
 from deskgrid import wire
-from deskgrid.broker.keys import new_pair
+from deskgrid.broker.auth.keys import new_pair
 from deskgrid.client.link import Link
 from deskgrid.client.replies import ask
 from deskgrid.wire.joinline import JoinLine, Side, parse_join_line

@@ -49,7 +49,7 @@ class Loaded:
         runtimes = [self._random.uniform(*RUNTIMES_S) for _ in range(tasks)]
         self._scheduler.handle(ev.TasksSubmitted(0, 0, tasks, runtimes), 0.0)
         self._take(self._scheduler.handle(ev.PassDue(), 0.0))
-        self._turns = self._busy()
+        self._fair_queue = self._busy()
 
     def _busy(self) -> Iterator[str]:
         """The PCs in turn, for ever."""
@@ -70,7 +70,7 @@ class Loaded:
         passes_s, together_s, placed = [], [], []
         for _ in range(count):
             self._now += STEP_S
-            ended = [self._ended(name) for name in islice(self._turns, batch) if self._held[name]]
+            ended = [self._ended(name) for name in islice(self._fair_queue, batch) if self._held[name]]
             began = time.thread_time()
             for event in ended:
                 self._scheduler.handle(event, self._now)

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deskgrid import wire
-from deskgrid.broker.crashes import with_places
-from deskgrid.broker.desk import Desk
-from deskgrid.broker.roles import Credential
-from deskgrid.broker.rows import ResultRow
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.crash_report import with_places
+from deskgrid.broker.state import BrokerState
+from deskgrid.broker.store.rows import ResultRow
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, Attempt, Outcome
-from deskgrid.scheduler.resting import Rest
-from deskgrid.scheduler.slots import Sent, Slot
+from deskgrid.scheduler.state.quarantine import Rest
+from deskgrid.scheduler.state.slots import Sent, Slot
 
 # An attempt is written down as it is sent when it is at least this long: after a restart of the broker those are waited
 # for; shorter ones are simply made again. (Of a task that had a longer one all are: what is written down must be the
@@ -63,7 +63,7 @@ class WorkerSession:
         return first
 
 
-class Whereabouts:
+class AttemptLookup:
     """Where attempts are, while nothing changes: each slot is gone through once, however many of its are asked for."""
 
     def __init__(self, bound: Mapping[int, Slot]) -> None:
@@ -87,9 +87,9 @@ class Whereabouts:
 class Attempts:
     """``by_name``: the sessions of the workers that are known, kept by `deskgrid.broker.workers`."""
 
-    def __init__(self, desk: Desk, by_name: Mapping[str, WorkerSession]) -> None:
-        self._desk = desk
-        self._send = desk.send
+    def __init__(self, state: BrokerState, by_name: Mapping[str, WorkerSession]) -> None:
+        self._state = state
+        self._send = state.send
         self._by_name = by_name
         # To which session the newest attempt of a task was given that is with nobody now: (number, session).
         self._given: dict[int, tuple[int, str]] = {}
@@ -101,9 +101,9 @@ class Attempts:
 
     def handle(self, event: ev.Event, now: float) -> None:
         """Give the scheduler an event, and the workers what follows from it."""
-        if isinstance(event, ev.WorkerJoined | ev.WorkerLeft) and event.worker in self._desk.scheduler.slots.workers:
+        if isinstance(event, ev.WorkerJoined | ev.WorkerLeft) and event.worker in self._state.scheduler.slots.workers:
             self._note_given(event.worker)
-        for command in self._desk.handle(event, now):
+        for command in self._state.handle(event, now):
             self.carry_out(command)
 
     def carry_out(self, command: ev.Command) -> None:
@@ -119,18 +119,18 @@ class Attempts:
 
     def _note_given(self, name: str) -> None:
         """What this worker holds may soon be with nobody."""
-        session, slots = self._by_name[name].session, self._desk.scheduler.slots.workers[name].slots
+        session, slots = self._by_name[name].session, self._state.scheduler.slots.workers[name].slots
         self.restore((sent.attempt.task, sent.attempt.number, session) for slot in slots for sent in slot.sent)
 
     def restore(self, rows: Iterable[tuple[int, int, str]]) -> None:
         """(task, attempt number, session) of attempts that are with nobody, or will be. Empty: of nobody knows whom."""
-        orphans = self._desk.scheduler.orphans
+        orphans = self._state.scheduler.orphans
         if len(self._given) > 2 * len(orphans) + SPARE:
             self._given = {task: given for task, given in self._given.items() if orphans.get(task) == given[0]}
         self._given.update((task, (number, session)) for task, number, session in rows)
 
-    def _whereabouts(self) -> Whereabouts:
-        return Whereabouts(self._desk.scheduler.bound)
+    def _whereabouts(self) -> AttemptLookup:
+        return AttemptLookup(self._state.scheduler.bound)
 
     def _holder(self, attempt: Attempt, found: tuple[Slot, Sent] | None) -> str | None:
         """The session that was given the newest attempt of a task; "" when nobody knows; None: it is not the newest.
@@ -139,7 +139,7 @@ class Attempts:
         """
         if found is not None:
             return self._by_name[found[0].worker.name].session
-        if self._desk.scheduler.orphans.get(attempt.task) != attempt.number:
+        if self._state.scheduler.orphans.get(attempt.task) != attempt.number:
             return None
         number, session = self._given.get(attempt.task, (attempt.number, ""))
         return session if number == attempt.number else ""
@@ -165,13 +165,13 @@ class Attempts:
     def returned(self, worker: WorkerSession, message: wire.Returned, now: float) -> None:
         """A worker gives back what it has not begun, or has stopped."""
         attempts = [Attempt(ref.task, ref.number) for ref in message.attempts]
-        debts = self._desk.scheduler.overdue.debts.get(worker.name, {})
+        debts = self._state.scheduler.deadlines.debts.get(worker.name, {})
         own = [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in debts)]
         self.handle(ev.AttemptsReturned(worker.name, own), now)
 
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         """Attempts ended at a worker."""
-        where, next_task = self._whereabouts(), self._desk.book.next_task
+        where, next_task = self._whereabouts(), self._state.book.next_task
         self._results = {}
         failed: list[wire.Result] = []
         for result in message.results:
@@ -185,14 +185,14 @@ class Attempts:
                         failed.append(result)
         self._from = worker.name
         ended = [ev.Ended(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
-        scheduler = self._desk.scheduler
+        scheduler = self._state.scheduler
         crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
         self._crashes = {task: scheduler.tasks.crashes(task) for task in crashed}
-        rest = scheduler.resting.rests.get(worker.name)
+        rest = scheduler.quarantine.rests.get(worker.name)
         self.handle(ev.AttemptsEnded(worker.name, ended), now)
         for result in failed:
             self._remember(result)
-        self._note_rest(worker.name, rest, scheduler.resting.rests.get(worker.name))
+        self._note_rest(worker.name, rest, scheduler.quarantine.rests.get(worker.name))
         self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
 
@@ -202,38 +202,38 @@ class Attempts:
         """A result that says no more seconds than there were since the attempt was sent: predictions are made of it."""
         if found is not None:
             most = now - found[1].at
-        elif self._desk.scheduler.orphans.get(attempt.task) == attempt.number:
+        elif self._state.scheduler.orphans.get(attempt.task) == attempt.number:
             # Perhaps it was sent by an earlier life of the broker; not before its bag was there, though.
-            most = self._desk.posix(now) - self._desk.book.find(attempt.task)[0].row.created
+            most = self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created
         else:
             return result  # It changes nothing.
         return result if result.elapsed <= most else result._replace(elapsed=max(0.0, most))
 
     def _remember(self, result: wire.Result) -> None:
         """The newest attempt of a task failed. If it was the last one, the journal says how the task ended."""
-        if self._desk.scheduler.tasks.state(result.task) in ENDED:
-            self._desk.failed_attempts.drop(result.task)
+        if self._state.scheduler.tasks.state(result.task) in ENDED:
+            self._state.failed_attempts.drop(result.task)
             return
-        bag, item = self._desk.book.item(result.task)
+        bag, item = self._state.book.item(result.task)
         said = result.payload, result.stdout, result.stderr
         told = (result.task, bag.row.number, item, result.outcome, result.elapsed, self._from, result.number)
-        self._desk.failed_attempts.add(ResultRow(*told, *said, self._desk.posix(self._desk.scheduler.now)))
+        self._state.failed_attempts.add(ResultRow(*told, *said, self._state.posix(self._state.scheduler.now)))
 
     def _note_rest(self, name: str, before: Rest | None, after: Rest | None) -> None:
         who = self._by_name[name].who.name
         if after is not None and after is not before:
-            self._desk.note("worker-rests", by=who, name=name, for_s=after.lasts, why=after.why)
+            self._state.note("worker-rests", by=who, name=name, for_s=after.lasts, why=after.why)
         elif before is not None and after is None:
-            self._desk.note("worker-works-again", by=who, name=name)
+            self._state.note("worker-works-again", by=who, name=name)
 
     def _settle(self, attempts: Sequence[Attempt]) -> None:
         """The scheduler says that these results of the message at hand end their tasks: record them."""
         rows: list[ResultRow] = []
-        ended, worker = self._desk.posix(self._desk.scheduler.now), self._by_name[self._from]
+        ended, worker = self._state.posix(self._state.scheduler.now), self._by_name[self._from]
         tasks, results = [attempt.task for attempt in attempts], [self._results[attempt] for attempt in attempts]
-        for bag, batch, part in self._desk.book.by_batch(tasks):
+        for bag, batch, part in self._state.book.by_batch(tasks):
             number, item_of_0, its = bag.row.number, batch.start - batch.first, results[part]
-            self._desk.settled(bag, len(its))
+            self._state.settled(bag, len(its))
             bag.runs.add([result.elapsed for result in its], worker.first_runs(number, len(its)))
             if bag.remembered:
                 bag.remembered.difference_update(tasks[part])
@@ -256,9 +256,9 @@ class Attempts:
                         ended,
                     )
                 )
-        sizes = self._desk.journal.add_results(rows)
+        sizes = self._state.journal.add_results(rows)
         for number, size in sizes.items():
-            self._desk.grown(self._desk.book.by_number[number], size)
+            self._state.grown(self._state.book.by_number[number], size)
         worker.done += len(rows)
 
     # --- commands ----------------------------------------------------------------------------------------------------
@@ -269,12 +269,12 @@ class Attempts:
         rows: list[wire.Work] = []
         remembered: list[tuple[int, int, str]] = []
         size = 0
-        book, journal = self._desk.book, self._desk.journal
+        book, journal = self._state.book, self._state.journal
         bag, batch, _ = book.find(command.work[0].attempt.task)
-        for handed, (attempt, lane, runtime) in enumerate(command.work):
-            if not rows and not self._desk.has_room(worker.peer, UNTAKEN_LIMIT):
+        for handed, (attempt, slot, runtime) in enumerate(command.work):
+            if not rows and not self._state.has_room(worker.peer, UNTAKEN_LIMIT):
                 back = [unsent.attempt for unsent in command.work[handed:]]
-                self.handle(ev.AttemptsReturned(worker.name, back), self._desk.scheduler.now)
+                self.handle(ev.AttemptsReturned(worker.name, back), self._state.scheduler.now)
                 break
             task, number = attempt
             if not batch.first <= task < batch.first + batch.count:
@@ -286,7 +286,7 @@ class Attempts:
                 bag.remembered.add(task)
                 remembered.append((task, number, worker.session))
             payload = journal.payload(batch.first, task - batch.first)
-            rows.append(wire.Work(task, number, lane, template, runtime, bag.row.timeout, payload))
+            rows.append(wire.Work(task, number, slot, template, runtime, bag.row.timeout, payload))
             size += len(payload)
             if size > wire.BATCH_BYTES or len(rows) == wire.BATCH_ROWS:
                 self._hand_out(worker, rows, bool(remembered))
@@ -294,11 +294,11 @@ class Attempts:
         if rows:
             self._hand_out(worker, rows, bool(remembered))
         if remembered:
-            self._desk.journal.add_sent(remembered)
+            self._state.journal.add_sent(remembered)
 
     def _hand_out(self, worker: WorkerSession, rows: list[wire.Work], remembered: bool) -> None:
         """Send work. What is to be ``remembered`` after a restart leaves when it is known that it will be."""
-        send = self._send if remembered else self._desk.hand_out
+        send = self._send if remembered else self._state.hand_out
         send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
 
     def _take_back(self, command: ev.Recall | ev.Stop | ev.GiveUp) -> None:
@@ -314,14 +314,14 @@ class Attempts:
         self._send(worker.peer, wire.Stop(refs) if stops else wire.Recall(refs))
 
     def _note_overdue(self, name: str, count: int) -> None:
-        rest = self._desk.scheduler.resting.rests.get(name)
-        self._desk.note("worker-silent", by=self._by_name[name].who.name, name=name, taken_back=count)
+        rest = self._state.scheduler.quarantine.rests.get(name)
+        self._state.note("worker-silent", by=self._by_name[name].who.name, name=name, taken_back=count)
         if rest is not None and rest.silent:
-            self._desk.note("worker-rests", by=self._by_name[name].who.name, name=name, for_s=rest.lasts, why=rest.why)
+            self._state.note("worker-rests", by=self._by_name[name].who.name, name=name, for_s=rest.lasts, why=rest.why)
 
     def send_template(self, worker: WorkerSession, digest: str) -> None:
         """Send a worker what a bag's tasks have in common."""
-        found = self._desk.journal.template(digest)
+        found = self._state.journal.template(digest)
         if found is not None:
             worker.templates.add(digest)
-            self._desk.hand_out(worker.peer, wire.Blob(digest, found))
+            self._state.hand_out(worker.peer, wire.Blob(digest, found))

@@ -5,9 +5,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from deskgrid.broker.journal import Journal
-from deskgrid.broker.rows import BagRow, BatchRow
-from deskgrid.scheduler.rows import Spans, by_batch, drop_places
+from deskgrid.broker.store.journal import Journal
+from deskgrid.broker.store.rows import BagRow, BatchRow
+from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 
 # What a task is assumed to take when its submitter does not say, until the bag's first results tell: a minute, long
 # enough that it is not started in the last moments of a window, short enough for a lunch break.
@@ -63,7 +63,7 @@ class _Some:
 
 
 @dataclass(slots=True)
-class Runs:
+class ObservedRuntimes:
     """The runs of a bag's tasks that have ended.
 
     ``first``: the first one of a slot, which loads what such tasks need, and may take many times as long for that;
@@ -110,7 +110,7 @@ class OpenBag:
     size: int = 0
     settled: int = 0
     estimate_s: float = ASSUMED_RUNTIME_S
-    runs: Runs = field(default_factory=Runs)
+    runs: ObservedRuntimes = field(default_factory=ObservedRuntimes)
     note: str = ""
     told_note: str = ""  # what it was told of that
     learned_at: int = 1

@@ -1,6 +1,6 @@
 """The broker's side of its clients: bags come in, results go out, questions are answered.
 
-Pure: messages and ``now`` in, messages out through the desk's outbox. A client that goes away costs its bags nothing;
+Pure: messages and ``now`` in, messages out through the state's outbox. A client that goes away costs its bags nothing;
 every request can be repeated over a new connection and is carried out once.
 """
 
@@ -8,13 +8,13 @@ import math
 from dataclasses import dataclass, field
 
 from deskgrid import wire
-from deskgrid.broker.asking import Asking
+from deskgrid.broker.auth.roles import Credential, owner_refusal
 from deskgrid.broker.bags import OpenBag, Watcher, checked_runtimes
-from deskgrid.broker.desk import Desk
-from deskgrid.broker.roles import Credential, owner_refusal
-from deskgrid.broker.rows import BagRow, BatchRow
+from deskgrid.broker.queries import Queries
+from deskgrid.broker.state import BrokerState
+from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.explain import is_longer_window, longest_window
+from deskgrid.scheduler.views.explain import is_longer_window, longest_window
 
 # A client of which nothing has been heard for this long is gone: one that waits for anything asks every few seconds
 # whether the broker is there. (One that was killed is gone when its connection ends.) An open bag counts as closed when
@@ -53,10 +53,10 @@ class ClientSession:
 class Clients:
     """Every client connection."""
 
-    def __init__(self, desk: Desk, asking: Asking) -> None:
-        self._desk = desk
-        self._asking = asking
-        asking.jobs.hears = self._hears
+    def __init__(self, state: BrokerState, queries: Queries) -> None:
+        self._state = state
+        self._queries = queries
+        queries.operations.hears = self._hears
         self.by_peer: dict[bytes, ClientSession] = {}
         # The connection of each client, by credential and session; and bags whose client is gone, until it is back.
         self._by_session: dict[tuple[Credential, str], bytes] = {}
@@ -70,7 +70,7 @@ class Clients:
         if isinstance(message, wire.Hello):
             self._hello(peer, who, message, now)
         elif peer not in self.by_peer or self.by_peer[peer].who != who:
-            self._desk.send(peer, wire.Rejoin())
+            self._state.send(peer, wire.Rejoin())
         else:
             self.by_peer[peer].heard = now
             self._heard(peer, message, now)
@@ -83,7 +83,7 @@ class Clients:
         elif isinstance(message, wire.Watch):
             self._watch(peer, message)
         elif isinstance(message, wire.Ask):
-            self._asking.ask(peer, self.by_peer[peer].who, message)
+            self._queries.ask(peer, self.by_peer[peer].who, message)
         elif isinstance(message, wire.Blob):
             self._template(peer, message)
         elif isinstance(message, wire.Goodbye):
@@ -91,7 +91,7 @@ class Clients:
 
     def _hears(self, peer: bytes) -> bool:
         """Whether a client reads what it is told."""
-        return self._desk.has_room(peer, UNREAD_LIMIT)
+        return self._state.has_room(peer, UNREAD_LIMIT)
 
     def gone(self, peer: bytes) -> None:
         """The connection is no more."""
@@ -100,9 +100,9 @@ class Clients:
             if self._by_session.get((client.who, client.session)) == peer:
                 del self._by_session[client.who, client.session]
             for number in client.watched:
-                if (bag := self._desk.book.by_number.get(number)) is not None:
+                if (bag := self._state.book.by_number.get(number)) is not None:
                     bag.watchers = [watcher for watcher in bag.watchers if watcher.peer != peer]
-            self._asking.jobs.gone(peer)
+            self._queries.operations.gone(peer)
 
     def _hello(self, peer: bytes, who: Credential, hello: wire.Hello, now: float) -> None:
         other = self._by_session.get((who, hello.session))
@@ -115,8 +115,8 @@ class Clients:
         for bag in self._alone.pop((who.name, hello.session), ()):
             bag.closed &= not bag.deserted
             bag.deserted, bag.alone_since = False, None
-        facts = self._desk.facts
-        self._desk.send(peer, wire.Greeting(wire.VERSION, facts.id, facts.python))
+        facts = self._state.facts
+        self._state.send(peer, wire.Greeting(wire.VERSION, facts.id, facts.python))
 
     @property
     def credentials(self) -> list[str]:
@@ -138,7 +138,7 @@ class Clients:
         for peer in [peer for peer, client in self.by_peer.items() if client.heard + CLIENT_GONE_S <= now]:
             self.gone(peer)
         here = {(client.who.name, client.session) for client in self.by_peer.values()}
-        for bag in [bag for bag in self._desk.book.by_number.values() if not bag.closed]:
+        for bag in [bag for bag in self._state.book.by_number.values() if not bag.closed]:
             if (bag.row.owner, bag.row.session) in here:
                 bag.alone_since = None
             else:
@@ -151,13 +151,13 @@ class Clients:
             self._alone.setdefault((bag.row.owner, bag.row.session), []).append(bag)
         if bag.settled == bag.total and bag.alone_since + CLIENT_GONE_S <= now:
             bag.closed = bag.deserted = True
-            self._desk.fresh.add(bag.row.number)
+            self._state.fresh.add(bag.row.number)
             row = bag.row
-            self._desk.note("bag-deserted", by=row.owner, bag=row.id, name=row.name, owner=row.owner, items=bag.total)
+            self._state.note("bag-deserted", by=row.owner, bag=row.id, name=row.name, owner=row.owner, items=bag.total)
 
     def _answer(self, peer: bytes, request: int, answer: wire.Message | str) -> None:
         """Send ``answer``; a string is the reason why not."""
-        self._desk.send(peer, wire.Failed(request, answer) if isinstance(answer, str) else answer)
+        self._state.send(peer, wire.Failed(request, answer) if isinstance(answer, str) else answer)
 
     # --- submitting --------------------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Clients:
             self._answer(peer, submit.request, answer)
             return
         self._receipts.setdefault((peer, submit.bag), []).append((answer, now))
-        if submit.watch and self._desk.has_room(peer, UNREAD_LIMIT):
+        if submit.watch and self._state.has_room(peer, UNREAD_LIMIT):
             self._watch(peer, wire.Watch(submit.watch, submit.bag, submit.after))
 
     @property
@@ -179,13 +179,13 @@ class Clients:
         """Those that nothing is due to go with."""
         receipts, self._receipts = self._receipts, {}
         for (peer, bag_id), its in receipts.items():
-            bag = self._desk.book.by_id.get(bag_id)
+            bag = self._state.book.by_id.get(bag_id)
             # The first of them is the oldest: the others go with it.
             if bag is not None and now < its[0][1] + RECEIPT_S and any(w.peer == peer for w in bag.watchers):
                 self._receipts[peer, bag_id] = its
             else:
                 for receipt, _ in its:
-                    self._desk.send(peer, receipt)
+                    self._state.send(peer, receipt)
                     if bag is not None:
                         bag.told_note = receipt.note or bag.told_note
 
@@ -200,13 +200,13 @@ class Clients:
     def _template(self, peer: bytes, blob: wire.Blob) -> None:
         kind = wire.template_kind(blob.data)
         if kind is None or wire.sha256_of(blob.data) != blob.digest:
-            self._desk.send(peer, wire.Refused("that is not a template, or it was damaged on the way"))
-        elif self._desk.journal.template_kind(blob.digest) is None:
+            self._state.send(peer, wire.Refused("that is not a template, or it was damaged on the way"))
+        elif self._state.journal.template_kind(blob.digest) is None:
             owner, size = self.by_peer[peer].who.name, len(blob.data)
             # Without room its bag is refused, and says why.
-            if not self._desk.disk.refusal and not self._desk.quotas.refusal(owner, 0, size):
-                self._desk.quotas.extended(owner, 0, size)
-                self._desk.journal.add_template(blob.digest, kind, blob.data)
+            if not self._state.disk.refusal and not self._state.quotas.refusal(owner, 0, size):
+                self._state.quotas.extended(owner, 0, size)
+                self._state.journal.add_template(blob.digest, kind, blob.data)
 
     def _submit(self, peer: bytes, submit: wire.Submit, now: float) -> wire.Message | str:
         count = len(submit.payloads)
@@ -218,7 +218,7 @@ class Clients:
         refusal = self._refusal_by_owner(peer, submit.bag) or self._refusal_by_disk(submit)
         if refusal := refusal or self._refusal_by_quota(peer, submit):
             return refusal
-        bag = self._desk.book.by_id.get(submit.bag) or self._open(peer, submit)
+        bag = self._state.book.by_id.get(submit.bag) or self._open(peer, submit)
         if isinstance(bag, str):
             return bag
         if submit.first >= bag.total:
@@ -228,29 +228,29 @@ class Clients:
                 self._extend(bag, submit, runtimes, now)
         if submit.last and not bag.closed:
             bag.closed = True
-            self._desk.journal.close_bag(bag.row.number)
-            self._desk.fresh.add(bag.row.number)
+            self._state.journal.close_bag(bag.row.number)
+            self._state.fresh.add(bag.row.number)
         return wire.Accepted(submit.request, submit.bag, bag.note)
 
     def _refusal_by_owner(self, peer: bytes, bag_id: str) -> str:
         """Why this client may do nothing with a bag; empty when it may, or there is none."""
-        bag = self._desk.book.by_id.get(bag_id)
+        bag = self._state.book.by_id.get(bag_id)
         return "" if bag is None else owner_refusal(self.by_peer[peer].who, bag_id, bag.row.owner)
 
     def _refusal_by_disk(self, submit: wire.Submit) -> str:
         """Why the disk takes nothing of this; empty when it does, or when all of it was accepted before."""
-        why, bag = self._desk.disk.refusal, self._desk.book.by_id.get(submit.bag)
+        why, bag = self._state.disk.refusal, self._state.book.by_id.get(submit.bag)
         repeated = bag is not None and submit.first < bag.total and (bag.closed or not submit.last)
         return f"bag {submit.bag} is not taken: {why}" if why and not repeated else ""
 
     def _refusal_by_quota(self, peer: bytes, submit: wire.Submit) -> str:
         """Why its owner has enough here; empty when there is room for this, or when it was accepted before."""
-        bag = self._desk.book.by_id.get(submit.bag)
+        bag = self._state.book.by_id.get(submit.bag)
         if bag is not None and submit.first < bag.total:
             return ""
         owner = self.by_peer[peer].who.name if bag is None else bag.row.owner
-        why = self._desk.quotas.no_bag(owner) if bag is None else ""
-        why = why or self._desk.quotas.refusal(owner, len(submit.payloads), sum(map(len, submit.payloads)))
+        why = self._state.quotas.no_bag(owner) if bag is None else ""
+        why = why or self._state.quotas.refusal(owner, len(submit.payloads), sum(map(len, submit.payloads)))
         return f"bag {submit.bag} is not taken: {why}" if why else ""
 
     @staticmethod
@@ -269,18 +269,18 @@ class Clients:
             return "an empty bag: there is nothing to run"
         if len(submit.payloads) > wire.BAG_LIMIT:
             return f"a bag has at most {wire.BAG_LIMIT} items"
-        kind = self._desk.journal.template_kind(submit.template)
+        kind = self._state.journal.template_kind(submit.template)
         # Both beginnings tell a client to send the batch again: of several on their way all come back, in order.
         if kind is None:
             return "template: send it first"
         if submit.first:
             return f"template: no bag {submit.bag}: its beginning did not arrive, or it was forgotten"
         client = self.by_peer[peer]
-        if kind == "python" and client.python != self._desk.facts.python:
-            return f"this grid runs Python {self._desk.facts.python}, and this bag was made by Python {client.python}"
+        if kind == "python" and client.python != self._state.facts.python:
+            return f"this grid runs Python {self._state.facts.python}, and this bag was made by Python {client.python}"
         predicted = submit.runtime is not None or bool(submit.runtimes)
         row = BagRow(
-            number=self._desk.book.new_number(),
+            number=self._state.book.new_number(),
             id=submit.bag,
             name=submit.name,
             kind=kind,
@@ -290,30 +290,30 @@ class Clients:
             retries=submit.retries,
             predicted=predicted,
             closed=False,
-            created=self._desk.posix(self._desk.scheduler.now),
+            created=self._state.posix(self._state.scheduler.now),
             session=client.session,
         )
-        self._desk.journal.add_bag(row)
-        self._desk.quotas.opened(row.owner)
-        self._desk.note("bag-opened", by=row.owner, bag=row.id, name=row.name, owner=row.owner, user=client.user)
-        return self._desk.book.open(row)
+        self._state.journal.add_bag(row)
+        self._state.quotas.opened(row.owner)
+        self._state.note("bag-opened", by=row.owner, bag=row.id, name=row.name, owner=row.owner, user=client.user)
+        return self._state.book.open(row)
 
     def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], now: float) -> None:
         if not bag.row.predicted:
             runtimes = (bag.estimate_s,)
         count, size = len(submit.payloads), sum(map(len, submit.payloads))
-        batch = BatchRow(self._desk.book.next_task, bag.row.number, bag.total, count, runtimes, size)
-        self._desk.journal.add_batch(batch, submit.payloads, self._desk.posix(now))
-        self._desk.book.extend(bag, batch)
-        self._desk.quotas.extended(bag.row.owner, count, size)
-        self._desk.handle(
+        batch = BatchRow(self._state.book.next_task, bag.row.number, bag.total, count, runtimes, size)
+        self._state.journal.add_batch(batch, submit.payloads, self._state.posix(now))
+        self._state.book.extend(bag, batch)
+        self._state.quotas.extended(bag.row.owner, count, size)
+        self._state.handle(
             ev.TasksSubmitted(batch.bag, batch.first, batch.count, runtimes, bag.row.retries, bag.row.timeout), now
         )
         bag.note = self._note(runtimes, bag, now)
 
     def _note(self, runtimes: tuple[float, ...], bag: OpenBag, now: float) -> str:
         """What a submitter should hear at once: that some of it cannot run as things are."""
-        scheduler = self._desk.scheduler
+        scheduler = self._state.scheduler
         if not scheduler.policy.timed:
             return bag.note
         margin = scheduler.policy.margin
@@ -332,7 +332,7 @@ class Clients:
     # --- results -----------------------------------------------------------------------------------------------------
 
     def _watch(self, peer: bytes, watch: wire.Watch) -> None:
-        bag = self._desk.book.by_id.get(watch.bag)
+        bag = self._state.book.by_id.get(watch.bag)
         if bag is None:
             self._answer(peer, watch.request, f"no bag {watch.bag}")
             return
@@ -348,32 +348,32 @@ class Clients:
             return
         bag.watchers.append(Watcher(peer, watch.request, watch.after))
         self.by_peer[peer].watched.add(bag.row.number)
-        self._desk.fresh.add(bag.row.number)
+        self._state.fresh.add(bag.row.number)
 
     def tell(self, now: float) -> None:
         """Answer those who watch bags in which something is new, and say what was accepted."""
-        fresh, self._desk.fresh = self._desk.fresh, set()
+        fresh, self._state.fresh = self._state.fresh, set()
         for number in fresh:
-            bag = self._desk.book.by_number.get(number)
+            bag = self._state.book.by_number.get(number)
             if bag is not None and bag.watchers:
                 bag.watchers = [watcher for watcher in bag.watchers if not self._tell(bag, watcher)]
         if self._receipts:
             self._send_receipts(now)
 
     def _tell(self, bag: OpenBag, watcher: Watcher) -> bool:
-        if not self._desk.has_room(watcher.peer):
-            self._desk.fresh.add(bag.row.number)  # later, when it has taken what it was sent
+        if not self._state.has_room(watcher.peer):
+            self._state.fresh.add(bag.row.number)  # later, when it has taken what it was sent
             return False
-        told = self._desk.journal.results(bag.row.number, watcher.after)
+        told = self._state.journal.results(bag.row.number, watcher.after)
         if told[2] == watcher.after and not bag.complete:
             return False
         receipts = self._riding_receipts(watcher.peer, bag)
         outcomes = wire.Outcomes(watcher.request, bag.row.id, *told, bag.settled, bag.total, bag.closed, receipts)
-        self._desk.send(watcher.peer, outcomes)
+        self._state.send(watcher.peer, outcomes)
         return True
 
     def farewell(self, reason: str) -> None:
         """The broker stops."""
         self._send_receipts(math.inf)
         for peer in self.by_peer:
-            self._desk.send(peer, wire.Goodbye(reason))
+            self._state.send(peer, wire.Goodbye(reason))

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from deskgrid.broker.rows import ResultRow
+from deskgrid.broker.store.rows import ResultRow
 
 # Bytes that are kept of all of them together; of one, at most; and what a row takes besides what the task said.
 KEPT_BYTES = 16 * 2**20

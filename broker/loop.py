@@ -1,4 +1,4 @@
-"""The broker's loop. Its sockets are in `deskgrid.broker.sockets`.
+"""The broker's loop. Its sockets are in `deskgrid.broker.port.sockets`.
 
 Rule 1: read what has arrived and handle some of it, credentials in turns; settle, hand out work, commit, send: in this
 order, always. A message with large payloads is heard when these are files, some turns later.
@@ -15,14 +15,14 @@ from collections.abc import Callable
 
 from deskgrid import wire
 from deskgrid.broker.clients import RECEIPT_S
-from deskgrid.broker.desk import Leaving
-from deskgrid.broker.faults import Faults
-from deskgrid.broker.files import Damaged
-from deskgrid.broker.intake import Intake
-from deskgrid.broker.journal import Journal, JournalFull
+from deskgrid.broker.port.fair_queue import Arrival, FairQueue
+from deskgrid.broker.port.penalties import Penalties
+from deskgrid.broker.port.sockets import Sockets
+from deskgrid.broker.port.value_writer import ValueWriter
 from deskgrid.broker.sessions import Sessions
-from deskgrid.broker.sockets import Sockets
-from deskgrid.broker.turns import Arrival, Turns
+from deskgrid.broker.state import Leaving
+from deskgrid.broker.store.files import Damaged
+from deskgrid.broker.store.journal import Journal, JournalFull
 
 log = logging.getLogger("deskgrid.broker")
 
@@ -65,9 +65,9 @@ class Loop:
         self._sessions = sessions
         self._sockets = sockets
         self._journal = journal
-        self._intake = Intake((journal.values.keep, journal.values.sum_up), sockets.wake)
-        self._turns = Turns()
-        self._faults = Faults()
+        self._value_writer = ValueWriter((journal.values.keep, journal.values.sum_up), sockets.wake)
+        self._fair_queue = FairQueue()
+        self._penalties = Penalties()
         # Large payloads that were heard of in this turn: what is not recorded by its end never will be.
         self._heard: list[wire.Chunks] = []
         # The peer whose message is being handled, and its credential; while the loop is careful, it is kept until what
@@ -93,8 +93,8 @@ class Loop:
         self._sessions.restore(self._now())
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        desk = self._sessions.desk
-        desk.waiting, desk.crowded = self._sockets.waiting, self._sockets.crowded
+        state = self._sessions.state
+        state.waiting, state.crowded = self._sockets.waiting, self._sockets.crowded
         self._look_at_windows()
         while not stopping():
             arrived = self._sockets.wait(self._patience)
@@ -106,14 +106,14 @@ class Loop:
     @property
     def _patience(self) -> float:
         """How long to wait for a message. Seconds."""
-        if self._sessions.unfinished or self._turns:
+        if self._sessions.unfinished or self._fair_queue:
             # What waits for the disk is not handled before that is done with something; then the loop is woken.
-            return 0.0 if self._sessions.unfinished or self._turns.next_is_ready(self._has_to_wait) else TICK_S
+            return 0.0 if self._sessions.unfinished or self._fair_queue.next_is_ready(self._has_to_wait) else TICK_S
         return RECEIPT_S if self._sessions.owing else TICK_S
 
     def close(self) -> None:
         """Wait for what is on its way to the disk."""
-        self._intake.close()
+        self._value_writer.close()
 
     def _turn(self, arrived: bool) -> None:
         """Read, decide, commit and send."""
@@ -129,15 +129,15 @@ class Loop:
         began = self._now()
         read_all = self._read() if arrived else True
         heard = self._hear()
-        for name in self._sessions.desk.revoked:
-            self._turns.drop(name)
-            self._shut.update(self._intake.peers_of(name))
+        for name in self._sessions.state.revoked:
+            self._fair_queue.drop(name)
+            self._shut.update(self._value_writer.peers_of(name))
         if self._now() >= self._windows_at:
             self._look_at_windows()
         if self._sessions.unsettled or self._suspect or self._now() >= self._settle_at:
             self._settle_at = self._now() + TICK_S
             self._finish(self._sessions.settle(self._now()))
-        elif heard and not self._turns and self._now() < began + LITTLE_S:
+        elif heard and not self._fair_queue and self._now() < began + LITTLE_S:
             self._rest()
         if read_all and self._gone:
             self._gone = [peer for peer in self._gone if not self._let_go(peer)]
@@ -155,7 +155,7 @@ class Loop:
         """Take in what has arrived, within bounds; whether that is all."""
         size = 0
         for _ in range(DRAIN):
-            if size >= DRAIN_BYTES or self._turns.size >= HELD_BYTES:
+            if size >= DRAIN_BYTES or self._fair_queue.size >= HELD_BYTES:
                 return False
             received = self._sockets.receive()
             if received is None:
@@ -165,7 +165,7 @@ class Loop:
                 continue  # its key was revoked, or it was cut off: nothing of it is heard any more
             arrival = Arrival(peer, who, data, chunks)
             size += arrival.size
-            if not self._turns.put(arrival):
+            if not self._fair_queue.put(arrival):
                 self._warn("too-much-said credential=%r: one of its connections is cut off", who.name)
                 self._sockets.give_up(peer)
         return False
@@ -179,23 +179,23 @@ class Loop:
     def _handle_some(self) -> bool:
         """Handle what was read, credentials in turns, for as long as a turn may take; whether anything was."""
         end, first = self._now() + TURN_S, True
-        while (arrival := self._turns.take(self._has_to_wait)) is not None:
+        while (arrival := self._fair_queue.take(self._has_to_wait)) is not None:
             began = self._now()
             self._handle(arrival)
-            self._turns.took(arrival.who.name, self._now() - began)
+            self._fair_queue.took(arrival.who.name, self._now() - began)
             first = False
             if self._now() >= end or self._careful:
                 break
         return not first
 
     def _has_to_wait(self, arrival: Arrival) -> bool:
-        return not self._intake.has_room(arrival.peer, arrival.who.name, bool(arrival.chunks))
+        return not self._value_writer.has_room(arrival.peer, arrival.who.name, bool(arrival.chunks))
 
     def _handle(self, arrival: Arrival) -> None:
         peer, who = arrival.peer, arrival.who
         if peer in self._shut:
             return
-        if seconds := self._faults.barred_s(who.name, self._now()):
+        if seconds := self._penalties.barred_s(who.name, self._now()):
             self._dismiss(peer, f"messages of {who.name} made the broker fail; try again in {seconds:.0f} s")
             return
         self._suspect = peer, who.name
@@ -206,7 +206,7 @@ class Loop:
             self._send(peer, wire.Refused(f"that is not a message of deskgrid {wire.VERSION}: {error}"))
         else:
             values = wire.large_of(message) if arrival.chunks and self._sessions.records(who, message) else []
-            if self._intake.put(peer, who, message, values):
+            if self._value_writer.put(peer, who, message, values):
                 self._suspect = None  # nothing has come of it yet
             else:
                 self._sessions.receive(peer, who, message, self._now())
@@ -224,7 +224,7 @@ class Loop:
 
     def _hear_waiting(self) -> None:
         """Hear messages whose large payloads are files by now."""
-        for arrival in self._intake.ready():
+        for arrival in self._value_writer.ready():
             self._heard += arrival.values
             for kept in arrival.kept:
                 try:
@@ -240,7 +240,7 @@ class Loop:
 
     def _let_go(self, peer: bytes) -> bool:
         """A peer is gone: whether everything that it said was heard, its goodbye perhaps, and it is forgotten."""
-        if peer in self._intake or peer in self._turns:
+        if peer in self._value_writer or peer in self._fair_queue:
             return False
         self._shut.discard(peer)
         self._sessions.gone(peer, self._now())
@@ -253,7 +253,7 @@ class Loop:
         values, heard, self._heard = self._journal.values, self._heard, []
         values.release(heard)
         if names := values.take_unneeded():
-            self._intake.afterwards(lambda: values.remove(names))
+            self._value_writer.afterwards(lambda: values.remove(names))
 
     def _finish(self, leaving: Leaving) -> None:
         for peer, message in leaving.work:
@@ -262,7 +262,7 @@ class Loop:
             return  # soon there is a word to be sent, perhaps of how that work ended: one commit is enough for both
         self._journal.commit()
         self._release()
-        for notice in self._sessions.desk.take_notices():
+        for notice in self._sessions.state.take_notices():
             log.info("%s", notice)
         for peer, message in leaving.words:
             self._send(peer, message)
@@ -307,7 +307,7 @@ class Loop:
 
     def _keep_out(self, peer: bytes, name: str) -> None:
         """``peer``, unless it has hung up, made the broker fail, and with it its credential."""
-        self._faults.add(name, self._now())
+        self._penalties.add(name, self._now())
         if peer:
             self._sessions.gone(peer, self._now())
             self._dismiss(peer, "the broker failed when it handled your message; the reason is in its log")

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from itertools import chain
 
 from deskgrid.broker.bags import OpenBag
-from deskgrid.broker.desk import Desk
-from deskgrid.broker.jobs import Job, Jobs, Slices
-from deskgrid.broker.journal import JournalFull, Order
-from deskgrid.broker.questions import AskError
+from deskgrid.broker.operations import Operation, Operations, Slices
+from deskgrid.broker.query_catalog import AskError
+from deskgrid.broker.state import BrokerState
+from deskgrid.broker.store.journal import JournalFull, Order
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.rows import Spans, spans_of
+from deskgrid.scheduler.queues.task_ranges import Spans, spans_of
 
 # A slice of cancelling is full with so many units: a task that waits is one of them, a range of such tasks and a task
 # that is at a worker are more. A piece of a batch is looked at as a whole.
@@ -35,18 +35,18 @@ _NOTES: dict[Order, str] = {"cancel": "it is being cancelled", "cancel waiting":
 
 
 class Orders:
-    """Every order is a generator of slices for `deskgrid.broker.jobs`."""
+    """Every order is a generator of slices for `deskgrid.broker.operations`."""
 
-    def __init__(self, desk: Desk, jobs: Jobs) -> None:
-        self._desk = desk
-        self._jobs = jobs
+    def __init__(self, state: BrokerState, operations: Operations) -> None:
+        self._state = state
+        self._operations = operations
 
     def resume(self) -> None:
         """Go on with what an earlier life of the broker had begun. Bags are known by now."""
-        for number, what in self._desk.journal.orders():
-            if number in self._desk.broken_orders:
+        for number, what in self._state.journal.orders():
+            if number in self._state.broken_orders:
                 continue
-            bag = self._desk.book.by_number.get(number)
+            bag = self._state.book.by_number.get(number)
             if what == "forget":
                 self._begin("", self._dropping(number))
             elif bag is not None:
@@ -60,11 +60,11 @@ class Orders:
         except JournalFull:
             raise
         except Exception:
-            self._desk.broken_orders.add(number)
+            self._state.broken_orders.add(number)
             raise
 
     def _begin(self, owner: str, slices: Slices) -> None:
-        self._jobs.add(Job(owner, slices, order=True))
+        self._operations.add(Operation(owner, slices, order=True))
 
     # --- cancel ------------------------------------------------------------------------------------------------------
 
@@ -76,11 +76,11 @@ class Orders:
         return self._cancel(bag, spans_of(sorted(set(items))), spare)
 
     def _cancel_all(self, bag: OpenBag, spare: bool) -> Slices:
-        journal, number, what = self._desk.journal, bag.row.number, _ORDERS[spare]
+        journal, number, what = self._state.journal, bag.row.number, _ORDERS[spare]
         if not bag.closed or bag.deserted:
             bag.closed, bag.deserted = True, False
             journal.close_bag(number)
-            self._desk.fresh.add(number)
+            self._state.fresh.add(number)
         journal.order(number, what)
         bag.under_way = _NOTES[what]
         with self._given_up(number):
@@ -98,7 +98,7 @@ class Orders:
                 cancelled += self._cancel_now(bag, chosen)
                 yield units
                 units, chosen = 0, []
-                if self._desk.book.by_number.get(bag.row.number) is not bag:
+                if self._state.book.by_number.get(bag.row.number) is not bag:
                     return {"cancelled": cancelled}  # all of it ended, and somebody forgot it
         cancelled += self._cancel_now(bag, chosen)
         yield units
@@ -106,7 +106,7 @@ class Orders:
 
     def _pieces(self, bag: OpenBag, spans: Spans, spare: bool) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
         """What to cancel in these ranges of items, in small pieces: their units, and (first task, how many, item)."""
-        tasks = self._desk.scheduler.tasks
+        tasks = self._state.scheduler.tasks
         for first, count, item in bag.pieces(spans):
             for start in range(first, first + count, PIECE_TASKS):
                 size = min(PIECE_TASKS, first + count - start)
@@ -118,14 +118,14 @@ class Orders:
         """Cancel ranges of tasks, and write that down."""
         if not chosen:
             return 0
-        desk, now = self._desk, self._desk.now
+        state, now = self._state, self._state.now
         tasks = _numbers((first, many) for first, many, _ in chosen)
         items = _numbers((item, many) for _, many, item in chosen)
-        desk.pending += desk.handle(ev.TasksCancelled([(first, many) for first, many, _ in chosen]), now)
-        desk.journal.add_cancelled(bag.row.number, tasks, items, desk.posix(now))
+        state.pending += state.handle(ev.TasksCancelled([(first, many) for first, many, _ in chosen]), now)
+        state.journal.add_cancelled(bag.row.number, tasks, items, state.posix(now))
         if bag.remembered:
             bag.remembered.difference_update(tasks)
-        desk.settled(bag, len(tasks))
+        state.settled(bag, len(tasks))
         return len(tasks)
 
     @staticmethod
@@ -139,12 +139,12 @@ class Orders:
 
     def forget(self, bag: OpenBag, why: str) -> None:
         """A bag that is complete is gone; ``why`` is told to those who wait for more of it."""
-        self._desk.forget(bag, why)
+        self._state.forget(bag, why)
         self._begin(bag.row.owner, self._dropping(bag.row.number))
 
     def _dropping(self, number: int) -> Slices:
         with self._given_up(number):
-            while self._desk.journal.dropping.some(number):
+            while self._state.journal.purge.some(number):
                 yield DROPPING_UNITS
         return {}
 
@@ -159,7 +159,7 @@ class Orders:
         news = sorted(dict(zip(items, map(float, runtimes), strict=True)).items())
         yield len(news)
         start = 0
-        while start < len(news) and self._desk.book.by_number.get(bag.row.number) is bag:
+        while start < len(news) and self._state.book.by_number.get(bag.row.number) is bag:
             chosen, firsts = dict[int, float](), dict[int, None]()
             for item, runtime in news[start : start + PREDICTIONS]:
                 batch = bag.batch_of(item)
@@ -172,10 +172,10 @@ class Orders:
         return {}
 
     def _predict_now(self, news: dict[int, float], firsts: Iterable[int]) -> int:
-        desk, tasks = self._desk, self._desk.scheduler.tasks
-        desk.pending += desk.handle(ev.RuntimesUpdated(list(news), list(news.values())), desk.now)
+        state, tasks = self._state, self._state.scheduler.tasks
+        state.pending += state.handle(ev.RuntimesUpdated(list(news), list(news.values())), state.now)
         for first in firsts:
-            desk.journal.predict(first, tasks.known(first).runtimes)
+            state.journal.predict(first, tasks.known(first).runtimes)
         return PREDICTION_UNITS * len(news)
 
 

@@ -11,19 +11,19 @@ from dataclasses import asdict
 from deskgrid import wire
 from deskgrid.broker.attempts import WorkerSession
 from deskgrid.broker.bags import OpenBag
-from deskgrid.broker.desk import Desk
-from deskgrid.broker.jobs import Shared, Slices
-from deskgrid.broker.questions import Json
+from deskgrid.broker.operations import Shared, Slices
+from deskgrid.broker.query_catalog import Json
+from deskgrid.broker.state import BrokerState
 from deskgrid.broker.throughput import Throughput
-from deskgrid.broker.trouble import trouble
+from deskgrid.broker.worker_health import trouble
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.policies import policy_options
-from deskgrid.scheduler.snapshot import Outlook, SlotView, queue_longest_s, windows_of, worker_view
-from deskgrid.wire.snapshot import BAG_ROWS, SCHEMA, SLOT_ROWS, WINDOW_ROWS, WORKER_ROWS
+from deskgrid.scheduler.views.snapshot import Outlook, SlotView, queue_longest_s, windows_of, worker_view
+from deskgrid.wire.status import BAG_ROWS, SCHEMA, SLOT_ROWS, WINDOW_ROWS, WORKER_ROWS
 
 # Rows of bags in one answer.
 PAGE = 500
-# What a row costs to make, in units (`deskgrid.broker.jobs`), and how many are made in one slice.
+# What a row costs to make, in units (`deskgrid.broker.operations`), and how many are made in one slice.
 ROW_UNITS = 60
 SLICE_ROWS = 50
 # Bags that are looked at in one slice, each for a moment.
@@ -36,16 +36,18 @@ _STATES = ("up", "lost", "away")
 class Overview:
     """``clients``: the credentials of the client connections, by name."""
 
-    def __init__(self, desk: Desk, workers: Workers, throughput: Throughput, clients: Callable[[], list[str]]) -> None:
-        self._desk = desk
+    def __init__(
+        self, state: BrokerState, workers: Workers, throughput: Throughput, clients: Callable[[], list[str]]
+    ) -> None:
+        self._state = state
         self._workers = workers
         self._throughput = throughput
         self._clients = clients
-        self._outlook = Shared(self._make_outlook, desk.facts.heartbeat_s)
-        self._document = Shared(self._make_document, desk.facts.heartbeat_s)
+        self._outlook = Shared(self._make_outlook, state.facts.heartbeat_s)
+        self._document = Shared(self._make_document, state.facts.heartbeat_s)
 
     def _make_outlook(self, now: float) -> Generator[int, None, Outlook]:
-        outlook = Outlook(self._desk.scheduler, now)
+        outlook = Outlook(self._state.scheduler, now)
         yield from outlook.pieces()
         return outlook
 
@@ -53,13 +55,13 @@ class Overview:
 
     def row(self, bag: OpenBag) -> Slices:
         """One bag."""
-        outlook = yield from self._outlook.get(self._desk.now)
+        outlook = yield from self._outlook.get(self._state.now)
         return self._row(bag, outlook)
 
     def page(self, after: int) -> Slices:
         """Bags in the order they came; ``after``: the last one of the page before, by the number that came with it."""
-        outlook = yield from self._outlook.get(self._desk.now)
-        bags = self._desk.book.by_number
+        outlook = yield from self._outlook.get(self._state.now)
+        bags = self._state.book.by_number
         numbers = list(bags)
         start = bisect_right(numbers, after)
         rows = [self._row(bags[number], outlook) for number in numbers[start : start + PAGE]]
@@ -67,8 +69,8 @@ class Overview:
         return {"bags": rows, "after": numbers[start + PAGE - 1] if start + PAGE < len(numbers) else None}
 
     def _row(self, bag: OpenBag, outlook: Outlook) -> Json:
-        now = self._desk.now
-        view = outlook.view(self._desk.scheduler.tasks.bags[bag.row.number], now)
+        now = self._state.now
+        view = outlook.view(self._state.scheduler.tasks.bags[bag.row.number], now)
         settled = view.done + view.failed + view.cancelled
         return {
             "bag": bag.row.id,
@@ -82,7 +84,7 @@ class Overview:
             "running": view.running,
             "waiting": view.total - settled - view.running,
             "closed": bag.closed,
-            "age_s": max(0.0, self._desk.posix(now) - bag.row.created),
+            "age_s": max(0.0, self._state.posix(now) - bag.row.created),
             "left_s": view.left_s,
             "eta_s": view.eta_s,
             "longest_s": view.longest_s,
@@ -93,7 +95,7 @@ class Overview:
 
     def status(self) -> Slices:
         """The status document, as JSON."""
-        text: str = yield from self._document.get(self._desk.now)
+        text: str = yield from self._document.get(self._state.now)
         return text
 
     def _make_document(self, now: float) -> Generator[int, None, str]:
@@ -123,11 +125,11 @@ class Overview:
         return f'{rest[:-1]}, "workers": [{", ".join(workers)}], "bags": [{", ".join(bags)}]}}'
 
     def _is_known(self, bag: OpenBag) -> bool:
-        return self._desk.book.by_number.get(bag.row.number) is bag
+        return self._state.book.by_number.get(bag.row.number) is bag
 
     def _sorted_bags(self) -> Generator[int, None, tuple[list[OpenBag], list[OpenBag]]]:
         """Those under way, the oldest first; those that have ended, the newest first."""
-        bags = list(self._desk.book.by_number.values())
+        bags = list(self._state.book.by_number.values())
         under_way, ended = list[OpenBag](), list[OpenBag]()
         for start in range(0, len(bags), LOOKED_AT):
             for bag in bags[start : start + LOOKED_AT]:
@@ -136,7 +138,7 @@ class Overview:
         return under_way, ended[::-1]
 
     def _rest(self, totals: Json, now: float) -> Json:
-        facts, scheduler = self._desk.facts, self._desk.scheduler
+        facts, scheduler = self._state.facts, self._state.scheduler
         return {
             "schema": SCHEMA,
             "broker": {
@@ -149,8 +151,8 @@ class Overview:
                 "age_s": now,
                 "encrypted": facts.encrypted,
                 "clients": len(self._clients()),
-                "disk": self._desk.disk.state,
-                "disk_note": self._desk.disk.refusal,
+                "disk": self._state.disk.state,
+                "disk_note": self._state.disk.refusal,
             },
             "totals": totals,
             "queues": {
@@ -163,8 +165,8 @@ class Overview:
         }
 
     def _worker_row(self, session: WorkerSession, now: float, most_slots: int) -> Json:
-        join, scheduler = session.join, self._desk.scheduler
-        rest = scheduler.resting.rests.get(session.name)
+        join, scheduler = session.join, self._state.scheduler
+        rest = scheduler.quarantine.rests.get(session.name)
         row = {
             "name": session.name,
             "host": join.host,
@@ -196,7 +198,7 @@ class Overview:
         row: Json = {name: getattr(slot, name) for name in SlotView.__slots__}
         if slot.running is not None:
             task, runtime, elapsed = slot.running
-            bag, item = self._desk.book.item(task)
+            bag, item = self._state.book.item(task)
             row["running"] = {
                 "bag": bag.row.id,
                 "item": item,

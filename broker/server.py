@@ -14,14 +14,14 @@ from pathlib import Path
 
 import zmq
 
-from deskgrid.broker.desk import Desk, GridFacts, WindowsSource
-from deskgrid.broker.files import Damaged
-from deskgrid.broker.journal import NAME, Durability, Journal, JournalError
-from deskgrid.broker.keys import KeyRing, KeysError
+from deskgrid.broker.auth.keys import KeyRing, KeysError
 from deskgrid.broker.loop import Loop
-from deskgrid.broker.private import write_private
+from deskgrid.broker.port.sockets import Sockets, TooFewFiles
 from deskgrid.broker.sessions import Sessions
-from deskgrid.broker.sockets import Sockets, TooFewFiles
+from deskgrid.broker.state import BrokerState, GridFacts, WindowsSource
+from deskgrid.broker.store.files import Damaged
+from deskgrid.broker.store.journal import NAME, Durability, Journal, JournalError
+from deskgrid.private_files import write_private
 from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from deskgrid.wire.joinline import JoinLine, JoinLineError, Side, parse_address
@@ -40,7 +40,7 @@ class BrokerError(Exception):
 class BrokerOptions:
     """``listen``: HOST:PORT, port 0 for any free one. ``advertise``: the host in the join lines; None: found out.
 
-    ``durability``: what commits survive, as `deskgrid.broker.journal` has it. ``keep_days``: finished bags are
+    ``durability``: what commits survive, as `deskgrid.broker.store.journal` has it. ``keep_days``: finished bags are
     forgotten so long after they ended; None: never.
     """
 
@@ -87,8 +87,8 @@ def serve(
                 address = _bind(sockets, host, port)
                 name = options.advertise or (_own_address() if host in _EVERYWHERE else host)
                 announcement = _announce(options.home, keys, name, int(address.rpartition(":")[2]))
-                desk = Desk(_facts(options, announcement.address), journal, windows, policy, keys)
-                sessions = Sessions(desk, options.keep_days)
+                state = BrokerState(_facts(options, announcement.address), journal, windows, policy, keys)
+                sessions = Sessions(state, options.keep_days)
                 loop = Loop(sessions, sockets, journal)
                 with closing(loop):
                     loop.restore()

@@ -9,16 +9,16 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from deskgrid import wire
-from deskgrid.broker.asking import Asking
+from deskgrid.broker.auth.enrolment import Enrolment
+from deskgrid.broker.auth.roles import Credential, Role, with_article
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.clients import Clients
-from deskgrid.broker.desk import Desk, Leaving
-from deskgrid.broker.enrolment import Enrolment
-from deskgrid.broker.files import Damaged
-from deskgrid.broker.journal import JournalFull
-from deskgrid.broker.keeping import Keeping
-from deskgrid.broker.roles import Credential, Role, with_article
-from deskgrid.broker.rows import BatchRow
+from deskgrid.broker.queries import Queries
+from deskgrid.broker.retention import Retention
+from deskgrid.broker.state import BrokerState, Leaving
+from deskgrid.broker.store.files import Damaged
+from deskgrid.broker.store.journal import JournalFull
+from deskgrid.broker.store.rows import BatchRow
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler import events as ev
@@ -42,29 +42,29 @@ SAYS: Mapping[Role, tuple[type[wire.Message], ...]] = {
 class Sessions:
     """Everyone the broker talks with."""
 
-    def __init__(self, desk: Desk, keep_days: float | None = None) -> None:
+    def __init__(self, state: BrokerState, keep_days: float | None = None) -> None:
         """``keep_days``: how long bags are kept when they have ended; None: until somebody forgets them."""
-        self.desk = desk
-        self.workers = Workers(desk)
-        self._enrolment = Enrolment(desk)
+        self.state = state
+        self.workers = Workers(state)
+        self._enrolment = Enrolment(state)
         self._throughput = Throughput()
-        self._asking = Asking(desk, self.workers, self._throughput, lambda: self.clients.credentials)
-        self.clients = Clients(desk, self._asking)
-        self._keeping = Keeping(desk, self._asking.jobs, self._asking.orders, keep_days)
+        self._queries = Queries(state, self.workers, self._throughput, lambda: self.clients.credentials)
+        self.clients = Clients(state, self._queries)
+        self._retention = Retention(state, self._queries.operations, self._queries.orders, keep_days)
         self._counted = 0
         self._news = True
         self._hold_until: float | None = None
 
     def restore(self, now: float) -> None:
         """Take up what the journal remembers. Raises `Damaged` where that contradicts itself."""
-        if self.desk.journal.full and self.desk.disk.state != "full":
+        if self.state.journal.full and self.state.disk.state != "full":
             # No attempt may be numbered before it is written down that the journal was opened once more.
-            self.desk.disk.failed(self.desk.journal.full, now)
-            self.desk.note("disk-full", reason=self.desk.journal.full, home=str(self.desk.journal.home))
-        book, journal = self.desk.book, self.desk.journal
+            self.state.disk.failed(self.state.journal.full, now)
+            self.state.note("disk-full", reason=self.state.journal.full, home=str(self.state.journal.home))
+        book, journal = self.state.book, self.state.journal
         for row in journal.bags():
             book.open(row)
-            self.desk.quotas.opened(row.owner)
+            self.state.quotas.opened(row.owner)
         ended = {number: journal.outcomes(number) for number in book.by_number}
         for batch in journal.batches():
             if batch.bag not in ended:
@@ -75,23 +75,23 @@ class Sessions:
                 raise Damaged(f"the journal contradicts itself: {error}") from error
         for number, size in journal.result_sizes().items():
             if number in book.by_number:
-                self.desk.grown(book.by_number[number], size)
-        if self.desk.disk.state != "full":
-            self._asking.orders.resume()
-        if self.desk.scheduler.orphans:
-            self._hold_until = now + HOLD_LEASES * self.desk.facts.lease_s
+                self.state.grown(book.by_number[number], size)
+        if self.state.disk.state != "full":
+            self._queries.orders.resume()
+        if self.state.scheduler.orphans:
+            self._hold_until = now + HOLD_LEASES * self.state.facts.lease_s
 
     def _restore(self, batch: BatchRow, ended: Mapping[int, Sequence[int]], now: float) -> None:
         """A batch, of a bag of which these tasks have ended, ascending, by outcome."""
-        desk, bag, end = self.desk, self.desk.book.by_number[batch.bag], batch.first + batch.count
-        desk.book.extend(bag, batch)
-        desk.quotas.extended(bag.row.owner, batch.count, batch.size)
+        state, bag, end = self.state, self.state.book.by_number[batch.bag], batch.first + batch.count
+        state.book.extend(bag, batch)
+        state.quotas.extended(bag.row.owner, batch.count, batch.size)
         its = {how: tasks[bisect_left(tasks, batch.first) : bisect_left(tasks, end)] for how, tasks in ended.items()}
         done, cancelled = its.pop(wire.Outcome.DONE, ()), its.pop(wire.Outcome.CANCELLED, ())
         failed = [task for tasks in its.values() for task in tasks]
-        desk.settled(bag, len(done) + len(cancelled) + len(failed))
+        state.settled(bag, len(done) + len(cancelled) + len(failed))
         over = {*done, *cancelled, *failed}
-        sent = [row for row in desk.journal.sent(batch.first, batch.count) if row[0] not in over]
+        sent = [row for row in state.journal.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
         event = ev.TasksSubmitted(
             bag=batch.bag,
@@ -105,7 +105,7 @@ class Sessions:
             failed=failed,
             held=[Attempt(task, number) for task, number, _ in sent],
         )
-        desk.handle(event, now)
+        state.handle(event, now)
         self.workers.attempts.restore((task, number, session or "") for task, number, session in sent)
 
     def successor(self, now: float, disk_full: str = "") -> "Sessions":
@@ -114,31 +114,31 @@ class Sessions:
         Nobody was told of what is undone. Everybody is asked to come in again, and says again what was not answered.
         ``disk_full``: why the last steps could not be written down, if that is the reason.
         """
-        desk = self.desk.successor()
+        state = self.state.successor()
         if disk_full:
-            desk.disk.failed(disk_full, now)
-            desk.note("disk-full", reason=disk_full, home=str(desk.journal.home))
-        others = Sessions(desk, self._keeping.days)
+            state.disk.failed(disk_full, now)
+            state.note("disk-full", reason=disk_full, home=str(state.journal.home))
+        others = Sessions(state, self._retention.days)
         others.restore(now)
-        desk.scheduler.counters = self.desk.scheduler.counters
+        state.scheduler.counters = self.state.scheduler.counters
         others._throughput, others._counted = self._throughput, self._counted
         for peer in [*self.workers.by_peer, *self.clients.by_peer]:
-            desk.send(peer, wire.Rejoin())
+            state.send(peer, wire.Rejoin())
         return others
 
     def records(self, who: Credential, message: wire.Message) -> bool:
         """Whether what ``message`` brings may be written down, as far as can be said before it is handled."""
-        return isinstance(message, SAYS[who.role]) and self.desk.disk.records(message)
+        return isinstance(message, SAYS[who.role]) and self.state.disk.records(message)
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """One message of the peer who holds the credential ``who``."""
         self._news = self._news or not isinstance(message, wire.Heartbeat)
-        if not self.desk.disk.takes(message):
+        if not self.state.disk.takes(message):
             # A result stays with its worker, who says it again when it is asked to.
             if isinstance(message, wire.Ask):
-                self.desk.send(peer, wire.Failed(message.request, self.desk.disk.refusal))
+                self.state.send(peer, wire.Failed(message.request, self.state.disk.refusal))
         elif not isinstance(message, SAYS[who.role]):
-            self.desk.send(peer, wire.Refused(f"{with_article(who.role)} does not send {type(message).__name__}"))
+            self.state.send(peer, wire.Refused(f"{with_article(who.role)} does not send {type(message).__name__}"))
         elif refusal := self._refusal(who, message):
             self._refuse(peer, who, message, refusal)
         elif isinstance(message, wire.Enrol):
@@ -159,8 +159,8 @@ class Sessions:
     def _unsuited(self, who: Credential, join: wire.Join) -> str:
         """Why a worker of our version cannot be let in; empty when it can."""
         # A client of another Python may still run commands; a worker would get bags that it cannot run.
-        if join.python != self.desk.facts.python:
-            return f"this grid runs Python {self.desk.facts.python} and this worker Python {join.python}"
+        if join.python != self.state.facts.python:
+            return f"this grid runs Python {self.state.facts.python} and this worker Python {join.python}"
         if who.role == "worker" and join.name != who.name:
             return f"this PC is enrolled as {who.name}: it cannot join under another name"
         return ""
@@ -168,8 +168,8 @@ class Sessions:
     def _refuse(self, peer: bytes, who: Credential, message: wire.Message, reason: str) -> None:
         """Turn a newcomer away; it is told why, and so is whoever reads the log."""
         name = str(getattr(message, "name", None) or getattr(message, "user", ""))[: wire.NAME_BYTES]
-        self.desk.note("refused", by=who.name, name=name, version=getattr(message, "version", ""), reason=reason)
-        self.desk.send(peer, wire.Refused(reason))
+        self.state.note("refused", by=who.name, name=name, version=getattr(message, "version", ""), reason=reason)
+        self.state.send(peer, wire.Refused(reason))
 
     def gone(self, peer: bytes, now: float) -> None:
         """A message could not be delivered: the connection is no more."""
@@ -180,23 +180,23 @@ class Sessions:
     @property
     def unsettled(self) -> bool:
         """Whether `settle` has something to do at once: more has happened than that known workers said they live."""
-        desk = self.desk
+        state = self.state
         return (
             self._news
             or self.owing
-            or desk.speaks
-            or bool(desk.fresh)
-            or desk.scheduler.unsettled
-            or self._asking.jobs.waiting
+            or state.speaks
+            or bool(state.fresh)
+            or state.scheduler.unsettled
+            or self._queries.operations.waiting
             or self._enrolment.pressing
         )
 
     @property
     def unfinished(self) -> bool:
         """Whether the next turn is due at once, whether anything arrives or not."""
-        if self._asking.jobs.waiting or self._enrolment.pressing:
+        if self._queries.operations.waiting or self._enrolment.pressing:
             return True
-        return self.desk.scheduler.unfinished and self.desk.disk.state != "full"
+        return self.state.scheduler.unfinished and self.state.disk.state != "full"
 
     @property
     def owing(self) -> bool:
@@ -208,75 +208,75 @@ class Sessions:
 
         ``heard``: whose message was handled last; no harm of theirs when it was an order that failed.
         """
-        failed = self._asking.jobs.failed
+        failed = self._queries.operations.failed
         if failed is None:
             return heard
         return (failed.peer or b"", failed.owner) if failed.owner else None
 
     def settle(self, now: float) -> Leaving:
         """Decide, once for all that has been received; what is to be sent, most of it when that has been committed."""
-        self._news, self.desk.now = False, now
+        self._news, self.state.now = False, now
         self._look_at_disk(now)
         self._let_go(now)
         self._enrolment.carry_out(now)
-        if self.desk.disk.state != "full":
-            self._keeping.look(now)
+        if self.state.disk.state != "full":
+            self._retention.look(now)
         self.workers.expire(now)
         if self._hold_until is not None and now >= self._hold_until:
             self._hold_until = None
-            self.desk.handle(ev.HoldExpired(), now)
+            self.state.handle(ev.HoldExpired(), now)
         self.clients.sweep(now)
-        self._asking.jobs.work(now)
-        self.desk.learn(now)
+        self._queries.operations.work(now)
+        self.state.learn(now)
         # What is handed out has to be written down, too.
-        handed_out = self.desk.handle(ev.PassDue(PASS_TASKS), now) if self.desk.disk.state != "full" else []
-        for command in [*self.desk.pending, *handed_out]:
+        handed_out = self.state.handle(ev.PassDue(PASS_TASKS), now) if self.state.disk.state != "full" else []
+        for command in [*self.state.pending, *handed_out]:
             self.workers.attempts.carry_out(command)
-        self.desk.pending.clear()
-        ended = self.desk.scheduler.counters.done
+        self.state.pending.clear()
+        ended = self.state.scheduler.counters.done
         self._throughput.add(ended - self._counted, now)
         self._counted = ended
-        if self.desk.disk.state != "full":
-            self.desk.attendance.write_down(now)
+        if self.state.disk.state != "full":
+            self.state.window_log.write_down(now)
         self.clients.tell(now)
-        return self.desk.take_leaving()
+        return self.state.take_leaving()
 
     def _let_go(self, now: float) -> None:
         """Whoever is here by a credential that was revoked is here no more."""
-        revoked, self.desk.revoked = self.desk.revoked, []
+        revoked, self.state.revoked = self.state.revoked, []
         for name in revoked:
             here = [*self.workers.let_go(name, now), *self.clients.let_go(name), *self._enrolment.let_go(name)]
             for peer in here:
-                self.desk.send(peer, wire.Refused(f"the credential {name!r} was revoked"))
+                self.state.send(peer, wire.Refused(f"the credential {name!r} was revoked"))
 
     def _look_at_disk(self, now: float) -> None:
-        disk = self.desk.disk
+        disk = self.state.disk
         before, since = disk.state, disk.since
         if not disk.look(now):
             return
-        self.desk.note(f"disk-{disk.state}", was=before, for_s=round(now - since, 1), free_bytes=disk.free_bytes)
+        self.state.note(f"disk-{disk.state}", was=before, for_s=round(now - since, 1), free_bytes=disk.free_bytes)
         if before == "full":
-            self._asking.orders.resume()
+            self._queries.orders.resume()
             for peer in self.workers.by_peer:
-                self.desk.send(peer, wire.Rejoin())  # and with that, the results that were not taken
+                self.state.send(peer, wire.Rejoin())  # and with that, the results that were not taken
 
     def farewell(self, reason: str) -> Leaving:
         """The broker stops: what to tell everyone."""
         self._see_no_more()
         self.workers.farewell(reason)
         self.clients.farewell(reason)
-        return self.desk.take_leaving()
+        return self.state.take_leaving()
 
     def _see_no_more(self) -> None:
         """The broker stops while windows are open; where that cannot be written down, its successor will."""
-        now = self.desk.scheduler.now
-        self.desk.attendance.broker_ends(now)
+        now = self.state.scheduler.now
+        self.state.window_log.broker_ends(now)
         try:
-            self.desk.attendance.write_down(now)
-            self.desk.journal.commit()
+            self.state.window_log.write_down(now)
+            self.state.journal.commit()
         except JournalFull:
-            self.desk.journal.rollback()
+            self.state.journal.rollback()
 
     def bag(self, bag_id: str) -> OpenBag | None:
         """A bag, for tests and tools."""
-        return self.desk.book.by_id.get(bag_id)
+        return self.state.book.by_id.get(bag_id)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from deskgrid import wire
 from deskgrid.broker.attempts import UNTAKEN_LIMIT, Attempts, WorkerSession
-from deskgrid.broker.desk import Desk
-from deskgrid.broker.roles import Credential
-from deskgrid.broker.rows import How
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.state import BrokerState
+from deskgrid.broker.store.rows import How
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 
@@ -29,12 +29,12 @@ SLOTS_A_TURN = 2_000
 class Workers:
     """Every worker session, and the events that their messages become."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._send = desk.send
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._send = state.send
         self.by_peer: dict[bytes, WorkerSession] = {}
         self.by_name: dict[str, WorkerSession] = {}
-        self.attempts = Attempts(desk, self.by_name)
+        self.attempts = Attempts(state, self.by_name)
         # The names of those that wanted to be called so: all but one of them are called something else.
         self._named: dict[str, list[str]] = {}
         # In the order they were last heard, so that only the head is looked at for leases that ran out.
@@ -64,7 +64,7 @@ class Workers:
             self._leave(worker, message, now)
         elif isinstance(message, wire.Returned):
             self.attempts.returned(worker, message, now)
-        elif isinstance(message, wire.Fetch) and self._desk.has_room(peer, UNTAKEN_LIMIT):
+        elif isinstance(message, wire.Fetch) and self._state.has_room(peer, UNTAKEN_LIMIT):
             self.attempts.send_template(worker, message.digest)
 
     def gone(self, peer: bytes, now: float) -> None:
@@ -76,7 +76,7 @@ class Workers:
         found = [worker for worker in self.by_name.values() if worker.who.name == credential]
         peers = [worker.peer for worker in found if self.by_peer.get(worker.peer) is worker]
         for worker in found:
-            self._desk.note("worker-revoked", name=worker.name, credential=credential)
+            self._state.note("worker-revoked", name=worker.name, credential=credential)
             self._forget(worker, now)
         return peers
 
@@ -100,8 +100,8 @@ class Workers:
             worker.peer, worker.join = peer, join
         self.by_peer[peer] = worker
         self._hear(worker, now)
-        worker.told_windows = self._desk.windows.table_for(join.name)
-        facts = self._desk.facts
+        worker.told_windows = self._state.windows.table_for(join.name)
+        facts = self._state.facts
         self._send(
             peer,
             wire.Welcome(wire.VERSION, facts.id, worker.name, facts.heartbeat_s, facts.lease_s, worker.told_windows),
@@ -110,7 +110,7 @@ class Workers:
 
     def _refusal_by_number(self, worker: WorkerSession | None, join: wire.Join) -> str:
         """Why there is no room for a worker, that is known perhaps; empty when there is."""
-        namesakes = len(self._named.get(join.name, ())) if self._desk.credentials is not None else 0
+        namesakes = len(self._named.get(join.name, ())) if self._state.credentials is not None else 0
         if worker is None and namesakes >= NAMESAKES_LIMIT:
             return f"{NAMESAKES_LIMIT} workers of the PC {join.name} are here already"
         before = 0 if worker is None else worker.join.slots
@@ -120,7 +120,7 @@ class Workers:
 
     def _open_or_close(self, worker: WorkerSession, join: wire.Join, now: float) -> None:
         uptime_text = "open-ended" if join.uptime is None else f"{join.uptime:.1f}"
-        self._desk.note(
+        self._state.note(
             "worker-joined", by=worker.who.name, name=worker.name, host=join.host, slots=join.slots, uptime=uptime_text
         )
         # Without a plan of its own it will follow ours; until it does, nobody knows how long it stays.
@@ -134,7 +134,7 @@ class Workers:
             worker.opened = now
         worker.state = "up"
         uptime = math.inf if join.uptime is None else join.uptime
-        self._desk.attendance.opened(worker.name, join, now)
+        self._state.window_log.opened(worker.name, join, now)
         holds = self.attempts.held(worker, join.running)
         self.attempts.handle(ev.WorkerJoined(worker.name, join.slots, uptime, join.windows, join.site, holds), now)
 
@@ -171,7 +171,7 @@ class Workers:
         self.attempts.handle(ev.UptimeRefreshed(worker.name, uptime, beat.windows), now)
 
     def _leave(self, worker: WorkerSession, leave: wire.Leave, now: float) -> None:
-        self._desk.note(
+        self._state.note(
             "worker-left", by=worker.who.name, name=worker.name, reason=leave.reason, handed_back=len(leave.held)
         )
         self._close(worker, leave.held, leave.windows, now, early=not leave.planned)
@@ -192,7 +192,7 @@ class Workers:
         stopped = {attempt: ran[attempt] for attempt in self.attempts.its_own(worker, ran)}
         if worker.state == "up":
             # What it does not name as stopped never started there, or ended; some may still be on its way.
-            slots = self._desk.scheduler.slots.workers[worker.name].slots
+            slots = self._state.scheduler.slots.workers[worker.name].slots
             sent = [held.attempt for slot in slots for held in slot.sent]
             unstarted = [attempt for attempt in sent if attempt not in stopped]
             left = ev.WorkerLeft(worker.name, True, early, unstarted, windows)
@@ -202,14 +202,14 @@ class Workers:
         worker.state = "away"
         worker.last_closes = _last_closing(windows, now)
         worker.known_until = max(worker.last_closes, now)
-        self._desk.outlived({attempt.task: elapsed for attempt, elapsed in stopped.items()}, now)
+        self._state.outlived({attempt.task: elapsed for attempt, elapsed in stopped.items()}, now)
 
     def _left(self, event: ev.WorkerLeft, how: How, now: float) -> None:
         """The window of a worker that was up has closed."""
-        counters = self._desk.scheduler.counters
+        counters = self._state.scheduler.counters
         kills, wasted_s = counters.kills, counters.wasted_s
         self.attempts.handle(event, now)
-        self._desk.attendance.ended(event.worker, how, now, counters.kills - kills, counters.wasted_s - wasted_s)
+        self._state.window_log.ended(event.worker, how, now, counters.kills - kills, counters.wasted_s - wasted_s)
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -225,13 +225,13 @@ class Workers:
         slots = 0
         while self._heard and slots < SLOTS_A_TURN:
             name, worker = next(iter(self._heard.items()))
-            if worker.heard + self._desk.facts.lease_s > now:
+            if worker.heard + self._state.facts.lease_s > now:
                 break
             slots += worker.join.slots
             del self._heard[name]
             self.by_peer.pop(worker.peer, None)
             if worker.state == "up":
-                self._desk.note("worker-lost", by=worker.who.name, name=name, silent_s=round(now - worker.heard, 1))
+                self._state.note("worker-lost", by=worker.who.name, name=name, silent_s=round(now - worker.heard, 1))
                 self._left(ev.WorkerLeft(name, planned=False), "loss", now)
                 worker.state = "lost"
             self._lost[name] = worker
@@ -243,10 +243,10 @@ class Workers:
 
     def refresh_windows(self) -> None:
         """Tell the workers whose planned windows changed in the broker's file."""
-        if not self._desk.windows.refresh():
+        if not self._state.windows.refresh():
             return
         for worker in self.by_peer.values():
-            table = self._desk.windows.table_for(worker.join.name)
+            table = self._state.windows.table_for(worker.join.name)
             if table != worker.told_windows:
                 worker.told_windows = table
                 self._send(worker.peer, wire.Planned(table))

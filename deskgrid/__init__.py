@@ -39,7 +39,7 @@ __all__ = [
 _PLACES = {
     "Bag": "client.bag",
     "Grid": "client.grid",
-    "Progress": "client.meter",
+    "Progress": "client.progress",
     "Task": "client.grid",
     "TaskLog": "client.bag",
     "__version__": "wire",
@@ -53,7 +53,7 @@ if os.path.isfile(os.path.join(_beside, "pyproject.toml")):
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
     from deskgrid.client.grid import Grid, Task, task
-    from deskgrid.client.meter import Progress
+    from deskgrid.client.progress import Progress
     from deskgrid.errors import (
         BagRejected,
         DeskgridError,

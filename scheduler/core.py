@@ -15,23 +15,23 @@ from itertools import chain, islice
 from typing import Any
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.accuracy import ratios
-from deskgrid.scheduler.doubt import Doubting
 from deskgrid.scheduler.invariants import check
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State, Window, Windows, checked_runtime
-from deskgrid.scheduler.pauses import pause_after
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.rows import within
-from deskgrid.scheduler.slots import UPTIME_JITTER_S, Away, Slot, Worker, announced, differ, uptime_end
-from deskgrid.scheduler.tasks import ELSEWHERE, OPEN, WAITING
-from deskgrid.scheduler.waiting import ORDERS
+from deskgrid.scheduler.queues.task_ranges import within
+from deskgrid.scheduler.queues.waiting import ORDERS
+from deskgrid.scheduler.state.pauses import pause_after
+from deskgrid.scheduler.state.prediction_error import ratios
+from deskgrid.scheduler.state.slots import UPTIME_JITTER_S, Away, Slot, Worker, announced, differ, uptime_end
+from deskgrid.scheduler.state.tasks import ELSEWHERE, OPEN, WAITING
+from deskgrid.scheduler.trust import Trust
 
 # A task that has killed its process so often is given up: it would go on killing. Departures never count.
 CRASH_LIMIT = 3
 
 
-class Scheduler(Doubting):
-    """The state machine. What a pass does is in `Placing`, how far workers are trusted in `Doubting`; here is what each
+class Scheduler(Trust):
+    """The state machine. What a pass does is in `Placing`, how far workers are trusted in `Trust`; here is what each
     event does.
     """
 
@@ -149,7 +149,7 @@ class Scheduler(Doubting):
 
     def _forgotten(self, event: ev.BagForgotten, now: float) -> None:
         self.tasks.forget(event.bag)
-        self.resting.forget_bag(event.bag)
+        self.quarantine.forget_bag(event.bag)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -176,14 +176,14 @@ class Scheduler(Doubting):
         stale = []
         for hold in sorted(holds, key=lambda hold: hold.elapsed is None):
             task, number = hold.attempt.task, hold.attempt.number
-            welcome = self.orphans.get(task) == number and 0 <= hold.lane < len(worker.slots)
+            welcome = self.orphans.get(task) == number and 0 <= hold.slot < len(worker.slots)
             if not welcome:
                 stale.append(hold.attempt)
                 continue
             self.unqueue(task, self.tasks.state(task))
             del self.orphans[task]
             self.counters.adopted += 1
-            slot, elapsed = worker.slots[hold.lane], hold.elapsed or 0.0
+            slot, elapsed = worker.slots[hold.slot], hold.elapsed or 0.0
             # What it ran before this window is not of this window; it was counted with the slot it had then.
             slot.busy_s -= elapsed
             self.sent(slot, hold.attempt, now - elapsed)
@@ -265,7 +265,7 @@ class Scheduler(Doubting):
     def _worker_forgotten(self, event: ev.WorkerForgotten, now: float) -> None:
         self.changes += self.away.pop(event.worker, None) is not None
         self._heard.pop(event.worker, None)
-        self.resting.forget_worker(event.worker)
+        self.quarantine.forget_worker(event.worker)
         if (worker := self.slots.workers.get(event.worker)) is not None:
             self.change_all(worker)
 
@@ -330,19 +330,19 @@ class Scheduler(Doubting):
         slot.started = now
         slot.busy_s += sum(elapsed)
         self.counters.done += len(run)
-        self.accuracy.add(self.tasks.succeed(tasks, elapsed))
+        self.prediction_error.add(self.tasks.succeed(tasks, elapsed))
         self.clear(slot.worker, now)
 
     def _take_answer(self, ended: ev.Ended, reporter: str, now: float) -> tuple[str, int] | None:
-        """Free the slot the attempt was on; its worker and lane. None: it is not the newest of an unended task."""
+        """Free the slot the attempt was on: its worker, and which slot. None: not the newest of an unended task."""
         task, number = ended.attempt
-        paid = self.pay(reporter, ended.attempt) if self.overdue.debts else None
+        paid = self.pay(reporter, ended.attempt) if self.deadlines.debts else None
         slot = self.bound.get(task)
         if slot is not None:
             place = slot.place_of(task)
             if place >= 0 and slot.sent[place].attempt == ended.attempt:
                 self.withdraw(slot, place, now, ended.elapsed)
-                return slot.worker.name, slot.lane
+                return slot.worker.name, slot.position
         if self.orphans.get(task) == number:
             # The worker was given up for lost, but finished the work: nothing newer exists, so this is the answer.
             self.unqueue(task, self.tasks.state(task))
@@ -358,12 +358,12 @@ class Scheduler(Doubting):
         (task, _), outcome, elapsed = ended
         self.counters.count(outcome)
         if not outcome:  # done
-            self.accuracy.add(self.tasks.succeed([task], [elapsed]))
+            self.prediction_error.add(self.tasks.succeed([task], [elapsed]))
             return True
         pause = 0.0
         if outcome == Outcome.CRASH:
             places = self.tasks.crashes(task)
-            again = len(places) < self.crash_limit or self.resting.excuses(places)
+            again = len(places) < self.crash_limit or self.quarantine.excuses(places)
         else:
             errors = self.tasks.erred(task)
             again = errors <= self.tasks.known(task).bag.retries
@@ -378,7 +378,7 @@ class Scheduler(Doubting):
         return not again
 
     def _learn(self, task: int, predicted: float, actual: float) -> None:
-        self.accuracy.add(told := ratios([predicted], [actual]))
+        self.prediction_error.add(told := ratios([predicted], [actual]))
         self.tasks.known(task).bag.learn(told)
 
     def _returned(self, event: ev.AttemptsReturned, now: float) -> None:

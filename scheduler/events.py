@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.rows import Spans
+from deskgrid.scheduler.queues.task_ranges import Spans
 
 # --- events ----------------------------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ class HeldAttempt:
     """An attempt that a joining worker still holds; ``elapsed`` is None when it has not started."""
 
     attempt: Attempt
-    lane: int
+    slot: int
     elapsed: float | None
 
 
@@ -190,10 +190,10 @@ Event = (
 
 
 class Assignment(NamedTuple):
-    """One attempt to make on slot ``lane`` of a worker, after what that slot already holds."""
+    """One attempt to make on ``slot`` of a worker, after what that slot already holds."""
 
     attempt: Attempt
-    lane: int
+    slot: int
     runtime: float
 
 

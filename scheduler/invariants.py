@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from deskgrid.scheduler.model import ENDED, State, agree
 from deskgrid.scheduler.placing import Placing
-from deskgrid.scheduler.slots import NEVER
-from deskgrid.scheduler.waiting import ORDERS
+from deskgrid.scheduler.queues.waiting import ORDERS
+from deskgrid.scheduler.state.slots import NEVER
 
 
 def check(scheduler: Placing, now: float) -> None:
@@ -22,7 +22,7 @@ def check(scheduler: Placing, now: float) -> None:
     _check_predictions(scheduler)
     _check_attempts(scheduler)
     slots = scheduler.slots.slots
-    scheduler.resting.check(slots.values(), scheduler.tasks.bags)
+    scheduler.quarantine.check(slots.values(), scheduler.tasks.bags)
     agree("changed slots", {n: s for n, s in slots.items() if n in scheduler.dirty}, scheduler.dirty)
     settled = [slot for number, slot in slots.items() if number not in scheduler.dirty]
     scheduler.slots.check([slot for slot in settled if scheduler.has_room(slot)], now)
@@ -34,7 +34,7 @@ def check(scheduler: Placing, now: float) -> None:
             worker.heard == NEVER or worker.width >= len(worker.slots),
             True,
         )
-    scheduler.overdue.check(slots, settled, now)
+    scheduler.deadlines.check(slots, settled, now)
     scheduler.pauses.check({task for task, state in scheduler.tasks.each() if state == State.PAUSED})
 
 

@@ -42,7 +42,7 @@ class State(IntEnum):
     """Where a task is."""
 
     WAITING = 0  # in the regular or the priority queue
-    PAUSED = 1  # it has failed again and again, and is tried again in a while (`deskgrid.scheduler.pauses`)
+    PAUSED = 1  # it has failed again and again, and is tried again in a while (`deskgrid.scheduler.state.pauses`)
     QUEUED = 2  # bound to a slot, held by the scheduler
     SENT = 3  # handed to the worker
     HELD = 4  # its attempt runs at a worker that this scheduler has not seen since it was restored

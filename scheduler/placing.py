@@ -11,18 +11,18 @@ Rule 5: a pass that is bounded stops where it is; nothing is lost by that, and t
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from deskgrid.scheduler.accuracy import Accuracy
 from deskgrid.scheduler.events import Assign, Assignment, Command, Stop
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, State
-from deskgrid.scheduler.overdue import GRACE_S, Overdue
-from deskgrid.scheduler.pauses import Pauses
-from deskgrid.scheduler.policies.base import Coming, Lane, Place, Policy, Postpone
-from deskgrid.scheduler.resting import Resting
-from deskgrid.scheduler.rows import Spans, grouped
-from deskgrid.scheduler.slots import NEVER, Away, Sent, Slot, SlotTable, Worker
-from deskgrid.scheduler.tasks import TaskTable
-from deskgrid.scheduler.waiting import ORDERS, NewRuntime, Regular, WaitingQueue
+from deskgrid.scheduler.policies.base import OpenSlot, Place, Policy, Postpone, UpcomingWindows
+from deskgrid.scheduler.queues.task_ranges import Spans, grouped
+from deskgrid.scheduler.queues.waiting import ORDERS, NewRuntime, Regular, WaitingQueue
+from deskgrid.scheduler.state.deadlines import GRACE_S, Deadlines
+from deskgrid.scheduler.state.pauses import Pauses
+from deskgrid.scheduler.state.prediction_error import PredictionError
+from deskgrid.scheduler.state.quarantine import Quarantine
+from deskgrid.scheduler.state.slots import NEVER, Away, Sent, Slot, SlotTable, Worker
+from deskgrid.scheduler.state.tasks import TaskTable
 
 # Predicted work a worker may hold on one slot, the running task included: enough to hide a round trip, and tasks longer
 # than this are never sent ahead.
@@ -37,7 +37,7 @@ WORKER_TASKS = 32_768
 # follows it: what is searched for, the slot that is looked up for it, the test when it is sent.
 ROUNDING_S = 1e-6
 # Of bags of which nothing is known.
-_UNKNOWN = Accuracy()
+_UNKNOWN = PredictionError()
 # Looked up once: the name of a member is looked up slowly in Python 3.11.
 _SENT = State.SENT
 
@@ -51,12 +51,12 @@ class Placing:
         self.tasks = TaskTable()
         self.slots = SlotTable()
         self.counters = Counters()
-        self.accuracy = Accuracy()
+        self.prediction_error = PredictionError()
         # Workers that are away, by name.
         self.away: dict[str, Away] = {}
         self.changes = 0
-        self.resting = Resting()
-        self.overdue = Overdue(self.tasks)
+        self.quarantine = Quarantine()
+        self.deadlines = Deadlines(self.tasks)
         self.pauses = Pauses()
         self.regular = Regular()
         self.priority: WaitingQueue = ORDERS[policy.order]()
@@ -82,7 +82,7 @@ class Placing:
 
     def tightest(self, runtime: float) -> int | None:
         """Paper, phase 2: the slot with the smallest tl strictly greater than the runtime (and the margin)."""
-        if not self.rooms():
+        if not self.slots_with_room():
             return None
         needs = self.needs(runtime) + ROUNDING_S
         found = [index.tightest(needs, self.now) for index in self.slots.indexes()]
@@ -104,16 +104,16 @@ class Placing:
 
     def longest_fit(self) -> float:
         """The limit on runtimes that fit anywhere."""
-        if not self.rooms():
+        if not self.slots_with_room():
             return -math.inf
         return self._limit(max(index.widest(self.now) for index in self.slots.indexes()))
 
-    def rooms(self) -> int:
+    def slots_with_room(self) -> int:
         """How many slots have room; none any more when a bounded pass has done what it may."""
         return self.slots.rooms if self._budget > 0 else 0
 
-    def room(self, place: int) -> int:
-        """The slot at ``place`` of ``rooms()``."""
+    def slot_with_room(self, place: int) -> int:
+        """The slot at ``place`` of ``slots_with_room()``."""
         for index in self.slots.indexes():
             if place < len(index):
                 return index.at(place)
@@ -126,32 +126,34 @@ class Placing:
             return None
         return sorted([*self.priority.ascending(limit), *self.regular.ascending(limit)])
 
-    def accuracy_with(self, task: int) -> Accuracy:
+    def prediction_error_with(self, task: int) -> PredictionError:
         """How well the tasks of its bag have been predicted, each by itself."""
-        return self.tasks.known(task).bag.accuracy or _UNKNOWN
+        return self.tasks.known(task).bag.prediction_error or _UNKNOWN
 
-    def lane(self, slot: int) -> Lane:
-        """The lane that a slot is."""
-        return self._lane(self.slots.slots[slot])
+    def open_slot(self, slot: int) -> OpenSlot:
+        """The slot of that number."""
+        return self._open_slot(self.slots.slots[slot])
 
-    def _lane(self, slot: Slot) -> Lane:
+    def _open_slot(self, slot: Slot) -> OpenSlot:
         worker, now = slot.worker, self.now
         due = slot.started + slot.sent[0].runtime if slot.sent else now
-        return Lane(worker.name, slot.lane, (due if due > now else now) + slot.ahead_s + slot.queued_s, worker.ends_at)
+        return OpenSlot(
+            worker.name, slot.position, (due if due > now else now) + slot.ahead_s + slot.queued_s, worker.ends_at
+        )
 
-    def lanes(self) -> Iterator[Lane]:
+    def open_slots(self) -> Iterator[OpenSlot]:
         """Every slot of every worker that is up and does not rest, but for those that owe an answer."""
-        slots, rests = self.slots.slots.values(), self.resting.rests
-        if not (rests or self.overdue.debts):
-            return map(self._lane, slots)
-        return map(self._lane, [slot for slot in slots if slot.owes is None and slot.worker.name not in rests])
+        slots, rests = self.slots.slots.values(), self.quarantine.rests
+        if not (rests or self.deadlines.debts):
+            return map(self._open_slot, slots)
+        return map(self._open_slot, [slot for slot in slots if slot.owes is None and slot.worker.name not in rests])
 
-    def coming(self) -> Iterator[Coming]:
+    def upcoming(self) -> Iterator[UpcomingWindows]:
         """Every worker's windows to come, announced or by habit."""
         for worker in self.slots.workers.values():
-            yield Coming(worker.name, len(worker.slots), worker.expected(self.now))
+            yield UpcomingWindows(worker.name, len(worker.slots), worker.expected(self.now))
         for name, away in self.away.items():
-            yield Coming(name, away.slots, away.expected(self.now))
+            yield UpcomingWindows(name, away.slots, away.expected(self.now))
 
     def needs(self, runtime: float) -> float:
         """Seconds of which a slot must have more left for a task to fit."""
@@ -175,15 +177,15 @@ class Placing:
         self.priority.tidy()
         for slot in self.slots.overdue(now):
             self.change(slot)
-        if self.resting.rests:
-            for name in self.resting.due(self.slots.workers, now):
+        if self.quarantine.rests:
+            for name in self.quarantine.due(self.slots.workers, now):
                 self.change_all(self.slots.workers[name])
         changed, self.dirty = self.dirty, {}
         for slot in changed.values():
             self._settle_slot(slot)
         if self._unfit:
             self._give_back_unfit()
-        if self.rooms() and (len(self.priority) or len(self.regular)):
+        if self.slots_with_room() and (len(self.priority) or len(self.regular)):
             for step in self.policy.plan(self):
                 if isinstance(step, Place):
                     self._carry_out(step)
@@ -210,8 +212,8 @@ class Placing:
         """
         for task in tasks:
             number = self.orphans.pop(task, None)
-            if number is not None and self.overdue.debts and self.overdue.timeout(task) is None:
-                debtor = self.overdue.debtor(attempt := Attempt(task, number))
+            if number is not None and self.deadlines.debts and self.deadlines.timeout(task) is None:
+                debtor = self.deadlines.debtor(attempt := Attempt(task, number))
                 if debtor is not None:
                     self._commands.append(Stop(debtor, [attempt]))
 
@@ -268,7 +270,7 @@ class Placing:
         """Send what may be sent, how much, and index the slot if it has room."""
         handed = self._send(slot) if slot.queue else 0
         if slot.sent and slot.look_at > self.now + GRACE_S:
-            self.overdue.watch(slot, self.now)
+            self.deadlines.watch(slot, self.now)
         if self._budget <= 0 and slot.queue and self.may_send(slot):
             self.dirty[slot.number] = slot  # it is seen to in the next pass
         elif self.has_room(slot):
@@ -277,9 +279,9 @@ class Placing:
 
     def has_room(self, slot: Slot) -> bool:
         """Whether the queue of ``slot`` may take one more task, however long."""
-        if slot.owes is not None or slot.lane >= slot.worker.width:
+        if slot.owes is not None or slot.position >= slot.worker.width:
             return False
-        if self.resting.rests and self.resting.shuts(slot):
+        if self.quarantine.rests and self.quarantine.shuts(slot):
             return False
         sent, held = slot.sent, len(slot.queue)
         if not (sent or held) or held < self.policy.queue_length:
@@ -292,7 +294,7 @@ class Placing:
     def _send(self, slot: Slot) -> int:
         handed: list[Assignment] = []
         queue, sent, ends_at, now = slot.queue, slot.sent, slot.worker.ends_at, self.now
-        lane, number = slot.lane, self._next_attempt
+        position, number = slot.position, self._next_attempt
         # What tasks one behind the other, which mostly are alike, have in common; when what runs should end.
         timed, alike, needs, due = self.policy.timed, -1.0, 0.0, max(now, slot.due)
         while queue and len(handed) < self._budget and self.may_send(slot):
@@ -305,7 +307,7 @@ class Placing:
             queue.popleft()
             slot.queued_s -= runtime
             attempt = Attempt(task, number + len(handed))
-            handed.append(Assignment(attempt, lane, runtime))
+            handed.append(Assignment(attempt, position, runtime))
             if sent:
                 slot.ahead_s += runtime
             else:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 
-from deskgrid.scheduler.simulator import SimulatedPC, Span
+from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span
 from deskgrid.sleepbench.costs import Cost, Costs
 from deskgrid.sleepbench.parameters import Options, Parameters
 from deskgrid.sleepbench.scenarios import Row, Scenario

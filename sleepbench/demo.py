@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.sleepbench.squeeze import (
+from deskgrid.sleepbench.compress import (
     Group,
     Squeezed,
     Standing,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from deskgrid import Bag, Grid
     from deskgrid.sleepbench.processes import Processes
-    from deskgrid.wire.snapshot import Snapshot
+    from deskgrid.wire.status import StatusDocument
 
 # Each worker's name, and its seconds up and down. Every window closes several times in a run, at moments that drift
 # apart.
@@ -157,7 +157,7 @@ def _start_workers(processes: "Processes", grid: "Grid") -> None:
 # --- while it works --------------------------------------------------------------------------------------------------
 
 
-def _watch(console: "Console", processes: "Processes", grid: "Grid", bag: "Bag[Group, Squeezed]") -> "Snapshot":
+def _watch(console: "Console", processes: "Processes", grid: "Grid", bag: "Bag[Group, Squeezed]") -> "StatusDocument":
     """Show the grid until the bag has ended; the snapshot from then."""
     from deskgrid.sleepbench.processes import snapshot_of
 
@@ -169,7 +169,7 @@ def _watch(console: "Console", processes: "Processes", grid: "Grid", bag: "Bag[G
 
 
 @contextmanager
-def _status(console: "Console") -> "Iterator[Callable[[Snapshot], None]]":
+def _status(console: "Console") -> "Iterator[Callable[[StatusDocument], None]]":
     """What shows a snapshot: as a picture that is gone at the end, or as a line now and then without a terminal."""
     from rich.live import Live
 
@@ -182,17 +182,17 @@ def _status(console: "Console") -> "Iterator[Callable[[Snapshot], None]]":
     ascii_only = takes_ascii_only(console)
     with Live(console=console, auto_refresh=False, transient=True) as live:
 
-        def show(snapshot: "Snapshot") -> None:
+        def show(snapshot: "StatusDocument") -> None:
             height = max(1, console.height - 1)
             live.update(render(snapshot, console.width, height, 0.0, ascii_only=ascii_only), refresh=True)
 
         yield show
 
 
-def _lines(console: "Console") -> "Callable[[Snapshot], None]":
+def _lines(console: "Console") -> "Callable[[StatusDocument], None]":
     due = 0.0
 
-    def show(snapshot: "Snapshot") -> None:
+    def show(snapshot: "StatusDocument") -> None:
         nonlocal due
         if time.monotonic() >= due:
             due = time.monotonic() + LINE_S

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 
-from deskgrid.scheduler.simulator import Arrival, SimulatedPC, cycle
+from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, cycle
 from deskgrid.sleepbench.parameters import Parameters
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row
 from deskgrid.sleepbench.simulated import Problem, Trial, Unfinished, rows_of
@@ -108,7 +108,7 @@ CONTENDERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ContenderResult:
     """One grid: minutes by contender and of the `BEST`, a bound, and what packing killed as planned."""
 
     seed: int
@@ -123,7 +123,7 @@ class Outcome:
         return self.makespan_min[name] / self.makespan_min[to]
 
 
-def outcomes(seeds: Sequence[int], processes: int, mean: float = MEAN) -> Iterator[Outcome]:
+def outcomes(seeds: Sequence[int], processes: int, mean: float = MEAN) -> Iterator[ContenderResult]:
     """What comes of the grids with these seeds, in their order."""
     problems = [random_grid(seed, mean) for seed in seeds]
     trials = [_trial(problem, contender) for problem in problems for contender in CONTENDERS]
@@ -137,7 +137,7 @@ def _trial(problem: Problem, contender: Contender) -> Trial:
     return Trial(problem, contender.policy, parameters=parameters)
 
 
-def _outcome(seed: int, problem: Problem, rows: Sequence[Row | Unfinished]) -> Outcome:
+def _outcome(seed: int, problem: Problem, rows: Sequence[Row | Unfinished]) -> ContenderResult:
     minutes: dict[str, float] = {}
     kills = 0
     for contender, row in zip(CONTENDERS, rows, strict=True):
@@ -146,4 +146,4 @@ def _outcome(seed: int, problem: Problem, rows: Sequence[Row | Unfinished]) -> O
             kills += row.planned_kills
     minutes[BEST] = min(minutes[queued(queue)] for queue in QUEUES)
     minutes[BEST_QUEUED] = min(minutes[queued(queue)] for queue in QUEUES if queue)
-    return Outcome(seed, str(problem.name), problem.tasks, problem.lower_bound_s / MINUTE_S, minutes, kills)
+    return ContenderResult(seed, str(problem.name), problem.tasks, problem.lower_bound_s / MINUTE_S, minutes, kills)

@@ -16,10 +16,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from deskgrid.broker.blocks import recorded
-from deskgrid.broker.journal import NAME
-from deskgrid.broker.rows import How
-from deskgrid.broker.schema import FORMAT, format_of
+from deskgrid.broker.store.journal import NAME
+from deskgrid.broker.store.result_blocks import recorded
+from deskgrid.broker.store.rows import How
+from deskgrid.broker.store.schema import FORMAT, format_of
 from deskgrid.wire import Outcome
 
 # Two times that are said to be the same may differ by this much: a window's closing as it was planned and as the

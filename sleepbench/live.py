@@ -21,7 +21,7 @@ from deskgrid.sleepbench.naps import nap
 from deskgrid.sleepbench.processes import Processes, snapshot_of, write_cycle
 from deskgrid.sleepbench.scenarios import Measured, Scenario
 from deskgrid.sleepbench.simulated import with_seed
-from deskgrid.wire.snapshot import Snapshot
+from deskgrid.wire.status import StatusDocument
 
 # What starting a task costs does not shrink with the scale, so neither does the margin. Measured with eight PCs on two
 # cores, between the end of a task and the start of the next: 2 ms, and 9 ms at worst. But a virtual machine that others
@@ -102,7 +102,7 @@ def _start_pc(processes: Processes, grid: Grid, name: str, cycle: Path | None) -
     processes.wait_for(lambda: name in _names(snapshot_of(grid)), f"{name} to join")
 
 
-def _names(snapshot: Snapshot, state: str = "") -> set[str]:
+def _names(snapshot: StatusDocument, state: str = "") -> set[str]:
     """The workers that the broker knows, or those of them in ``state``."""
     return {worker["name"] for worker in snapshot["workers"] if not state or worker["state"] == state}
 
@@ -163,7 +163,7 @@ def _wait(processes: Processes, bag: Bag[Any, Any], progress: Progress) -> None:
     progress(len(bag))
 
 
-def window_s(snapshot: Snapshot) -> float:
+def window_s(snapshot: StatusDocument) -> float:
     """Seconds that windows have been open so far, of all slots: those that have closed, and those that are open."""
     open_now = (worker["opened_s"] * len(worker["slots"]) for worker in snapshot["workers"] if worker["state"] == "up")
     return snapshot["counters"]["window_s"] + math.fsum(open_now)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 
-from deskgrid.scheduler.simulator import Conditions
+from deskgrid.scheduler.simulation.simulator import Conditions
 
 # Seconds, in the simulation of the paper's scenarios: to go down and to come back, with what starting takes.
 RESTART_S = 1.2

@@ -21,7 +21,7 @@ from typing import Self, cast
 
 from deskgrid import Grid
 from deskgrid.sleepbench.naps import PC
-from deskgrid.wire.snapshot import Snapshot
+from deskgrid.wire.status import StatusDocument
 
 # How long a broker may take to listen: a cold start of Python on a busy machine takes some seconds.
 START_S = 60.0
@@ -46,9 +46,9 @@ def write_cycle(path: Path, pairs: Iterable[tuple[float, float]]) -> Path:
     return path
 
 
-def snapshot_of(grid: Grid) -> Snapshot:
+def snapshot_of(grid: Grid) -> StatusDocument:
     """What the broker says of the grid now."""
-    return cast(Snapshot, grid.status())
+    return cast(StatusDocument, grid.status())
 
 
 class Processes:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.model import OPEN_ENDED
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Span, Stalled
+from deskgrid.scheduler.simulation.simulator import Arrival, Run, SimulatedPC, Simulator, Span, Stalled
 from deskgrid.sleepbench.history import History, HistoryError, PastBatch, PastWindow, whole
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row
 from deskgrid.sleepbench.workloads.combine import soonest_s

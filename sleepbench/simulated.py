@@ -17,9 +17,9 @@ from random import Random
 
 from deskgrid.scheduler.model import UnknownPolicy
 from deskgrid.scheduler.policies import Policy, make_policy
-from deskgrid.scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Stalled, cycle
-from deskgrid.sleepbench.errors import predictions, wrongly_announced
+from deskgrid.scheduler.simulation.simulator import Arrival, Run, SimulatedPC, Simulator, Stalled, cycle
 from deskgrid.sleepbench.parameters import Options, Parameters
+from deskgrid.sleepbench.perturbation import predictions, wrongly_announced
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row, Scenario, paper_min
 
 # Leaves room for what policies keep free beside a prediction.
@@ -59,7 +59,7 @@ def scenario_problem(scenario: Scenario, seed: int, scale: float = 1.0) -> Probl
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run to be made. ``runtime_error``, ``uptime_error``: F of `deskgrid.sleepbench.errors`; 1: as given."""
+    """One run to be made. ``runtime_error``, ``uptime_error``: F of `deskgrid.sleepbench.perturbation`; 1: as given."""
 
     problem: Problem
     policy: str

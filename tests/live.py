@@ -29,8 +29,8 @@ from typing import Any, TypeVar
 from deskgrid.broker.server import BrokerOptions, Ready, serve
 from deskgrid.wire.joinline import JoinLine, Side, parse_join_line
 from deskgrid.worker.agent import WorkerOptions, run_worker
-from deskgrid.worker.patterns import WindowsFile
-from deskgrid.worker.uptime import Plan
+from deskgrid.worker.windows.uptime import Plan
+from deskgrid.worker.windows.windows_file import WindowsFile
 from tests.peers import PATIENCE_S, BareWorker, Client, Peer, SocketLine, enrolled
 from tests.waiting import eventually
 

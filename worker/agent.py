@@ -21,18 +21,18 @@ import zmq
 
 from deskgrid import wire
 from deskgrid.wire.joinline import JoinLine
-from deskgrid.worker.accounts import Account, AccountError, check_account
-from deskgrid.worker.clocks import read_clocks
-from deskgrid.worker.enrolling import enrolled
-from deskgrid.worker.executor import Executor
+from deskgrid.worker.enrolment import enrolled
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
 from deskgrid.worker.link import Link, UnknownKey
-from deskgrid.worker.process import PROGRAM
+from deskgrid.worker.run.accounts import Account, AccountError, check_account
+from deskgrid.worker.run.executor import Executor
+from deskgrid.worker.run.process import PROGRAM
 from deskgrid.worker.session import Identity, Refusal, Session
-from deskgrid.worker.uptime import OpenEnded, Plan, PlanError, weekly_from_json
+from deskgrid.worker.windows.clocks import read_clocks
+from deskgrid.worker.windows.uptime import OpenEnded, Plan, PlanError, weekly_from_json
 
 if TYPE_CHECKING:
-    from deskgrid.worker.alarm import Alarm
+    from deskgrid.worker.windows.alarm import Alarm
 
 log = logging.getLogger("deskgrid.worker")
 
@@ -198,7 +198,7 @@ class _Agent:
         if self._alarm is not None:
             self._alarm.replace(plan)
         elif not isinstance(plan, OpenEnded):
-            from deskgrid.worker.alarm import (
+            from deskgrid.worker.windows.alarm import (
                 Alarm,  # here, for what it needs takes longer to load than all else of a worker
             )
 

@@ -9,9 +9,9 @@ Rule: files are readable by their user only, in folders that are too, and are re
 from dataclasses import dataclass
 from pathlib import Path
 
-from deskgrid.broker.names import name_error
-from deskgrid.broker.private import make_private_folder, write_private
+from deskgrid.private_files import make_private_folder, write_private
 from deskgrid.wire.joinline import JoinLine, JoinLineError, Keys, read_join_line
+from deskgrid.wire.names import name_error
 
 _SUFFIX = ".join"
 # Hexadecimal digits of a broker's public key that name its folder; the whole key is compared when one is used.

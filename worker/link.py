@@ -8,8 +8,7 @@ from contextlib import suppress
 import zmq
 from zmq.utils import z85
 
-from deskgrid import wire
-from deskgrid.broker import allocation
+from deskgrid import process_memory, wire
 from deskgrid.wire.dealer import hear, say
 from deskgrid.wire.joinline import JoinLine
 
@@ -33,7 +32,7 @@ class Link:
     """A connection by a join line, for as long as a ``with`` block lasts."""
 
     def __init__(self, join: JoinLine) -> None:
-        allocation.keep_freed()
+        process_memory.keep_freed()
         self._join = join
         self._redial_at = time.monotonic() + REDIAL_S
         self._silent_at = time.monotonic() + SILENCE_S

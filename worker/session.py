@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from deskgrid import wire
-from deskgrid.worker.announcing import Told
-from deskgrid.worker.jobs import Ended, Job, TemplateError
-from deskgrid.worker.uptime import Instant, Plan
+from deskgrid.worker.run.jobs import Job, JobEnded, TemplateError
+from deskgrid.worker.windows.announcements import Announcements
+from deskgrid.worker.windows.uptime import Instant, Plan
 
 # Until the broker says otherwise, and how often an introduction is repeated that nobody answered.
 HEARTBEAT_S = 2.0
@@ -34,15 +34,15 @@ class Refusal(Exception):
     """The broker will not have this worker as it is."""
 
 
-class Runs(Protocol):
-    """What the session needs of `deskgrid.worker.executor.Executor`. ``now`` is monotonic seconds."""
+class TaskExecutor(Protocol):
+    """What the session needs of `deskgrid.worker.run.executor.Executor`. ``now`` is monotonic seconds."""
 
     def know(self, digest: str, blob: bytes) -> None: ...
     def knows(self, digest: str) -> bool: ...
     def start(self) -> None: ...
     def rest(self) -> None: ...
     def run(self, slot: int, jobs: Sequence[Job]) -> None: ...
-    def poll(self, now: float) -> list[Ended]: ...
+    def poll(self, now: float) -> list[JobEnded]: ...
     def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
 
@@ -60,7 +60,7 @@ class Identity:
 
 
 @dataclass(slots=True)
-class Lane:
+class SlotLoad:
     """One slot: ``given`` is with the executor, ``waiting`` is not."""
 
     given: dict[tuple[int, int], wire.Work] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Lane:
 class Session:
     """The worker's half of the conversation."""
 
-    def __init__(self, identity: Identity, plan: Plan, runs: Runs, follows_broker: bool) -> None:
+    def __init__(self, identity: Identity, plan: Plan, runs: TaskExecutor, follows_broker: bool) -> None:
         """``follows_broker``: the broker's windows for this worker, if it has any, replace ``plan``."""
         self.identity = identity
         self.plan = plan
@@ -80,7 +80,7 @@ class Session:
         self._own_plan = plan
         self._follows_broker = follows_broker
         self._runs = runs
-        self._lanes = [Lane() for _ in range(identity.slots)]
+        self._loads = [SlotLoad() for _ in range(identity.slots)]
         # Results by attempt, each with the slot it came from.
         self._unwritten: dict[tuple[int, int], tuple[int, wire.Result]] = {}
         # What the last closing stopped: the leave that says so may not arrive.
@@ -90,7 +90,7 @@ class Session:
         self._broken: dict[str, str] = {}
         self._open = False
         self._resting = True
-        self._told = Told()
+        self._told = Announcements()
         self._heartbeat_s = HEARTBEAT_S
         self._speak_at = 0.0
         # When the current window should close, on the monotonic clock, as of the last look.
@@ -241,8 +241,8 @@ class Session:
         elapsed = {(task, number): seconds for _, task, number, seconds in self._runs.running(now.mono)}
         held = [
             wire.Running(*attempt, slot, elapsed.get(attempt))
-            for slot, lane in enumerate(self._lanes)
-            for attempt in [*lane.given, *((work.task, work.number) for work in lane.waiting)]
+            for slot, load in enumerate(self._loads)
+            for attempt in [*load.given, *((work.task, work.number) for work in load.waiting)]
         ]
         ended = [wire.Running(r.task, r.number, slot, r.elapsed) for slot, r in self._unwritten.values()]
         # The results follow in any case. There are more than the broker hands out only if it was away for some time.
@@ -282,12 +282,12 @@ class Session:
 
     def _take_all_back(self, now: Instant) -> tuple[wire.Running, ...]:
         held = []
-        for slot, lane in enumerate(self._lanes):
-            stopped = self._runs.stop(slot, now.mono) if lane.given else []
+        for slot, load in enumerate(self._loads):
+            stopped = self._runs.stop(slot, now.mono) if load.given else []
             held += [wire.Running(job.task, job.number, slot, elapsed) for job, elapsed in stopped]
-            held += [wire.Running(work.task, work.number, slot, None) for work in lane.waiting]
-            lane.given.clear()
-            lane.waiting.clear()
+            held += [wire.Running(work.task, work.number, slot, None) for work in load.waiting]
+            load.given.clear()
+            load.waiting.clear()
         return tuple(held[: wire.HELD_ROWS])
 
     def _rest(self, rest: bool) -> None:
@@ -301,9 +301,9 @@ class Session:
         if not self._open or assign.opening != self._opening:
             return  # Sent before the broker had our leave or newest introduction: it takes this for not started.
         for work in assign.work:
-            if work.slot < len(self._lanes) and work.number > self._assigned:  # else it came twice
+            if work.slot < len(self._loads) and work.number > self._assigned:  # else it came twice
                 self._assigned = work.number
-                self._lanes[work.slot].waiting.append(work)
+                self._loads[work.slot].waiting.append(work)
 
     def _learn(self, blob: wire.Blob) -> None:
         self._fetching.discard(blob.digest)
@@ -313,15 +313,15 @@ class Session:
             self._broken[blob.digest] = str(error) if isinstance(error, TemplateError) else repr(error)
 
     def _feed(self) -> None:
-        for slot, lane in enumerate(self._lanes):
-            while lane.waiting and len(lane.given) <= 1:
-                template = lane.waiting[0].template
+        for slot, load in enumerate(self._loads):
+            while load.waiting and len(load.given) <= 1:
+                template = load.waiting[0].template
                 if template in self._broken:
-                    self._fail(slot, lane.waiting.popleft())
-                elif any(work.template != template for work in lane.given.values()):
+                    self._fail(slot, load.waiting.popleft())
+                elif any(work.template != template for work in load.given.values()):
                     break
                 elif self._runs.knows(template):
-                    self._give(slot, lane)
+                    self._give(slot, load)
                 else:
                     if template not in self._fetching:
                         self._fetching.add(template)
@@ -335,22 +335,22 @@ class Session:
         self._unwritten[result.task, result.number] = (slot, result)
         self._deliver([result])
 
-    def _give(self, slot: int, lane: Lane) -> None:
-        template, seconds = lane.waiting[0].template, 0.0
+    def _give(self, slot: int, load: SlotLoad) -> None:
+        template, seconds = load.waiting[0].template, 0.0
         batch: list[wire.Work] = []
-        while lane.waiting and lane.waiting[0].template == template and len(batch) < BATCH_TASKS:
-            seconds += lane.waiting[0].runtime
+        while load.waiting and load.waiting[0].template == template and len(batch) < BATCH_TASKS:
+            seconds += load.waiting[0].runtime
             if batch and seconds > BATCH_S:
                 break
-            batch.append(lane.waiting.popleft())
-        lane.given.update({(work.task, work.number): work for work in batch})
+            batch.append(load.waiting.popleft())
+        load.given.update({(work.task, work.number): work for work in batch})
         self._runs.run(slot, [Job(w.task, w.number, w.template, w.payload, w.timeout) for w in batch])
 
     def _collect(self, now: Instant) -> None:
         """Send what has ended."""
         results = []
         for ended in self._runs.poll(now.mono):
-            self._lanes[ended.slot].given.pop((ended.task, ended.number), None)
+            self._loads[ended.slot].given.pop((ended.task, ended.number), None)
             result = wire.Result(
                 ended.task,
                 ended.number,
@@ -400,24 +400,24 @@ class Session:
     def _recall(self, recall: wire.Recall) -> None:
         wanted = {(ref.task, ref.number) for ref in recall.attempts}
         back = []
-        for lane in self._lanes:
-            back += [work for work in lane.waiting if (work.task, work.number) in wanted]
-            lane.waiting = deque(work for work in lane.waiting if (work.task, work.number) not in wanted)
+        for load in self._loads:
+            back += [work for work in load.waiting if (work.task, work.number) in wanted]
+            load.waiting = deque(work for work in load.waiting if (work.task, work.number) not in wanted)
         if back:
             self._out.append(wire.Returned(tuple(wire.Ref(work.task, work.number) for work in back)))
 
     def _stop(self, stop: wire.Stop, now: Instant) -> None:
         unwanted = {(ref.task, ref.number) for ref in stop.attempts}
-        for slot, lane in enumerate(self._lanes):
-            lane.waiting = deque(work for work in lane.waiting if (work.task, work.number) not in unwanted)
-            if unwanted.isdisjoint(lane.given):
+        for slot, load in enumerate(self._loads):
+            load.waiting = deque(work for work in load.waiting if (work.task, work.number) not in unwanted)
+            if unwanted.isdisjoint(load.given):
                 continue
-            given = lane.given
+            given = load.given
             self._collect(now)
             # The child holds a batch: the others of it are put back in front, in order, and start again.
             kept = [job for job, _ in self._runs.stop(slot, now.mono) if (job.task, job.number) not in unwanted]
-            lane.waiting.extendleft(given[job.task, job.number] for job in reversed(kept))
-            lane.given = {}
+            load.waiting.extendleft(given[job.task, job.number] for job in reversed(kept))
+            load.given = {}
         # The broker gives a slot no work before it knows that what it gave up there has ended. A result says so, too.
         gone = tuple(ref for ref in stop.attempts if (ref.task, ref.number) not in self._unwritten)
         if gone:

@@ -10,7 +10,7 @@ from random import Random
 from benchmarks.environments.base import Environment
 from benchmarks.workloads.base import Figures, Metric, Workload
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulator import Arrival, SimulatedPC, Simulator, cycle
+from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, cycle
 
 POLICIES = ("packing", "pgs")
 # Evenly between these, seconds: the runtimes of tasks; how long a PC is there, and away.

@@ -16,7 +16,7 @@ from deskgrid.cli.base import Refusal, Seconds, join_option, open_grid, say, sho
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
     from deskgrid.client.grid import Grid
-    from deskgrid.client.meter import Progress
+    from deskgrid.client.progress import Progress
 
 Value = TypeVar("Value")
 

@@ -105,7 +105,7 @@ join_option = click.option(
 @contextmanager
 def open_grid(join: str | None, *, admin: bool = False) -> Iterator["Grid"]:
     """The grid of ``join``, else the one that `Grid` finds by itself; its errors become refusals."""
-    from deskgrid.client.finding import admin_line
+    from deskgrid.client.discovery import admin_line
     from deskgrid.client.grid import Grid
     from deskgrid.errors import DeskgridError
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from deskgrid.client.grid import Grid
-    from deskgrid.wire.snapshot import BagState, Snapshot
+    from deskgrid.wire.status import BagState, StatusDocument
 
 
 @click.command()
 @click.option("--once", is_flag=True, help="Print it once, with every worker and bag.")
-@click.option("--json", "as_json", is_flag=True, help="Print the snapshot as JSON (schema: deskgrid/wire/snapshot.py).")
+@click.option("--json", "as_json", is_flag=True, help="Print the snapshot as JSON (schema: deskgrid/wire/status.py).")
 @join_option
 def status(*, once: bool, as_json: bool, join: str | None) -> None:
     """Watch the grid: workers and their windows, running tasks, bags, queues, and what went wrong. q quits.
@@ -40,11 +40,11 @@ def status(*, once: bool, as_json: bool, join: str | None) -> None:
             _watch(grid, console)
 
 
-def _snapshot(grid: "Grid") -> "Snapshot":
-    return cast("Snapshot", grid.status())
+def _snapshot(grid: "Grid") -> "StatusDocument":
+    return cast("StatusDocument", grid.status())
 
 
-def _print_once(snapshot: "Snapshot", console: "Console") -> None:
+def _print_once(snapshot: "StatusDocument", console: "Console") -> None:
     from deskgrid.screen.screen import render
     from deskgrid.screen.watch import takes_ascii_only
 
@@ -87,7 +87,7 @@ _TITLES = ("BAG", "OWNER", "AGE", "TASKS", "DONE", "FAILED", "CANCELLED", "RUNNI
 
 def _cells(bag: "BagState") -> tuple[str, ...]:
     from deskgrid.screen.drawing import duration
-    from deskgrid.screen.rows import complete
+    from deskgrid.screen.tables import complete
 
     numbers = (bag["total"], bag["done"], bag["failed"], bag["cancelled"], bag["running"], bag["waiting"])
     unknown = "ended" if complete(bag) else "unknown"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deskgrid.broker.roles import ROLES, Role
+from deskgrid.broker.auth.roles import ROLES, Role
 from deskgrid.cli.base import Refusal, join_option, say, table
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Admin:
 
 @contextmanager
 def _admin(join: str | None) -> Iterator[_Admin]:
-    from deskgrid.client.finding import admin_line
+    from deskgrid.client.discovery import admin_line
     from deskgrid.client.link import Link
     from deskgrid.errors import DeskgridError
 
@@ -72,7 +72,7 @@ def add(*, role: Role, name: str, join: str | None) -> None:
     The line is shown this once: of its secret nothing is kept. By the line of a lab any number of PCs can enrol, each
     under a name of its own. The line of a worker is the key of one PC, NAME, also while enrolment is off.
     """
-    from deskgrid.broker.keys import new_pair
+    from deskgrid.broker.auth.keys import new_pair
     from deskgrid.wire.joinline import JoinLine, Keys, parse_address
 
     public, secret = new_pair()

@@ -22,9 +22,9 @@ from deskgrid.wire import SECONDS_LIMIT, SLOTS_LIMIT
 from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
 
 if TYPE_CHECKING:
-    from deskgrid.broker.journal import Durability
     from deskgrid.broker.server import Ready
-    from deskgrid.worker.uptime import Plan
+    from deskgrid.broker.store.journal import Durability
+    from deskgrid.worker.windows.uptime import Plan
 
 PORT = 7077
 # Between two looks for the join line of a broker that is started at the same time. Seconds.
@@ -33,7 +33,7 @@ LINE_LOOK_S = 0.005
 TASK_MEMORY_LEAST = 64 * 1024**2
 # Long enough for whoever comes back from a summer; without any end, the disk of each grid would be full one day.
 KEEP_DAYS = 90.0
-# The values of `deskgrid.broker.journal.Durability`, which is not imported for "deskgrid --help".
+# The values of `deskgrid.broker.store.journal.Durability`, which is not imported for "deskgrid --help".
 DURABILITIES = ("process", "power")
 
 
@@ -118,7 +118,7 @@ def broker(
     """
     from deskgrid.broker.server import BrokerError, BrokerOptions, serve
     from deskgrid.scheduler.policies import DEFAULT
-    from deskgrid.worker.uptime import WindowsFile
+    from deskgrid.worker.windows.uptime import WindowsFile
 
     options = BrokerOptions(
         home=home.expanduser(),
@@ -253,10 +253,10 @@ def worker(
     Of --windows, --until and --cycle at most one. With none the windows that the broker has for this name hold; if it
     has none, the PC is open-ended: it may be given tasks of any length.
     """
-    from deskgrid.worker.accounts import AccountError, find_account
     from deskgrid.worker.agent import WorkerError, WorkerOptions, run_worker
     from deskgrid.worker.identities import IdentityError
-    from deskgrid.worker.uptime import PlanError
+    from deskgrid.worker.run.accounts import AccountError, find_account
+    from deskgrid.worker.windows.uptime import PlanError
 
     hide(join)
     if name == "":
@@ -307,8 +307,8 @@ def cores() -> int:
 
 def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan | None":
     """The plan of the one option that is given, or None; raises PlanError."""
-    from deskgrid.worker.clocks import read_clocks
-    from deskgrid.worker.uptime import parse_until, read_cycle, read_windows
+    from deskgrid.worker.windows.clocks import read_clocks
+    from deskgrid.worker.windows.uptime import parse_until, read_cycle, read_windows
 
     if sum(option is not None for option in (windows, until, cycle)) > 1:
         raise click.UsageError("of --windows, --until and --cycle only one", click.get_current_context())

@@ -13,8 +13,8 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 from deskgrid import wire
 from deskgrid.client.link import Link
-from deskgrid.client.meter import Meter, Progress
 from deskgrid.client.payload import Failure, add_note, value_of
+from deskgrid.client.progress import Meter, Progress
 from deskgrid.client.replies import ANSWER_S, ORDER_S, SLICE_S, Waiter, ask, results_of
 from deskgrid.client.submission import checked_seconds
 from deskgrid.errors import RequestFailed

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from deskgrid import wire
+from deskgrid.client.call_stream import CallEnded, GridFuture, Stream, settle_cancelled
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Failure, pack_call, value_of
 from deskgrid.client.replies import wait_for
-from deskgrid.client.stream import Ended, GridFuture, Stream, settle_cancelled
 from deskgrid.client.submission import Terms, check_python
 from deskgrid.client.template import pickle_function, python_template
 from deskgrid.errors import GridClosed
@@ -50,7 +50,7 @@ class Futures:
         self._lock = threading.Lock()
         self._by_key: dict[_Key, Stream] = {}
         self._streams: list[Stream] = []
-        self._inbox: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[CallEnded | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._idle = threading.Event()
         self._closed = False
@@ -148,7 +148,7 @@ class Futures:
 
     # --- settling ----------------------------------------------------------------------------------------------------
 
-    def _ended(self, ended: Ended) -> None:
+    def _ended(self, ended: CallEnded) -> None:
         """Calls have ended, or one was taken out. What runs no callback is settled here, the rest by our thread.
 
         After `close` that one hears of everything: it sees that all is settled, and not before callbacks have returned.
@@ -174,7 +174,7 @@ class Futures:
             self._settle(ended)
             self._look()
 
-    def _settle(self, ended: Ended) -> None:
+    def _settle(self, ended: CallEnded) -> None:
         if ended.error is not None:
             with self._lock:
                 self._by_key = {key: stream for key, stream in self._by_key.items() if stream is not ended.stream}

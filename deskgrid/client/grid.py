@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from deskgrid.client.bag import Bag, ItemT, ResultT
-from deskgrid.client.finding import client_line
+from deskgrid.client.discovery import client_line
 from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import Link
 from deskgrid.client.payload import pack_call, pack_text

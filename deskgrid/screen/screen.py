@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar
 from rich.console import Group
 from rich.text import Text
 
-from deskgrid.screen import rows
+from deskgrid.screen import tables
 from deskgrid.screen.drawing import counted, duration, fitted, flow
 from deskgrid.wire import clean
-from deskgrid.wire.snapshot import BagState, BrokerFacts, Snapshot, WorkerState
+from deskgrid.wire.status import BagState, BrokerFacts, StatusDocument, WorkerState
 
 # The broker is away once a snapshot is this old: several that should have come did not.
 AWAY_S = 3.0
@@ -47,7 +47,7 @@ class Section(Generic[Row]):
 
 
 def render(
-    snapshot: Snapshot, width: int, height: int | None, age_s: float, *, hint: str = "", ascii_only: bool = False
+    snapshot: StatusDocument, width: int, height: int | None, age_s: float, *, hint: str = "", ascii_only: bool = False
 ) -> Group:
     """Return the screen for ``snapshot``, which was received ``age_s`` seconds ago.
 
@@ -63,7 +63,7 @@ def render(
     return Group(*(fitted(line, width, ascii_only) for line in lines))
 
 
-def _lines(snapshot: Snapshot, width: int, height: int | None) -> list[Text]:
+def _lines(snapshot: StatusDocument, width: int, height: int | None) -> list[Text]:
     """Everything but the footer, for which one of ``height`` lines is kept free."""
     room = 10**6 if height is None else height - 1
     above = 1 + (room >= TALL)
@@ -105,7 +105,7 @@ def _closed(lines: list[Text], footer: list[Text], height: int | None) -> list[T
 # --- what is above and below -----------------------------------------------------------------------------------------
 
 
-def _header(snapshot: Snapshot) -> list[Text]:
+def _header(snapshot: StatusDocument) -> list[Text]:
     facts = snapshot["broker"]
     return [
         Text(f"deskgrid {clean(facts['address'])}", "bold"),
@@ -137,7 +137,7 @@ def _footer(age_s: float, away: bool, hint: str) -> list[Text]:
     return [Text(hint, "dim")] if hint else []
 
 
-def _queues(snapshot: Snapshot) -> Iterable[Text]:
+def _queues(snapshot: StatusDocument) -> Iterable[Text]:
     queues = snapshot["queues"]
     waiting = queues["priority"] + queues["regular"]
     yield Text("Waiting", "bold")
@@ -147,7 +147,7 @@ def _queues(snapshot: Snapshot) -> Iterable[Text]:
         yield Text(f"longest task {duration(queues['longest_s'])}")
 
 
-def _counters(snapshot: Snapshot) -> Iterable[Text]:
+def _counters(snapshot: StatusDocument) -> Iterable[Text]:
     """The promise first: it is not to be pushed off a narrow screen."""
     counters = snapshot["counters"]
     kills = counters["planned_kills"]
@@ -166,38 +166,38 @@ def _counters(snapshot: Snapshot) -> Iterable[Text]:
 # --- the two sections ------------------------------------------------------------------------------------------------
 
 
-def _workers(snapshot: Snapshot, width: int, room: int) -> Section[WorkerState]:
-    workers = sorted(snapshot["workers"], key=lambda worker: rows.natural(worker["name"]))
+def _workers(snapshot: StatusDocument, width: int, room: int) -> Section[WorkerState]:
+    workers = sorted(snapshot["workers"], key=lambda worker: tables.natural(worker["name"]))
     names = {bag["bag"]: bag["name"] for bag in snapshot["bags"]}
-    columns = rows.worker_columns(workers, width)
+    columns = tables.worker_columns(workers, width)
     totals = snapshot["totals"]
-    heading = flow(rows.worker_heading(totals), width, 1 + (room >= TALL))
+    heading = flow(tables.worker_heading(totals), width, 1 + (room >= TALL))
     if workers and room >= ROOMY:
-        heading.append(rows.worker_titles(columns))
+        heading.append(tables.worker_titles(columns))
     return Section(
         heading,
         workers,
-        rows.worker_count(totals),
-        draw=lambda worker: rows.worker_row(worker, columns),
-        details=lambda worker: rows.slot_rows(worker, columns, names),
-        interest=rows.interest,
-        rest=lambda shown: rows.other_workers(totals, shown),
+        tables.worker_count(totals),
+        draw=lambda worker: tables.worker_row(worker, columns),
+        details=lambda worker: tables.slot_rows(worker, columns, names),
+        interest=tables.interest,
+        rest=lambda shown: tables.other_workers(totals, shown),
     )
 
 
-def _bags(snapshot: Snapshot, width: int, room: int) -> Section[BagState]:
-    bags = sorted(snapshot["bags"], key=rows.bag_order)
-    columns = rows.bag_columns(bags, width)
+def _bags(snapshot: StatusDocument, width: int, room: int) -> Section[BagState]:
+    bags = sorted(snapshot["bags"], key=tables.bag_order)
+    columns = tables.bag_columns(bags, width)
     totals = snapshot["totals"]
-    heading = flow(rows.bag_heading(totals), width, 1 + (room >= TALL))
+    heading = flow(tables.bag_heading(totals), width, 1 + (room >= TALL))
     if bags and room >= ROOMY:
-        heading.append(rows.bag_titles(columns))
+        heading.append(tables.bag_titles(columns))
     return Section(
         heading,
         bags,
-        rows.bag_count(totals),
-        draw=lambda bag: rows.bag_row(bag, columns),
-        details=rows.bag_notes,
-        interest=rows.bag_order,
-        rest=lambda shown: rows.other_bags(totals, shown),
+        tables.bag_count(totals),
+        draw=lambda bag: tables.bag_row(bag, columns),
+        details=tables.bag_notes,
+        interest=tables.bag_order,
+        rest=lambda shown: tables.other_bags(totals, shown),
     )

@@ -20,7 +20,7 @@ from rich.live import Live
 
 from deskgrid.screen.keyboard import Keyboard
 from deskgrid.screen.screen import render
-from deskgrid.wire.snapshot import Snapshot
+from deskgrid.wire.status import StatusDocument
 
 # Between two drawings, and between two questions: often enough to be called live, seldom enough to be read.
 TICK_S = 0.5
@@ -29,7 +29,7 @@ LOOK_S = 0.1
 
 HINT = "q quits"
 
-Fetch = Callable[[], Snapshot]
+Fetch = Callable[[], StatusDocument]
 
 
 class Keys(Protocol):
@@ -53,7 +53,7 @@ class Poller:
         self._newest = fetch(), clock()
         self._error: BaseException | None = None
 
-    def newest(self) -> tuple[Snapshot, float]:
+    def newest(self) -> tuple[StatusDocument, float]:
         """The newest snapshot, and how many seconds ago it came."""
         if self._error is not None:
             raise self._error

@@ -19,19 +19,10 @@ import msgpack
 
 from deskgrid.wire.fields import AtMost, Line, Optional, Rows, field_of, fields_of
 from deskgrid.wire.limits import BATCH_ROWS, CONTROL_BYTES
-from deskgrid.wire.messages import (
-    MESSAGES,
-    MOST,
-    Answer,
-    Assign,
-    BagResult,
-    Blob,
-    Finished,
-    Message,
-    Outcomes,
-    Result,
-    Submit,
-)
+from deskgrid.wire.messages import MESSAGES, MOST, Message
+from deskgrid.wire.messages.client import Answer, BagResult, Outcomes, Submit
+from deskgrid.wire.messages.common import Blob
+from deskgrid.wire.messages.worker import Assign, Finished, Result
 from deskgrid.wire.payload import Chunks, Payload
 from deskgrid.wire.source import CHUNKS, LENGTH, UNREADABLE, Source, Wrong, source_of
 from deskgrid.wire.text import cut

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
-from deskgrid.scheduler.accuracy import Accuracy
 from deskgrid.scheduler.model import Windows
-from deskgrid.scheduler.waiting import Entry, OldestFirst, WaitingQueue
+from deskgrid.scheduler.queues.waiting import Entry, OldestFirst, WaitingQueue
+from deskgrid.scheduler.state.prediction_error import PredictionError
 
 
 class Place(NamedTuple):
@@ -32,16 +32,16 @@ class Postpone:
     entry: Entry | None
 
 
-class Lane(NamedTuple):
+class OpenSlot(NamedTuple):
     """One slot of a worker that is up: when what it has should be done, and when its window closes."""
 
     worker: str
-    lane: int
+    slot: int
     free: float
     closes: float
 
 
-class Coming(NamedTuple):
+class UpcomingWindows(NamedTuple):
     """A worker, up or away, its number of slots, and its windows after the open one: announced, or by habit."""
 
     worker: str
@@ -60,10 +60,10 @@ class View(Protocol):
         """Grows with each change that no plan could foresee: of workers, windows, tasks, predictions."""
 
     @property
-    def accuracy(self) -> Accuracy:
+    def prediction_error(self) -> PredictionError:
         """How well runtimes have been predicted so far."""
 
-    def accuracy_with(self, task: int) -> Accuracy:
+    def prediction_error_with(self, task: int) -> PredictionError:
         """How well the tasks of its bag have been predicted, each by itself."""
 
     @property
@@ -81,22 +81,22 @@ class View(Protocol):
     def longest_fit(self) -> float:
         """The limit on runtimes that fit on some slot, or minus infinity when no slot has room."""
 
-    def rooms(self) -> int:
+    def slots_with_room(self) -> int:
         """How many slots have room."""
 
-    def room(self, place: int) -> int:
-        """The slot at ``place`` of ``rooms()``, whatever its tl."""
+    def slot_with_room(self, place: int) -> int:
+        """The slot at ``place`` of ``slots_with_room()``, whatever its tl."""
 
     def waiting(self, limit: int) -> list[float] | None:
         """The runtimes of all waiting tasks, ascending; None when there are more than ``limit``."""
 
-    def lane(self, slot: int) -> Lane:
-        """The lane that a slot is."""
+    def open_slot(self, slot: int) -> OpenSlot:
+        """The slot of that number."""
 
-    def lanes(self) -> Iterator[Lane]:
+    def open_slots(self) -> Iterator[OpenSlot]:
         """Every slot, with room or without: for plans, not for each pass."""
 
-    def coming(self) -> Iterator[Coming]:
+    def upcoming(self) -> Iterator[UpcomingWindows]:
         """Every worker's windows to come: for plans, not for each pass."""
 
 
@@ -104,7 +104,7 @@ class Policy(Protocol):
     """Options are keyword arguments of the constructor; ``name`` is the policy's row in the table."""
 
     name: ClassVar[str]
-    # The order of the priority queue: a key of `deskgrid.scheduler.waiting.ORDERS`.
+    # The order of the priority queue: a key of `deskgrid.scheduler.queues.waiting.ORDERS`.
     order: str
     # How many tasks a slot's queue holds beside the running one, and the seconds of work up to which it may hold more.
     queue_length: int

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from deskgrid.scheduler.policies.base import Place, Postpone, View
-from deskgrid.scheduler.waiting import Entry
+from deskgrid.scheduler.queues.waiting import Entry
 
 CHOICES = ("random", "in-turn", "first")
 
@@ -33,17 +33,17 @@ class FCFS:
         self.queue_length = queue_length
         self.queue_s = queue_s
         self._random = random.Random(seed)
-        self._last = ("", 0)  # the PC and lane that had the last task
+        self._last = ("", 0)  # the PC and slot that had the last task
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
-        while (rooms := view.rooms()) and (entry := self._next(view)) is not None:
+        while (rooms := view.slots_with_room()) and (entry := self._next(view)) is not None:
             first, priority = entry
             yield Place(first, self._choose(view, rooms), priority)
 
     def _choose(self, view: View, rooms: int) -> int:
         if self.choice == "random":
-            return view.room(self._random.randrange(rooms))
-        slots = {view.lane(slot)[:2]: slot for slot in map(view.room, range(rooms))}
+            return view.slot_with_room(self._random.randrange(rooms))
+        slots = {view.open_slot(slot)[:2]: slot for slot in map(view.slot_with_room, range(rooms))}
         later = [place for place in slots if place > self._last] if self.choice == "in-turn" else []
         self._last = min(later or slots)
         return slots[self._last]

@@ -5,7 +5,7 @@ from math import inf
 from typing import ClassVar
 
 from deskgrid.scheduler.policies.base import Place, Postpone, View
-from deskgrid.scheduler.policies.moves import task_for_each_slot
+from deskgrid.scheduler.policies.placement import task_for_each_slot
 
 
 class Longest:

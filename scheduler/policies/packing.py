@@ -1,7 +1,8 @@
 """Packing: plan whole windows, present and to come, and fill each as exactly as the waiting tasks allow.
 
-All tasks wait longest first. While they and the windows are few enough there is a plan (`deskgrid.scheduler.planning`):
-which runtimes go into which window, so that the last task ends as early as possible. It is looked at again when
+All tasks wait longest first. While they and the windows are few enough there is a plan
+(`deskgrid.scheduler.planning.planner`): which runtimes go into which window, so that the last task ends as early as
+possible. It is looked at again when
 something happens that it did not foresee: each time an earlier end is tried for, and the best plan stays until a better
 one is found. Where there is none, for there is too much to plan or too little is known of the windows to come, a slot
 gets the longest task that fits. So it does where the plan has nothing for it: what starts now ends no later than it
@@ -15,14 +16,14 @@ from itertools import islice
 from math import inf, nextafter
 from typing import ClassVar
 
-from deskgrid.scheduler.planning import ROOMS, Fill, LaneKey, Planner, Prospect, Room
-from deskgrid.scheduler.policies.base import Coming, Lane, Place, Postpone, View
-from deskgrid.scheduler.policies.moves import slot_for_each_task, task_for_each_slot
-from deskgrid.scheduler.waiting import Entry
+from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, Planner, Prospect, SlotKey
+from deskgrid.scheduler.policies.base import OpenSlot, Place, Postpone, UpcomingWindows, View
+from deskgrid.scheduler.policies.placement import slot_for_each_task, task_for_each_slot
+from deskgrid.scheduler.queues.waiting import Entry
 
 # Tasks that a plan is made for, at most.
 TASKS = 3000
-# What a look costs, in seconds for each room and task of the plan, and for each lane and window that is known, measured
+# What a look costs, in seconds for each interval and task of the plan, and for each known slot and window, measured
 # generously; and how many times as long nothing is planned after it: planning takes less than a tenth of the broker's
 # time, whatever happens.
 ROOM_COST_S = 100e-6
@@ -71,7 +72,7 @@ class Packing:
         self.stretch = 1.0
         self.ample = inf
         self._planner = Planner()
-        self._fills: dict[LaneKey, deque[Fill]] = {}  # of the plan, by lane, the earliest first
+        self._fills: dict[SlotKey, deque[FilledInterval]] = {}  # of the plan, by slot, the earliest first
         self._tried: dict[int, float] = {}  # tasks that were long shots, and what was left of the window
         self._seen = -1
         self._next_look = -inf
@@ -79,17 +80,17 @@ class Packing:
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         if len(view.regular):
             yield Postpone(None)
-        self.stretch = max(1.0, view.accuracy.quantile(self.confidence)) if self.confidence else 1.0
+        self.stretch = max(1.0, view.prediction_error.quantile(self.confidence)) if self.confidence else 1.0
         if len(view.priority) == 1 and view.longest_fit() == inf:
             self.ample = inf  # nothing to be planned: one task, and a slot that it can have now, without any end
         elif view.changes != self._seen and view.now >= self._next_look:
             self._look(view)
         yield from task_for_each_slot(view, partial(self._planned, view)) if self._fills else task_for_each_slot(view)
-        if not view.rooms() or not len(view.priority):
+        if not view.slots_with_room() or not len(view.priority):
             return
         # More for queues that may hold some seconds of work: a plan does not matter to tasks as short as that.
         yield from slot_for_each_task(view, self.queue_s)
-        if self.confidence and view.rooms():
+        if self.confidence and view.slots_with_room():
             stretch, ample = self.stretch, self.ample
             yield from self._chances(view)
             yield from self._long_shots(view)
@@ -102,13 +103,13 @@ class Packing:
 
     def _long_shots(self, view: View) -> Iterator[Place]:
         """For slots that are idle even so: what is predicted not to fit, if its bag was predicted far too long."""
-        if view.accuracy.quantile(0.0) >= FAR_TOO_LONG:
+        if view.prediction_error.quantile(0.0) >= FAR_TOO_LONG:
             return  # nothing was, lately
         entry = view.priority.next_fit(inf)
         for _ in range(LONG_SHOTS):
             if entry is None:
                 return
-            self.stretch = view.accuracy_with(entry.task).quantile(LONG_SHOT)
+            self.stretch = view.prediction_error_with(entry.task).quantile(LONG_SHOT)
             if self.stretch < FAR_TOO_LONG:
                 yield from self._long_shot(view, entry)
             entry = view.priority.next_fit(inf, entry)
@@ -116,7 +117,7 @@ class Packing:
     def _long_shot(self, view: View, entry: Entry) -> Iterator[Place]:
         """A slot that is idle, with much more left than this task has had in vain."""
         found = view.tightest_empty(max(entry.runtime, AGAIN * self._tried.get(entry.task, 0.0) / self.stretch))
-        if found is not None and (at := view.lane(found[0])).free <= view.now:
+        if found is not None and (at := view.open_slot(found[0])).free <= view.now:
             if len(self._tried) == TASKS:
                 del self._tried[next(iter(self._tried))]
             self._tried[entry.task] = at.closes - view.now
@@ -126,12 +127,12 @@ class Packing:
 
     def _planned(self, view: View, slot: int, limit: float) -> Entry | None:
         """The next task that is planned for the open window of a slot."""
-        at = view.lane(slot)
-        fills = self._fills.get((at.worker, at.lane), _NO_FILLS)
+        at = view.open_slot(slot)
+        fills = self._fills.get((at.worker, at.slot), _NO_FILLS)
         end = at.closes - self.margin
-        while fills and fills[0].room.end < end - SAME_S:
+        while fills and fills[0].interval.end < end - SAME_S:
             fills.popleft()
-        if not fills or fills[0].room.end > end + SAME_S:
+        if not fills or fills[0].interval.end > end + SAME_S:
             return None
         return _next_of(fills[0].runtimes, view, limit)
 
@@ -140,50 +141,52 @@ class Packing:
     def _look(self, view: View) -> None:
         """See to the plan; not again for a while that grows with what it cost."""
         self._seen = view.changes
-        lanes, coming = list(islice(view.lanes(), ROOMS + 1)), list(islice(view.coming(), ROOMS + 1))
-        longest = self._longest(lanes, coming)
+        slots, coming = list(islice(view.open_slots(), INTERVALS + 1)), list(islice(view.upcoming(), INTERVALS + 1))
+        longest = self._longest(slots, coming)
         self.ample = AMPLE * longest
-        cost_s, pause = _cost_s(lanes, coming), PAUSE
-        if max(len(lanes), len(coming)) > ROOMS:  # of too many no plan is made
-            lanes, coming, runtimes, pause = [], [], [], LONG_PAUSE
+        cost_s, pause = _cost_s(slots, coming), PAUSE
+        if max(len(slots), len(coming)) > INTERVALS:  # of too many no plan is made
+            slots, coming, runtimes, pause = [], [], [], LONG_PAUSE
         else:
             runtimes = view.waiting(TASKS) or []
         cost_s += TASK_COST_S * len(runtimes)
         while runtimes and runtimes[-1] >= longest:
             runtimes.pop()  # it fits in no window that is known: it is no part of a plan
-        rooms = self._planner.look(self._prospect(view.now, lanes, coming), runtimes)
-        self._next_look = view.now + pause * (ROOM_COST_S * rooms + cost_s)
+        intervals = self._planner.look(self._prospect(view.now, slots, coming), runtimes)
+        self._next_look = view.now + pause * (ROOM_COST_S * intervals + cost_s)
         self._fills = {}
         for fill in sorted(self._planner.best.fills) if self._planner.best is not None else ():
-            self._fills.setdefault(fill.room.lane, deque()).append(fill)
+            self._fills.setdefault(fill.interval.slot, deque()).append(fill)
 
     @property
     def _reserve(self) -> float:
         return self.margin + SLACK_S
 
-    def _prospect(self, now: float, lanes: Sequence[Lane], coming: Sequence[Coming]) -> Prospect:
-        keys = [(at.worker, at.lane) for at in lanes]
+    def _prospect(self, now: float, slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> Prospect:
+        keys = [(at.worker, at.slot) for at in slots]
         return Prospect(
             now=now,
-            current={key: Room(at.free, at.closes - self._reserve, key) for key, at in zip(keys, lanes, strict=True)},
-            announced={(come.worker, lane): come.windows for come in coming for lane in range(come.slots)},
+            current={
+                key: Interval(at.free, at.closes - self._reserve, key) for key, at in zip(keys, slots, strict=True)
+            },
+            announced={(come.worker, slot): come.windows for come in coming for slot in range(come.slots)},
             reserve=self._reserve,
         )
 
-    def _longest(self, lanes: Sequence[Lane], coming: Sequence[Coming]) -> float:
-        """The longest room there is."""
+    def _longest(self, slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> float:
+        """The longest interval there is."""
         reserve = self._reserve
         lasts = max([windows.longest_s for _, _, windows in coming], default=0.0)
-        open_now = max([closes - reserve - free for _, _, free, closes in lanes], default=0.0)
+        open_now = max([closes - reserve - free for _, _, free, closes in slots], default=0.0)
         return max(open_now, lasts - reserve)
 
 
-_NO_FILLS: deque[Fill] = deque()
+_NO_FILLS: deque[FilledInterval] = deque()
 
 
-def _cost_s(lanes: Sequence[Lane], coming: Sequence[Coming]) -> float:
+def _cost_s(slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> float:
     """What it takes to see what is known of the windows, whether anything is planned in them or not."""
-    known = len(lanes) + sum([slots for _, slots, _ in coming])
+    known = len(slots) + sum([slots for _, slots, _ in coming])
     return LANE_COST_S * known + WINDOW_COST_S * sum([slots * len(windows) for _, slots, windows in coming])
 
 

@@ -10,7 +10,7 @@ from math import inf
 from typing import ClassVar
 
 from deskgrid.scheduler.policies.base import Place, Postpone, View
-from deskgrid.scheduler.policies.moves import slot_for_each_task
+from deskgrid.scheduler.policies.placement import slot_for_each_task
 
 
 class PGS:
@@ -44,7 +44,7 @@ class PGS:
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         yield from self._first_task_for_each_slot(view)
-        if view.rooms():
+        if view.slots_with_room():
             yield from slot_for_each_task(view)
             yield from self._regular_tasks(view)
 
@@ -58,7 +58,7 @@ class PGS:
                 yield Place(entry, slot, priority=False)
 
     def _regular_tasks(self, view: View) -> Iterator[Place | Postpone]:
-        while view.rooms() and len(view.regular):
+        while view.slots_with_room() and len(view.regular):
             entry = view.regular.next_fit(view.longest_fit())
             if entry is None or (slot := view.tightest(entry.runtime)) is None:
                 yield Postpone(None)

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from deskgrid.sleepbench.cli.common import Factor, check_writable, progress_bar, write_json
-from deskgrid.sleepbench.grids import BEST, BEST_QUEUED, CONTENDERS, KINDS, MEAN, QUEUES, Outcome, outcomes, queued
+from deskgrid.sleepbench.grids import (
+    BEST,
+    BEST_QUEUED,
+    CONTENDERS,
+    KINDS,
+    MEAN,
+    QUEUES,
+    ContenderResult,
+    outcomes,
+    queued,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,7 +56,7 @@ def grids(*, count: int, seed: int, mean: float, processes: int | None, file: Pa
     from rich.console import Console
 
     check_writable(file)
-    found: list[Outcome] = []
+    found: list[ContenderResult] = []
     with progress_bar("simulating", count, "grids") as progress:
         for outcome in outcomes(range(seed, seed + count), processes or os.cpu_count() or 1, mean):
             found.append(outcome)
@@ -55,7 +65,7 @@ def grids(*, count: int, seed: int, mean: float, processes: int | None, file: Pa
     Console().print(table(found, mean))
 
 
-def table(found: Sequence[Outcome], mean: float) -> "Table":
+def table(found: Sequence[ContenderResult], mean: float) -> "Table":
     """Mean ratios by kind of runtimes, and the worst."""
     from rich import box
     from rich.table import Table
@@ -73,7 +83,7 @@ def table(found: Sequence[Outcome], mean: float) -> "Table":
     return drawn
 
 
-def lines(groups: Sequence[Sequence[Outcome]]) -> Iterator[tuple[str, ...]]:
+def lines(groups: Sequence[Sequence[ContenderResult]]) -> Iterator[tuple[str, ...]]:
     """The rows of the table, a cell for each group; the last of them is of all grids."""
     for name in (*(contender.name for contender in CONTENDERS), BEST_QUEUED):
         yield name, *(f"{fmean(each.ratio(name, AGAINST) for each in some):.3f}" for some in groups)
@@ -95,10 +105,10 @@ def lines(groups: Sequence[Sequence[Outcome]]) -> Iterator[tuple[str, ...]]:
     yield "planned kills", *(str(sum(each.planned_kills for each in some)) for some in groups)
 
 
-def best_length(found: Sequence[Outcome]) -> str:
+def best_length(found: Sequence[ContenderResult]) -> str:
     """The one queue length from 1 on that is best for all these grids together."""
     return min((queued(length) for length in QUEUES if length), key=lambda name: _mean_min(found, name))
 
 
-def _mean_min(found: Sequence[Outcome], name: str) -> float:
+def _mean_min(found: Sequence[ContenderResult], name: str) -> float:
     return fmean(each.makespan_min[name] for each in found)

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from deskgrid.scheduler.policies import Policy
-from deskgrid.scheduler.simulator import Conditions
+from deskgrid.scheduler.simulation.simulator import Conditions
 from deskgrid.sleepbench.scenario_file import read_scenario
 from deskgrid.sleepbench.scenarios import Scenario, ScenarioError, paper_scenario
 from deskgrid.sleepbench.simulated import Problem, scenario_problem

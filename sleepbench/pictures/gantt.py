@@ -18,7 +18,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from deskgrid.scheduler.simulator import Execution, Run, SimulatedPC
+from deskgrid.scheduler.simulation.simulator import Execution, Run, SimulatedPC
 from deskgrid.sleepbench.pictures.style import INK, VERMILLION, WIDTH, drawing, new_figure
 
 # Inches: a row is as high as fits the page, within limits; the rest is legend and axis; a picture ends somewhere.
@@ -108,7 +108,7 @@ def layout_of(run: Run, pcs: Sequence[SimulatedPC]) -> Layout:
     gap = GAP if any(pc.slots > 1 for pc in pcs) else 0.0
     rows, row = {}, 0.0
     for pc in pcs:
-        rows.update({(pc.name, lane): row + lane for lane in range(pc.slots)})
+        rows.update({(pc.name, slot): row + slot for slot in range(pc.slots)})
         row += pc.slots + gap
     unit, seconds = next((each for each in UNITS if run.makespan_s >= UNITS_LEAST * each[1]), UNITS[-1])
     return Layout(rows, unit, 1.0 / seconds, WIDTH * PANEL * 72.0 / run.makespan_s)
@@ -143,7 +143,7 @@ def _draw_attempts(axes: Axes, run: Run, layout: Layout, norm: Normalize) -> Non
 
 
 def _placed(executions: Iterable[Execution], layout: Layout) -> list[Placed]:
-    return [(layout.rows[each.pc, each.lane], each.start, each.end) for each in executions]
+    return [(layout.rows[each.pc, each.slot], each.start, each.end) for each in executions]
 
 
 def _boxes(placed: Sequence[Placed], height: float, layout: Layout, **look: Any) -> PolyCollection:

@@ -6,9 +6,9 @@ from textwrap import fill
 from matplotlib.figure import Figure
 
 from deskgrid.sleepbench.pictures.bars import figure2
-from deskgrid.sleepbench.pictures.errors import against_error
 from deskgrid.sleepbench.pictures.gantt import gantt
 from deskgrid.sleepbench.pictures.means import called
+from deskgrid.sleepbench.pictures.perturbation import against_error
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row
 from deskgrid.sleepbench.simulated import ERRORS, Trial, simulate
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from deskgrid.scheduler.fluid import done_at
+from deskgrid.scheduler.planning.relaxation import done_at
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.simulator import IDEAL, Arrival, Conditions, SimulatedPC, Span
+from deskgrid.scheduler.simulation.simulator import IDEAL, Arrival, Conditions, SimulatedPC, Span
 from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
 
 # Windows are looked at that open in this time: of endless ones there is always a longer one some day, and a task that

@@ -23,7 +23,7 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
-from deskgrid.scheduler.simulator import SimulatedPC, Span
+from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span
 from deskgrid.sleepbench.workloads.source import Lab, WorkloadError
 
 HOUR_S = 3600.0

@@ -24,7 +24,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 
-from deskgrid.scheduler.simulator import SimulatedPC, Span, Timetable
+from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span, Timetable
 from deskgrid.sleepbench.workloads.source import Lab, MalformedLine, Tally, TextFile, WorkloadError, number, whole
 
 UNAVAILABLE, AVAILABLE = 0, 1

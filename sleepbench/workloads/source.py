@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from deskgrid.scheduler.simulator import Arrival, SimulatedPC
+from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC
 
 # Beyond this a number of seconds (30,000 years) or of processors is a slip of the pen, and sums would lose the seconds.
 LARGEST = 1e12

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from deskgrid.scheduler.simulator import Arrival
+from deskgrid.scheduler.simulation.simulator import Arrival
 from deskgrid.sleepbench.workloads.source import Jobs, MalformedLine, Tally, TextFile, WorkloadError, number, whole
 
 FIELDS = 18

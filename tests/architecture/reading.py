@@ -78,7 +78,7 @@ def _base(node: ast.ImportFrom, file: str) -> str:
 
 
 def our_file(name: str) -> str | None:
-    """The file of ours that an imported name comes from: "deskgrid.broker.keys.KeyRing" is in "broker/keys.py"."""
+    """The file of ours that an imported name comes from: that of "deskgrid.worker.agent.X" is "worker/agent.py"."""
     parts = name.split(".")
     if parts[0] in ROOMS:
         return None

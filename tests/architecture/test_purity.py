@@ -9,8 +9,8 @@ PURE = (
     "scheduler/",
     "broker/sessions.py",
     "worker/session.py",
-    "worker/uptime.py",
-    "worker/weekly.py",
+    "worker/windows/uptime.py",
+    "worker/windows/weekly.py",
 )
 
 

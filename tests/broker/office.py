@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from deskgrid import wire
-from deskgrid.broker.desk import Desk, GridFacts, Leaving
-from deskgrid.broker.journal import Journal
-from deskgrid.broker.roles import Credential
+from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.server import python_minor
 from deskgrid.broker.sessions import Sessions
+from deskgrid.broker.state import BrokerState, GridFacts, Leaving
+from deskgrid.broker.store.journal import Journal
 from deskgrid.scheduler.policies import make_policy
 from tests.peers import BareWorker, Client
 
@@ -53,7 +53,7 @@ class Office:
         self.windows = Windows()
         self.journal = Journal(home)
         facts = GridFacts("b" * 12, python_minor(), "127.0.0.1:7077", True, HEARTBEAT_S, LEASE_S, wall)
-        self.sessions = Sessions(Desk(facts, self.journal, self.windows, make_policy(policy, **options)))
+        self.sessions = Sessions(BrokerState(facts, self.journal, self.windows, make_policy(policy, **options)))
         try:
             self.sessions.restore(self.now)
         except BaseException:
@@ -113,7 +113,7 @@ class OfficeLine:
     def receive(self, seconds: float) -> bytes | None:
         if not self.inbox:
             self._office.settle()
-        while not self.inbox and self._office.sessions._asking.jobs.waiting:
+        while not self.inbox and self._office.sessions._queries.operations.waiting:
             self._office.settle()  # what is asked for takes more turns than one
         return self.inbox.popleft() if self.inbox else None
 

@@ -1,8 +1,8 @@
 """Rows for a journal, where it does not matter what they say."""
 
-from deskgrid.broker.blocks import Cell
-from deskgrid.broker.journal import Journal
-from deskgrid.broker.rows import BagRow, BatchRow, ResultRow
+from deskgrid.broker.store.journal import Journal
+from deskgrid.broker.store.result_blocks import StoredValue
+from deskgrid.broker.store.rows import BagRow, BatchRow, ResultRow
 from deskgrid.wire import Outcome, Payload
 
 
@@ -20,7 +20,7 @@ def result_row(task: int, payload: bytes, bag: int = 1) -> ResultRow:
     return ResultRow(task, bag, task, Outcome.DONE, 0.5, "pc1", 9, payload, b"out", b"err", 1e9)
 
 
-def bytes_in(payload: Cell | Payload) -> bytes:
+def bytes_in(payload: StoredValue | Payload) -> bytes:
     """A payload that is no file."""
     assert isinstance(payload, bytes)
     return payload
@@ -35,5 +35,5 @@ def result_of(journal: Journal, task: int) -> ResultRow | None:
 def dropped(journal: Journal, bag: int) -> None:
     """A bag is forgotten, and nothing of it is left."""
     journal.forget(bag)
-    while journal.dropping.some(bag):
+    while journal.purge.some(bag):
         pass

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.questions import QUESTIONS
-from deskgrid.broker.roles import ROLES, Credential, CredentialError, Known, checked_credential
+from deskgrid.broker.auth.roles import ROLES, Credential, CredentialError, Known, checked_credential
+from deskgrid.broker.query_catalog import QUESTIONS
 from tests.broker.office import ADMIN, LAB, Office, OpenOffice
 from tests.peers import Client
 
@@ -69,7 +69,7 @@ class Store:
 
 @pytest.fixture
 def ann(office: Office) -> Client:
-    office.sessions.desk.credentials = Store()
+    office.sessions.state.credentials = Store()
     return office.client(ANN)
 
 
@@ -83,22 +83,22 @@ def bag(ann: Client) -> str:
 
 def state(office: Office) -> object:
     """What somebody who may not do anything must not change."""
-    desk = office.sessions.desk
-    tasks = desk.scheduler.tasks
+    state = office.sessions.state
+    tasks = state.scheduler.tasks
     rows = [
         (bag.row.id, bag.closed, bag.settled, tuple(map(tasks.runtime, range(bag.total))))
-        for bag in desk.book.by_number.values()
+        for bag in state.book.by_number.values()
     ]
-    assert isinstance(desk.credentials, Store)
-    return rows, dict(desk.credentials.known), desk.credentials.enrolling, desk.scheduler.policy
+    assert isinstance(state.credentials, Store)
+    return rows, dict(state.credentials.known), state.credentials.enrolling, state.scheduler.policy
 
 
 def test_every_operation_is_decided_and_tried(office: Office) -> None:
-    operations = office.sessions.clients._asking.operations
-    assert operations == set(QUESTIONS), "give each operation a line in QUESTIONS (broker/questions.py)"
+    names = office.sessions.clients._queries.names
+    assert names == set(QUESTIONS), "give each query a line in QUESTIONS (broker/query_catalog.py)"
     tried = {"owner": set(OF_A_BAG), "admin": set(OF_ADMINS), "everyone": set(OF_EVERYONE)}
     decided = {access: {what for what in QUESTIONS if QUESTIONS[what].access == access} for access in tried}
-    assert decided == tried, "give each operation a line in the tables of this file"
+    assert decided == tried, "give each query a line in the tables of this file"
 
 
 @pytest.mark.parametrize("what", OF_A_BAG)
@@ -137,7 +137,7 @@ def test_one_submitter_cannot_have_the_results_of_another(office: Office, bag: s
     ben = office.client(BEN)
     ben.send(wire.Watch(7, bag, 0))
     assert ben.expect(wire.Failed) == wire.Failed(7, REFUSED.format(bag))
-    assert not office.sessions.desk.book.by_id[bag].watchers
+    assert not office.sessions.state.book.by_id[bag].watchers
 
 
 @pytest.mark.parametrize("who", [ANN, ADMIN], ids=lambda who: who.name)
@@ -222,7 +222,7 @@ def test_a_revoked_submitter_is_let_go_and_its_bags_stay_for_admins(office: Offi
     assert admin.ask("keys revoke", name="ann")["connected"] == 1
     office.settle()
     assert ann.refusal() == "the credential 'ann' was revoked"
-    assert not office.sessions.desk.book.by_id[bag].watchers
+    assert not office.sessions.state.book.by_id[bag].watchers
     assert admin.ask("progress", bag=bag)["owner"] == "ann"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.roles import Credential
+from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.server import python_minor
 from deskgrid.wire import fields
 from tests.broker.office import ADMIN, CLIENT, Office, OfficeLine
@@ -154,7 +154,7 @@ class Talk:
                 if isinstance(said, wire.Join) and dice.random() < 0.9:
                     self.lines[name]._who = Credential(said.name, "worker")
                 self.lines[name].send(wire.encode(said))
-        self.office.sessions.desk.scheduler.check(self.office.now)
+        self.office.sessions.state.scheduler.check(self.office.now)
 
     def settle(self) -> None:
         """Whatever the broker says can be read by those who hear it, JSON included."""

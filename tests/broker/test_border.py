@@ -10,8 +10,8 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.crashes import with_places
-from deskgrid.broker.rows import ResultRow
+from deskgrid.broker.crash_report import with_places
+from deskgrid.broker.store.rows import ResultRow
 from tests.broker.office import Office
 from tests.peers import BareWorker
 

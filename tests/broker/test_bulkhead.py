@@ -12,8 +12,8 @@ import pytest
 from deskgrid import Grid, wire
 from deskgrid.broker import loop as loop_module
 from deskgrid.broker.clients import Clients
-from deskgrid.broker.faults import FAULTS
 from deskgrid.broker.orders import Orders
+from deskgrid.broker.port.penalties import FAULTS
 from deskgrid.broker.sessions import Sessions
 from deskgrid.broker.workers import NAMESAKES_LIMIT, Workers
 from tests.live import LiveGrid, live_grid
@@ -105,7 +105,7 @@ def test_where_nobody_is_to_blame_at_once_messages_are_handled_one_by_one_until_
     settle, failures = Sessions.settle, list[str]()
 
     def fail(self: Sessions, now: float) -> Any:
-        for bag in self.desk.book.by_id.values():
+        for bag in self.state.book.by_id.values():
             if bag.row.name == BOOM:
                 failures.append(bag.row.id)
                 raise ValueError("what it submitted cannot be settled")

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.broker import journal as journal_module
-from deskgrid.broker.journal import NAME, Journal, JournalError
-from deskgrid.broker.soundness import wrong_with_files
+from deskgrid.broker.store import journal as journal_module
+from deskgrid.broker.store.integrity import wrong_with_files
+from deskgrid.broker.store.journal import NAME, Journal, JournalError
 from tests.broker.records import bag_row, batch_row, dropped, result_row
 
 LOG = f"{NAME}-wal"

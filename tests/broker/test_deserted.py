@@ -68,7 +68,7 @@ def test_it_is_closed_when_its_client_has_been_gone_for_long_and_still_says_so(o
     assert row(office, bag)[0] is False
     later(office, 2 * SWEEP_S)
     assert row(office, bag) == (True, f"its client did not return: 3 {HALF}")
-    assert any("bag-deserted" in line for line in office.sessions.desk.take_notices())
+    assert any("bag-deserted" in line for line in office.sessions.state.take_notices())
 
 
 def test_the_time_without_a_client_counts_from_when_it_went_and_not_from_the_end_of_the_work(office: Office) -> None:
@@ -84,7 +84,7 @@ def test_a_client_that_returns_finds_its_bag_open_and_goes_on(office: Office) ->
     client = office.client()
     bag = client.submit([b"0"], runtime=1.0, last=False)
     hello = wire.Hello(
-        wire.VERSION, office.sessions.desk.facts.python, office.sessions.desk.book.by_id[bag].row.session, ""
+        wire.VERSION, office.sessions.state.facts.python, office.sessions.state.book.by_id[bag].row.session, ""
     )
     killed(office, client)
     work(office, 1)
@@ -104,10 +104,10 @@ def test_a_client_of_another_key_that_calls_itself_the_same_does_not_keep_it_ope
 
     bag = half_submitted(office)
     work(office, 3)
-    session = office.sessions.desk.book.by_id[bag].row.session
+    session = office.sessions.state.book.by_id[bag].row.session
     impostor = office.client(ADMIN)
     for _ in range(int(CLIENT_GONE_S / SWEEP_S) + 2):
-        impostor.send(wire.Hello(wire.VERSION, office.sessions.desk.facts.python, session, ""))
+        impostor.send(wire.Hello(wire.VERSION, office.sessions.state.facts.python, session, ""))
         later(office, SWEEP_S)
     assert row(office, bag)[0] is True
 

@@ -9,9 +9,9 @@ import pytest
 import zmq
 
 from deskgrid import wire
-from deskgrid.broker import enrolment as enrolment_module
-from deskgrid.broker.keys import KeyRing, new_pair
-from deskgrid.broker.roles import Credential
+from deskgrid.broker.auth import enrolment as enrolment_module
+from deskgrid.broker.auth.keys import KeyRing, new_pair
+from deskgrid.broker.auth.roles import Credential
 from tests.broker.office import ADMIN, LAB, Office, OfficeLine
 from tests.broker.test_any_conversation import message
 from tests.live import LiveGrid, live_grid
@@ -23,7 +23,7 @@ from tests.peers import BareWorker, Client, Peer, SocketLine
 @pytest.fixture
 def keyed(office: Office, tmp_path: Path) -> Office:
     """A broker with keys."""
-    office.sessions.desk.credentials = KeyRing(tmp_path)
+    office.sessions.state.credentials = KeyRing(tmp_path)
     return office
 
 
@@ -53,7 +53,7 @@ def test_the_log_names_each_pc_and_the_line_it_came_by(keyed: Office) -> None:
     peer = holder(keyed)
     peer.send(enrol())
     peer.expect(wire.Enrolled)
-    assert keyed.sessions.desk.take_notices() == ["worker-enrolled name='pc1' line='worker'"]
+    assert keyed.sessions.state.take_notices() == ["worker-enrolled name='pc1' line='worker'"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_makes_no_sense_is_refused_in_a_short_printable_line(
     assert said.isprintable()
     assert len(said) < 300
     assert keys_of(keyed) == []
-    assert all(len(notice) < 1000 and notice.isprintable() for notice in keyed.sessions.desk.take_notices())
+    assert all(len(notice) < 1000 and notice.isprintable() for notice in keyed.sessions.state.take_notices())
 
 
 @pytest.mark.parametrize("size", [33, 1_000_000])
@@ -138,7 +138,7 @@ def test_refusals_do_not_fill_the_log(keyed: Office) -> None:
     for _ in range(10 * enrolment_module.PER_S):
         holder(keyed).send(enrol("a b"))
         keyed.sessions.settle(keyed.now)
-    assert len(keyed.sessions.desk.take_notices()) == enrolment_module.PER_S
+    assert len(keyed.sessions.state.take_notices()) == enrolment_module.PER_S
 
 
 def test_who_hangs_up_before_its_turn_does_not_enrol(keyed: Office) -> None:
@@ -165,11 +165,11 @@ def test_what_was_asked_by_a_line_that_is_revoked_before_its_turn_is_refused(key
 def test_on_a_full_disk_who_enrols_waits(keyed: Office) -> None:
     peer = holder(keyed)
     peer.send(enrol())
-    disk = keyed.sessions.desk.disk
+    disk = keyed.sessions.state.disk
     disk.failed("full", keyed.now)
     keyed.sessions._enrolment.carry_out(keyed.now)
     assert not keyed.sessions.unfinished
-    assert not keyed.sessions.desk.speaks
+    assert not keyed.sessions.state.speaks
 
 
 @pytest.mark.parametrize("on", [None, 1, "on", [], {}])
@@ -191,7 +191,7 @@ def test_a_pc_joins_under_its_own_name_only(office: Office, name: str) -> None:
 
 
 def test_two_workers_of_one_pc_have_a_name_each_and_both_go_when_it_is_revoked(keyed: Office) -> None:
-    store = keyed.sessions.desk.credentials
+    store = keyed.sessions.state.credentials
     assert store is not None
     store.add(Credential("pc1", "worker"), new_pair()[0], 0.0)
     first, second = keyed.worker("pc1"), keyed.worker("pc1")

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from deskgrid.broker import schema
-from deskgrid.broker.blocks import blocks_of
-from deskgrid.broker.journal import NAME, Journal, JournalError
-from deskgrid.broker.rows import BatchRow, WindowRow
-from deskgrid.broker.schema import FORMAT
-from deskgrid.broker.soundness import LONG_BYTES
+from deskgrid.broker.store import schema
+from deskgrid.broker.store.integrity import LONG_BYTES
+from deskgrid.broker.store.journal import NAME, Journal, JournalError
+from deskgrid.broker.store.result_blocks import blocks_of
+from deskgrid.broker.store.rows import BatchRow, WindowRow
+from deskgrid.broker.store.schema import FORMAT
 from deskgrid.wire import BagResult, Outcome, Outcomes, results_in
 from tests.broker.records import result_of, result_row
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import disk as disk_module
-from deskgrid.broker.disk import CALM_S, LOOK_S, RELIEF, RESERVE_BYTES, TRIAL_MOST_S, TRIAL_S, Disk
-from deskgrid.broker.journal import Journal, JournalFull
-from deskgrid.broker.questions import QUESTIONS
+from deskgrid.broker.query_catalog import QUESTIONS
+from deskgrid.broker.store import disk as disk_module
+from deskgrid.broker.store.disk import CALM_S, LOOK_S, RELIEF, RESERVE_BYTES, TRIAL_MOST_S, TRIAL_S, Disk
+from deskgrid.broker.store.journal import Journal, JournalFull
 from tests.broker.office import ADMIN, Office
 from tests.broker.records import batch_row, result_of
 from tests.peers import BareWorker, Client
@@ -167,10 +167,10 @@ class Quota(Office):
 
     @property
     def state(self) -> str:
-        return self.sessions.desk.disk.state
+        return self.sessions.state.disk.state
 
     def notices(self) -> str:
-        return "\n".join(self.sessions.desk.take_notices())
+        return "\n".join(self.sessions.state.take_notices())
 
 
 @pytest.fixture
@@ -242,7 +242,7 @@ def test_what_is_running_when_the_disk_fills_goes_on_and_its_result_is_taken_whe
     worker.finish(work, payload=b"done")
     came_back(client)
     assert [result.payload for result in client.results(bag)] == [b"done"]
-    assert office.sessions.desk.scheduler.counters.attempts == 1
+    assert office.sessions.state.scheduler.counters.attempts == 1
 
 
 def test_nothing_new_is_handed_out_while_it_could_not_be_written_down(office: Quota) -> None:
@@ -304,7 +304,7 @@ def test_the_log_says_when_it_begins_and_when_it_ends(office: Quota) -> None:
 def test_a_policy_that_was_changed_stays_changed_with_its_options(office: Quota) -> None:
     office.client(ADMIN).ask("policy", name="pgs", options={"order": "fifo", "margin": 3.0})
     office.filled()
-    policy = office.sessions.desk.scheduler.policy
+    policy = office.sessions.state.scheduler.policy
     assert (policy.name, policy.order, policy.margin) == ("pgs", "fifo", 3.0)
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from deskgrid.broker import blocks
-from deskgrid.broker import journal as journal_module
-from deskgrid.broker.journal import NAME, Journal, JournalError, JournalFull
-from deskgrid.broker.rows import BagRow, BatchRow, ResultRow
-from deskgrid.broker.schema import FORMAT
+from deskgrid.broker.store import journal as journal_module
+from deskgrid.broker.store import result_blocks
+from deskgrid.broker.store.journal import NAME, Journal, JournalError, JournalFull
+from deskgrid.broker.store.rows import BagRow, BatchRow, ResultRow
+from deskgrid.broker.store.schema import FORMAT
 from deskgrid.wire import BATCH_BYTES, BagResult, Outcome, Outcomes, results_in
 from tests.broker.records import dropped, result_of
 from tests.live import ROOT
@@ -136,7 +136,7 @@ def test_results_come_in_the_order_they_were_recorded(journal: Journal) -> None:
 
 
 def test_a_page_holds_so_many_results(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (journal_module, blocks):
+    for module in (journal_module, result_blocks):
         monkeypatch.setattr(module, "BATCH_ROWS", 4)
     journal.add_results([result(task) for task in range(10)])
     journal.add_results([result(task) for task in range(10, 12)])
@@ -237,7 +237,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from typing import Any
-from deskgrid.broker.journal import *
+from deskgrid.broker.store.journal import *
 journal = Journal(Path(sys.argv[1]))
 journal.add_bag(BagRow(1, "a1", "", "python", "", "d", None, 0, True, False, 0.0))
 journal.commit()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.broker.journal import Journal
-from deskgrid.broker.keys import OWN, KeyRing, KeysError, new_pair
-from deskgrid.broker.private import write_private
-from deskgrid.broker.roles import Credential, CredentialError, Known
+from deskgrid.broker.auth.keys import OWN, KeyRing, KeysError, new_pair
+from deskgrid.broker.auth.roles import Credential, CredentialError, Known
+from deskgrid.broker.store.journal import Journal
+from deskgrid.private_files import write_private
 from deskgrid.wire.joinline import parse_join_line
 
 FILES = ("admin", "broker", "client", "worker")
@@ -159,7 +159,7 @@ def test_what_is_not_there_cannot_be_revoked(tmp_path: Path) -> None:
 
 
 def test_there_is_an_end_to_how_many_can_be_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deskgrid.broker.keys.CREDENTIALS_LIMIT", 2)
+    monkeypatch.setattr("deskgrid.broker.auth.keys.CREDENTIALS_LIMIT", 2)
     ring = KeyRing(tmp_path)
     ring.add(ANN, new_pair()[0], 0.0)
     ring.add(Credential("ben", "admin"), new_pair()[0], 0.0)
@@ -177,7 +177,7 @@ def test_what_cannot_be_written_down_does_not_hold(
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("deskgrid.broker.keys.write_private", full)
+    monkeypatch.setattr("deskgrid.broker.auth.keys.write_private", full)
     with pytest.raises(CredentialError, match="No space left on device"):
         ring.revoke("ann") if change == "revoke" else ring.add(Credential("ben", "admin"), new_pair()[0], 0.0)
     assert ring.who(public) == ANN

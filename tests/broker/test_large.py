@@ -9,12 +9,12 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import files
-from deskgrid.broker import intake as intake_module
-from deskgrid.broker.files import FOLDER
-from deskgrid.broker.intake import Intake
-from deskgrid.broker.roles import ANYBODY
+from deskgrid.broker.auth.roles import ANYBODY
+from deskgrid.broker.port import value_writer as value_writer_module
+from deskgrid.broker.port.value_writer import ValueWriter
 from deskgrid.broker.server import BrokerError
+from deskgrid.broker.store import files
+from deskgrid.broker.store.files import FOLDER
 from deskgrid.client import template as template_module
 from deskgrid.client.grid import Grid
 from deskgrid.errors import BagRejected
@@ -115,13 +115,13 @@ class Disk:
     def __init__(self) -> None:
         self.let = threading.Event()
         self.woken = threading.Event()
-        self.intake = Intake([self._keep], self.woken.set)
+        self.value_writer = ValueWriter([self._keep], self.woken.set)
 
     def _keep(self, _value: wire.Chunks) -> None:
         self.let.wait()
 
     def put(self, peer: bytes, message: wire.Message) -> bool:
-        return self.intake.put(peer, ANYBODY, message, wire.large_of(message))
+        return self.value_writer.put(peer, ANYBODY, message, wire.large_of(message))
 
 
 def finished(task: int) -> wire.Finished:
@@ -136,51 +136,51 @@ def test_what_a_peer_says_behind_them_waits_and_nobody_else_does() -> None:
         first, second = finished(1), finished(2)
         assert [disk.put(b"a", message) for message in (first, leave, second)] == [True] * 3
         assert not disk.put(b"b", leave)
-        assert (b"a" in disk.intake, b"b" in disk.intake) == (True, False)
-        assert not list(disk.intake.ready())
+        assert (b"a" in disk.value_writer, b"b" in disk.value_writer) == (True, False)
+        assert not list(disk.value_writer.ready())
     finally:
         disk.let.set()
-        disk.intake.close()
+        disk.value_writer.close()
     assert disk.woken.is_set()
-    assert [arrival.message for arrival in disk.intake.ready()] == [first, leave, second]
-    assert b"a" not in disk.intake
+    assert [arrival.message for arrival in disk.value_writer.ready()] == [first, leave, second]
+    assert b"a" not in disk.value_writer
 
 
 def test_no_more_large_values_are_heard_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake_module, "INTAKE_LIMIT", len(VALUES[0]))
+    monkeypatch.setattr(value_writer_module, "INTAKE_LIMIT", len(VALUES[0]))
     disk = Disk()
     try:
         disk.put(b"a", finished(1))
-        assert not disk.intake.has_room(b"b", "ann", large=True)
-        assert disk.intake.has_room(b"b", "ann", large=False)
+        assert not disk.value_writer.has_room(b"b", "ann", large=True)
+        assert disk.value_writer.has_room(b"b", "ann", large=False)
     finally:
         disk.let.set()
-        disk.intake.close()
-    assert len([*disk.intake.ready()]) == 1
-    assert disk.intake.has_room(b"b", "ann", large=True)
+        disk.value_writer.close()
+    assert len([*disk.value_writer.ready()]) == 1
+    assert disk.value_writer.has_room(b"b", "ann", large=True)
 
 
 def test_one_credential_cannot_take_all_the_room_of_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake_module, "CREDENTIAL_LIMIT", len(VALUES[0]))
+    monkeypatch.setattr(value_writer_module, "CREDENTIAL_LIMIT", len(VALUES[0]))
     disk = Disk()
     try:
         disk.put(b"a", finished(1))
-        assert not disk.intake.has_room(b"another of its", ANYBODY.name, large=True)
-        assert disk.intake.has_room(b"b", "ann", large=True)
+        assert not disk.value_writer.has_room(b"another of its", ANYBODY.name, large=True)
+        assert disk.value_writer.has_room(b"b", "ann", large=True)
     finally:
         disk.let.set()
-        disk.intake.close()
+        disk.value_writer.close()
 
 
 def test_behind_a_large_value_only_so_many_messages_of_a_peer_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake_module, "ARRIVALS_LIMIT", 2)
+    monkeypatch.setattr(value_writer_module, "ARRIVALS_LIMIT", 2)
     disk = Disk()
     try:
         for message in (finished(1), wire.Goodbye("later")):
-            assert disk.intake.has_room(b"a", ANYBODY.name, large=False)
+            assert disk.value_writer.has_room(b"a", ANYBODY.name, large=False)
             assert disk.put(b"a", message)
-        assert not disk.intake.has_room(b"a", ANYBODY.name, large=False)
-        assert disk.intake.has_room(b"b", ANYBODY.name, large=False)
+        assert not disk.value_writer.has_room(b"a", ANYBODY.name, large=False)
+        assert disk.value_writer.has_room(b"b", ANYBODY.name, large=False)
     finally:
         disk.let.set()
-        disk.intake.close()
+        disk.value_writer.close()

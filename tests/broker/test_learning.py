@@ -2,13 +2,13 @@
 
 import pytest
 
-from deskgrid.broker.bags import ASSUMED_RUNTIME_S, Runs
+from deskgrid.broker.bags import ASSUMED_RUNTIME_S, ObservedRuntimes
 from tests.broker.office import Office, OpenOffice
 from tests.peers import BareWorker
 
 
-def seen(*seconds: float, first: int = 0) -> Runs:
-    runs = Runs()
+def seen(*seconds: float, first: int = 0) -> ObservedRuntimes:
+    runs = ObservedRuntimes()
     runs.add(seconds[:1], first=min(first, 1))
     if len(seconds) > 1:
         runs.add(seconds[1:], first=max(0, first - 1))
@@ -45,7 +45,7 @@ def test_a_bag_that_nobody_predicted_is_predicted_by_what_its_tasks_take_when_sl
     worker.join(slots=2)
     bag = client.submit([b"%d" % n for n in range(6)], runtime=None)
     run(office, worker, 2, 3.0)
-    known = office.sessions.desk.book.by_id[bag]
+    known = office.sessions.state.book.by_id[bag]
     assert known.estimate_s == 3.0
     run(office, worker, 2, 0.1)
     assert known.estimate_s == pytest.approx(0.1)
@@ -59,10 +59,10 @@ def test_a_slot_that_did_another_bag_has_a_first_run_again(open_office: OpenOffi
     bags = [client.submit([b"0"], runtime=None, last=False) for _ in range(2)]
     for turn, bag in enumerate((0, 1, 0, 0)):
         if turn > 1:
-            first = office.sessions.desk.book.by_id[bags[bag]].total
+            first = office.sessions.state.book.by_id[bags[bag]].total
             client.answer_to(client.batch(bags[bag], [b"1"], first=first, last=False))
         run(office, worker, 1, 0.1)
-    known = [office.sessions.desk.book.by_id[bag].runs for bag in bags]
+    known = [office.sessions.state.book.by_id[bag].runs for bag in bags]
     assert [(runs.first.count, runs.others.count) for runs in known] == [(2, 1), (1, 0)]
 
 
@@ -82,4 +82,4 @@ def test_after_a_restart_a_bag_is_not_thought_to_take_no_time(open_office: OpenO
     office = open_office()
     client = office.client()
     assert len(client.watch(bag).results) == 1  # so the bag was looked at, though nothing has ended in it since
-    assert office.sessions.desk.book.by_id[bag].estimate_s == ASSUMED_RUNTIME_S
+    assert office.sessions.state.book.by_id[bag].estimate_s == ASSUMED_RUNTIME_S

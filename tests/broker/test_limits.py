@@ -7,10 +7,10 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker import attempts as attempts_module
 from deskgrid.broker import clients as clients_module
-from deskgrid.broker import connections as limits
-from deskgrid.broker import outgoing as outgoing_module
-from deskgrid.broker.connections import Connections
-from deskgrid.broker.outgoing import MESSAGE_BYTES, Handed, Outgoing, Parts, Untaken
+from deskgrid.broker.port import connections as limits
+from deskgrid.broker.port import send_queue as send_queue_module
+from deskgrid.broker.port.connections import Connections
+from deskgrid.broker.port.send_queue import MESSAGE_BYTES, Handed, Parts, SendQueue, Untaken
 from tests.broker.office import Office, OfficeLine
 
 
@@ -207,7 +207,7 @@ class Network:
         self.takes = {name.encode(): count for name, count in takes.items()}
         self.taken: list[tuple[bytes, ...]] = []
         self.untaken = Untaken()
-        self.outgoing = Outgoing(self._hand_over, self.untaken)
+        self.outgoing = SendQueue(self._hand_over, self.untaken)
 
     def waiting(self, peer: bytes) -> int:
         """Bytes that wait for a peer."""
@@ -243,7 +243,7 @@ def test_what_a_slow_peer_does_not_take_waits_in_order_and_nobody_else_does() ->
 def test_a_peer_for_which_too_much_would_wait_is_given_up_and_nothing_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outgoing_module, "WAITING_LIMIT", 10 + MESSAGE_BYTES)
+    monkeypatch.setattr(send_queue_module, "WAITING_LIMIT", 10 + MESSAGE_BYTES)
     network = Network(stuck=0, slow=0)
     assert network.outgoing.put(b"slow", [b"x"])
     assert network.outgoing.put(b"stuck", [bytes(10)])
@@ -262,7 +262,7 @@ def test_what_waits_for_all_connections_of_a_key_has_a_limit_of_its_own() -> Non
 
 
 def test_of_too_much_in_all_that_goes_which_waits_for_the_key_with_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing_module, "ALL_WAITING_LIMIT", 1000)
+    monkeypatch.setattr(send_queue_module, "ALL_WAITING_LIMIT", 1000)
     network = Network(a=0, b=0, c=0)
     assert network.outgoing.put(b"a", [bytes(10)], b"greedy")
     assert network.outgoing.put(b"b", [bytes(10)], b"greedy")
@@ -294,7 +294,7 @@ class Backpressure:
 
     def __init__(self, office: Office) -> None:
         self._bytes: dict[bytes, int] = {}
-        office.sessions.desk.waiting = lambda peer: self._bytes.get(peer, 0)
+        office.sessions.state.waiting = lambda peer: self._bytes.get(peer, 0)
 
     def leave(self, line: Any, count: int) -> None:
         assert isinstance(line, OfficeLine)
@@ -355,7 +355,7 @@ def test_requests_for_the_results_of_a_bag_that_wait_are_few(office: Office, mon
     for request in (1001, 1002, 1003, 1003, 1004):
         client.send(wire.Watch(request, bag, 0))
     assert client.expect(wire.Failed) == wire.Failed(1004, f"3 requests for the results of bag {bag} wait already")
-    assert [watcher.request for watcher in office.sessions.desk.book.by_id[bag].watchers] == [1001, 1002, 1003]
+    assert [watcher.request for watcher in office.sessions.state.book.by_id[bag].watchers] == [1001, 1002, 1003]
 
 
 def test_a_worker_that_takes_nothing_is_given_no_more_and_one_that_does_gets_it_all(
@@ -365,12 +365,12 @@ def test_a_worker_that_takes_nothing_is_given_no_more_and_one_that_does_gets_it_
     monkeypatch.setattr(attempts_module, "UNTAKEN_LIMIT", limit)
     worker, client = office.worker(), office.client()
     line: Any = worker.line
-    office.sessions.desk.waiting = lambda peer: sum(map(len, office.lines[peer].inbox))
+    office.sessions.state.waiting = lambda peer: sum(map(len, office.lines[peer].inbox))
     worker.join(slots=10)
     bag = client.submit([b"%d" % item + bytes(wire.BATCH_BYTES) for item in range(8)], runtime=1.0)
     for _ in range(5):
         office.settle()
-        office.sessions.desk.scheduler.check(office.now)
+        office.sessions.state.scheduler.check(office.now)
         assert sum(map(len, line.inbox)) < limit + 2 * wire.BATCH_BYTES
     for _ in range(8):
         worker.finish(*worker.work())

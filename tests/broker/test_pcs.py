@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.broker import keys as keys_module
-from deskgrid.broker.keys import KeyRing, KeysError, new_pair
-from deskgrid.broker.roles import Credential, CredentialError, Known
+from deskgrid.broker.auth import keys as keys_module
+from deskgrid.broker.auth.keys import KeyRing, KeysError, new_pair
+from deskgrid.broker.auth.roles import Credential, CredentialError, Known
 from tests.broker.office import LAB
 
 PC1 = Credential("lab3-07", "worker")
@@ -270,8 +270,8 @@ def test_what_cannot_be_written_down_does_not_hold(tmp_path: Path, monkeypatch: 
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("deskgrid.broker.pcs.write_private", full)
-    monkeypatch.setattr("deskgrid.broker.keys.write_private", full)
+    monkeypatch.setattr("deskgrid.broker.auth.pcs.write_private", full)
+    monkeypatch.setattr("deskgrid.broker.auth.keys.write_private", full)
     assert "No space left on device" in refused(ring, "pc2")
     for change in (lambda: ring.revoke("lab3-07"), lambda: ring.let_enrol(False)):
         with pytest.raises(CredentialError, match="No space left on device"):

@@ -7,8 +7,8 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker import quotas as quotas_module
-from deskgrid.broker.roles import Credential
-from deskgrid.scheduler.doubt import WIDER_S
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.scheduler.trust import WIDER_S
 from tests.broker.office import Office, OpenOffice
 
 OTHER = Credential("other", "submitter")

@@ -4,9 +4,9 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.files import Damaged
 from deskgrid.broker.sessions import HOLD_LEASES
-from deskgrid.scheduler.doubt import WIDER_S
+from deskgrid.broker.store.files import Damaged
+from deskgrid.scheduler.trust import WIDER_S
 from tests.broker.office import LEASE_S, Office, OpenOffice
 from tests.broker.records import result_of, result_row
 

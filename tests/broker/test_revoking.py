@@ -9,9 +9,9 @@ import pytest
 import zmq
 
 from deskgrid import wire
-from deskgrid.broker import connections as limits
-from deskgrid.broker.keys import new_pair
-from deskgrid.broker.roles import Role
+from deskgrid.broker.auth.keys import new_pair
+from deskgrid.broker.auth.roles import Role
+from deskgrid.broker.port import connections as limits
 from deskgrid.client.grid import Grid
 from deskgrid.errors import GridRefused
 from deskgrid.wire.joinline import JoinLine, Keys, Side, read_join_line

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 import pytest
 
 from deskgrid import wire
-from deskgrid.scheduler.overdue import GRACE_S
-from deskgrid.scheduler.resting import FIRST_REST_S
+from deskgrid.scheduler.state.deadlines import GRACE_S
+from deskgrid.scheduler.state.quarantine import FIRST_REST_S
 from tests.broker.office import Office, OfficeLine
 from tests.peers import BareWorker, Client
 
@@ -73,7 +73,7 @@ def test_the_log_and_the_status_say_who_does_not_answer(office: Office, silent: 
     client, bag, _ = swallowed(office, silent)
     other.join(uptime=1.5)
     pass_time(office, TIMEOUT_S + GRACE_S + 0.1, silent, other)
-    notices = office.sessions.desk.take_notices()
+    notices = office.sessions.state.take_notices()
     assert "worker-silent name='hole' taken_back=4" in notices
     assert "worker-rests name='hole' for_s=10.0 why='4 tasks not answered in a row'" in notices
     rows = {row["name"]: (row["rests_s"], row["note"]) for row in client.ask("status")["workers"]}
@@ -114,7 +114,7 @@ def test_a_late_answer_counts_when_nobody_else_has_begun(office: Office, silent:
     told(silent, wire.Stop)
     silent.finish(*work, payload=b"late")
     assert client.ask("progress", bag=bag)["done"] == 4
-    assert not office.sessions.desk.scheduler.overdue.debts
+    assert not office.sessions.state.scheduler.deadlines.debts
 
 
 def test_a_late_answer_counts_for_nobody_but_the_worker_that_had_it(office: Office, silent: BareWorker) -> None:
@@ -125,7 +125,7 @@ def test_a_late_answer_counts_for_nobody_but_the_worker_that_had_it(office: Offi
     thief.finish(*work, payload=b"forged")
     thief.send(wire.Returned(tuple(wire.Ref(w.task, w.number) for w in work)))
     assert client.ask("progress", bag=bag)["done"] == 0
-    assert len(office.sessions.desk.scheduler.overdue.debts["hole"]) == 4
+    assert len(office.sessions.state.scheduler.deadlines.debts["hole"]) == 4
 
 
 def test_after_a_restart_of_the_broker_what_is_held_for_a_silent_worker_comes_back_too(office: Office) -> None:
@@ -136,7 +136,7 @@ def test_after_a_restart_of_the_broker_what_is_held_for_a_silent_worker_comes_ba
     office.sessions = office.sessions.successor(office.now, "test")
     back = office.worker("hole", worker.session)
     back.join(running=(wire.Running(work.task, work.number, 0, 0.5),))
-    assert office.sessions.desk.scheduler.counters.adopted == 1
+    assert office.sessions.state.scheduler.counters.adopted == 1
     pass_time(office, TIMEOUT_S + GRACE_S, back)
     (stop,) = told(back, wire.Stop)
     assert stop.attempts == (wire.Ref(work.task, work.number),)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker import jobs as jobs_module
+from deskgrid.broker import operations as operations_module
 from deskgrid.broker import orders as orders_module
 from deskgrid.broker import overview as overview_module
 from deskgrid.broker import quotas as quotas_module
-from deskgrid.broker.jobs import CHEAP_UNITS, Job, Shared, Slices
-from deskgrid.broker.keeping import DAY_S, Keeping
-from deskgrid.broker.roles import Credential
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.operations import CHEAP_UNITS, Operation, Shared, Slices
+from deskgrid.broker.retention import DAY_S, Retention
 from tests.broker.office import ADMIN, CLIENT, Office
 from tests.peers import Client
 
@@ -26,7 +26,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orders_module, "CANCEL_UNITS", 20)
     monkeypatch.setattr(orders_module, "PIECE_TASKS", 7)
     monkeypatch.setattr(orders_module, "PREDICTIONS", 4)
-    monkeypatch.setattr(jobs_module, "TURN_UNITS", 1)
+    monkeypatch.setattr(operations_module, "TURN_UNITS", 1)
 
 
 def asked(client: Client, what: str, **args: object) -> int:
@@ -41,7 +41,7 @@ def turns(office: Office, client: Client, most: int = 1000) -> int:
     inbox: Any = client.line
     for turn in range(1, most):
         office.settle()
-        office.sessions.desk.scheduler.check(office.now)
+        office.sessions.state.scheduler.check(office.now)
         if inbox.inbox:
             return turn
     raise AssertionError("it is told nothing")
@@ -51,7 +51,7 @@ def killed(office: Office) -> Office:
     """Killed, and started again: what was not committed is gone."""
     office.journal._db.close()
     again = Office(office.journal.home)
-    again.sessions.desk.scheduler.check(0.0)
+    again.sessions.state.scheduler.check(0.0)
     return again
 
 
@@ -69,7 +69,7 @@ def test_a_large_cancel_takes_many_turns_in_which_others_are_answered(office: Of
     bag = client.submit([b"0"] * 200, last=False)
     request = asked(client, "cancel", bag=bag)
     office.settle()
-    assert office.sessions._asking.jobs.waiting, "the next turn is due at once"
+    assert office.sessions._queries.operations.waiting, "the next turn is due at once"
     answer = other.ask("bags")["bags"][0]
     assert 0 < answer["cancelled"] < 200
     assert (answer["closed"], answer["note"]) == (True, "it is being cancelled")
@@ -191,7 +191,7 @@ def left_of_bags(office: Office) -> list[int]:
 def test_a_forgotten_bag_is_gone_at_once_and_its_rows_in_time_also_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deskgrid.broker.dropping.ROWS", 2)
+    monkeypatch.setattr("deskgrid.broker.store.purge.ROWS", 2)
     office = Office(tmp_path)
     client, worker = office.client(), office.worker()
     bag = client.submit([b"0"] * 10, last=False, runtime=2.0)
@@ -228,8 +228,8 @@ def test_a_forgotten_bag_is_gone_at_once_and_its_rows_in_time_also_after_a_kill(
 
 @pytest.mark.usefixtures("small")
 def test_many_bags_expire_in_slices(office: Office) -> None:
-    asking = office.sessions._asking
-    office.sessions._keeping = Keeping(office.sessions.desk, asking.jobs, asking.orders, 1.0)
+    queries = office.sessions._queries
+    office.sessions._retention = Retention(office.sessions.state, queries.operations, queries.orders, 1.0)
     client = office.client()
     bags = [client.submit([b"0"]) for _ in range(30)]
     for bag in bags:
@@ -276,19 +276,19 @@ def steps(said: list[str], name: str, count: int) -> Slices:
 
 def test_turns_go_round_by_credential_and_in_order_within_one(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    jobs = office.sessions._asking.jobs
+    operations = office.sessions._queries.operations
     for owner, name in (("ann", "a"), ("ann", "b"), ("ben", "c"), ("eve", "d")):
-        jobs.add(Job(owner, steps(said, name, 3), order=True))
-    jobs.work(0.0)
+        operations.add(Operation(owner, steps(said, name, 3), order=True))
+    operations.work(0.0)
     assert said[:6] == ["a0", "c0", "d0", "a1", "c1", "d1"]
     assert said[-3:] == ["b0", "b1", "b2"]
-    assert not jobs.waiting
+    assert not operations.waiting
 
 
 def test_a_credential_may_have_only_so_much_waiting_and_others_are_heard(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs_module, "WAITING_LIMIT", 3)
+    monkeypatch.setattr(operations_module, "WAITING_LIMIT", 3)
     client, other = office.client(), office.client(OTHER)
     for _ in range(5):
         asked(client, "bags")
@@ -296,9 +296,9 @@ def test_a_credential_may_have_only_so_much_waiting_and_others_are_heard(
     answers = [client.receive() for _ in range(5)]
     assert [type(answer) for answer in answers] == [wire.Failed] * 2 + [wire.Answer] * 3
     assert answers[0].reason.startswith("3 questions and orders of client wait already")  # type: ignore[union-attr]
-    monkeypatch.setattr(jobs_module, "WAITING_LIMIT_ALL", 0)
+    monkeypatch.setattr(operations_module, "WAITING_LIMIT_ALL", 0)
     assert "wait already: ask again later" in client.failed("bags")
-    monkeypatch.setattr(jobs_module, "WAITING_CHARACTERS", 1)
+    monkeypatch.setattr(operations_module, "WAITING_CHARACTERS", 1)
     assert "wait already" in client.failed("bags")
     assert client.ask("ping") == {}, "a sign of life waits for nothing"
 
@@ -308,7 +308,7 @@ def test_a_question_that_fails_costs_only_its_answer(office: Office, monkeypatch
     client = office.client()
     assert client.failed("bags") == "the broker could not answer this; its log says why"
     assert client.failed("bags") == "the broker could not answer this; its log says why"
-    notices = [line for line in office.sessions.desk.take_notices() if "question-failed" in line]
+    notices = [line for line in office.sessions.state.take_notices() if "question-failed" in line]
     assert len(notices) == 1, "a failure is noted once a second"
     assert "ZeroDivisionError" in notices[0]
     monkeypatch.undo()

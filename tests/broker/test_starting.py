@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from deskgrid.broker import server as server_module
-from deskgrid.broker.journal import NAME, Journal
 from deskgrid.broker.server import BrokerError
+from deskgrid.broker.store.journal import NAME, Journal
 from tests.broker.records import bag_row, batch_row, result_row
 from tests.live import LiveBroker, live_grid
 

@@ -1,4 +1,4 @@
-"""The status document is what `deskgrid.wire.snapshot` says it is, key by key, whatever state the grid is in."""
+"""The status document is what `deskgrid.wire.status` says it is, key by key, whatever state the grid is in."""
 
 import types
 import typing
@@ -11,7 +11,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker.server import python_minor
 from deskgrid.scheduler.metrics import Counters
-from deskgrid.wire.snapshot import WINDOW_ROWS, CounterValues, RunningTask, Snapshot
+from deskgrid.wire.status import WINDOW_ROWS, CounterValues, RunningTask, StatusDocument
 from tests.broker.office import LEASE_S, Office
 from tests.peers import Client
 
@@ -58,7 +58,7 @@ def client(office: Office) -> Client:
 def status(client: Client) -> Any:
     """The snapshot, which has the declared shape."""
     snapshot = client.ask("status")
-    assert differences(snapshot, Snapshot) == []
+    assert differences(snapshot, StatusDocument) == []
     return snapshot
 
 
@@ -115,7 +115,7 @@ def test_of_a_busy_grid(office: Office, client: Client) -> None:
         "lab3",
     )
     assert workers["opened"]["opened_s"] == pytest.approx(LEASE_S / 2 + 0.1)
-    assert [slot["lane"] for slot in workers["opened"]["slots"]] == [0, 1, 2]
+    assert [slot["slot"] for slot in workers["opened"]["slots"]] == [0, 1, 2]
     running = [slot["running"] for worker in snapshot["workers"] for slot in worker["slots"]]
     assert any(differences(task, RunningTask) == [] for task in running)
     assert all(slot["left_s"] is None for slot in workers["opened"]["slots"])
@@ -167,6 +167,6 @@ def test_a_difference_from_the_documented_shape_is_found(client: Client) -> None
     del snapshot["queues"]["longest_s"]
     snapshot["workers"] = [{}]
     snapshot["counters"]["wasted_s"] = -1.0
-    found = "\n".join(differences(snapshot, Snapshot))
+    found = "\n".join(differences(snapshot, StatusDocument))
     for name in ("broker.clients: 'one'", "queues.longest_s: missing", "workers[0].name: missing", "wasted_s: -1.0"):
         assert name in found

@@ -242,7 +242,7 @@ def test_whoever_is_of_another_deskgrid_is_named_in_the_log(office: Office) -> N
     worker, client = office.worker("lab3-07"), office.client(greet=False)
     worker.send(worker.introduction(version="0.0.9"))
     client.send(wire.Hello("0.0.8", "3.11", "s", "ada"))
-    both = [line for line in office.sessions.desk.take_notices() if line.startswith("refused ")]
+    both = [line for line in office.sessions.state.take_notices() if line.startswith("refused ")]
     assert [line.partition(" reason=")[0] for line in both] == [
         "refused name='lab3-07' version='0.0.9'",
         "refused name='ada' version='0.0.8'",

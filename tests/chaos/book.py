@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from deskgrid.broker import blocks
-from deskgrid.broker.journal import NAME
+from deskgrid.broker.store import result_blocks
+from deskgrid.broker.store.journal import NAME
 from deskgrid.client.bag import Bag
 from deskgrid.wire import Outcome
 from tests.broker.records import bytes_in
@@ -44,7 +44,7 @@ def recorded(home: Path) -> tuple[int, int, int]:
     """Of a journal whose broker has ended: its results, how many items they are of, and how many are successes."""
     db = sqlite3.connect(home / NAME)
     try:
-        rows = [row for _, row in blocks.recorded(db, bytes_in)]
+        rows = [row for _, row in result_blocks.recorded(db, bytes_in)]
         return len(rows), len({(row.bag, row.item) for row in rows}), sum(row.outcome == Outcome.DONE for row in rows)
     finally:
         db.close()

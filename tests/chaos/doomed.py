@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 
-from deskgrid.broker.journal import Journal
-from deskgrid.broker.outgoing import Parts
-from deskgrid.broker.sockets import Sockets
+from deskgrid.broker.port.send_queue import Parts
+from deskgrid.broker.port.sockets import Sockets
+from deskgrid.broker.store.journal import Journal
 from tests import live
 
 

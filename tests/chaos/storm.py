@@ -28,7 +28,7 @@ CLIENT_PATIENCE_S = 120.0
 
 
 class Storm:
-    """Faults at random, from a seed, one after the other in a thread; each is over some seconds after it began."""
+    """Penalties at random, from a seed, one after the other in a thread; each is over some seconds after it began."""
 
     def __init__(self, machines: Machines, seed: int) -> None:
         self._machines = machines

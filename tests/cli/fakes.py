@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from deskgrid.cli.front import main
 from deskgrid.client.bag import TaskLog
-from deskgrid.client.meter import Progress
+from deskgrid.client.progress import Progress
 from deskgrid.errors import DeskgridError, RequestFailed
 from tests.screen.builders import BAG
 
@@ -111,5 +111,5 @@ def use(monkeypatch: pytest.MonkeyPatch, grid: FakeGrid) -> FakeGrid:
     """Have the command line find ``grid``, and nothing of this machine."""
     monkeypatch.delenv("DESKGRID_JOIN", raising=False)
     monkeypatch.setattr("deskgrid.client.grid.Grid", grid)
-    monkeypatch.setattr("deskgrid.client.finding.admin_line", lambda join: join or ADMIN)
+    monkeypatch.setattr("deskgrid.client.discovery.admin_line", lambda join: join or ADMIN)
     return grid

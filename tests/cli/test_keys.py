@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.client.finding import admin_line, client_line
+from deskgrid.client.discovery import admin_line, client_line
 from deskgrid.errors import GridRefused, GridUnreachable
 from deskgrid.wire.joinline import JoinLine, Keys, parse_join_line
 from tests.cli.fakes import deskgrid

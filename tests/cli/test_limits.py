@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from deskgrid.broker import server
-from deskgrid.broker.journal import _SYNCHRONOUS
+from deskgrid.broker.store.journal import _SYNCHRONOUS
 from deskgrid.cli.serving import DURABILITIES, broker, memory_size
 
 

@@ -13,7 +13,7 @@ from deskgrid.broker.server import BrokerError, BrokerOptions, Ready
 from deskgrid.cli.serving import _wait_for_line, cores, is_loopback
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.worker.agent import WorkerError, WorkerOptions
-from deskgrid.worker.uptime import Cycle, Until, Weekly
+from deskgrid.worker.windows.uptime import Cycle, Until, Weekly
 from tests.cli.fakes import deskgrid
 
 KEYS = Keys(b"s" * 32, b"p" * 32, b"x" * 32)

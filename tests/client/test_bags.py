@@ -15,7 +15,7 @@ from deskgrid import wire
 from deskgrid.client import submission
 from deskgrid.client.bag import TaskLog
 from deskgrid.client.grid import Grid, task
-from deskgrid.client.meter import Progress
+from deskgrid.client.progress import Progress
 from deskgrid.client.replies import Waiter
 from deskgrid.errors import BagRejected, PicklingFailed, RemoteTraceback, RequestFailed, TaskCancelled
 from deskgrid.wire import Outcome

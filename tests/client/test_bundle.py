@@ -50,7 +50,9 @@ def test_a_module_beside_the_script_travels_and_the_script_does_not(tmp_path: Pa
 
 
 def test_python_what_is_installed_and_what_is_ours_stay(tmp_path: Path) -> None:
-    assert travelling(tmp_path, "import json, msgpack, deskgrid.worker.weekly, deskgrid.scheduler.core", {}) == []
+    assert (
+        travelling(tmp_path, "import json, msgpack, deskgrid.worker.windows.weekly, deskgrid.scheduler.core", {}) == []
+    )
 
 
 def test_ours_stay_also_from_a_checkout_in_a_folder_with_our_name(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_ours_stay_also_from_a_checkout_in_a_folder_with_our_name(tmp_path: Path
         (tmp_path / "deskgrid").symlink_to(ROOT, target_is_directory=True)
     except OSError:
         pytest.skip("this system has no symbolic links for everyone")
-    program = f"import sys\nsys.path.insert(0, {str(tmp_path / 'deskgrid')!r})\nimport deskgrid.worker.weekly"
+    program = f"import sys\nsys.path.insert(0, {str(tmp_path / 'deskgrid')!r})\nimport deskgrid.worker.windows.weekly"
     assert travelling(tmp_path / "app", program, {}) == []
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.client import stream
+from deskgrid.client import call_stream
+from deskgrid.client.call_stream import WINDOW
 from deskgrid.client.futures import OWN_BAGS
 from deskgrid.client.grid import Grid, task
-from deskgrid.client.stream import WINDOW
 from deskgrid.errors import (
     BagRejected,
     GridClosed,
@@ -269,7 +269,7 @@ def test_a_function_made_for_each_call_makes_no_bag_for_each(fake: FakeGrid, gri
 
 
 def test_a_bag_that_is_full_is_followed_by_another(fake: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "BAG_CALLS", 3)
+    monkeypatch.setattr(call_stream, "BAG_CALLS", 3)
     with Grid(fake.line) as grid:
         assert [grid.submit(double, n).result(10) for n in range(7)] == [2 * n for n in range(7)]
         assert [len(bag.payloads) for bag in fake.memory.bags.values()] == [3, 3, 1]

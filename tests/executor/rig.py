@@ -19,8 +19,8 @@ import cloudpickle
 import msgpack
 
 from deskgrid.wire import Outcome
-from deskgrid.worker.executor import Executor
-from deskgrid.worker.jobs import Ended, Job
+from deskgrid.worker.run.executor import Executor
+from deskgrid.worker.run.jobs import Job, JobEnded
 from tests.waiting import eventually
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -55,13 +55,13 @@ def written(path: Path) -> str:
     return path.read_text()
 
 
-def value(ended: Ended) -> Any:
+def value(ended: JobEnded) -> Any:
     """What the task returned; fails when it did not."""
     assert ended.outcome is Outcome.DONE, msgpack.unpackb(bytes(ended.payload))
     return pickle.loads(bytes(ended.payload))
 
 
-def error(ended: Ended) -> tuple[str, str, str, bytes]:
+def error(ended: JobEnded) -> tuple[str, str, str, bytes]:
     """Type, message, traceback and pickled exception of a task that failed."""
     assert ended.outcome is not Outcome.DONE
     kind, message, trace, pickled = msgpack.unpackb(ended.payload)
@@ -93,7 +93,7 @@ class Rig:
     def __init__(self, slots: int = 1, **options: Any) -> None:
         self.woken = threading.Event()
         self.executor = Executor(slots, NAME, self.woken.set, **options)
-        self.ended: list[Ended] = []
+        self.ended: list[JobEnded] = []
         self._tasks = 0
 
     def know(self, blob: bytes) -> str:
@@ -107,14 +107,14 @@ class Rig:
         first, self._tasks = self._tasks, self._tasks + len(payloads)
         return [Job(first + place, 1, digest, payload, timeout) for place, payload in enumerate(payloads)]
 
-    def poll(self) -> list[Ended]:
+    def poll(self) -> list[JobEnded]:
         """Poll by the real clock, and remember what ended."""
         self.woken.clear()
         ended = self.executor.poll(time.monotonic())
         self.ended += ended
         return ended
 
-    def until(self, count: int, seconds: float = 20.0) -> list[Ended]:
+    def until(self, count: int, seconds: float = 20.0) -> list[JobEnded]:
         """What ended first after the last call, ``count`` of them, and no more than that."""
 
         def enough() -> bool:
@@ -136,12 +136,12 @@ class Rig:
         assert eventually(runs)
         return self.executor.running(time.monotonic())[0]
 
-    def run(self, digest: str, *payloads: bytes, slot: int = 0) -> list[Ended]:
+    def run(self, digest: str, *payloads: bytes, slot: int = 0) -> list[JobEnded]:
         """Run a batch to its end."""
         self.executor.run(slot, self.jobs(digest, *payloads))
         return self.until(len(payloads))
 
-    def call(self, function: Callable[..., object], *args: object, **kwargs: object) -> Ended:
+    def call(self, function: Callable[..., object], *args: object, **kwargs: object) -> JobEnded:
         """Run one call of ``function`` to its end."""
         (ended,) = self.run(self.know(python_template(function)), call(*args, **kwargs))
         return ended

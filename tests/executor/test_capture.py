@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.worker.child import Capture
+from deskgrid.worker.run.child import Capture
 
 # What is kept of an output, half of it from each end, and from where on its middle is cut out.
 KEEP, MOST = 100, 1000

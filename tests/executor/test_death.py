@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from deskgrid.wire import Outcome
-from deskgrid.worker.child import frame
-from deskgrid.worker.process import PROGRAM
+from deskgrid.worker.run.child import frame
+from deskgrid.worker.run.process import PROGRAM
 from tests.executor.rig import Rig, alive, call, command_template, error, python_template, value, written
 from tests.waiting import eventually
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.worker.folders import LOCK, PREFIX, Folder, remove_abandoned
+from deskgrid.worker.run.folders import LOCK, PREFIX, Folder, remove_abandoned
 from tests.live import ROOT
 
 PROGRAM = """
-from deskgrid.worker.folders import Folder
+from deskgrid.worker.run.folders import Folder
 folder = Folder()
 (folder.path / "file").write_text("mine")
 print(folder.path, flush=True)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deskgrid.wire import LARGE_BYTES
-from deskgrid.worker import child
-from deskgrid.worker.child import Frames, Raw, frame, write_all
+from deskgrid.worker.run import child
+from deskgrid.worker.run.child import Frames, Raw, frame, write_all
 
 # What a message says; and, as bytes of a bytearray, what goes behind it.
 VALUES = st.integers(0, 2**40) | st.binary(max_size=300) | st.text(max_size=9) | st.binary(max_size=90).map(bytearray)

@@ -10,8 +10,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from deskgrid.worker.executor import Executor
-from deskgrid.worker.jobs import TemplateError
+from deskgrid.worker.run.executor import Executor
+from deskgrid.worker.run.jobs import TemplateError
 from tests.executor.rig import NAME, Rig, call, command_template, python_template, value
 
 ROOT = Path(__file__).parents[2]

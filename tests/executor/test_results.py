@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from deskgrid.wire import Outcome
-from deskgrid.worker import child
-from deskgrid.worker.process import PIPE_BYTES
+from deskgrid.worker.run import child
+from deskgrid.worker.run.process import PIPE_BYTES
 from tests.executor.rig import HERE, NAME, Rig, call, error, python_template, value
 
 

@@ -13,11 +13,11 @@ import msgpack
 import pytest
 
 from deskgrid.wire import PRINTED_BYTES, Outcome
-from deskgrid.worker import executor as executor_module
-from deskgrid.worker import process as process_module
-from deskgrid.worker.executor import START_ATTEMPTS, START_LIMIT
-from deskgrid.worker.jobs import Job
-from deskgrid.worker.process import PIPE_ROOM, Process
+from deskgrid.worker.run import executor as executor_module
+from deskgrid.worker.run import process as process_module
+from deskgrid.worker.run.executor import START_ATTEMPTS, START_LIMIT
+from deskgrid.worker.run.jobs import Job
+from deskgrid.worker.run.process import PIPE_ROOM, Process
 from tests.executor.rig import Rig, alive, buried, call, error, python_template, value, written
 from tests.waiting import eventually
 

@@ -5,7 +5,7 @@ It is one without encryption, which would take most of the time that a flood tak
 
 import sys
 
-from deskgrid.broker import backlog
+from deskgrid.broker.port import receive_budget
 from tests import live
 
 LIMIT = 64 * 2**20
@@ -14,7 +14,7 @@ LOOK_S = 0.1
 
 def main(home: str, listen: str, lease_s: str) -> None:
     """Run it until its input ends."""
-    backlog.BACKLOG_LIMIT, backlog.LOOK_S = LIMIT, LOOK_S
+    receive_budget.BACKLOG_LIMIT, receive_budget.LOOK_S = LIMIT, LOOK_S
     live.main(home, listen, lease_s, insecure=True)
 
 

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 from deskgrid import wire
 from deskgrid.broker import loop
-from deskgrid.broker.connections import LAST_WORD_S
-from deskgrid.broker.desk import Desk, GridFacts
-from deskgrid.broker.journal import Journal, JournalFull
-from deskgrid.broker.outgoing import Parts
-from deskgrid.broker.roles import Credential
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.port.connections import LAST_WORD_S
+from deskgrid.broker.port.fair_queue import Arrival
+from deskgrid.broker.port.send_queue import Parts
 from deskgrid.broker.sessions import Sessions
-from deskgrid.broker.turns import Arrival
+from deskgrid.broker.state import BrokerState, GridFacts
+from deskgrid.broker.store.journal import Journal, JournalFull
 from deskgrid.scheduler.policies import Policy
 from tests.grid.brief import Brief
 from tests.grid.fakes import PYTHON, WALL_S, FakeWindows
@@ -258,8 +258,8 @@ class BrokerNode:
         )
         journal.no_room = self._no_room
         journal.waits = self.lives % 2 == 1
-        desk = Desk(facts, journal, self.windows, self._policy())
-        self._loop = Loop(self, Sessions(desk, self.keep_days), journal)
+        state = BrokerState(facts, journal, self.windows, self._policy())
+        self._loop = Loop(self, Sessions(state, self.keep_days), journal)
         self.port.listening = True
         self._wakeup.set(self.world.now)
 
@@ -339,4 +339,4 @@ class BrokerNode:
         except BrokerKilled as killed:
             self._killed(killed)
         else:
-            self._wakeup.set(self.world.now + (TURN_S if loop._turns else TICK_S))
+            self._wakeup.set(self.world.now + (TURN_S if loop._fair_queue else TICK_S))

@@ -100,7 +100,7 @@ class Weather:
         raise NotImplementedError
 
     def end(self) -> None:
-        """Faults are over; everything has to come right."""
+        """Penalties are over; everything has to come right."""
         self.grid.calm()
         self.grid.finish()
 

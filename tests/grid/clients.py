@@ -73,7 +73,7 @@ class ClientNode:
         self._conversation = Conversation(wire.Hello(wire.VERSION, PYTHON, name, "somebody"))
         self._todo: deque[Request] = deque()
         self._inbox: deque[bytes] = deque()
-        self._backlog: deque[bytes] = deque()
+        self._receive_budget: deque[bytes] = deque()
         self._submitting: set[str] = set()
         self._was_full = False
         self._to_forget: set[str] = set()
@@ -253,8 +253,8 @@ class ClientNode:
         self._dialler.start()
 
     def opened(self, connection: Connection) -> None:
-        while self._backlog:
-            connection.to_broker(self._backlog.popleft())
+        while self._receive_budget:
+            connection.to_broker(self._receive_budget.popleft())
 
     def closed(self, connection: Connection) -> None:
         if self._dialler.connection is connection:
@@ -278,7 +278,7 @@ class ClientNode:
             connection = self._dialler.stop()
             if connection is not None:
                 connection.hang_up()
-            self._backlog.clear()
+            self._receive_budget.clear()
             self._inbox.clear()
             self._dial()
         if self._conversation.busy:
@@ -290,4 +290,4 @@ class ClientNode:
             data = wire.encode(message)
             connection = self._dialler.connection
             if connection is None or not connection.to_broker(data):
-                self._backlog.append(data)
+                self._receive_budget.append(data)

@@ -11,7 +11,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from deskgrid.broker import dropping, jobs, orders
+from deskgrid.broker import operations, orders
+from deskgrid.broker.store import purge
 from tests.grid.builders import bag
 from tests.grid.grid import VirtualGrid, cycle
 
@@ -35,8 +36,8 @@ def small_slices() -> Iterator[None]:
     with (
         patch.object(orders, "CANCEL_UNITS", SLICE_UNITS),
         patch.object(orders, "PIECE_TASKS", SLICE_UNITS // 4),
-        patch.object(dropping, "ROWS", SLICE_ROWS),
-        patch.object(jobs, "TURN_UNITS", 1),
+        patch.object(purge, "ROWS", SLICE_ROWS),
+        patch.object(operations, "TURN_UNITS", 1),
     ):
         yield
 

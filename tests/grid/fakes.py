@@ -13,8 +13,8 @@ from typing import NamedTuple
 import msgpack
 
 from deskgrid.wire import Outcome
-from deskgrid.worker.child import error_payload
-from deskgrid.worker.jobs import Ended, Job
+from deskgrid.worker.run.child import error_payload
+from deskgrid.worker.run.jobs import Job, JobEnded
 
 # What everybody runs.
 PYTHON = "3.11"
@@ -84,7 +84,7 @@ class FakeExecutor:
         self._clock = clock
         self._executions = executions
         self._templates: set[str] = set()
-        self._ended: list[Ended] = []
+        self._ended: list[JobEnded] = []
         self._warm = False
 
     def know(self, digest: str, blob: bytes) -> None:
@@ -108,7 +108,7 @@ class FakeExecutor:
             lane.since = self._clock() + (TASK_OVERHEAD_S if self._warm else SPAWN_S)
         lane.jobs.extend(jobs)
 
-    def poll(self, now: float) -> list[Ended]:
+    def poll(self, now: float) -> list[JobEnded]:
         for number, lane in enumerate(self._lanes):
             while lane.jobs and self._end_of(lane) <= now:
                 self._finish(number, lane)
@@ -164,7 +164,7 @@ class FakeExecutor:
         self._executions.started[task.bag, task.item] += 1
         assert (job.task, job.number) not in self._executions.answers, f"{task}: attempt {job.number} ends twice"
         self._executions.answers[job.task, job.number] = (outcome, answer, self._name)
-        self._ended.append(Ended(slot, job.task, job.number, outcome, elapsed, answer, b"said", b""))
+        self._ended.append(JobEnded(slot, job.task, job.number, outcome, elapsed, answer, b"said", b""))
         lane.since = end + (SPAWN_S if outcome in (Outcome.CRASH, Outcome.TIMEOUT) else TASK_OVERHEAD_S)
 
     def _outcome(self, task: Task, job: Job) -> Outcome:
@@ -182,7 +182,7 @@ class FakeExecutor:
 
 
 class FakeWindows:
-    """The broker's file of planned windows (`deskgrid.broker.desk.WindowsSource`): name without number -> JSON."""
+    """The broker's file of planned windows (`deskgrid.broker.state.WindowsSource`): name without number -> JSON."""
 
     def __init__(self) -> None:
         self.tables: dict[str, str] = {}

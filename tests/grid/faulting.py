@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from deskgrid.broker.journal import Journal
-from deskgrid.broker.roles import Credential
+from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.sessions import Sessions
+from deskgrid.broker.store.journal import Journal
 
 # Where the broker is when it fails: at a message of somebody whose name begins with this, or settling.
 VICTIM = "victim"
@@ -66,7 +66,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Faults:
+class Penalties:
     """What is to be raised, and what has been called. ``raised``: by whom of the victims."""
 
     armed: Fault | None = None
@@ -123,7 +123,7 @@ def methods(kind: type) -> Iterator[tuple[str, FunctionType]]:
             yield name, function
 
 
-def watched(faults: Faults, name: str, function: FunctionType) -> Callable[..., Any]:
+def watched(faults: Penalties, name: str, function: FunctionType) -> Callable[..., Any]:
     """The function, which may raise before and after it has done its work."""
 
     @functools.wraps(function)
@@ -136,7 +136,9 @@ def watched(faults: Faults, name: str, function: FunctionType) -> Callable[..., 
     return call
 
 
-def placed(faults: Faults, function: Callable[..., Any], where: Callable[..., tuple[str, str]]) -> Callable[..., Any]:
+def placed(
+    faults: Penalties, function: Callable[..., Any], where: Callable[..., tuple[str, str]]
+) -> Callable[..., Any]:
     """The function; while it runs it is known where the broker is, and with whom."""
 
     @functools.wraps(function)
@@ -150,7 +152,7 @@ def placed(faults: Faults, function: Callable[..., Any], where: Callable[..., tu
     return call
 
 
-def watch(faults: Faults, sessions: Sessions, patch: Callable[[type, str, Any], None]) -> None:
+def watch(faults: Penalties, sessions: Sessions, patch: Callable[[type, str, Any], None]) -> None:
     """Have every method of every part watched from now on. ``patch`` sets an attribute, and undoes that in time."""
     for kind in parts_of(sessions):
         for name, function in methods(kind):

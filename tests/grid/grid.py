@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deskgrid import wire
 from deskgrid.scheduler.policies import Policy, make_policy
-from deskgrid.worker.uptime import Cycle, Instant, OpenEnded, Plan, Until
+from deskgrid.worker.windows.uptime import Cycle, Instant, OpenEnded, Plan, Until
 from tests.grid.broker_node import BrokerNode
 from tests.grid.clients import ClientNode
 from tests.grid.fakes import Task
@@ -115,7 +115,7 @@ class VirtualGrid:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def calm(self) -> None:
-        """Faults end: everything that is broken works again, and a PC that stays joins."""
+        """Penalties end: everything that is broken works again, and a PC that stays joins."""
         self.world.note("calm")
         self.broker.steps.disarm()
         self.broker.free_disk()
@@ -150,14 +150,14 @@ class VirtualGrid:
         return [client for client in self.clients if client.alive]
 
     def _all_quiet(self) -> bool:
-        forgotten = self.broker.up and not self.broker.sessions.desk.book.by_id
+        forgotten = self.broker.up and not self.broker.sessions.state.book.by_id
         done = forgotten and not self.broker.sessions.unfinished
         return done and all(node.idle for node in self.workers.values())
 
     @property
     def counters(self) -> dict[str, float]:
         """What the scheduler of the broker's present life has counted."""
-        counters = self.broker.sessions.desk.scheduler.counters
+        counters = self.broker.sessions.state.scheduler.counters
         return {name: getattr(counters, name) for name in counters.__slots__}
 
 

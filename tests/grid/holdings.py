@@ -9,7 +9,7 @@ So the executions beyond the first of each task are at most as many as there wer
 import math
 
 from deskgrid import wire
-from deskgrid.scheduler.overdue import FACTOR, GRACE_S
+from deskgrid.scheduler.state.deadlines import FACTOR, GRACE_S
 
 # The broker reckons when it handles a message, a moment after it is noted here.
 SLACK_S = 0.5

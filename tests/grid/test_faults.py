@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.broker.roles import Credential
+from deskgrid.broker.auth.roles import Credential
 from tests.counting import COUNTS
 from tests.grid import broker_node
 from tests.grid.builders import bag
-from tests.grid.faulting import ERRORS, SETTLE, VICTIM, Fault, Faults, Injected, watch
+from tests.grid.faulting import ERRORS, SETTLE, VICTIM, Fault, Injected, Penalties, watch
 from tests.grid.grid import VirtualGrid
 from tests.grid.victims import VictimPC, VictimProgram
 from tests.grid.witness import expect
@@ -31,7 +31,7 @@ class Stage:
     """A virtual grid with honest people, on which one thing after the other goes wrong."""
 
     grid: VirtualGrid
-    faults: Faults
+    faults: Penalties
     credentials: dict[str, Credential]
     episodes: int = 0
     raised: list[Fault] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Stage:
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     credentials = dict(broker_node.CREDENTIALS)
     monkeypatch.setattr(broker_node, "CREDENTIALS", credentials)
-    faults, grid = Faults(), VirtualGrid(1, tmp_path / "home")
+    faults, grid = Penalties(), VirtualGrid(1, tmp_path / "home")
     grid.broker.heartbeat_s = HEARTBEAT_S
     grid.broker.start()
     watch(faults, grid.broker.sessions, monkeypatch.setattr)

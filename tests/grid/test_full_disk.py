@@ -44,8 +44,8 @@ def test_the_broker_does_not_grow_while_the_disk_is_full(grid: VirtualGrid) -> N
     for number in range(20):
         client.submit(bag([5.0] * 10, size=5, name=f"more{number}"))
     grid.run(390.0)
-    desk = grid.broker.sessions.desk
-    assert (len(desk.book.by_id), len(desk.scheduler.tasks.bags), desk.speaks) == (1, 1, False)
+    state = grid.broker.sessions.state
+    assert (len(state.book.by_id), len(state.scheduler.tasks.bags), state.speaks) == (1, 1, False)
     grid.finish()
 
 

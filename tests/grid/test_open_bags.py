@@ -25,7 +25,7 @@ def half_submitted(grid: VirtualGrid, seconds: float = 1.0) -> ClientNode:
 
 
 def closed(grid: VirtualGrid) -> bool:
-    return grid.broker.sessions.desk.book.by_id["bag"].closed
+    return grid.broker.sessions.state.book.by_id["bag"].closed
 
 
 def test_the_bag_of_a_client_that_died_is_closed_when_its_work_is_done(grid: VirtualGrid) -> None:

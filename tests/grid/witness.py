@@ -10,9 +10,9 @@ import msgpack
 
 from deskgrid import wire
 from deskgrid.broker.attempts import REMEMBERED_S
-from deskgrid.broker.blocks import recorded
-from deskgrid.broker.journal import Journal
 from deskgrid.broker.sessions import Sessions
+from deskgrid.broker.store.journal import Journal
+from deskgrid.broker.store.result_blocks import recorded
 from deskgrid.scheduler.core import CRASH_LIMIT
 from tests.broker.records import bytes_in
 from tests.grid.fakes import Executions, Task, answer_of, task_of
@@ -122,14 +122,14 @@ class Witness:
 
     def settled(self, sessions: Sessions, now: float) -> None:
         """The broker has decided: does it agree with itself?"""
-        scheduler = sessions.desk.scheduler
+        scheduler = sessions.state.scheduler
         scheduler.check(now)
         up = {name for name, worker in sessions.workers.by_name.items() if worker.state == "up"}
         expect(up == set(scheduler.slots.workers), "up are {}, with slots {}", up, set(scheduler.slots.workers))
         for peer, worker in sessions.workers.by_peer.items():
             known = sessions.workers.by_name.get(worker.name) is worker and worker.peer == peer
             expect(known, "connection {} is of {}, who is not there", peer, worker.name)
-        for number, bag in sessions.desk.book.by_number.items():
+        for number, bag in sessions.state.book.by_number.items():
             counted = scheduler.tasks.bags[number]
             held = (bag.settled, bag.total)
             expect(held == (counted.settled, counted.total), "bag {}: {} settled of {}", bag.row.id, *held)
@@ -218,17 +218,17 @@ class Witness:
     @staticmethod
     def nothing_left(sessions: Sessions) -> None:
         """Every bag was forgotten: the broker holds nothing of any."""
-        desk, scheduler = sessions.desk, sessions.desk.scheduler
+        state, scheduler = sessions.state, sessions.state.scheduler
         left: dict[str, object] = {
-            "bags": desk.book.by_id or desk.book.by_number or desk.book._where or desk.book._firsts,
-            "news": desk.fresh or desk.pending or desk.speaks,
+            "bags": state.book.by_id or state.book.by_number or state.book._where or state.book._firsts,
+            "news": state.fresh or state.pending or state.speaks,
             "tasks": list(scheduler.tasks.each()) or scheduler.tasks.bags,
             "failures": scheduler.tasks._errors or scheduler.tasks._crashes,
             "bound": scheduler.bound or scheduler.orphans,
             "waiting": len(scheduler.regular) + len(scheduler.priority),
         }
         for table in ("bags", "batches", "results", "sent"):  # unused templates go with the next bag that is forgotten
-            left[f"journal: {table}"] = desk.journal._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            left[f"journal: {table}"] = state.journal._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         for what, held in left.items():
             expect(not held, "all bags are forgotten, and the broker still holds {}: {}", what, held)
 

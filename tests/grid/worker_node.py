@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from deskgrid import wire
 from deskgrid.worker.session import Identity, Session
-from deskgrid.worker.uptime import Instant, OpenEnded, Plan, weekly_from_json
+from deskgrid.worker.windows.uptime import Instant, OpenEnded, Plan, weekly_from_json
 from tests.grid.brief import Brief
 from tests.grid.fakes import BOOT_S, PYTHON, WALL_S, FakeExecutor
 from tests.grid.network import TURN_S, Cable, Connection, Dialler, Port, Wakeup, World
@@ -71,7 +71,7 @@ class WorkerNode:
         """Whether it holds no work, nor results that are not written down."""
         if self.session is None:
             return True
-        return not self.session.unwritten and not any(lane.given or lane.waiting for lane in self.session._lanes)
+        return not self.session.unwritten and not any(load.given or load.waiting for load in self.session._loads)
 
     def start(self) -> None:
         """Start the agent."""

@@ -24,8 +24,8 @@ import zmq
 from zmq.utils import z85
 
 from deskgrid import wire
-from deskgrid.broker.keys import new_pair
-from deskgrid.broker.roles import Role
+from deskgrid.broker.auth.keys import new_pair
+from deskgrid.broker.auth.roles import Role
 from deskgrid.wire.joinline import JoinLine, parse_join_line
 from tests.fuzz.frames import frames as garbled
 from tests.hostile.forging import Forger, Frames, Known

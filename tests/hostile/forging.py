@@ -19,8 +19,8 @@ from typing import Any
 import msgpack
 
 from deskgrid import wire
-from deskgrid.broker.questions import QUESTIONS
-from deskgrid.broker.roles import Role
+from deskgrid.broker.auth.roles import Role
+from deskgrid.broker.query_catalog import QUESTIONS
 from deskgrid.broker.server import python_minor
 from tests.fuzz.frames import CHANGES, NUMBERS, SECONDS, WRONG, declared, whole
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from deskgrid.broker.roles import Role
+from deskgrid.broker.auth.roles import Role
 from tests.executor.rig import python_template
 from tests.hostile.attacking import Order
 from tests.hostile.forging import Known

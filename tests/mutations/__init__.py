@@ -1,1 +1,1 @@
-"""Faults put into the code on purpose: the virtual network has to find each of them."""
+"""Penalties put into the code on purpose: the virtual network has to find each of them."""

@@ -4,11 +4,11 @@ from contextlib import closing
 from pathlib import Path
 
 from deskgrid import wire
-from deskgrid.broker.keeping import DAY_S, LOOK_S
-from deskgrid.broker.keys import KeyRing, new_pair
-from deskgrid.broker.roles import Credential
-from deskgrid.scheduler.overdue import GRACE_S
-from deskgrid.scheduler.resting import STREAK
+from deskgrid.broker.auth.keys import KeyRing, new_pair
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.retention import DAY_S, LOOK_S
+from deskgrid.scheduler.state.deadlines import GRACE_S
+from deskgrid.scheduler.state.quarantine import STREAK
 from tests.broker.office import ADMIN, Office, OfficeLine
 from tests.grid.builders import bag, executions
 from tests.grid.grid import VirtualGrid
@@ -74,10 +74,10 @@ def kept(seed: int, home: Path) -> None:
         grid.run(KEEP_DAYS * DAY_S / 2)
         grid.restart_broker(1.0)
         grid.run(KEEP_DAYS * DAY_S / 2 - 10.0)
-        there = set(grid.broker.sessions.desk.book.by_id)
+        there = set(grid.broker.sessions.state.book.by_id)
         expect(there == {"short", "long"}, "kept are {}", there)
         grid.run(2 * LOOK_S)
-        there = set(grid.broker.sessions.desk.book.by_id)
+        there = set(grid.broker.sessions.state.book.by_id)
         expect(there == {"long"}, "after its days kept are {}", there)
         grid.run_until(lambda: client.idle, 2 * KEEP_DAYS * DAY_S, "the long bag has ended")
         grid.finish()
@@ -86,7 +86,7 @@ def kept(seed: int, home: Path) -> None:
 def revoked(seed: int, home: Path) -> None:
     """A worker whose key is revoked is told so, and what it was given goes to another at once."""
     with closing(Office(home)) as office:
-        keys = office.sessions.desk.credentials = KeyRing(home)
+        keys = office.sessions.state.credentials = KeyRing(home)
         lab = Credential("lab", "worker")
         keys.add(lab, new_pair()[0], 0.0)
         worker, other, admin = BareWorker(OfficeLine(office, lab), "lab"), office.worker("other"), office.client(ADMIN)
@@ -114,7 +114,7 @@ def black_hole(seed: int, home: Path) -> None:
             for worker in (hole, good):
                 worker.send(wire.Heartbeat(None, None))
             office.settle()
-            office.sessions.desk.scheduler.check(office.now)
+            office.sessions.state.scheduler.check(office.now)
             done = client.ask("progress", bag=bag)["done"]
             if office.now > 1.0 + GRACE_S and done < taken:
                 good.finish(*good.work())
@@ -125,7 +125,7 @@ def thief(seed: int, home: Path) -> None:
     """A PC cannot have the name of another, neither with a key of its own nor with the lab's line."""
     with closing(Office(home)) as office:
         keys, lab, public = KeyRing(home), Credential("worker", "lab"), new_pair()[0]
-        office.sessions.desk.credentials = keys
+        office.sessions.state.credentials = keys
         keys.enrol(lab, "pc1", public, 0.0)
         thief = BareWorker(OfficeLine(office, Credential("pc2", "worker")), "pc1")
         thief.send(thief.introduction())

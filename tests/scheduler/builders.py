@@ -11,8 +11,8 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, State
 from deskgrid.scheduler.policies import Policy, make_policy
-from deskgrid.scheduler.rows import spans_of
-from deskgrid.scheduler.waiting import WaitingQueue
+from deskgrid.scheduler.queues.task_ranges import spans_of
+from deskgrid.scheduler.queues.waiting import WaitingQueue
 from tests.scheduler.watched import Watched
 
 
@@ -99,14 +99,14 @@ class Grid:
         attempts = [self.attempts[task] for task in unstarted]
         assert self.tell(ev.WorkerLeft(name, planned, early, attempts)) == []
 
-    def holds(self, task: int, elapsed: float | None, lane: int = 0) -> ev.HeldAttempt:
+    def holds(self, task: int, elapsed: float | None, slot: int = 0) -> ev.HeldAttempt:
         """What a worker says that still has the newest attempt of ``task``."""
-        return ev.HeldAttempt(self.attempts[task], lane, elapsed)
+        return ev.HeldAttempt(self.attempts[task], slot, elapsed)
 
     # --- attempts ---------------------------------------------------------------------------------------------------
 
     def expect(self, **work: Sequence[int]) -> None:
-        """After a pass now, these workers (``pc``, or ``pc_1`` for its lane 1) have been handed just these tasks."""
+        """After a pass now, these workers (``pc``, or ``pc_1`` for its slot 1) have been handed just these tasks."""
         assert self.tell_pass() == {worker: list(tasks) for worker, tasks in work.items()}
 
     def tell_pass(self, most: float = math.inf) -> dict[str, list[int]]:
@@ -116,8 +116,8 @@ class Grid:
             assert isinstance(command, ev.Assign)
             for assignment in command.work:
                 self.attempts[assignment.attempt.task] = assignment.attempt
-                lane = _lane(command.worker, assignment.lane)
-                handed.setdefault(lane, []).append(assignment.attempt.task)
+                place = _place(command.worker, assignment.slot)
+                handed.setdefault(place, []).append(assignment.attempt.task)
         return handed
 
     def end(self, *tasks: int, outcome: Outcome = Outcome.DONE, elapsed: float = 0.0, worker: str = "?") -> list[int]:
@@ -143,9 +143,11 @@ class Grid:
         return self.scheduler.slots.workers[name].slots[0].sent[0].attempt.task
 
     def queues(self) -> dict[str, list[int]]:
-        """The queues of slots that are not empty, by worker and lane as in `expect`."""
+        """The queues of slots that are not empty, by worker and slot as in `expect`."""
         slots = self.scheduler.slots.slots.values()
-        return {_lane(slot.worker.name, slot.lane): [task for task, _ in slot.queue] for slot in slots if slot.queue}
+        return {
+            _place(slot.worker.name, slot.position): [task for task, _ in slot.queue] for slot in slots if slot.queue
+        }
 
     def regular(self) -> list[int]:
         """The regular queue in its order."""
@@ -165,8 +167,8 @@ def in_order(queue: WaitingQueue) -> list[int]:
     return tasks
 
 
-def _lane(worker: str, lane: int) -> str:
-    return f"{worker}_{lane}" if lane else worker
+def _place(worker: str, slot: int) -> str:
+    return f"{worker}_{slot}" if slot else worker
 
 
 def _by_worker(commands: Sequence[ev.Command], kind: type[ev.Stop | ev.Recall | ev.Settle]) -> dict[str, list[int]]:

@@ -1,8 +1,8 @@
-"""A model of who rests: the rules at the head of `deskgrid.scheduler.resting`, said in another way."""
+"""A model of who rests: the rules at the head of `deskgrid.scheduler.state.quarantine`, said in another way."""
 
 from dataclasses import dataclass
 
-from deskgrid.scheduler.resting import BAG_WORKERS, FIRST_REST_S, LONGEST_REST_S, STREAK
+from deskgrid.scheduler.state.quarantine import BAG_WORKERS, FIRST_REST_S, LONGEST_REST_S, STREAK
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class Pause:
 
 
 class Health:
-    """Who rests, by the rules at the head of `deskgrid.scheduler.resting`, said in another way."""
+    """Who rests, by the rules at the head of `deskgrid.scheduler.state.quarantine`, said in another way."""
 
     def __init__(self) -> None:
         self.rests: dict[str, Pause] = {}

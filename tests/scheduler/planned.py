@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from deskgrid.scheduler.planning import Planner, Prospect
+from deskgrid.scheduler.planning.planner import Planner, Prospect
 from deskgrid.scheduler.policies.packing import Packing
 from tests.scheduler.builders import Grid, packing
 
@@ -39,7 +39,7 @@ class Planned(Grid):
     def experience(self, *ratios: float) -> None:
         """Attempts have taken so many times what was predicted."""
         for ratio in ratios:
-            self.scheduler.accuracy.add([ratio])
+            self.scheduler.prediction_error.add([ratio])
 
     def run_all(self, name: str, count: int) -> list[float]:
         """The runtimes of the next tasks on a PC of one slot, each of which takes what was predicted."""

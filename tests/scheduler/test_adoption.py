@@ -69,19 +69,19 @@ def test_held_attempts_keep_their_lanes_and_what_runs_comes_first() -> None:
     tasks = grid.tasks(0.3, 5, 0.1)
     grid.expect(a=[tasks[0], tasks[2]], a_1=[tasks[1]])
     grid.leave("a", planned=False)
-    ahead, running, other = grid.holds(tasks[2], None), grid.holds(tasks[0], 0.2), grid.holds(tasks[1], 1, lane=1)
+    ahead, running, other = grid.holds(tasks[2], None), grid.holds(tasks[0], 0.2), grid.holds(tasks[1], 1, slot=1)
     assert grid.pc("a", slots=2, holds=[ahead, running, other]) == {}
-    lanes = grid.scheduler.slots.workers["a"].slots
-    assert [[sent.attempt.task for sent in slot.sent] for slot in lanes] == [[tasks[0], tasks[2]], [tasks[1]]]
+    slots = grid.scheduler.slots.workers["a"].slots
+    assert [[sent.attempt.task for sent in slot.sent] for slot in slots] == [[tasks[0], tasks[2]], [tasks[1]]]
 
 
-@pytest.mark.parametrize("lane", [-1, 1])
-def test_an_attempt_on_a_lane_that_a_worker_has_not_is_stopped(lane: int) -> None:
+@pytest.mark.parametrize("slot", [-1, 1])
+def test_an_attempt_on_a_lane_that_a_worker_has_not_is_stopped(slot: int) -> None:
     grid = Grid()
     grid.pc("a", slots=2)
     (task,) = grid.tasks(5)
     grid.expect(a=[task])
-    assert grid.pc("a", slots=1, holds=[grid.holds(task, 1, lane)]) == {"a": [task]}
+    assert grid.pc("a", slots=1, holds=[grid.holds(task, 1, slot)]) == {"a": [task]}
     assert grid.priority() == [task]
 
 

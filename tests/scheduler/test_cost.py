@@ -17,7 +17,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.policies import Policy
-from deskgrid.scheduler.waiting import OldestFirst, WaitingQueue
+from deskgrid.scheduler.queues.waiting import OldestFirst, WaitingQueue
 from tests.scheduler.builders import fcfs, packing, pgs
 
 FEW, MANY = 1_000, 100_000
@@ -138,7 +138,7 @@ def test_tasks_that_are_too_long_for_every_slot_are_not_looked_at_one_by_one(ord
         scheduler = grid(pgs(queue_length, order), waiting, runtime=5000.0)
         end_one(scheduler, 10.0)
         assert (len(scheduler.regular), len(scheduler.priority)) == (0, waiting)
-        assert scheduler.rooms() > 0
+        assert scheduler.slots_with_room() > 0
         work = passing(scheduler, 11.0)
         costs.append(cost(scheduler, work))
     tell("nothing fits", costs, work)

@@ -12,7 +12,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent
-from deskgrid.scheduler.rows import Rows
+from deskgrid.scheduler.queues.task_ranges import TaskRanges
 from tests.scheduler.builders import Grid, fcfs, pgs
 
 NAN = float("nan")
@@ -140,7 +140,7 @@ def test_the_picture_shows_every_change() -> None:
         slot.sent.clear,
         scheduler.bound.popitem,
         scheduler.orphans.clear,
-        lambda: scheduler.regular.add(Rows([777], [1], [1.0])),
+        lambda: scheduler.regular.add(TaskRanges([777], [1], [1.0])),
         lambda: scheduler.priority.discard(12),
         lambda: setattr(scheduler.counters, "done", 99),
         scheduler.away.clear,

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.mintree import MinTree
 from deskgrid.scheduler.model import Attempt, InvariantBroken, State, near
-from deskgrid.scheduler.resting import Rest
-from deskgrid.scheduler.rows import Rows
-from deskgrid.scheduler.slots import Slot
-from deskgrid.scheduler.waiting import LongestFirst, NewestFirst
+from deskgrid.scheduler.queues.mintree import MinTree
+from deskgrid.scheduler.queues.task_ranges import TaskRanges
+from deskgrid.scheduler.queues.waiting import LongestFirst, NewestFirst
+from deskgrid.scheduler.state.quarantine import Rest
+from deskgrid.scheduler.state.slots import Slot
 from tests.scheduler.builders import Grid, pgs
 
 # The tasks of `grid` are where their names say. The first waits too, and an attempt of it may still be answered.
@@ -86,7 +86,7 @@ def index_as_of(scheduler: Scheduler, now: float) -> None:
 def owe_at_work(scheduler: Scheduler) -> None:
     """Slot 1 is said to owe an answer, though it has work."""
     scheduler.change(slot(scheduler, 1))
-    scheduler.overdue.owe(slot(scheduler, 1), Attempt(LOST, 50))
+    scheduler.deadlines.owe(slot(scheduler, 1), Attempt(LOST, 50))
 
 
 def swap_queue(scheduler: Scheduler) -> None:
@@ -110,25 +110,29 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     (
         "a rest without crashes",
         "streaks of those that rest",
-        lambda s: s.resting.rests.update(gone=Rest(9, 9, 0, 3, False)),
+        lambda s: s.quarantine.rests.update(gone=Rest(9, 9, 0, 3, False)),
     ),
-    ("crashes of a bag that is gone", "bags that crashed", lambda s: s.resting._bags.update({99: {"pc"}})),
+    ("crashes of a bag that is gone", "bags that crashed", lambda s: s.quarantine._bags.update({99: {"pc"}})),
     (
         "work for one who rests",
         "work queued for a, which rests",
-        lambda s: s.resting.rests.update(a=Rest(9, 9, 0, 3, False)),
+        lambda s: s.quarantine.rests.update(a=Rest(9, 9, 0, 3, False)),
     ),
     # Where tasks are.
     ("a task nowhere", f"places of task {REGULAR}", lambda s: s.regular.discard(REGULAR)),
-    ("a task in both queues", f"places of task {REGULAR}", lambda s: s.priority.add(Rows([REGULAR], [1], [3.0]))),
-    ("a done task that waits", f"places of task {DONE}", lambda s: s.priority.add(Rows([DONE], [1], [9.0]))),
-    ("a running task that waits", f"places of task {RUNNING}", lambda s: s.priority.add(Rows([RUNNING], [1], [5.0]))),
-    ("a held task that waits", f"places of task {HELD}", lambda s: s.priority.add(Rows([HELD], [1], [8.0]))),
+    ("a task in both queues", f"places of task {REGULAR}", lambda s: s.priority.add(TaskRanges([REGULAR], [1], [3.0]))),
+    ("a done task that waits", f"places of task {DONE}", lambda s: s.priority.add(TaskRanges([DONE], [1], [9.0]))),
+    (
+        "a running task that waits",
+        f"places of task {RUNNING}",
+        lambda s: s.priority.add(TaskRanges([RUNNING], [1], [5.0])),
+    ),
+    ("a held task that waits", f"places of task {HELD}", lambda s: s.priority.add(TaskRanges([HELD], [1], [8.0]))),
     ("a queued task that waits", f"places of task {QUEUED}", lambda s: s.tasks.move(QUEUED, State.WAITING)),
     ("a queued task unbound", f"task {QUEUED}, QUEUED, is bound", lambda s: s.bound.pop(QUEUED)),
     ("a wrong slot", f"places of task {RUNNING}", lambda s: s.bound.__setitem__(RUNNING, slot(s, 2))),
     ("a waiting task bound", "bound tasks that are on no", lambda s: s.bound.__setitem__(LOST, slot(s, 2))),
-    ("an unknown task", "places of unknown tasks", lambda s: s.priority.add(Rows([99], [1], [1.0]))),
+    ("an unknown task", "places of unknown tasks", lambda s: s.priority.add(TaskRanges([99], [1], [1.0]))),
     # Attempts.
     ("two newest attempts", f"task {RUNNING}, SENT, awaits", lambda s: s.orphans.__setitem__(RUNNING, 7)),
     ("an attempt after the end", f"task {DONE}, DONE, awaits", lambda s: s.orphans.__setitem__(DONE, 7)),
@@ -140,7 +144,11 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("seconds ahead", "seconds ahead on slot 2", lambda s: setattr(slot(s, 2), "ahead_s", 0.0)),
     ("seconds queued", "seconds queued on slot 1", lambda s: setattr(slot(s, 1), "queued_s", 0.0)),
     ("a start to come", "slot 1 began in the past", lambda s: setattr(slot(s, 1), "started", 1.0)),
-    ("a lane swapped", "slot 2 is a lane of its worker", lambda s: setattr(slot(s, 2), "worker", slot(s, 1).worker)),
+    (
+        "a slot swapped",
+        "slot 2 is in its place on its worker",
+        lambda s: setattr(slot(s, 2), "worker", slot(s, 1).worker),
+    ),
     ("a slot of no worker", "slots", lambda s: s.slots.slots.__setitem__(9, Slot(9, slot(s, 1).worker, 0))),
     ("a worker renamed", "names", lambda s: setattr(slot(s, 1).worker, "name", "c")),
     ("an old prediction at the worker", f"prediction of task {AHEAD}", lambda s: s.tasks.predict({AHEAD: 0.2})),
@@ -152,10 +160,10 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
         "slot 1 is looked at too late",
         lambda s: setattr(slot(s, 1), "look_at", math.inf),
     ),
-    ("a look that is not planned", "slots that are to be looked at", lambda s: s.overdue._looks.clear()),
-    ("a debt of nobody", "slots that owe", lambda s: s.overdue.debts.update(a={Attempt(LOST, 50): slot(s, 1)})),
+    ("a look that is not planned", "slots that are to be looked at", lambda s: s.deadlines._looks.clear()),
+    ("a debt of nobody", "slots that owe", lambda s: s.deadlines.debts.update(a={Attempt(LOST, 50): slot(s, 1)})),
     ("a slot at work that owes", "work on slot 1", owe_at_work),
-    ("a worker without debts", "workers that owe nothing", lambda s: s.overdue.debts.update(a={})),
+    ("a worker without debts", "workers that owe nothing", lambda s: s.deadlines.debts.update(a={})),
     ("a task taken back when done", "tries of ended tasks", lambda s: s.tasks.taken(DONE)),
     # The indexes of slots.
     ("a slot not indexed", "slots with room", lambda s: s.slots.unindex(slot(s, 1))),
@@ -175,7 +183,7 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
     ("another order", "order of the priority queue", swap_queue),
     ("an old prediction of a waiting task", f"prediction of task {REGULAR}", lambda s: s.tasks.predict({REGULAR: 4.0})),
     ("a ghost of nothing", "discarded tasks without an entry", lambda s: s.regular.discard(LOST)),
-    ("a task twice in a queue", "entries of one task", lambda s: s.regular.add(Rows([REGULAR], [1], [3.0]))),
+    ("a task twice in a queue", "entries of one task", lambda s: s.regular.add(TaskRanges([REGULAR], [1], [3.0]))),
     ("entries miscounted", "tasks in runs", lambda s: setattr(s.regular, "_held", 2)),
     ("a front that is not", "the first run", lambda s: setattr(s.regular, "_head", 1)),
     ("a task without a runtime", "runs: ", lambda s: s.regular._firsts.append(9)),
@@ -210,7 +218,7 @@ def test_the_check_of_a_tree_finds_that_it_is_not_high_enough() -> None:
 
 def test_the_check_of_the_longest_first_finds_a_number_that_will_be_given_again() -> None:
     queue = LongestFirst()
-    queue.add(Rows([1, 2], [1, 1], [1.0, 2.0]))
+    queue.add(TaskRanges([1, 2], [1, 1], [1.0, 2.0]))
     queue.check()
     queue._arrived = 1
     with pytest.raises(InvariantBroken, match="arrival numbers"):

@@ -3,8 +3,8 @@
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.accuracy import ENOUGH
 from deskgrid.scheduler.policies.packing import AGAIN, LONG_SHOTS, TASKS
+from deskgrid.scheduler.state.prediction_error import ENOUGH
 from tests.scheduler.planned import Planned
 
 BAG = 7

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.accuracy import ENOUGH
 from deskgrid.scheduler.core import CRASH_LIMIT
-from deskgrid.scheduler.doubt import FIRST_SLOTS, WIDER_S
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.policies import POLICIES, Policy, make_policy
-from deskgrid.scheduler.rows import spans_of
-from deskgrid.scheduler.waiting import ORDERS
+from deskgrid.scheduler.queues.task_ranges import spans_of
+from deskgrid.scheduler.queues.waiting import ORDERS
+from deskgrid.scheduler.state.prediction_error import ENOUGH
+from deskgrid.scheduler.trust import FIRST_SLOTS, WIDER_S
 from tests.scheduler.health import Health
 from tests.scheduler.watched import Watched
 
@@ -77,7 +77,7 @@ class GridMachine(RuleBasedStateMachine):
     def start(self, policy: Policy, eager: bool, runtimes: list[float], ratio: float) -> None:
         self.watched = Watched(policy, FIRST_ATTEMPT)
         for _ in range(ENOUGH):
-            self.watched.scheduler.accuracy.add([ratio])
+            self.watched.scheduler.prediction_error.add([ratio])
         self.now = 0.0
         self.eager = eager
         self.known: dict[int, Known] = {}
@@ -86,7 +86,7 @@ class GridMachine(RuleBasedStateMachine):
         self.up: dict[str, int] = {}
         self.joined_at: dict[str, float] = {}
         self.health = Health()
-        # Every attempt that was ever handed out: to whom, on which lane.
+        # Every attempt that was ever handed out: to whom, on which slot.
         self.sent: dict[Attempt, tuple[str, int]] = {}
         # What was taken back from whom and is not answered; and who has ever answered.
         self.owed: set[tuple[str, Attempt]] = set()
@@ -145,23 +145,23 @@ class GridMachine(RuleBasedStateMachine):
                 assert known.at is None, "handed out while another has it"
                 assert work.attempt not in self.sent, "a number was given twice"
                 assert known.newest is None or work.attempt.number > known.newest
-                assert work.lane < self.up[command.worker]
-                assert (command.worker, work.lane) not in self._shut(), "work for a slot that owes an answer"
+                assert work.slot < self.up[command.worker]
+                assert (command.worker, work.slot) not in self._shut(), "work for a slot that owes an answer"
                 known.newest, known.at = work.attempt.number, command.worker
-                self.sent[work.attempt] = (command.worker, work.lane)
+                self.sent[work.attempt] = (command.worker, work.slot)
                 if command.worker not in self.heard:
                     wide = FIRST_SLOTS * 2 ** ((self.now - self.joined_at[command.worker] + 1e-6) // WIDER_S)
-                    assert work.lane < wide, "a new one gets too many tasks"
-                    assert self._at(command.worker, work.lane) == 1, "a new one gets work ahead"
+                    assert work.slot < wide, "a new one gets too many tasks"
+                    assert self._at(command.worker, work.slot) == 1, "a new one gets work ahead"
         self.compare()
 
-    def _at(self, name: str, lane: int) -> int:
-        """How many attempts a lane has."""
+    def _at(self, name: str, slot: int) -> int:
+        """How many attempts a slot has."""
         places = [self.sent[Attempt(t, k.newest)] for t, k in self.known.items() if k.at == name and k.newest]
-        return sum(1 for _, its in places if its == lane)
+        return sum(1 for _, its in places if its == slot)
 
     def _shut(self) -> set[tuple[str, int]]:
-        """The lanes that owe an answer."""
+        """The slots that owe an answer."""
         return {(name, self.sent[attempt][1]) for name, attempt in self.owed}
 
     def _is_newest(self, attempt: Attempt) -> bool:
@@ -173,15 +173,15 @@ class GridMachine(RuleBasedStateMachine):
         return self._is_newest(attempt) and TIMEOUTS[self.known[attempt.task].bag] is None
 
     def _given_up(self, command: ev.GiveUp) -> None:
-        """What is overdue waits again; the first of each lane is still to be answered."""
-        lanes: set[int] = set()
+        """What is overdue waits again; the first of each slot is still to be answered."""
+        slots: set[int] = set()
         for attempt in command.attempts:
-            known, lane = self.known[attempt.task], self.sent[attempt][1]
+            known, slot = self.known[attempt.task], self.sent[attempt][1]
             assert (known.at, known.newest) == (command.worker, attempt.number)
             known.at = None
-            if lane in lanes:
+            if slot in slots:
                 continue
-            lanes.add(lane)
+            slots.add(slot)
             assert command.stop == (TIMEOUTS[known.bag] is not None)
             self.owed.add((command.worker, attempt))
             self.health.fails(command.worker, set(self.up), self.now)
@@ -312,7 +312,7 @@ class GridMachine(RuleBasedStateMachine):
         stopped = set()
         for hold in holds:
             known = self.known.get(hold.attempt.task)
-            if known is None or known.ended or known.at or known.newest != hold.attempt.number or hold.lane >= slots:
+            if known is None or known.ended or known.at or known.newest != hold.attempt.number or hold.slot >= slots:
                 stopped.add(hold.attempt)
             else:
                 known.at = name

@@ -6,8 +6,8 @@ from itertools import accumulate, chain, islice
 from random import Random
 
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulator import Arrival, SimulatedPC, Simulator, Span
-from deskgrid.scheduler.timetable import Timetable
+from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, Span
+from deskgrid.scheduler.simulation.timetable import Timetable
 
 CASES = 100
 # Measured: 95 of 100 exactly (286 of 300), the others at most 1.067 (1.075) times the optimum, on average 1.001.
@@ -19,18 +19,18 @@ WORST = 1.07
 class Case:
     """Whole seconds, so that what is a strict fit is not a matter of rounding."""
 
-    lanes: tuple[Timetable, ...]
+    timetables: tuple[Timetable, ...]
     runtimes: tuple[int, ...]
 
     def windows(self) -> list[tuple[float, float]]:
-        """(opens, lasts) of the first windows of every lane, the first to open first."""
-        spans = chain.from_iterable(islice(lane(), 40) for lane in self.lanes)
+        """(opens, lasts) of the first windows of every slot, the first to open first."""
+        spans = chain.from_iterable(islice(timetable(), 40) for timetable in self.timetables)
         return sorted((span.opens, span.closes - span.opens) for span in spans)
 
     def makespan(self) -> float:
         """What the policy makes of it, with all windows announced."""
         policy = make_policy("packing", margin=0, queue_s=0, confidence=0)
-        pcs = [SimulatedPC(f"pc{number}", lane) for number, lane in enumerate(self.lanes)]
+        pcs = [SimulatedPC(f"pc{number}", timetable) for number, timetable in enumerate(self.timetables)]
         run = Simulator(policy, pcs, [Arrival(self.runtimes)]).run()
         assert run.counters.kills == 0
         return run.makespan_s
@@ -51,15 +51,15 @@ class Repeated:
 
 
 def case(seed: int) -> Case:
-    """Two or three lanes, three or four windows each (then the same again), four to seven tasks."""
+    """Two or three slots, three or four windows each (then the same again), four to seven tasks."""
     chance = Random(seed)
-    lanes = tuple(
+    timetables = tuple(
         Repeated(tuple((chance.choice((1, 1, 2, 10)), chance.randint(5, 40)) for _ in range(chance.randint(3, 4))))
         for _ in range(chance.randint(2, 3))
     )
-    longest = max(up for lane in lanes for _, up in lane.windows)
+    longest = max(up for timetable in timetables for _, up in timetable.windows)
     runtimes = tuple(chance.randint(2, min(30, longest - 1)) for _ in range(chance.randint(4, 7)))
-    return Case(lanes, runtimes)
+    return Case(timetables, runtimes)
 
 
 def optimum(windows: list[tuple[float, float]], runtimes: tuple[int, ...]) -> float:

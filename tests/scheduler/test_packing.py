@@ -9,8 +9,8 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Window, Windows
-from deskgrid.scheduler.planning import Fill, Room
-from deskgrid.scheduler.policies.base import Coming, Lane
+from deskgrid.scheduler.planning.planner import FilledInterval, Interval
+from deskgrid.scheduler.policies.base import OpenSlot, UpcomingWindows
 from deskgrid.scheduler.policies.packing import (
     AMPLE,
     LANE_COST_S,
@@ -142,18 +142,18 @@ def test_it_knows_every_lane_and_when_that_is_free() -> None:
     grid.tasks(7)
     grid.tell_pass()
     grid.wait(3)
-    lanes = list(grid.scheduler.lanes())
+    slots = list(grid.scheduler.open_slots())
     # The scheduler's clock is that of its last event.
     grid.tell(ev.HoldExpired())
-    busy = [lane for lane in grid.scheduler.lanes() if lane.free == 7]
+    busy = [slot for slot in grid.scheduler.open_slots() if slot.free == 7]
     assert len(busy) == 1
-    assert [lane[:2] for lane in lanes] == [("a", 0), ("a", 1), ("b", 0)]
-    assert {lane.closes for lane in lanes} == {100, float("inf")}
-    idle = next(lane for lane in grid.scheduler.lanes() if lane not in busy)
+    assert [slot[:2] for slot in slots] == [("a", 0), ("a", 1), ("b", 0)]
+    assert {slot.closes for slot in slots} == {100, float("inf")}
+    idle = next(slot for slot in grid.scheduler.open_slots() if slot not in busy)
     assert idle.free == 3
     grid.wait(20)
     grid.tell(ev.HoldExpired())
-    assert {lane.free for lane in grid.scheduler.lanes()} == {23}, "what is overdue is taken to end now"
+    assert {slot.free for slot in grid.scheduler.open_slots()} == {23}, "what is overdue is taken to end now"
 
 
 def test_a_lane_is_free_when_what_is_queued_is_done() -> None:
@@ -161,7 +161,7 @@ def test_a_lane_is_free_when_what_is_queued_is_done() -> None:
     grid.pc("a", 100)
     grid.tasks(4, 4)
     grid.tell_pass()
-    assert grid.scheduler.lane(0) == Lane("a", 0, 8, 100)
+    assert grid.scheduler.open_slot(0) == OpenSlot("a", 0, 8, 100)
 
 
 def test_a_worker_that_is_away_has_the_slots_it_had_and_one_never_seen_has_one() -> None:
@@ -170,13 +170,13 @@ def test_a_worker_that_is_away_has_the_slots_it_had_and_one_never_seen_has_one()
     grid.pc("b", 10)
     grid.leave("a", planned=False)
     grid.tell(ev.UptimeRefreshed("c", 0, [(30, 5)]))
-    assert list(grid.scheduler.coming()) == [
-        Coming("b", 1, Windows()),
-        Coming("a", 3, Windows([Window(20, 25)])),
-        Coming("c", 1, Windows([Window(30, 35)])),
+    assert list(grid.scheduler.upcoming()) == [
+        UpcomingWindows("b", 1, Windows()),
+        UpcomingWindows("a", 3, Windows([Window(20, 25)])),
+        UpcomingWindows("c", 1, Windows([Window(30, 35)])),
     ]
     grid.refresh("a", 0, windows=[(21, 5)])
-    assert next(come for come in grid.scheduler.coming() if come.worker == "a").slots == 3
+    assert next(come for come in grid.scheduler.upcoming() if come.worker == "a").slots == 3
     grid.tasks(20)
     grid.tell_pass()
     ((prospect, _),) = grid.planner.asked
@@ -187,8 +187,8 @@ def test_a_worker_that_rests_is_not_planned_with() -> None:
     grid = Planned()
     grid.pc("a", 10)
     grid.pc("b", 10)
-    grid.scheduler.resting.rests["a"] = None  # type: ignore[assignment]  # who rests is asked, not for how long
-    assert [lane.worker for lane in grid.scheduler.lanes()] == ["b"]
+    grid.scheduler.quarantine.rests["a"] = None  # type: ignore[assignment]  # who rests is asked, not for how long
+    assert [slot.worker for slot in grid.scheduler.open_slots()] == ["b"]
 
 
 def test_a_margin_is_kept_free_in_each_window() -> None:
@@ -197,7 +197,7 @@ def test_a_margin_is_kept_free_in_each_window() -> None:
     grid.tasks(9)
     grid.expect()
     ((prospect, runtimes),) = grid.planner.asked
-    assert prospect.current == {("a", 0): Room(0, 8 - SLACK_S, ("a", 0))}
+    assert prospect.current == {("a", 0): Interval(0, 8 - SLACK_S, ("a", 0))}
     assert grid.packing.ample == AMPLE * (8 - SLACK_S)
     assert runtimes == []
     seven, _ = grid.tasks(7, 8)
@@ -309,7 +309,7 @@ def test_what_is_planned_for_a_window_is_for_one_that_closes_at_about_that_time(
     grid.packing._next_look = float("inf")
     grid.pc("a", closes)
     short, long = grid.tasks(3, 9)
-    grid.packing._fills = {("a", 0): deque([Fill(Room(0, 10, ("a", 0)), [3])])}
+    grid.packing._fills = {("a", 0): deque([FilledInterval(Interval(0, 10, ("a", 0)), [3])])}
     grid.expect(a=[short if planned else long])
 
 
@@ -318,8 +318,8 @@ def test_what_was_planned_for_a_window_that_has_gone_does_not_hide_what_is_for_t
     grid.packing._next_look = float("inf")
     grid.pc("a", 20)
     _, planned, _ = grid.tasks(4, 3, 12)
-    rooms = [Room(0, 10, ("a", 0)), Room(11, 20, ("a", 0))]
-    grid.packing._fills = {("a", 0): deque([Fill(rooms[0], [4]), Fill(rooms[1], [3])])}
+    rooms = [Interval(0, 10, ("a", 0)), Interval(11, 20, ("a", 0))]
+    grid.packing._fills = {("a", 0): deque([FilledInterval(rooms[0], [4]), FilledInterval(rooms[1], [3])])}
     grid.expect(a=[planned])
 
 
@@ -328,7 +328,7 @@ def test_a_planned_task_that_is_gone_is_not_replaced_by_a_shorter_one_of_another
     grid.packing._next_look = float("inf")
     grid.pc("a", 100)
     planned, _ = grid.tasks(10, 20)
-    grid.packing._fills = {("a", 0): deque([Fill(Room(0, 100, ("a", 0)), [10, 30])])}
+    grid.packing._fills = {("a", 0): deque([FilledInterval(Interval(0, 100, ("a", 0)), [10, 30])])}
     grid.expect(a=[planned])
 
 
@@ -348,7 +348,7 @@ def test_of_several_windows_of_a_slot_the_plan_for_the_first_comes_first_whateve
     longest, *first = grid.tasks(12, 11, 8.5)
     grid.tell_pass()
     assert grid.planner.best is not None
-    assert [fill.room.start for fill in grid.planner.best.fills] == [30, 0], "the shortest is filled first"
+    assert [fill.interval.start for fill in grid.planner.best.fills] == [30, 0], "the shortest is filled first"
     assert grid.running("a") in first
     assert longest in grid.priority()
 
@@ -358,5 +358,5 @@ def test_where_all_that_was_planned_is_gone_a_window_gets_the_longest_that_fits(
     grid.packing._next_look = float("inf")
     grid.pc("a", 100)
     longest, _ = grid.tasks(20, 10)
-    grid.packing._fills = {("a", 0): deque([Fill(Room(0, 100, ("a", 0)), [30, 40])])}
+    grid.packing._fills = {("a", 0): deque([FilledInterval(Interval(0, 100, ("a", 0)), [30, 40])])}
     grid.expect(a=[longest])

@@ -5,12 +5,12 @@ from itertools import chain
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.accuracy import ENOUGH
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome
-from deskgrid.scheduler.planning import ROOMS
+from deskgrid.scheduler.planning.planner import INTERVALS
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.policies.packing import LANE_COST_S, LONG_PAUSE, TASKS
+from deskgrid.scheduler.state.prediction_error import ENOUGH
 from tests.scheduler.builders import Grid, packing
 from tests.scheduler.planned import Planned
 from tests.scheduler.test_cost import cost
@@ -42,9 +42,9 @@ def test_of_very_many_tasks_no_plan_is_made_but_slots_are_used() -> None:
 
 
 def test_for_very_many_lanes_no_plan_is_made_but_slots_are_used() -> None:
-    for lanes, planned in ((ROOMS, 2), (ROOMS + 1, 0)):
+    for slots, planned in ((INTERVALS, 2), (INTERVALS + 1, 0)):
         grid = Planned()
-        grid.pc("a", 10, slots=lanes)
+        grid.pc("a", 10, slots=slots)
         grid.tasks(5, 4)
         handed = grid.tell_pass()
         assert sorted(chain.from_iterable(handed.values())) == [0, 1]
@@ -53,10 +53,10 @@ def test_for_very_many_lanes_no_plan_is_made_but_slots_are_used() -> None:
 
 def test_where_no_plan_can_be_made_windows_are_seldom_looked_at() -> None:
     grid = Planned()
-    grid.pc("a", 10_000, slots=ROOMS + 1)
+    grid.pc("a", 10_000, slots=INTERVALS + 1)
     grid.tasks(5, 4)
     assert grid.looks() == 1
-    pause = LONG_PAUSE * LANE_COST_S * 2 * (ROOMS + 1)
+    pause = LONG_PAUSE * LANE_COST_S * 2 * (INTERVALS + 1)
     for wait, looks in ((0.9 * pause, 0), (0.2 * pause, 1)):
         grid.wait(wait)
         grid.tasks(5)
@@ -183,11 +183,11 @@ def test_attempts_that_took_no_time_at_all_do_not_stop_it() -> None:
 # --- what it costs ---------------------------------------------------------------------------------------------------
 
 
-def crowd(waiting: int, lanes: int, windows: int) -> Scheduler:
+def crowd(waiting: int, slots: int, windows: int) -> Scheduler:
     """Workers that announce windows, and tasks too long for the open ones: every pass is asked for something."""
     scheduler = Scheduler(packing(queue_s=1.0, confidence=0.9))
     ahead = [(100.0 * number, 50.0) for number in range(1, windows + 1)]
-    for number in range(lanes):
+    for number in range(slots):
         scheduler.handle(ev.WorkerJoined(f"pc{number}", 1, 30.0 + number / 1000, ahead), 0.0)
     scheduler.handle(ev.TasksSubmitted(0, 0, waiting, [40.0]), 0.0)
     scheduler.handle(ev.PassDue(), 0.0)
@@ -201,12 +201,12 @@ def submit(scheduler: Scheduler, count: int, now: float) -> None:
         scheduler.handle(ev.PassDue(), now + number / 1000)
 
 
-@pytest.mark.parametrize(("waiting", "lanes", "windows"), [(10_000, 10, 64), (100_000, 10, 64), (10_000, 1000, 64)])
-def test_a_pass_stays_cheap_where_there_is_too_much_to_plan(waiting: int, lanes: int, windows: int) -> None:
-    scheduler = crowd(waiting, lanes, windows)
+@pytest.mark.parametrize(("waiting", "slots", "windows"), [(10_000, 10, 64), (100_000, 10, 64), (10_000, 1000, 64)])
+def test_a_pass_stays_cheap_where_there_is_too_much_to_plan(waiting: int, slots: int, windows: int) -> None:
+    scheduler = crowd(waiting, slots, windows)
     first = cost(scheduler, lambda: submit(scheduler, 1, 1.0))
     more = cost(scheduler, lambda: submit(scheduler, 100, 1.001))
-    print(f"\n{waiting} tasks, {lanes} lanes of {windows} windows: {first} calls, and {more} for 100 more submissions")
+    print(f"\n{waiting} tasks, {slots} slots of {windows} windows: {first} calls, and {more} for 100 more submissions")
     assert first < 100_000
     assert more < 40_000, "windows were looked through again in the pause"
 

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deskgrid.scheduler.simulator import Arrival, Conditions, SimulatedPC, Simulator, always, cycle
-from deskgrid.scheduler.timetable import Timetable
+from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator, always, cycle
+from deskgrid.scheduler.simulation.timetable import Timetable
 from tests.scheduler.builders import packing
 from tests.scheduler.test_optimum import Repeated
 

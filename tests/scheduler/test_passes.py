@@ -15,7 +15,7 @@ RUNTIMES = [0.0] * 40 + [0.001 * number for number in range(40)] + [0.2] * 20 + 
 
 
 def handed_out(policy: str, most: float) -> list[list[tuple[str, int, int]]]:
-    """What is handed out at once: worker, lane and task, by worker and lane; then once more when some has ended."""
+    """What is handed out at once: worker, slot and task, by worker and slot; then once more when some has ended."""
     grid = Grid(make_policy(policy))
     for number, uptime in enumerate((20.0, 40.0, math.inf)):
         grid.pc(f"pc{number}", uptime, slots=2)
@@ -34,7 +34,7 @@ def _passes(grid: Grid, most: float) -> list[tuple[str, int, int]]:
             assert isinstance(command, ev.Assign)
             for work in command.work:
                 grid.attempts[work.attempt.task] = work.attempt
-                handed.append((command.worker, work.lane, work.attempt.task))
+                handed.append((command.worker, work.slot, work.attempt.task))
         if not grid.scheduler.unfinished:
             return sorted(handed, key=lambda row: row[:2])
 
@@ -51,7 +51,7 @@ def test_a_pass_hands_out_no_more_than_it_may_and_what_takes_the_place_of_others
     first = grid.tell_pass(most=30)["pc0"]
     assert (len(first), grid.scheduler.unfinished, grid.scheduler.unsettled) == (30, True, True)
     view = grid.scheduler
-    assert (view.rooms(), view.longest_fit()) == (0, -math.inf)
+    assert (view.slots_with_room(), view.longest_fit()) == (0, -math.inf)
     assert (view.tightest(0.0), view.tightest_empty(0.0)) == (None, None)
     grid.end(*first[:20], outcome=Outcome.DONE)
     assert len(grid.tell_pass(most=30)["pc0"]) == 50

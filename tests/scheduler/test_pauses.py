@@ -4,7 +4,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import InvariantBroken, Outcome, State
-from deskgrid.scheduler.pauses import AT_ONCE, LEAST_PAUSE_S, MOST_TIMES, Pauses, pause_after
+from deskgrid.scheduler.state.pauses import AT_ONCE, LEAST_PAUSE_S, MOST_TIMES, Pauses, pause_after
 from tests.scheduler.builders import Grid
 from tests.scheduler.test_views import explained
 

@@ -41,8 +41,8 @@ class LastComeFirstServed:
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         yield Postpone(None)
-        while view.rooms() and (entry := view.priority.next_fit(float("inf"))) is not None:
-            yield Place(entry, view.room(view.rooms() - 1), priority=True)
+        while view.slots_with_room() and (entry := view.priority.next_fit(float("inf"))) is not None:
+            yield Place(entry, view.slot_with_room(view.slots_with_room() - 1), priority=True)
 
 
 class Stubborn(LastComeFirstServed):
@@ -178,7 +178,7 @@ def test_there_is_no_slot_beyond_those_with_room() -> None:
     grid.pc("a")
     grid.expect()
     with pytest.raises(IndexError):
-        grid.scheduler.room(1)
+        grid.scheduler.slot_with_room(1)
 
 
 # --- a change of policy --------------------------------------------------------------------------------------------

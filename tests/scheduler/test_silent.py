@@ -5,7 +5,7 @@ import math
 import pytest
 
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Span, cycle
+from deskgrid.scheduler.simulation.simulator import Arrival, Run, SimulatedPC, Simulator, Span, cycle
 
 POLICIES = ("packing", "pgs", "longest", "fcfs")
 

@@ -8,7 +8,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.policies import Policy, make_policy
-from deskgrid.scheduler.simulator import (
+from deskgrid.scheduler.simulation.simulator import (
     PATIENCE_TIMED,
     Arrival,
     Conditions,

@@ -4,7 +4,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
-from deskgrid.scheduler.tasks import TaskTable
+from deskgrid.scheduler.state.tasks import TaskTable
 from tests.scheduler.builders import Grid, pgs
 
 # --- cancel ---------------------------------------------------------------------------------------------------------

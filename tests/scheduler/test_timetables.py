@@ -8,7 +8,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import SchedulerError
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulator import (
+from deskgrid.scheduler.simulation.simulator import (
     ANNOUNCED,
     PATIENCE,
     Arrival,
@@ -22,7 +22,7 @@ from deskgrid.scheduler.simulator import (
     always,
     cycle,
 )
-from deskgrid.scheduler.timetable import LOOKED_THROUGH, Calendar, IllegalSpan
+from deskgrid.scheduler.simulation.timetable import LOOKED_THROUGH, Calendar, IllegalSpan
 from tests.scheduler.builders import fcfs, pgs
 
 
@@ -281,7 +281,7 @@ def test_an_attempt_begins_a_gap_after_its_slot_was_free_unless_it_was_handed_ov
 def test_what_comes_before_an_attempt_is_no_part_of_what_it_took() -> None:
     simulator = Simulator(pgs(), [SimulatedPC("a")], [Arrival([2.0] * 30)], Conditions(opening_s=5, gap_s=2))
     simulator.run()
-    assert simulator.scheduler.accuracy.quantile(1.0) == 1.0
+    assert simulator.scheduler.prediction_error.quantile(1.0) == 1.0
 
 
 def test_what_has_not_begun_when_its_window_closes_is_not_killed() -> None:

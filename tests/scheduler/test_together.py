@@ -4,12 +4,12 @@ import pytest
 
 from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.placing import AHEAD_TASKS, WORKER_TASKS
-from deskgrid.scheduler.policies.moves import TOGETHER_S, TOGETHER_TASKS
 from deskgrid.scheduler.policies.packing import TASKS
-from deskgrid.scheduler.rows import grouped
-from deskgrid.scheduler.runs import Runs
-from deskgrid.scheduler.slots import Sent
-from deskgrid.scheduler.waiting import LongestFirst, OldestFirst
+from deskgrid.scheduler.policies.placement import TOGETHER_S, TOGETHER_TASKS
+from deskgrid.scheduler.queues.runtime_index import RuntimeIndex
+from deskgrid.scheduler.queues.task_ranges import grouped
+from deskgrid.scheduler.queues.waiting import LongestFirst, OldestFirst
+from deskgrid.scheduler.state.slots import Sent
 from tests.scheduler.builders import Grid, packing, pgs
 
 
@@ -53,7 +53,7 @@ def test_in_the_order_of_arrival_nothing_is_known_to_be_alike() -> None:
 
 
 def test_some_are_taken_out_of_the_middle_of_a_run() -> None:
-    runs = Runs()
+    runs = RuntimeIndex()
     runs.add(grouped(range(10), [1.0] * 10), 0)
     runs.take(1.0, 3, 4)
     runs.check()

@@ -8,10 +8,11 @@ from typing import TypeVar
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler import explain as explanations
-from deskgrid.scheduler import snapshot
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.explain import (
+from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.views import explain as explanations
+from deskgrid.scheduler.views import snapshot
+from deskgrid.scheduler.views.explain import (
     ROWS,
     ComingWindow,
     Explanation,
@@ -20,9 +21,16 @@ from deskgrid.scheduler.explain import (
     is_longer_window,
     longest_window,
 )
-from deskgrid.scheduler.forecast import Capacity, spans_of_away, spans_of_worker
-from deskgrid.scheduler.model import Outcome, State
-from deskgrid.scheduler.snapshot import BagView, Outlook, SlotView, WorkerView, queue_longest_s, windows_of, worker_view
+from deskgrid.scheduler.views.forecast import Capacity, spans_of_away, spans_of_worker
+from deskgrid.scheduler.views.snapshot import (
+    BagView,
+    Outlook,
+    SlotView,
+    WorkerView,
+    queue_longest_s,
+    windows_of,
+    worker_view,
+)
 from tests.scheduler.builders import Grid, pgs
 from tests.scheduler.test_illegal import picture
 
@@ -84,8 +92,8 @@ def at_work() -> Grid:
 
 def test_a_snapshot_shows_every_worker_and_slot() -> None:
     grid = at_work()
-    busy = SlotView(lane=0, running=(0, 30, 10), ahead=0, ahead_s=0, queued=1, queued_s=20, left_s=50)
-    idle = SlotView(lane=0, running=None, ahead=0, ahead_s=0, queued=0, queued_s=0, left_s=None)
+    busy = SlotView(slot=0, running=(0, 30, 10), ahead=0, ahead_s=0, queued=1, queued_s=20, left_s=50)
+    idle = SlotView(slot=0, running=None, ahead=0, ahead_s=0, queued=0, queued_s=0, left_s=None)
     assert workers(grid) == [
         WorkerView("a", "lab", 90, ((290, 60),), 1, 1, (busy,)),
         WorkerView("b", "", None, (), 1, 0, (idle,)),
@@ -99,7 +107,7 @@ def test_a_view_of_a_worker_with_many_slots_and_windows_shows_the_first_of_them(
     grid = Grid()
     grid.pc("a", 10, slots=7, windows=[(20 * number, 10) for number in range(1, 6)])
     view = worker_view(grid.scheduler.slots.workers["a"], grid.now, 3, 2)
-    assert [slot.lane for slot in view.slots] == [0, 1, 2]
+    assert [slot.slot for slot in view.slots] == [0, 1, 2]
     assert (view.slot_count, view.busy, view.windows) == (7, 0, ((20, 10), (40, 10)))
 
 
@@ -263,7 +271,7 @@ def test_a_task_waits_because_every_slot_is_so_many_seconds_short() -> None:
     (long,) = grid.tasks(120)
     explanation = explained(grid.scheduler, long, grid.now)
     (short,) = explanation.slots
-    assert (short.worker, short.lane, short.left_s) == ("a", 0, 50)
+    assert (short.worker, short.slot, short.left_s) == ("a", 0, 50)
     assert short.short_s == pytest.approx(70)
     assert explanation == Explanation(
         state=State.WAITING,

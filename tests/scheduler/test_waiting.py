@@ -8,10 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from deskgrid.scheduler.mintree import MinTree
-from deskgrid.scheduler.rows import Rows, drop_places, grouped, joined, spans_of
-from deskgrid.scheduler.runs import Runs
-from deskgrid.scheduler.waiting import ORDERS, Entry, LongestFirst, NewestFirst, OldestFirst, Regular, WaitingQueue
+from deskgrid.scheduler.queues.mintree import MinTree
+from deskgrid.scheduler.queues.runtime_index import RuntimeIndex
+from deskgrid.scheduler.queues.task_ranges import TaskRanges, drop_places, grouped, joined, spans_of
+from deskgrid.scheduler.queues.waiting import (
+    ORDERS,
+    Entry,
+    LongestFirst,
+    NewestFirst,
+    OldestFirst,
+    Regular,
+    WaitingQueue,
+)
 
 # Few distinct values, so that many are equal and many equal the limit.
 VALUES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0])
@@ -95,7 +103,7 @@ class QueueMachine(RuleBasedStateMachine):
     def start(self, order: str, leaf: int) -> None:
         self.queue: WaitingQueue = ORDERS[order]()
         if isinstance(self.queue, LongestFirst):
-            self.queue._runs = Runs(leaf)
+            self.queue._runs = RuntimeIndex(leaf)
         self.slow = Slow(order)
         self.next = 0
 
@@ -430,14 +438,14 @@ def test_a_cursor_stays_valid_for_the_longest_first_while_others_are_taken() -> 
 
 def test_what_is_in_front_of_a_task_met_within_a_run_is_taken_out_without_ghosts() -> None:
     queue = OldestFirst()
-    queue.add(Rows([0], [5], [1.0]))
+    queue.add(TaskRanges([0], [5], [1.0]))
     entry = None
     for _ in range(3):
         entry = queue.next_fit(math.inf, entry)
     queue.discard(1)
     assert entry is not None
     assert queue.first_before(entry)
-    assert queue.pop_before(entry) == Rows([0], [1], [1.0])
+    assert queue.pop_before(entry) == TaskRanges([0], [1], [1.0])
     queue.check()
     assert [task for task, _ in queue.tasks()] == [2, 3, 4]
 

@@ -6,7 +6,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Window, Windows
-from deskgrid.scheduler.slots import Away
+from deskgrid.scheduler.state.slots import Away
 from tests.scheduler.builders import Grid, pgs
 
 
@@ -169,7 +169,7 @@ def test_work_that_a_worker_comes_back_with_is_not_counted_twice() -> None:
 
 def expected(grid: Grid) -> list[tuple[str, int, list[Window]]]:
     """What policies are told of windows to come."""
-    return [(coming.worker, coming.slots, list(coming.windows)) for coming in grid.scheduler.coming()]
+    return [(coming.worker, coming.slots, list(coming.windows)) for coming in grid.scheduler.upcoming()]
 
 
 def test_a_worker_that_announces_nothing_is_expected_to_go_on_as_it_did_once_it_has_come_back() -> None:

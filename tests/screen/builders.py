@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from deskgrid.wire.snapshot import BagState, CounterValues, RunningTask, SlotState, Snapshot, Totals, WorkerState
+from deskgrid.wire.status import BagState, CounterValues, RunningTask, SlotState, StatusDocument, Totals, WorkerState
 
 BAG = "a1b2c3d4e5f6"
 
@@ -32,7 +32,7 @@ def slot(
     elapsed_s: float | None = None,
     runtime_s: float = 45.0,
     *,
-    lane: int = 0,
+    slot: int = 0,
     item: int = 17,
     queued: int = 0,
     queued_s: float = 0.0,
@@ -42,7 +42,7 @@ def slot(
     running = None
     if elapsed_s is not None:
         running = RunningTask(bag=BAG, item=item, runtime_s=runtime_s, elapsed_s=elapsed_s)
-    return SlotState(lane=lane, running=running, ahead=0, ahead_s=0.0, queued=queued, queued_s=queued_s, left_s=left_s)
+    return SlotState(slot=slot, running=running, ahead=0, ahead_s=0.0, queued=queued, queued_s=queued_s, left_s=left_s)
 
 
 def worker(
@@ -138,9 +138,9 @@ def snapshot(
     priority: int = 0,
     encrypted: bool = True,
     address: str = "lab-server.example:7077",
-) -> Snapshot:
+) -> StatusDocument:
     """A grid; without workers and bags unless they are given."""
-    return Snapshot(
+    return StatusDocument(
         schema=2,
         broker={
             "id": "0badcafe",
@@ -164,16 +164,18 @@ def snapshot(
     )
 
 
-def lab(count: int) -> Snapshot:
+def lab(count: int) -> StatusDocument:
     """A lab of ``count`` PCs of every sort: busy, idle, late, open-ended, away, lost; with two bags under way."""
     kinds = (
-        lambda n: worker(f"lab3-{n}", slot(10.0 + n % 30, queued=1, queued_s=600.0), slot(3.0, lane=1)),
+        lambda n: worker(f"lab3-{n}", slot(10.0 + n % 30, queued=1, queued_s=600.0), slot(3.0, slot=1)),
         lambda n: worker(f"lab3-{n}", slot(), uptime_s=120.0 * n + 60.0),
-        lambda n: worker(f"lab4-{n}", slot(50.0), slot(20.0, 86_400.0, lane=1), uptime_s=5400.0),
+        lambda n: worker(f"lab4-{n}", slot(50.0), slot(20.0, 86_400.0, slot=1), uptime_s=5400.0),
         lambda n: worker(f"lab4-{n}", slot(5.0, 600.0, left_s=None), uptime_s=None),
         lambda n: worker(f"lab5-{n}", state="away", windows=[(18_000.0, 50_400.0)]),
         lambda n: worker(f"lab5-{n}", state="lost", silent_s=190.0),
-        lambda n: worker(f"big-{n}", *(slot(2.0 * lane if lane % 3 else None, lane=lane) for lane in range(16))),
+        lambda n: worker(
+            f"big-{n}", *(slot(2.0 * number if number % 3 else None, slot=number) for number in range(16))
+        ),
     )
     counters = NO_COUNTS | CounterValues(**{**NO_COUNTS, "departures": 12, "losses": 1, "errors": 3, "done": 1204})
     bags = [

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from deskgrid.screen.drawing import Part
-from deskgrid.screen.rows import BAG_PARTS, WINDOW_PARTS
 from deskgrid.screen.screen import AWAY_S, render
-from deskgrid.wire.snapshot import CounterValues, Snapshot
+from deskgrid.screen.tables import BAG_PARTS, WINDOW_PARTS
+from deskgrid.wire.status import CounterValues, StatusDocument
 from tests.screen.builders import NO_COUNTS, bag, lab, slot, snapshot, worker
 
 WIDTHS = (60, 80, 120, 200)
@@ -19,7 +19,7 @@ HEIGHTS = (10, 13, 14, 24, 28, 29, 40, 60)
 
 
 def lines(
-    seen: Snapshot, width: int = 100, height: int | None = 40, age_s: float = 0.0, *, ascii_only: bool = False
+    seen: StatusDocument, width: int = 100, height: int | None = 40, age_s: float = 0.0, *, ascii_only: bool = False
 ) -> list[str]:
     """The screen as text, as a terminal of that width shows it; fails if a line is wider than that."""
     drawn = render(seen, width, height, age_s, hint="q quits", ascii_only=ascii_only)
@@ -30,7 +30,7 @@ def lines(
     return text
 
 
-def styles(seen: Snapshot, word: str) -> set[str]:
+def styles(seen: StatusDocument, word: str) -> set[str]:
     """The styles of the stretches of text that hold ``word``."""
     found = set()
     for line in render(seen, 100, 40, 0.0).renderables:
@@ -222,12 +222,12 @@ def test_a_task_that_outlasts_the_window_is_said_to() -> None:
 
 
 def test_each_slot_has_a_glyph_in_the_row_of_its_worker() -> None:
-    slots = [slot(elapsed, 80.0, lane=lane) for lane, elapsed in enumerate([0.0, 45.0, 79.0, 81.0, None])]
+    slots = [slot(elapsed, 80.0, slot=number) for number, elapsed in enumerate([0.0, 45.0, 79.0, 81.0, None])]
     assert "▁▅█!·" in line_with("pc ", lines(snapshot([worker("pc", *slots)])))
 
 
 def test_a_worker_with_many_slots_shows_how_many_are_busy() -> None:
-    slots = [slot(1.0 if lane < 12 else None, lane=lane) for lane in range(16)]
+    slots = [slot(1.0 if number < 12 else None, slot=number) for number in range(16)]
     assert "12/16" in line_with("pc ", lines(snapshot([worker("pc", *slots)])))
 
 

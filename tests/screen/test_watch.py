@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from deskgrid.screen.watch import Poller, watch
-from deskgrid.wire.snapshot import Snapshot
+from deskgrid.wire.status import StatusDocument
 from tests.screen.builders import lab, snapshot, worker
 from tests.waiting import eventually
 
@@ -68,7 +68,7 @@ def test_ctrl_c_ends_it_and_the_terminal_is_left_as_it_was() -> None:
 
 
 def test_a_broker_that_was_never_there_is_an_error_before_anything_is_drawn() -> None:
-    def never() -> Snapshot:
+    def never() -> StatusDocument:
         raise Away
 
     console = screen()
@@ -98,11 +98,11 @@ class Clock:
         return self.now
 
 
-def answers(*values: Snapshot | type[Exception]) -> Callable[[], Snapshot]:
+def answers(*values: StatusDocument | type[Exception]) -> Callable[[], StatusDocument]:
     """A source that gives one of these after the other, and then the last one again and again."""
     left = list(values)
 
-    def fetch() -> Snapshot:
+    def fetch() -> StatusDocument:
         value = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(value, type):
             raise value
@@ -139,7 +139,7 @@ def test_what_is_not_the_brokers_absence_is_not_hidden() -> None:
 def test_a_question_that_nobody_answers_holds_up_neither_the_screen_nor_its_end() -> None:
     asked, released = threading.Event(), threading.Event()
 
-    def stuck() -> Snapshot:
+    def stuck() -> StatusDocument:
         if threading.current_thread() is not threading.main_thread():
             asked.set()
             released.wait(30)

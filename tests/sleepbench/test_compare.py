@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 from rich.console import Console
 
-from deskgrid.scheduler.simulator import Span
+from deskgrid.scheduler.simulation.simulator import Span
 from deskgrid.sleepbench.compare import LOTS, Comparison, Setting, Underway, trials
 from deskgrid.sleepbench.costs import Cost, Costs
 from deskgrid.sleepbench.report import compared

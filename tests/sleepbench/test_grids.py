@@ -9,7 +9,16 @@ import pytest
 
 from deskgrid.sleepbench import grids
 from deskgrid.sleepbench.cli.grids import best_length, lines
-from deskgrid.sleepbench.grids import BEST, BEST_QUEUED, CONTENDERS, LONGEST, QUEUES, Outcome, outcomes, random_grid
+from deskgrid.sleepbench.grids import (
+    BEST,
+    BEST_QUEUED,
+    CONTENDERS,
+    LONGEST,
+    QUEUES,
+    ContenderResult,
+    outcomes,
+    random_grid,
+)
 from deskgrid.sleepbench.scenarios import Row
 from deskgrid.sleepbench.simulated import Trial, Unfinished
 
@@ -52,7 +61,7 @@ def test_of_each_grid_the_best_queue_counts_and_packings_kills(monkeypatch: pyte
 
 def test_without_queues_pgs_is_one_thing_and_with_them_another() -> None:
     minutes = {contender.name: 10.0 for contender in CONTENDERS} | {BEST: 10.0, BEST_QUEUED: 12.5}
-    told = {line[0]: line[1:] for line in lines([[Outcome(0, "uniform", 5, 5.0, minutes, 2)]])}
+    told = {line[0]: line[1:] for line in lines([[ContenderResult(0, "uniform", 5, 5.0, minutes, 2)]])}
     assert told["packing"] == ("1.000",)
     assert told[BEST_QUEUED] == ("1.250",)
     assert told[f"packing, to {BEST_QUEUED}"] == ("0.800",)
@@ -61,7 +70,7 @@ def test_without_queues_pgs_is_one_thing_and_with_them_another() -> None:
 def test_the_best_queue_length_for_all_grids_is_not_that_for_each() -> None:
     first = {contender.name: 10.0 for contender in CONTENDERS} | {"pgs, queue 2": 40.0, BEST: 10.0, BEST_QUEUED: 10.0}
     second = first | {"pgs, queue 1": 20.0, "pgs, queue 2": 15.0, "pgs, queue 4": 90.0, "pgs, queue 10": 90.0}
-    both = [Outcome(seed, "uniform", 5, 5.0, minutes, 0) for seed, minutes in enumerate((first, second))]
+    both = [ContenderResult(seed, "uniform", 5, 5.0, minutes, 0) for seed, minutes in enumerate((first, second))]
     assert best_length(both) == "pgs, queue 1"
     assert best_length(both[1:]) == "pgs, queue 2"
     told = {line[0]: line[1:] for line in lines([both[:1], both])}
@@ -70,5 +79,5 @@ def test_the_best_queue_length_for_all_grids_is_not_that_for_each() -> None:
 
 def test_what_else_the_table_says() -> None:
     minutes = {contender.name: 10.0 for contender in CONTENDERS} | {BEST: 10.0, BEST_QUEUED: 12.5}
-    told = {line[0]: line[1:] for line in lines([[Outcome(0, "uniform", 5, 5.0, minutes, 2)]])}
+    told = {line[0]: line[1:] for line in lines([[ContenderResult(0, "uniform", 5, 5.0, minutes, 2)]])}
     assert (told["lower bound"], told[f"worst, to {BEST}"], told["planned kills"]) == (("0.500",), ("1.000",), ("2",))

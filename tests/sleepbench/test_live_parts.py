@@ -8,8 +8,8 @@ import pytest
 from deskgrid.scheduler.policies import POLICIES, make_policy
 from deskgrid.sleepbench.live import CYCLES_S, OPTIONS, cycle_pairs, policy_options, window_s
 from deskgrid.sleepbench.scenarios import PAPER_MIN, UPTIMES_S
-from deskgrid.wire.snapshot import Snapshot
-from deskgrid.worker.uptime import Cycle, Instant
+from deskgrid.wire.status import StatusDocument
+from deskgrid.worker.windows.uptime import Cycle, Instant
 
 
 def cycle(uptime: float, opens_in: float) -> Cycle:
@@ -55,11 +55,11 @@ def test_a_policy_that_somebody_installed_has_its_defaults() -> None:
     assert policy_options("somebody's") == {}
 
 
-def snapshot(closed_s: float, *opened: tuple[str, float, int]) -> Snapshot:
+def snapshot(closed_s: float, *opened: tuple[str, float, int]) -> StatusDocument:
     """As much of a snapshot as counts: windows that have closed, and workers as (state, opened, slots)."""
     workers = [{"state": state, "opened_s": seconds, "slots": [None] * slots} for state, seconds, slots in opened]
     raw: dict[str, Any] = {"workers": workers, "counters": {"window_s": closed_s}}
-    return cast(Snapshot, raw)
+    return cast(StatusDocument, raw)
 
 
 def test_open_windows_count_for_each_of_their_slots_and_closed_ones_as_counted() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulator import Arrival, Conditions, Run, SimulatedPC, Simulator, cycle
+from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, Run, SimulatedPC, Simulator, cycle
 from deskgrid.sleepbench.scenarios import MINUTE_S, paper_scenario
 
 RESTART_S = 1.2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid.sleepbench.processes import ended_by_signals, write_cycle
-from deskgrid.worker.uptime import Instant, read_cycle
+from deskgrid.worker.windows.uptime import Instant, read_cycle
 
 
 def test_a_cycle_file_says_to_a_worker_what_was_meant(tmp_path: Path) -> None:

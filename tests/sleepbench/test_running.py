@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from deskgrid import Grid
-from deskgrid.sleepbench import demo, squeeze
+from deskgrid.sleepbench import compress, demo
 from deskgrid.sleepbench.costs import Costs
 from deskgrid.sleepbench.live import run_live
 from deskgrid.sleepbench.processes import ProcessError, Processes, snapshot_of
@@ -104,7 +104,7 @@ def test_pcs_that_stay_are_up_for_the_whole_run() -> None:
 def test_the_demo_compresses_what_it_finds_and_says_what_came_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = squeeze.sources(squeeze.library())[::40]
+    chosen = compress.sources(compress.library())[::40]
     monkeypatch.setattr(demo, "sources", lambda root: chosen)
     monkeypatch.setattr(demo, "WINDOWS", {"pc1": (5.0, 0.5), "pc2": (6.0, 0.5)})
     file = tmp_path / "demo.json"
@@ -114,7 +114,7 @@ def test_the_demo_compresses_what_it_finds_and_says_what_came_of_it(
     assert list(written) == ["tasks", "done", "attempts", "departures", "planned_kills", "seconds"]
     assert written["tasks"] == written["done"] == written["attempts"] > 0
     assert written["planned_kills"] == 0
-    assert f"{len(chosen):,} files of {squeeze.library()}" in result.output
+    assert f"{len(chosen):,} files of {compress.library()}" in result.output
     last = result.output.rstrip().splitlines()[-1]
     assert last.startswith(f"{written['done']} of {written['tasks']} tasks done in {written['attempts']} attempts")
     assert last.endswith("tasks killed by a planned departure: 0")

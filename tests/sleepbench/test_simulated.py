@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulator import Arrival, Run, SimulatedPC, Simulator, Stalled, cycle
+from deskgrid.scheduler.simulation.simulator import Arrival, Run, SimulatedPC, Simulator, Stalled, cycle
 from deskgrid.sleepbench import simulated
 from deskgrid.sleepbench.parameters import Parameters, paper_parameters
 from deskgrid.sleepbench.scenarios import PAPER_MIN, Row, Scenario, paper_scenario

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from deskgrid.broker import loop
-from deskgrid.broker.desk import Desk, GridFacts
-from deskgrid.broker.journal import NAME, Journal
-from deskgrid.broker.outgoing import Parts
-from deskgrid.broker.roles import Credential
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.port.send_queue import Parts
 from deskgrid.broker.sessions import Sessions
+from deskgrid.broker.state import BrokerState, GridFacts
+from deskgrid.broker.store.journal import NAME, Journal
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from tests.grid.broker_node import credential_of
 from tests.grid.fakes import PYTHON, WALL_S, FakeWindows
@@ -80,7 +80,7 @@ class Loop(loop.Loop):
         self._arrived.extend(arrived)
         self._gone += gone
         self._go(bool(self._arrived))
-        while self._arrived or self._turns:
+        while self._arrived or self._fair_queue:
             self._go(True)
         to_send, self._to_send = self._to_send, []
         return to_send
@@ -106,8 +106,8 @@ class Loop(loop.Loop):
 
     def figures(self) -> Figures:
         """What there is of everything; raises when the scheduler does not agree with itself."""
-        desk, db = self._sessions.desk, self._journal._db
-        scheduler = desk.scheduler
+        state, db = self._sessions.state, self._journal._db
+        scheduler = state.scheduler
         scheduler.check(self._clock)
         gc.collect()  # the blocks are to be those that are in use
         rows = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in (*OF_BAGS, "windows")}
@@ -116,7 +116,7 @@ class Loop(loop.Loop):
             kept=sum(rows[table] for table in OF_BAGS),
             windows=rows["windows"],
             file_bytes=(self._journal.home / NAME).stat().st_size,
-            bags=len(desk.book.by_id),
+            bags=len(state.book.by_id),
             waiting=len(scheduler.regular) + len(scheduler.priority),
             bound=len(scheduler.bound),
             counters={name: getattr(scheduler.counters, name) for name in scheduler.counters.__slots__},
@@ -136,7 +136,9 @@ def _main(pipe: "Connection[Any, Any]", home: Path, pace: Pace) -> None:
         wall_at_zero=WALL_S,
     )
     with closing(Journal(home)) as journal:
-        the_loop = Loop(Sessions(Desk(facts, journal, FakeWindows(), make_policy(DEFAULT)), pace.keep_days), journal)
+        the_loop = Loop(
+            Sessions(BrokerState(facts, journal, FakeWindows(), make_policy(DEFAULT)), pace.keep_days), journal
+        )
         while True:
             try:
                 asked = pipe.recv()

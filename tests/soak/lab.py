@@ -11,7 +11,7 @@ import msgpack
 
 from deskgrid import wire
 from deskgrid.client.template import command_template
-from deskgrid.worker.uptime import Plan, weekly_from_json
+from deskgrid.worker.windows.uptime import Plan, weekly_from_json
 from tests.grid.clients import BagPlan, ClientNode
 from tests.grid.grid import bag_of, for_seconds
 from tests.grid.network import PEER_PATIENCE_S, Port, Wakeup, World

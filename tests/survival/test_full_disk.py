@@ -12,11 +12,11 @@ from typing import cast
 
 import pytest
 
-from deskgrid.broker.journal import Journal
 from deskgrid.broker.server import BrokerError
+from deskgrid.broker.store.journal import Journal
 from deskgrid.client.grid import Grid
 from deskgrid.errors import BagRejected
-from deskgrid.wire.snapshot import Snapshot
+from deskgrid.wire.status import StatusDocument
 from tests.broker.records import result_of
 from tests.live import LiveBroker, live_grid
 from tests.peers import PATIENCE_S
@@ -54,7 +54,7 @@ def fill(place: Path, leave: int) -> Path:
 
 def disk_of(grid: Grid) -> str:
     """What the status says."""
-    broker = cast(Snapshot, grid.status())["broker"]
+    broker = cast(StatusDocument, grid.status())["broker"]
     return broker["disk"]
 
 

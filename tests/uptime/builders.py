@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from deskgrid.worker.uptime import Instant
+from deskgrid.worker.windows.uptime import Instant
 
 BRUSSELS = "Europe/Brussels"
 

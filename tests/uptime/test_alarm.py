@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 
-from deskgrid.worker import alarm
-from deskgrid.worker.alarm import Alarm
-from deskgrid.worker.clocks import read_clocks
-from deskgrid.worker.uptime import Cycle, Instant, OpenEnded, Plan, parse_until, weekly_from_table
+from deskgrid.worker.windows import alarm
+from deskgrid.worker.windows.alarm import Alarm
+from deskgrid.worker.windows.clocks import read_clocks
+from deskgrid.worker.windows.uptime import Cycle, Instant, OpenEnded, Plan, parse_until, weekly_from_table
 from tests.uptime.builders import BOOT, BRUSSELS, at
 from tests.waiting import eventually
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.worker.uptime import COMING_LIMIT, COMING_S, Cycle, Instant, Plan, PlanError, read_cycle
+from deskgrid.worker.windows.uptime import COMING_LIMIT, COMING_S, Cycle, Instant, Plan, PlanError, read_cycle
 from tests.uptime.builders import BOOT, after
 
 START = Instant(1_790_000_000.0, BOOT)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from deskgrid.worker.uptime import Instant, OpenEnded, Plan, PlanError, parse_until
+from deskgrid.worker.windows.uptime import Instant, OpenEnded, Plan, PlanError, parse_until
 from tests.uptime.builders import BOOT, after, at, machine_zone
 
 NOW = Instant(1_790_000_000.25, BOOT)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from deskgrid.worker.uptime import COMING_LIMIT, COMING_S, HORIZON_S, Instant, Plan, Weekly, weekly_from_table
+from deskgrid.worker.windows.uptime import COMING_LIMIT, COMING_S, HORIZON_S, Instant, Plan, Weekly, weekly_from_table
 from tests.uptime.builders import BRUSSELS, after, at, machine_zone
 
 HOUR = 3600.0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.worker.uptime import Plan, PlanError, Weekly, read_windows, weekly_from_json, weekly_from_table
+from deskgrid.worker.windows.uptime import Plan, PlanError, Weekly, read_windows, weekly_from_json, weekly_from_table
 from tests.uptime.builders import BRUSSELS, at
 
 HOUR = 3600.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.worker.uptime import PlanError, WindowsFile, weekly_from_json
+from deskgrid.worker.windows.uptime import PlanError, WindowsFile, weekly_from_json
 from tests.uptime.builders import at
 
 LAB3 = """

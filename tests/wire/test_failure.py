@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deskgrid import wire
 from deskgrid.wire import UNREADABLE, Failure, read_failure
-from deskgrid.worker.child import error_payload
+from deskgrid.worker.run.child import error_payload
 
 
 def nested(depth: int) -> bytes:

@@ -13,7 +13,8 @@ from deskgrid.scheduler import placing
 from deskgrid.wire import fields
 from deskgrid.wire.codec import FIELDS
 from deskgrid.wire.table import BEGIN, END, markdown
-from deskgrid.worker import child, executor, uptime
+from deskgrid.worker.run import child, executor
+from deskgrid.worker.windows import uptime
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGEST = 2**63 - 1

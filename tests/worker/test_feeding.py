@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from deskgrid import wire
-from deskgrid.worker.jobs import Ended, Job
+from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.session import Identity, Session
-from deskgrid.worker.uptime import Instant, OpenEnded
+from deskgrid.worker.windows.uptime import Instant, OpenEnded
 
 
 class Processes:
@@ -27,9 +27,9 @@ class Processes:
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         self.given.append([job.task for job in jobs])
 
-    def poll(self, now: float) -> list[Ended]:
+    def poll(self, now: float) -> list[JobEnded]:
         ended, self.ends = self.ends, []
-        return [Ended(0, task, task, wire.Outcome.DONE, 0.05, b"", b"", b"") for task in ended]
+        return [JobEnded(0, task, task, wire.Outcome.DONE, 0.05, b"", b"", b"") for task in ended]
 
     def running(self, now: float) -> list[tuple[int, int, int, float]]:
         return []

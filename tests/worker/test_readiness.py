@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from deskgrid.worker.jobs import Ended, Job
+from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.session import REST_S, Identity, Session
-from deskgrid.worker.uptime import Cycle, Instant
+from deskgrid.worker.windows.uptime import Cycle, Instant
 
 
 class Processes:
@@ -28,7 +28,7 @@ class Processes:
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None: ...
 
-    def poll(self, now: float) -> list[Ended]:
+    def poll(self, now: float) -> list[JobEnded]:
         return []
 
     def running(self, now: float) -> list[tuple[int, int, int, float]]:

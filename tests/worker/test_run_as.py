@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deskgrid.worker.accounts import AccountError, find_account
+from deskgrid.worker.run.accounts import AccountError, find_account
 from tests.executor.rig import alive, call, command_template, python_template, written
 from tests.live import ROOT, LiveGrid, live_grid
 from tests.peers import PATIENCE_S

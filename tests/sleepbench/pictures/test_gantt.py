@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulator import Arrival, Execution, Run, SimulatedPC, Simulator, Span, cycle
+from deskgrid.scheduler.simulation.simulator import Arrival, Execution, Run, SimulatedPC, Simulator, Span, cycle
 from deskgrid.sleepbench.pictures.gantt import HEIGHT_MOST, gantt
 from deskgrid.sleepbench.pictures.style import VERMILLION
 

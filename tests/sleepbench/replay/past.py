@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from deskgrid.broker.journal import Journal
-from deskgrid.broker.rows import BagRow, BatchRow, How, ResultRow, WindowEnd, WindowRow
+from deskgrid.broker.store.journal import Journal
+from deskgrid.broker.store.rows import BagRow, BatchRow, How, ResultRow, WindowEnd, WindowRow
 from deskgrid.wire import Outcome
 
 T0 = 1_800_000_000.0

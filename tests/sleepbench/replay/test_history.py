@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.broker.journal import NAME
-from deskgrid.broker.schema import FORMAT
+from deskgrid.broker.store.journal import NAME
+from deskgrid.broker.store.schema import FORMAT
 from deskgrid.sleepbench.history import History, HistoryError, PastWindow, read_history, whole
 from deskgrid.wire import Outcome
 from tests.live import ROOT

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.simulator import Arrival, SimulatedPC, Simulator, Span, cycle
+from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, Span, cycle
 from deskgrid.sleepbench.history import HistoryError, read_history
 from deskgrid.sleepbench.replay import DAY_S, WEEK_S, Again, Replay
 from deskgrid.wire import Outcome

@@ -8,7 +8,7 @@ import pytest
 
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.simulator import Arrival, Conditions, SimulatedPC, Simulator, Span, always
+from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator, Span, always
 from deskgrid.sleepbench.workloads.combine import HORIZON_S, leave_out_too_long, lower_bound_s
 from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.scheduler.simulator import SimulatedPC, Span
+from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span
 from deskgrid.sleepbench.workloads.fits import (
     DAY_S,
     HOUR_S,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.scheduler.simulator import Span
+from deskgrid.scheduler.simulation.simulator import Span
 from deskgrid.sleepbench.workloads.fta import open_windows, read_fta
 from deskgrid.sleepbench.workloads.source import Lab, WorkloadError
 from tests.sleepbench.workloads.files import event, node, trace

@@ -1,0 +1,195 @@
+"""Questions and orders that are being answered: each in slices, in turns by credential. Pure.
+
+Rule 1: a slice is bounded by what it counts, not by a clock: about as many units as it takes microseconds.
+Rule 2: of one credential they are carried out one after the other, in the order they came.
+Rule 3: what only reads is dropped when nobody waits for it any more; an order goes on.
+"""
+
+import json
+import traceback
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from deskgrid import wire
+from deskgrid.broker.auth.roles import CredentialError
+from deskgrid.broker.query_catalog import AskError
+from deskgrid.broker.state import BrokerState
+from deskgrid.scheduler.model import SchedulerError
+
+# A slice yields how many units it took; an answer is JSON, or text that is JSON already.
+Slices = Generator[int, None, dict[str, Any] | str]
+
+# What is done in a turn of the broker's loop, between which everybody is heard: about ten milliseconds.
+TURN_UNITS = 10_000
+# Of an answer, to be made and sent.
+CHARACTERS_A_UNIT = 100
+# What any slice costs, however little it does.
+SLICE_UNITS = 30
+# Questions and orders of one credential, and of all, that wait; and characters of their arguments.
+WAITING_LIMIT = 4_000
+WAITING_LIMIT_ALL = 20_000
+WAITING_CHARACTERS = 16 * 2**20
+# A failure is noted in the log no more often than this. Seconds.
+NOTED_S = 1.0
+
+Made = TypeVar("Made")
+
+
+@dataclass(slots=True)
+class Operation:
+    """``peer`` and ``request``: who waits for the answer; None: nobody. ``size``: characters of its arguments."""
+
+    owner: str
+    slices: Slices
+    order: bool
+    peer: bytes | None = None
+    request: int = 0
+    size: int = 0
+    begun: bool = False
+
+
+class Operations:
+    """All that wait, by credential."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._by_owner: OrderedDict[str, deque[Operation]] = OrderedDict()
+        self._waiting = 0
+        self._characters: dict[str, int] = {}
+        # Whose answer is waited for: a question that is repeated is not asked twice.
+        self._asked: dict[bytes, dict[int, Operation]] = {}
+        self._noted_at = -NOTED_S
+        # The order that made the broker fail: what it did is undone, and these operations with it.
+        self.failed: Operation | None = None
+        # Whether a peer has read what it was sent, about.
+        self.hears: Callable[[bytes], bool] = lambda peer: True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self._by_owner)
+
+    def refusal(self, owner: str, size: int) -> str:
+        """Why a credential may ask nothing more now; empty when it may."""
+        mine = len(self._by_owner.get(owner, ()))
+        if mine >= WAITING_LIMIT or self._characters.get(owner, 0) + size > WAITING_CHARACTERS:
+            return f"{mine} questions and orders of {owner} wait already: ask again when some have been answered"
+        if self._waiting >= WAITING_LIMIT_ALL:
+            return f"{self._waiting} questions and orders wait already: ask again later"
+        return ""
+
+    def knows(self, peer: bytes, request: int) -> bool:
+        """Whether this question waits already."""
+        return request in self._asked.get(peer, ())
+
+    def add(self, operation: Operation) -> None:
+        """It waits for its turn."""
+        self._by_owner.setdefault(operation.owner, deque()).append(operation)
+        self._waiting += 1
+        self._characters[operation.owner] = self._characters.get(operation.owner, 0) + operation.size
+        if operation.peer is not None:
+            self._asked.setdefault(operation.peer, {})[operation.request] = operation
+
+    def gone(self, peer: bytes) -> None:
+        """A connection is no more: nobody waits for its answers."""
+        for operation in self._asked.pop(peer, {}).values():
+            operation.peer = None
+
+    def work(self, now: float) -> None:
+        """Do as much as a turn may take: a slice for each credential, one after the other."""
+        left = TURN_UNITS
+        while left > 0 and self._by_owner:
+            owner, mine = next(iter(self._by_owner.items()))
+            left -= SLICE_UNITS + self._slice(mine[0], now)
+            if not mine:
+                del self._by_owner[owner]
+                del self._characters[owner]
+            else:
+                self._by_owner.move_to_end(owner)
+
+    def _slice(self, operation: Operation, now: float) -> int:
+        """One slice; how many units it took."""
+        if not operation.order and (operation.peer is None or not (operation.begun or self.hears(operation.peer))):
+            # Nobody waits for it, or whoever asks reads no answers: what is asked now may be asked again.
+            operation.slices.close()
+            self._end(operation, None)
+            return 0
+        operation.begun = True
+        try:
+            return next(operation.slices)
+        except StopIteration as end:
+            self._end(operation, answer := _answer(operation.request, end.value))
+            # Texts that are made once for many, as the status is, cost next to nothing here.
+            return 0 if isinstance(end.value, str) else wire.weight(answer) // CHARACTERS_A_UNIT
+        except (AskError, SchedulerError, CredentialError) as error:
+            self._end(operation, wire.Failed(operation.request, str(error)))
+        except Exception as error:
+            if operation.order:
+                self.failed = operation
+                raise
+            self._note(operation.owner, error, now)
+            self._end(operation, wire.Failed(operation.request, "the broker could not answer this; its log says why"))
+        return 0
+
+    def _end(self, operation: Operation, answer: wire.Message | None) -> None:
+        mine = self._by_owner[operation.owner]
+        mine.popleft()
+        self._waiting -= 1
+        self._characters[operation.owner] -= operation.size
+        if operation.peer is not None:
+            open_ones = self._asked[operation.peer]
+            del open_ones[operation.request]
+            if not open_ones:
+                del self._asked[operation.peer]
+            if answer is not None:
+                self._state.send(operation.peer, answer)
+
+    def _note(self, owner: str, error: Exception, now: float) -> None:
+        if now >= self._noted_at + NOTED_S:
+            self._noted_at = now
+            self._state.note("question-failed", by=owner, error="".join(traceback.format_exception(error)))
+
+
+def _answer(request: int, answer: dict[str, Any] | str) -> wire.Message:
+    body = answer if isinstance(answer, str) else json.dumps(answer)
+    if wire.is_longer(body, wire.ANSWER_BYTES):
+        return wire.Failed(request, f"the answer has more than {wire.ANSWER_BYTES:,} bytes")
+    return wire.Answer(request, body)
+
+
+# What costs no more than so many units to make, a turn, is made anew for everybody who asks: nobody sees an old one.
+CHEAP_UNITS = 10_000
+
+
+class Shared(Generic[Made]):
+    """Something that is made in slices, once for all who ask for it meanwhile. What was costly is kept for a while."""
+
+    def __init__(self, make: Callable[[float], Generator[int, None, Made]], kept_s: float) -> None:
+        self._make = make
+        self._kept_s = kept_s
+        self._made: list[Made] = []
+        self._making: Generator[int, None, Made] | None = None
+        self._begun = 0.0
+        self._units = 0
+
+    def get(self, now: float) -> Generator[int, None, Made]:
+        """It. Whoever has a turn goes on with making it."""
+        if self._made and self._making is None and self._units > CHEAP_UNITS and now < self._begun + self._kept_s:
+            return self._made[0]
+        if self._making is None:
+            self._making, self._begun, self._units = self._make(now), now, 0
+        making = self._making
+        while self._making is making:
+            try:
+                units = next(making)
+            except StopIteration as end:
+                self._made, self._making = [end.value], None
+            except Exception:
+                self._making = None
+                raise
+            else:
+                self._units += units
+                yield units
+        return self._made[0]

@@ -1,0 +1,47 @@
+"""Who made the broker fail, and how long they are kept out for it. Pure.
+
+A fault is an exception that nobody expected while a message was handled: an error of ours that somebody found. It costs
+the peer its connection. A credential by which that happens again and again is kept out for a while, because each fault
+costs everybody a new beginning from the journal.
+"""
+
+from collections import deque
+
+# So many faults within so long are one too many. Seconds.
+FAULTS = 3
+WITHIN_S = 60.0
+# How long a credential is kept out the first time, and at most; it doubles each time. Seconds.
+BAR_S = 60.0
+BAR_MOST_S = 3600.0
+# A credential that has behaved for so long begins again. Seconds.
+FORGIVEN_S = 86_400.0
+_NEVER = float("-inf")
+
+
+class Penalties:
+    """Penalties by the name of the credential; ``now`` is the broker's clock."""
+
+    def __init__(self) -> None:
+        self._recent: dict[str, deque[float]] = {}
+        # When each bar ends, and how long it is.
+        self._bars: dict[str, tuple[float, float]] = {}
+
+    def add(self, name: str, now: float) -> None:
+        """A message of this credential made the broker fail."""
+        self._forgive(now)
+        recent = self._recent.setdefault(name, deque(maxlen=FAULTS))
+        recent.append(now)
+        if len(recent) == FAULTS and recent[0] > now - WITHIN_S:
+            _, lasted = self._bars.get(name, (_NEVER, 0.0))
+            lasts = min(2 * lasted or BAR_S, BAR_MOST_S)
+            self._bars[name] = now + lasts, lasts
+            recent.clear()
+
+    def barred_s(self, name: str, now: float) -> float:
+        """For how many seconds more nothing of this credential is handled."""
+        until, _ = self._bars.get(name, (_NEVER, 0.0))
+        return max(0.0, until - now)
+
+    def _forgive(self, now: float) -> None:
+        self._recent = {name: times for name, times in self._recent.items() if times and times[-1] > now - FORGIVEN_S}
+        self._bars = {name: bar for name, bar in self._bars.items() if bar[0] > now - FORGIVEN_S}

@@ -1,0 +1,133 @@
+"""What waits for peers that take it slowly. Pure: how a message is handed to a connection is the caller's.
+
+Rule 1: nobody waits for a slow peer; its messages wait here, in order, and those of others go out.
+Rule 2: what waits is bounded in bytes: for one peer, for all peers of one credential, and in all. Long before that, the
+sessions stop making more.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from deskgrid.wire import PAYLOAD_LIMIT, Payload
+
+# A message as it waits: what it says, and its large payloads, which are not in memory before it is handed over.
+Parts = Sequence[Payload]
+
+# Bytes that may wait for one peer; one for which more would wait is cut off. A PC with sixteen slots may be given
+# sixteen of the largest arguments at once.
+WAITING_LIMIT = 16 * PAYLOAD_LIMIT
+# Bytes that may wait for all programs of one submitter or admin.
+PROGRAMS_WAITING_LIMIT = 4 * PAYLOAD_LIMIT
+# Bytes that may wait in all. Above it the credential that has most is cut off.
+ALL_WAITING_LIMIT = 64 * PAYLOAD_LIMIT
+# What a message that waits takes besides its own bytes: a queue of small ones would otherwise count for nothing.
+MESSAGE_BYTES = 300
+
+
+class Handed(Enum):
+    """What became of a message that was handed over."""
+
+    TAKEN = 1
+    LATER = 2  # the peer has enough for now
+    NOBODY = 3  # the peer is gone
+
+
+def size_of(parts: Parts) -> int:
+    """The bytes of a message."""
+    return sum(map(len, parts))
+
+
+class Untaken:
+    """Bytes that peers have not taken: of each, of all that share a key, and in all."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.of_key: Counter[bytes] = Counter()
+        self._of_peer: Counter[bytes] = Counter()
+        self._keys: dict[bytes, bytes] = {}
+
+    def add(self, peer: bytes, key: bytes, size: int) -> None:
+        """``size`` bytes more wait for a peer; less, if it is negative."""
+        self.total += size
+        self.of_key[key] += size
+        self._of_peer[peer] += size
+        self._keys[peer] = key
+        if not self._of_peer[peer]:
+            del self._of_peer[peer], self._keys[peer]
+        if not self.of_key[key]:
+            del self.of_key[key]
+
+    def of_peer(self, peer: bytes) -> int:
+        """What waits for a peer."""
+        return self._of_peer.get(peer, 0)
+
+    def key_of(self, peer: bytes) -> bytes:
+        """The key of a peer for which something waits."""
+        return self._keys.get(peer, b"")
+
+    def peers_of(self, key: bytes) -> list[bytes]:
+        """The peers of a key for which something waits."""
+        return [peer for peer, its in self._keys.items() if its == key]
+
+
+class SendQueue:
+    """``hand_over(peer, parts)`` gives a message to a peer's connection, or says why not."""
+
+    def __init__(self, hand_over: Callable[[bytes, Parts], Handed], untaken: Untaken) -> None:
+        """``untaken``: where it is counted what waits here."""
+        self._hand_over = hand_over
+        self._untaken = untaken
+        self._waiting: dict[bytes, deque[Parts]] = {}
+        self._bytes: Counter[bytes] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def put(self, peer: bytes, parts: Parts, key: bytes = b"", most: int = WAITING_LIMIT) -> bool:
+        """Send ``parts`` now or later; False when the peer is gone, or is to be cut off: nothing waits for it then.
+
+        That is so when more would wait for it than `WAITING_LIMIT`, or for all that have its ``key`` than ``most``.
+        """
+        if peer not in self._waiting:
+            handed = self._hand_over(peer, parts)
+            if handed is not Handed.LATER:
+                return handed is Handed.TAKEN
+        size = size_of(parts) + MESSAGE_BYTES
+        if self._untaken.of_peer(peer) + size > WAITING_LIMIT or self._untaken.of_key[key] + size > most:
+            self.drop(peer)
+            return False
+        self._waiting.setdefault(peer, deque()).append(parts)
+        self._count(peer, key, size)
+        return True
+
+    def _count(self, peer: bytes, key: bytes, size: int) -> None:
+        self._bytes[peer] += size
+        self._untaken.add(peer, key, size)
+
+    def flush(self) -> list[bytes]:
+        """Hand over what is taken by now; the peers that turned out to be gone."""
+        return [peer for peer in list(self._waiting) if self._flush(peer) is Handed.NOBODY]
+
+    def _flush(self, peer: bytes) -> Handed:
+        messages, handed = self._waiting[peer], Handed.TAKEN
+        while messages and handed is Handed.TAKEN:
+            handed = self._hand_over(peer, messages[0])
+            if handed is Handed.TAKEN:
+                self._count(peer, self._untaken.key_of(peer), -size_of(messages.popleft()) - MESSAGE_BYTES)
+        if handed is not Handed.LATER:
+            self.drop(peer)
+        return handed
+
+    def drop(self, peer: bytes) -> None:
+        """Forget what waits for ``peer``."""
+        self._waiting.pop(peer, None)
+        if size := self._bytes.pop(peer, 0):
+            self._untaken.add(peer, self._untaken.key_of(peer), -size)
+
+    def too_many(self) -> list[bytes]:
+        """The peers to be cut off because too much waits in all: those of the credential that has most."""
+        if self._untaken.total <= ALL_WAITING_LIMIT:
+            return []
+        ((key, _),) = self._untaken.of_key.most_common(1)
+        return self._untaken.peers_of(key)

@@ -1,0 +1,386 @@
+"""The broker's sockets: the ROUTER that all peers connect to, the REP that answers for their keys, and the monitor.
+
+Rule 1: an unknown key is turned away in the handshake (ZAP), before any message is read. What a connection may do is
+looked up by its key at each message, so that a key that was revoked is worth nothing from that moment on.
+Rule 2: nothing here blocks, and nothing here grows without bound: connections, messages that were not read, bytes that
+were not taken. The limits are below, and in `connections`, `receive_budget` and `send_queue` beside this file.
+"""
+
+import logging
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import cast
+
+import zmq
+from zmq.utils import z85
+
+from deskgrid import process_memory, wire
+from deskgrid.broker.auth.keys import KeyRing
+from deskgrid.broker.auth.roles import ANYBODY, Credential
+from deskgrid.broker.port import receive_budget, tcp_info
+from deskgrid.broker.port.connections import CONNECTIONS_LIMIT, PROGRAMS_LIMIT, SHARE, Connections
+from deskgrid.broker.port.send_queue import (
+    ALL_WAITING_LIMIT,
+    PROGRAMS_WAITING_LIMIT,
+    WAITING_LIMIT,
+    Handed,
+    Parts,
+    SendQueue,
+    Untaken,
+    size_of,
+)
+
+log = logging.getLogger("deskgrid.broker")
+
+# No limit on messages that ZeroMQ has taken in and we have not read. With one, libzmq 4.3.5 stops reading a connection
+# at the limit, and aborts the whole process if that connection then ends while a ping waits in it (libzmq issue 4364).
+# `deskgrid.broker.port.fair_queue` and `deskgrid.broker.port.receive_budget` bound what a peer can have waiting.
+RECEIVE_HIGH_WATER = 0
+# Small messages that ZeroMQ keeps for one peer; what does not fit waits in `SendQueue`, where bytes are counted. With
+# what counts as large, this bounds what all connections of one submitter can leave there: 128 MiB.
+SEND_HIGH_WATER = 16
+# Of messages from this size on ZeroMQ has one at a time for each peer, so that it never holds much.
+LARGE = 32 * 1024
+# No more is made for a submitter's or an admin's programs while all of them together have left so many bytes untaken;
+# and none for anybody who has left anything untaken while so many wait in all.
+PROGRAMS_ROOM = PROGRAMS_WAITING_LIMIT // 4
+ALL_ROOM = ALL_WAITING_LIMIT // 2
+# TCP connections of PCs that were switched off are noticed by ZeroMQ after this long; leases decide about work.
+DEAD_LINK_S = 30.0
+# How long a stopping broker tries to get its goodbyes out.
+LINGER_MS = 500
+# How soon it is looked whether a peer that takes its messages slowly takes more. Seconds.
+FLUSH_S = 0.005
+# Questions about keys that are answered in one turn of the loop.
+ZAP_DRAIN = 100
+# Files that the broker needs besides connections: the journal, the log, a few for the interpreter. And one for each
+# connection that is being sent a large payload, which is mapped until then.
+OTHER_FILES = 100
+# A broker that can take fewer connections than this refuses to start: half of them are for one key.
+FEWEST_CONNECTIONS = 8
+# Refused handshakes make at most one line in the log in so long, lest they fill the disk. Seconds.
+TELL_S = 1.0
+_ZAP_FRAMES = 7
+KEY_DIGITS = 64
+# So many messages are only taken if there are some: to be told by an exception that nothing waits takes several times
+# as long as to ask. Where there are more there are many, and each would cost that.
+FEW = 3
+# Plain numbers, for with each message: ZeroMQ's own are of an enumeration, whose operators take a microsecond each.
+_EVENTS, _POLLIN, _NOBLOCK, _MORE = (int(n) for n in (zmq.EVENTS, zmq.POLLIN, zmq.NOBLOCK, zmq.NOBLOCK | zmq.SNDMORE))
+# Of frames that a message may have: of one that is as large as can be, of which some are short, before and at the end
+# of each large piece. Whoever sends more than this is no peer of ours, and others would wait while they are read.
+FRAMES_LIMIT = 1 + 4 * wire.MESSAGE_LIMIT // wire.CHUNK_BYTES
+
+
+class TooFewFiles(Exception):
+    """The limit on open files is too low for a broker; one line that says what to do."""
+
+
+class Sockets:
+    """``keys`` None: without encryption, and anybody may do everything."""
+
+    def __init__(self, keys: KeyRing | None) -> None:
+        """Raises `TooFewFiles`."""
+        process_memory.keep_freed()
+        self._keys = keys
+        self._known_changes = keys.changes if keys is not None else 0
+        self._now = 0.0
+        # How often a message was asked for since the last wait.
+        self._asked = 0
+        self._tell_at = 0.0
+        self._untold = 0
+        # How many handshakes have succeeded. With its key, a connection is known by the number of its own.
+        self._handshakes = 0
+        # Whether the monitor has something to tell.
+        self._told = False
+        self._look_at = 0.0
+        # Memory that this process had when little waited, and that it has not had less of since.
+        self._held = 0.0
+        # Peers that were found to be gone, for the next `tend`.
+        self._gone: list[bytes] = []
+        self._untaken = Untaken()
+        self._send_queue = SendQueue(self._hand_over, self._untaken)
+        # Peers for which ZeroMQ has a large message, and how it says that it has not any more.
+        self._large: dict[bytes, tuple[zmq.MessageTracker, int]] = {}
+        self.connections = Connections(tcp_info.cut, self._connections_allowed())
+        self.context = zmq.Context()
+        self.router = self.context.socket(zmq.ROUTER)
+        self._monitor = self.router.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        self._zap: zmq.Socket[bytes] | None = None
+        self._poller = zmq.Poller()
+        self._set_options()
+        if keys is not None:
+            self._encrypt(keys)
+        for each in filter(None, (self.router, self._monitor, self._zap)):
+            self._poller.register(each, zmq.POLLIN)
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._poller.register(self._woken, zmq.POLLIN)
+
+    def _set_options(self) -> None:
+        for option, value in (
+            (zmq.ROUTER_MANDATORY, 1),
+            (zmq.LINGER, LINGER_MS),
+            (zmq.SNDHWM, SEND_HIGH_WATER),
+            (zmq.RCVHWM, RECEIVE_HIGH_WATER),
+            (zmq.MAXMSGSIZE, wire.SAID_BYTES),
+            (zmq.HEARTBEAT_IVL, int(DEAD_LINK_S * 1000) // 3),
+            (zmq.HEARTBEAT_TIMEOUT, int(DEAD_LINK_S * 1000)),
+        ):
+            self.router.setsockopt(option, value)
+
+    def _encrypt(self, keys: KeyRing) -> None:
+        self._zap = self.context.socket(zmq.REP)
+        self._zap.bind("inproc://zeromq.zap.01")
+        self.router.setsockopt(zmq.CURVE_SERVER, 1)
+        self.router.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(keys.server[0]))
+        self.router.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(keys.server[1]))
+
+    @staticmethod
+    def _connections_allowed() -> int:
+        wanted, fewest = (2 * count + OTHER_FILES for count in (CONNECTIONS_LIMIT, FEWEST_CONNECTIONS))
+        files = tcp_info.files_allowed(wanted)
+        remedy = f"raise the limit with ulimit -n {wanted}, or LimitNOFILE={wanted} in a systemd unit"
+        if files < fewest:
+            raise TooFewFiles(f"the broker may open only {files} files and needs at least {fewest}: {remedy}")
+        allowed = min(CONNECTIONS_LIMIT, (files - OTHER_FILES) // 2)
+        if allowed < CONNECTIONS_LIMIT:
+            row = files, allowed, allowed // SHARE, remedy
+            log.warning("few-files limit=%d connections=%d by-one-key=%d; for more, %s", *row)
+        return allowed
+
+    def __enter__(self) -> "Sockets":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._wake.close()
+        self._woken.close()
+        self.router.disable_monitor()
+        self._monitor.close()
+        self.router.close()
+        if self._zap is not None:
+            self._zap.close()
+        self.context.term()
+
+    def bind(self, host: str, port: int) -> str:
+        """Listen; the address with the port that was taken. Raises `zmq.ZMQError`."""
+        self.router.setsockopt(zmq.IPV6, int(host.startswith("[")))
+        self.router.bind(f"tcp://{host}:{port or '*'}")
+        return self.router.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    # --- once in each turn -------------------------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until something is to be done, ``seconds`` at most; whether there are messages."""
+        ready = dict(self._poller.poll(int(1000 * (FLUSH_S if self._send_queue or self._large else seconds))))
+        if self._woken.fileno() in ready:
+            self._woken.recv(4096)
+        if self._zap in ready:
+            self._answer_zap()
+        self._told = self._monitor in ready
+        self._asked = 0
+        return self.router in ready
+
+    def wake(self) -> None:
+        """End a `wait`; for any thread."""
+        with suppress(OSError):  # it was woken often enough, or will wait no more
+            self._wake.send(b"\0")
+
+    def tend(self, now: float) -> list[bytes]:
+        """Look after the connections; the peers that are gone since the last time."""
+        self._now = now
+        if self._keys is not None and self._keys.changes != self._known_changes:
+            self._known_changes = self._keys.changes
+            self.connections.condemn(lambda key: self._who(key) is not None, now)
+        if self._told or now >= self._look_at:
+            self._gone += self._follow_monitor()
+        if now >= self._look_at:
+            self._look_at = now + receive_budget.LOOK_S
+            self._bound_backlog(now)
+        gone, self._gone = self._gone, []
+        self.connections.expire(now)
+        for peer in [peer for peer, (tracker, _) in self._large.items() if tracker.done]:
+            self._large_taken(peer)
+        gone += self._send_queue.flush()
+        for peer in self._send_queue.too_many():
+            self._cut_off(peer)
+            gone.append(peer)
+        self._tell(now)
+        return gone
+
+    def _follow_monitor(self) -> list[bytes]:
+        gone = []
+        while self._monitor.poll(0):
+            event, fd = struct.unpack("=Hi", self._monitor.recv_multipart()[0])
+            if event == zmq.EVENT_ACCEPTED:
+                self.connections.accepted(fd, tcp_info.address(fd), self._now, self._handshakes)
+            elif (peer := self.connections.ended(fd)) is not None:
+                self._forget(peer)
+                gone.append(peer)
+        return gone
+
+    def _bound_backlog(self, now: float) -> None:
+        """Cut off whoever has too much waiting. All of that is in this process: if it has not grown, nobody has."""
+        held, little = (
+            process_memory.held(),
+            min(receive_budget.BACKLOG_LIMIT, receive_budget.CREDENTIAL_LIMIT) * receive_budget.RELIEF,
+        )
+        self._held = min(self._held, held)
+        if held < self._held + little:
+            return
+        waiting = self.connections.backlogs(tcp_info.received, now)
+        found = receive_budget.surplus(waiting)
+        if sum(each.size for each in waiting) < little:
+            self._held = held  # it has grown by something else
+        for each in found:
+            if (peer := self.connections.flooded(each.fd)) is not None:
+                self._forget(peer)
+                self._gone.append(peer)
+        if found:
+            who, size = self._who(found[0].key), sum(each.size for each in found) // 2**20
+            row = "-" if who is None else who.name, found[0].address, len(found), size
+            log.warning("too-much-unread first-of=%s address=%s cut-off=%d MiB=%d", *row)
+
+    def _forget(self, peer: bytes) -> None:
+        self._send_queue.drop(peer)
+        self._large_taken(peer)
+
+    def _large_taken(self, peer: bytes) -> None:
+        """ZeroMQ has no large message for a peer any more."""
+        _, size = self._large.pop(peer, (None, 0))
+        if size:
+            self._untaken.add(peer, self._untaken.key_of(peer), -size)
+
+    def _tell(self, now: float) -> None:
+        if (self._untold or self.connections.turned_away) and now >= self._tell_at:
+            self._tell_at = now + TELL_S
+            log.warning("turned-away unknown-keys=%d too-many=%d", self._untold, self.connections.turned_away)
+            self._untold = self.connections.turned_away = 0
+
+    def _answer_zap(self) -> None:
+        """Questions of ZeroMQ about keys (RFC 27): a connection is known by its key from now on, or there is none."""
+        assert self._zap is not None
+        assert self._keys is not None
+        # A connection is accepted before it is asked for its key: so it is known by now, and knows fewer handshakes.
+        self._gone += self._follow_monitor()
+        for _ in range(ZAP_DRAIN):
+            if not self._zap.poll(0):
+                return
+            frames = self._zap.recv_multipart()
+            curve = len(frames) == _ZAP_FRAMES and frames[5] == b"CURVE"
+            known = curve and self._keys.who(frames[-1]) is not None
+            if not known:
+                self._untold += 1
+                log.debug("turned-away address=%s", frames[3].decode(errors="replace"))
+            self._handshakes += known
+            user = f"{frames[-1].hex()}{self._handshakes:x}".encode()
+            verdict = (b"200", b"OK", user) if known else (b"400", b"unknown key", b"")
+            self._zap.send_multipart([frames[0], frames[1], *verdict, b""])
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def receive(self) -> tuple[bytes, Credential | None, bytes, Sequence[memoryview]] | None:
+        """(peer, whose key it has, message, the frames behind it), or None when nothing waits. Nobody says nothing."""
+        self._asked += 1
+        few = 1 < self._asked <= FEW
+        if few and not cast(int, self.router.getsockopt(_EVENTS)) & _POLLIN:
+            self.connections.all_read()
+            return None
+        try:
+            head = self.router.recv(_NOBLOCK, copy=False)
+        except zmq.Again:
+            self.connections.all_read()
+            return None
+        first = frame = self.router.recv(copy=False)  # with the head all of a message is there
+        chunks: list[memoryview] = []
+        size, whole, count = self._on_wire(frame), 0, 1
+        while frame.more:
+            frame = self.router.recv(copy=False)
+            size, whole, count = size + self._on_wire(frame), whole + len(frame), count + 1
+            if count <= FRAMES_LIMIT:
+                chunks.append(frame.buffer)
+        peer = head.bytes
+        user = "" if self._keys is None else cast(str, head.get("User-Id"))
+        key = bytes.fromhex(user[:KEY_DIGITS])
+        if peer not in self.connections and not self._introduce(peer, head, key, int(user[KEY_DIGITS:] or "1", 16)):
+            return peer, None, b"", ()
+        heard = self.connections.read(peer, size)
+        if count > FRAMES_LIMIT or whole > wire.MESSAGE_LIMIT:
+            self.give_up(peer)
+            heard = False
+        return (peer, self._who(key), first.bytes, chunks) if heard else (peer, None, b"", ())
+
+    def _on_wire(self, frame: zmq.Frame) -> int:
+        return receive_budget.on_wire(len(frame), self._keys is not None)
+
+    def give_up(self, peer: bytes) -> None:
+        """Cut a peer off now; the next `tend` says that it is gone."""
+        self._cut_off(peer)
+        self._gone.append(peer)
+
+    def _cut_off(self, peer: bytes) -> None:
+        self.connections.cut_off(peer)
+        self._forget(peer)
+
+    def dismiss(self, peer: bytes) -> None:
+        """Read nothing more of a peer, and cut it off when it has had a moment to read its last word."""
+        self.connections.dismiss(peer, self._now)
+
+    def _introduce(self, peer: bytes, frame: zmq.Frame, key: bytes, handshake: int) -> bool:
+        # What was told of the connection is told before its first message, also that one before it had the same number.
+        self._gone += self._follow_monitor()
+        most = PROGRAMS_LIMIT if self._is_program(key) else None
+        return self.connections.heard(peer, int(frame.get("__fd")), key, most, handshake)
+
+    def _is_program(self, key: bytes) -> bool:
+        """Whether a key is a submitter's or an admin's. Without encryption nobody can tell."""
+        who = self._who(key)
+        return self._keys is not None and who is not None and who.role != "worker"
+
+    def _who(self, key: bytes) -> Credential | None:
+        return ANYBODY if self._keys is None else self._keys.who(key)
+
+    def send(self, peer: bytes, parts: Parts) -> bool:
+        """Send now or later; False when the peer is gone, or has taken too little for too long and is cut off."""
+        key = self.connections.key_of(peer)
+        if self._send_queue.put(peer, parts, key, PROGRAMS_WAITING_LIMIT if self._is_program(key) else WAITING_LIMIT):
+            return True
+        self._cut_off(peer)
+        return False
+
+    def waiting(self, peer: bytes) -> int:
+        """Bytes that a peer has not taken yet, but for what ZeroMQ has of small messages."""
+        return self._untaken.of_peer(peer)
+
+    def crowded(self, peer: bytes) -> bool:
+        """Whether too much waits to make more for a peer: for all programs of its credential, or in all."""
+        key = self.connections.key_of(peer)
+        if self._is_program(key) and self._untaken.of_key[key] >= PROGRAMS_ROOM:
+            return True
+        return self._untaken.total >= ALL_ROOM and self._untaken.of_peer(peer) > 0
+
+    def _hand_over(self, peer: bytes, parts: Parts) -> Handed:
+        size = size_of(parts)
+        if size >= LARGE and peer in self._large and not self._large[peer][0].done:
+            return Handed.LATER
+        frames = wire.frames_of(parts)
+        try:
+            self.router.send(peer, _MORE)
+            for frame in frames[:-1]:
+                self.router.send(frame, _MORE, copy=False)
+            if size >= LARGE:
+                tracker = self.router.send(frames[-1], _NOBLOCK, copy=False, track=True)
+                self._large_taken(peer)
+                self._large[peer] = tracker, size
+                self._untaken.add(peer, self.connections.key_of(peer), size)
+            else:
+                self.router.send(frames[-1], _NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EAGAIN:
+                return Handed.LATER
+            if error.errno == zmq.EHOSTUNREACH:
+                return Handed.NOBODY
+            raise
+        return Handed.TAKEN

@@ -1,0 +1,106 @@
+"""Messages with large payloads, which become files before the sessions hear of them, while others are heard.
+
+Rule 1: what one peer says is heard in its order: behind a message that waits here, its later ones do too.
+Rule 2: what waits is bounded in bytes, in all and for each credential. Whatever more has arrived waits for its turn.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from deskgrid import wire
+from deskgrid.broker.auth.roles import Credential
+
+# Bytes that wait to be written: a few of the largest messages, so that the disk is never without work.
+INTAKE_LIMIT = 4 * wire.PAYLOAD_LIMIT
+# Of these, from one credential.
+CREDENTIAL_LIMIT = 2 * wire.PAYLOAD_LIMIT
+# Messages of one peer that wait here because of an earlier one.
+ARRIVALS_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message, and its large payloads. ``kept``: what says that all is done with them."""
+
+    peer: bytes
+    who: Credential
+    message: wire.Message
+    values: list[wire.Chunks]
+    kept: list[Future[object]]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its large payloads."""
+        return sum(map(len, self.values))
+
+
+class ValueWriter:
+    """``steps``: what is to be done with each large payload, side by side, each on a thread of its own.
+
+    A template is also hashed. ``wake()`` is called on those threads whenever something is done.
+    """
+
+    def __init__(self, steps: Sequence[Callable[[wire.Chunks], object]], wake: Callable[[], None]) -> None:
+        *self._steps, hashing = [(step, ThreadPoolExecutor(1, "deskgrid-files")) for step in (*steps, wire.sha256_of)]
+        self._template_steps = [*self._steps, hashing]
+        self._wake = wake
+        self._waiting: dict[bytes, deque[Arrival]] = {}
+        self._size = 0
+        self._by_credential: Counter[str] = Counter()
+
+    def __contains__(self, peer: bytes) -> bool:
+        """Whether something that ``peer`` said waits."""
+        return peer in self._waiting
+
+    def put(self, peer: bytes, who: Credential, message: wire.Message, values: list[wire.Chunks]) -> bool:
+        """Whether a message has to wait, for its own values or for those of an earlier one; else it can be heard."""
+        if not values and peer not in self._waiting:
+            return False
+        arrival = Arrival(peer, who, message, values, self._begin(message, values))
+        self._count(who.name, arrival.size)
+        self._waiting.setdefault(peer, deque()).append(arrival)
+        return True
+
+    def _count(self, credential: str, size: int) -> None:
+        self._size += size
+        self._by_credential[credential] += size
+        if not self._by_credential[credential]:
+            del self._by_credential[credential]
+
+    def _begin(self, message: wire.Message, values: list[wire.Chunks]) -> list[Future[object]]:
+        steps = self._template_steps if isinstance(message, wire.Blob) else self._steps
+        kept = [thread.submit(step, value) for value in values for step, thread in steps]
+        for future in kept:
+            future.add_done_callback(lambda _: self._wake())
+        return kept
+
+    def peers_of(self, credential: str) -> list[bytes]:
+        """The peers of a credential of which something waits."""
+        return [peer for peer, arrivals in self._waiting.items() if arrivals[0].who.name == credential]
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Have the first step's thread do something, after all that it was told before."""
+        self._steps[0][1].submit(action)
+
+    def close(self) -> None:
+        """Wait for the threads."""
+        for _, thread in self._template_steps:
+            thread.shutdown()
+
+    def has_room(self, peer: bytes, credential: str, large: bool) -> bool:
+        """Whether another message of ``peer`` can be put; ``large``: one with large payloads."""
+        if len(self._waiting.get(peer, ())) >= ARRIVALS_LIMIT:
+            return False
+        return not large or (self._size < INTAKE_LIMIT and self._by_credential[credential] < CREDENTIAL_LIMIT)
+
+    def ready(self) -> Iterator[Arrival]:
+        """Take out what can be heard now."""
+        for peer, arrivals in list(self._waiting.items()):
+            while arrivals and all(future.done() for future in arrivals[0].kept):
+                arrival = arrivals.popleft()
+                if not arrivals:
+                    del self._waiting[peer]
+                self._count(arrival.who.name, -arrival.size)
+                yield arrival

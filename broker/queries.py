@@ -1,0 +1,300 @@
+"""Questions and orders that are JSON both ways: a table of small functions.
+
+What each takes is in `query_catalog`, the turns in which they are answered in `operations`. The status document has its
+shape from `deskgrid.wire.status`; every other answer is a few named values.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
+from copy import deepcopy
+from dataclasses import asdict
+
+from deskgrid import wire
+from deskgrid.broker.auth.admission import Admission
+from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
+from deskgrid.broker.orders import Orders
+from deskgrid.broker.overview import Overview
+from deskgrid.broker.query_catalog import QUESTIONS, SHORT, AskError, Json, arguments
+from deskgrid.broker.state import BrokerState
+from deskgrid.broker.store.rows import ResultRow
+from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.worker_health import at_rest, reason
+from deskgrid.broker.workers import Workers
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import ENDED, State
+from deskgrid.scheduler.policies import make_policy, policy_options
+from deskgrid.scheduler.state.quarantine import Rest
+from deskgrid.scheduler.views.explain import Explanation, explain
+
+# What things cost, in units of `deskgrid.broker.operations`.
+BLOCK_UNITS = 300
+TASKS_A_UNIT = 10
+EXPLAIN_UNITS = 5_000
+
+# States a task can be explained in besides waiting.
+_STATE_TEXT = {
+    State.PAUSED: "pauses, and is tried again in {again_s:.0f} s",
+    State.QUEUED: "is queued on {on} and starts when that slot is free",
+    State.SENT: "runs on {on}, or is next there",
+    State.HELD: "was running when the broker stopped; its worker is waited for",
+    State.DONE: "is done",
+    State.FAILED: "failed",
+    State.CANCELLED: "was cancelled",
+}
+
+
+class Queries:
+    """Answers for every question of `deskgrid.broker.query_catalog`, in slices."""
+
+    def __init__(
+        self, state: BrokerState, workers: Workers, throughput: Throughput, clients: Callable[[], list[str]]
+    ) -> None:
+        """``clients``: the credentials of the client connections, by name."""
+        self._state = state
+        self._workers = workers
+        self._clients = clients
+        self.operations = Operations(state)
+        self.orders = Orders(state, self.operations)
+        overview = Overview(state, workers, throughput, clients)
+        self._overview = overview
+        admission = Admission(state, self._connected)
+        self._table: dict[str, Callable[[Json, float], Json | Slices]] = {
+            "ping": lambda args, now: {},
+            "status": lambda args, now: overview.status(),
+            "bags": lambda args, now: overview.page(args.get("after") or 0),
+            "progress": lambda args, now: overview.row(self._bag(args)),
+            "cancel": lambda args, now: self.orders.cancel(
+                self._bag(args), args.get("items"), spare=args.get("running") is False
+            ),
+            "explain": self._explain,
+            "logs": self._logs,
+            "forget": self._forget,
+            "policy": self._policy,
+            "runtimes": lambda args, now: self.orders.predict(self._bag(args), args["items"], args["runtimes"]),
+            "keys": admission.rows,
+            "keys add": admission.add,
+            "keys revoke": admission.revoke,
+            "keys forget": admission.forget,
+            "keys enrol": admission.enrol,
+        }
+
+    @property
+    def names(self) -> set[str]:
+        """Everything that can be asked."""
+        return set(self._table)
+
+    def ask(self, peer: bytes, who: Credential, ask: wire.Ask) -> None:
+        """A question of ``who``, which is answered when it is its turn; a sign of life at once."""
+        question = QUESTIONS.get(ask.what)
+        if ask.what == "ping" and ask.args == "{}":
+            self._state.send(peer, wire.Answer(ask.request, "{}"))
+        elif self.operations.knows(peer, ask.request):
+            return  # it was said again, because it takes a while
+        elif refusal := self.operations.refusal(who.name, len(ask.args)):
+            self._state.send(peer, wire.Failed(ask.request, refusal))
+        else:
+            slices, order = self._answer(who, ask.what, ask.args), question is not None and question.order
+            self.operations.add(Operation(who.name, slices, order, peer, ask.request, len(ask.args)))
+
+    def _answer(self, who: Credential, what: str, args: str) -> Slices:
+        """The answer to one question; raises `AskError`."""
+        values = arguments(what, args)
+        if len(args) > SHORT:
+            yield len(args) // CHARACTERS_A_UNIT
+        if refusal := self._refusal(who, what, values):
+            raise AskError(refusal)
+        found = self._table[what](values, self._state.now)
+        if isinstance(found, dict):
+            return found
+        answer: Json | str = yield from found
+        return answer
+
+    def _refusal(self, who: Credential, what: str, args: Json) -> str:
+        """Why ``who`` is not answered; empty when they are."""
+        access = QUESTIONS[what].access
+        if access == "owner":
+            bag = self._bag(args)
+            return owner_refusal(who, bag.row.id, bag.row.owner)
+        return "" if access == "everyone" else admin_refusal(who, f"{what!r}")
+
+    def _connected(self) -> Counter[str]:
+        return Counter([*self._clients(), *(worker.who.name for worker in self._workers.by_peer.values())])
+
+    def _policy(self, args: Json, now: float) -> Json:
+        name, options = args["name"], args.get("options") or {}
+        try:
+            policy = make_policy(name, **options)
+        except TypeError as error:
+            raise AskError(f"policy {name!r} does not take these options: {error}") from error
+        self._state.unused_policy = deepcopy(policy)
+        self._state.pending += self._state.handle(ev.PolicyChanged(policy), now)
+        return {"policy": policy.name, "options": policy_options(policy)}
+
+    # --- bags --------------------------------------------------------------------------------------------------------
+
+    def _bag(self, args: Json) -> OpenBag:
+        bag = self._state.book.by_id.get(args["bag"])
+        if bag is None:
+            raise AskError(f"no bag {args['bag']}")
+        return bag
+
+    @staticmethod
+    def _task(bag: OpenBag, item: int) -> int:
+        task = bag.task(item)
+        if task is None:
+            raise AskError(f"bag {bag.row.id} has no item {item}; it has {bag.total}, counted from 0")
+        return task
+
+    def _forget(self, args: Json, now: float) -> Json:
+        bag = self._bag(args)
+        if not bag.complete:
+            raise AskError(f"bag {bag.row.id} is not finished; cancel it first")
+        self.orders.forget(bag, f"bag {bag.row.id} was forgotten")
+        return {}
+
+    # --- one task ----------------------------------------------------------------------------------------------------
+
+    def _logs(self, args: Json, now: float) -> Slices:
+        bag = self._bag(args)
+        task = self._task(bag, args["item"])
+        state = self._state.scheduler.tasks.state(task)
+        row = None
+        for seq, size in self._state.journal.blocks_around(task) if state in ENDED else ():
+            row = self._state.journal.result_in(seq, size, task)
+            if row is not None:
+                break
+            yield BLOCK_UNITS
+        if row is None or row.outcome == wire.Outcome.CANCELLED:
+            row = self._state.failed_attempts.last(task)
+        if row is None:
+            nothing = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
+            return {"state": state.name.lower(), **nothing}
+        error = _error_text(row)
+        over = state in (State.DONE, State.FAILED)
+        return {
+            "state": wire.Outcome(row.outcome).name.lower() if over else state.name.lower(),
+            "worker": row.worker,
+            "elapsed_s": row.elapsed,
+            "stdout": shortened(row.stdout),
+            "stderr": shortened(row.stderr),
+            "error": None if error is None else shortened(error.encode(errors="replace")),
+        }
+
+    def _explain(self, args: Json, now: float) -> Slices:
+        bag, scheduler = self._bag(args), self._state.scheduler
+        if args.get("item") is None:
+            waiting, paused, longest = yield from self._longest(bag)
+            if longest is None:
+                return (yield from self._nothing_waits(bag, paused))
+            task = longest
+        else:
+            task = self._task(bag, args["item"])
+            waiting = int(scheduler.tasks.state(task) == State.WAITING)
+        why, rests = (yield from explain(scheduler, task, now)), scheduler.quarantine.rests
+        return {
+            "text": [
+                *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), rests, now),
+                *self._failures(task, why),
+            ],
+            "waiting": waiting,
+            "longest_s": why.runtime_s,
+            "slots": [
+                {
+                    "worker": slot.worker,
+                    "slot": slot.slot,
+                    "left_s": None if math.isinf(slot.left_s) else slot.left_s,
+                    "short_s": slot.short_s,
+                    "reason": reason(slot, rests),
+                }
+                for slot in why.slots
+            ],
+            "coming": [asdict(window) for window in why.coming],
+        }
+
+    def _failures(self, task: int, why: Explanation) -> list[str]:
+        """How a task that is tried again has failed."""
+        if not why.errors:
+            return []
+        last, times = self._state.failed_attempts.last(task), "once" if why.errors == 1 else f"{why.errors} times"
+        if last is None:
+            return [f"it has failed {times}"]
+        failure = wire.read_failure(last.payload)
+        why_not = " ".join(f"{failure.kind}: {failure.message:.300}".split())
+        return [f"it has failed {times}, the last time on {last.worker}: {why_not}"]
+
+    def _longest(self, bag: OpenBag) -> Generator[int, None, tuple[int, int, int | None]]:
+        """How many tasks of a bag wait, how many pause, and the first of the longest of those that wait."""
+        waiting, paused, longest, found, units = 0, 0, -1.0, None, 0
+        for batch in list(self._state.scheduler.tasks.bags[bag.row.number].batches):
+            paused += batch.states.count(State.PAUSED)
+            if many := batch.states.count(State.WAITING):
+                waiting += many
+                seconds, task = batch.longest()
+                if seconds > longest:
+                    longest, found = seconds, task
+            units += 1 + batch.count // TASKS_A_UNIT
+            if units >= EXPLAIN_UNITS:
+                yield units
+                units = 0
+        yield units
+        return waiting, paused, found
+
+    def _nothing_waits(self, bag: OpenBag, paused: int) -> Generator[int, None, Json]:
+        row = yield from self._overview.row(bag)
+        assert isinstance(row, dict)
+        cancelled = f", {row['cancelled']} cancelled" if row["cancelled"] else ""
+        counts = f"{row['done']} done, {row['failed']} failed{cancelled}, {row['running']} running"
+        text = [f"no task of this bag waits: {counts}"]
+        if paused:
+            text[0] += f", {paused} paused after several failures (name one to see why)"
+        if ahead := row["waiting"] - paused:
+            text[0] += f", {ahead} next on their PCs"
+        return {"text": text, "waiting": 0, "longest_s": 0.0, "slots": [], "coming": []}
+
+
+def shortened(printed: bytes) -> str:
+    """What a task printed, as text; of too much the middle is cut out, which is said there."""
+    if len(printed) > wire.PRINTED_BYTES:
+        half = wire.PRINTED_BYTES // 2
+        said = f"\n[... {len(printed) - 2 * half:,} bytes are left out ...]\n".encode()
+        printed = printed[:half] + said + printed[-half:]
+    return printed.decode(errors="replace")
+
+
+def _error_text(row: ResultRow) -> str | None:
+    if row.outcome in (wire.Outcome.DONE, wire.Outcome.CANCELLED):
+        return None
+    failure = wire.read_failure(row.payload)
+    kind, message, trace = failure.kind, failure.message, failure.trace
+    # A Python traceback ends with what was raised; what a command wrote to stderr does not say how it ended.
+    reason = f"{kind}: {message}"
+    return trace if trace.rstrip().endswith(message or kind) else "\n".join(filter(None, [trace.rstrip(), reason]))
+
+
+def _explanation(why: Explanation, item: int, workers: int, rests: Mapping[str, Rest], now: float) -> list[str]:
+    """Why a task is where it is, in sentences. ``rests``: workers that get nothing for a while."""
+    start = f"task {item} (predicted {why.runtime_s:g} s)"
+    if why.state != State.WAITING:
+        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again_s=why.again_s)}"]
+    if not workers:
+        return [f"{start} waits: no worker has joined"]
+    lines = [f"{start} waits: it needs {why.runtime_s + why.margin_s:g} s, {why.margin_s:g} s of them to be safe"]
+    if why.runtime_s + why.margin_s >= why.longest_window_s:
+        lines.append(f"no window open or announced is that long: the longest is {why.longest_window_s:.0f} s")
+    for slot in why.slots:
+        where = f"{slot.worker} slot {slot.slot}"
+        if slot.worker in rests:
+            lines.append(f"{where}: {at_rest(rests[slot.worker], now)}")
+        elif slot.silent_s is not None:
+            lines.append(f"{where}: has not answered for {slot.silent_s:.0f} s, and gets no work until it does")
+        elif slot.short_s:
+            lines.append(f"{where}: {slot.left_s:.1f} s left, {slot.short_s:.1f} s short")
+        else:
+            lines.append(f"{where}: fits, but is busy with other work")
+    for window in why.coming:
+        fit = "fits" if window.fits else "too short"
+        lines.append(f"{window.worker}: in {window.starts_in_s:.0f} s for {window.lasts_s:.0f} s: {fit}")
+    return lines

@@ -1,0 +1,67 @@
+"""Finished bags are forgotten after some days, so that neither the disk nor the broker's memory fills up. Pure.
+
+Rule: a bag's days begin when it is complete: the last of its tasks has ended, and no more can be added.
+"""
+
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.operations import Operation, Operations, Slices
+from deskgrid.broker.orders import Orders
+from deskgrid.broker.state import BrokerState
+
+# How often it is looked for bags to forget: a look at each bag.
+LOOK_S = 60.0
+DAY_S = 86_400.0
+# Bags that are looked at in one slice; most at a glance, but one that is forgotten or was complete when the broker was
+# started takes longer.
+SLICE_BAGS = 2_000
+BAG_UNITS = 200
+
+
+class Retention:
+    """Forgets the bags of a state ``days`` after they ended; None: never. ``now`` is the broker's clock."""
+
+    def __init__(self, state: BrokerState, operations: Operations, orders: Orders, days: float | None) -> None:
+        self.days = days
+        self._state = state
+        self._operations = operations
+        self._orders = orders
+        self._look_at = 0.0
+        self._looks = self._has_looked = False
+        # When bags that are complete became so, by number; before now for what an earlier broker saw.
+        self._ended: dict[int, float] = {}
+
+    def look(self, now: float) -> None:
+        """Begin to look for those whose time is up, when it is time to."""
+        if self.days is None or self._looks or now < self._look_at:
+            return
+        # Nobody has to wait for a bag much longer than it is kept.
+        self._look_at = now + min(LOOK_S, self.days * DAY_S)
+        self._looks = True
+        self._operations.add(Operation("", self._look(self.days, now), order=True))
+
+    def _look(self, days: float, now: float) -> Slices:
+        book, before, units = self._state.book, self._ended, 0
+        self._ended = {}
+        for place, bag in enumerate(list(book.by_number.values()), start=1):
+            if bag.complete and book.by_number.get(bag.row.number) is bag:
+                if (known := before.get(bag.row.number)) is None:
+                    units += 0 if self._has_looked else BAG_UNITS
+                    known = now if self._has_looked else self._since(bag, now)
+                self._ended[bag.row.number] = known
+                if known + days * DAY_S <= now:
+                    units += BAG_UNITS
+                    self._expire(bag, days)
+            if place % SLICE_BAGS == 0 or units >= SLICE_BAGS:
+                yield units + SLICE_BAGS // 4
+                units = 0
+        self._looks, self._has_looked = False, True
+        return {}
+
+    def _expire(self, bag: OpenBag, days: float) -> None:
+        self._state.note("bag-expired", bag=bag.row.id, name=bag.row.name, owner=bag.row.owner, days=days)
+        self._orders.forget(bag, f"bag {bag.row.id} was forgotten {days:g} days after it ended")
+
+    def _since(self, bag: OpenBag, now: float) -> float:
+        """It was complete when the broker was started."""
+        ended = self._state.journal.last_ended(bag.row.number)
+        return now if ended is None else min(now, ended - self._state.facts.wall_at_zero)

@@ -1,0 +1,223 @@
+"""What the broker's parts share: the scheduler, the journal, the book of bags, and the messages to be sent."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from deskgrid.broker.auth.rate_limit import RateLimit
+from deskgrid.broker.auth.roles import Credentials
+from deskgrid.broker.bags import BagBook, OpenBag
+from deskgrid.broker.failed_attempts import FailedAttempts
+from deskgrid.broker.quotas import Quotas
+from deskgrid.broker.store.disk import Disk
+from deskgrid.broker.store.journal import Journal
+from deskgrid.broker.store.window_log import WindowLog
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.policies import Policy
+from deskgrid.scheduler.state.prediction_error import outlived
+from deskgrid.scheduler.views.explain import longest_window
+from deskgrid.wire import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Failed, Message, Taken, weight
+
+# Lines in the log that one credential may cause: so many at once, and then one in so many seconds.
+LINES = 200
+LINE_S = 1.0
+# A prediction is changed when what was seen differs by more than this factor: each change indexes waiting work anew.
+CHANGED_BY = 1.25
+
+
+class WindowsSource(Protocol):
+    """Planned windows by worker name, from a file that somebody may be editing."""
+
+    def refresh(self) -> bool:
+        """Whether what `table_for` answers may have changed since the last call."""
+
+    def table_for(self, name: str) -> str | None:
+        """The windows of the worker of that name as JSON, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class GridFacts:
+    """What does not change while a broker runs. ``wall_at_zero``: POSIX seconds when its own clock showed 0."""
+
+    id: str
+    python: str
+    address: str
+    encrypted: bool
+    heartbeat_s: float
+    lease_s: float
+    wall_at_zero: float
+
+
+class Leaving(NamedTuple):
+    """What is to be sent, each with its peer. ``work`` need not wait for the commit: nothing is lost with it."""
+
+    work: list[tuple[bytes, Message]]
+    words: list[tuple[bytes, Message]]
+
+
+class BrokerState:
+    """One broker's shared state. Commands of the scheduler are collected and carried out by `Sessions`."""
+
+    def __init__(
+        self,
+        facts: GridFacts,
+        journal: Journal,
+        windows: WindowsSource,
+        policy: Policy,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """``credentials``: None without encryption."""
+        self.facts = facts
+        self.journal = journal
+        self.windows = windows
+        self.credentials = credentials
+        # Names of credentials that were revoked in this batch; whoever is connected by them is let go.
+        self.revoked: list[str] = []
+        self.disk = Disk(journal, str(journal.home))
+        self.book = BagBook(journal)
+        self.quotas = Quotas()
+        self.failed_attempts = FailedAttempts()
+        self.window_log = WindowLog(journal, facts.wall_at_zero)
+        # Attempt numbers of this life of the broker are larger than those of any earlier one.
+        self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)
+        # A policy keeps a state of its own: this is the one in force, as it was before it was ever used.
+        self.unused_policy = deepcopy(policy)
+        # What is to be sent; receipts last, for nobody does nothing without them.
+        self._work: list[tuple[bytes, Message]] = []
+        self._words: list[tuple[bytes, Message]] = []
+        self._receipts: list[tuple[bytes, Message]] = []
+        self._addressed: set[bytes] = set()  # those to whom words are to be sent
+        # About how many bytes of it there are for each peer; and how many of earlier ones a peer has not taken yet.
+        self.owed: Counter[bytes] = Counter()
+        self.waiting: Callable[[bytes], int] = lambda peer: 0
+        # Whether too much waits for all peers of its credential, or in all.
+        self.crowded: Callable[[bytes], bool] = lambda peer: False
+        # The broker's clock, as it was when what has arrived began to be settled.
+        self.now = 0.0
+        # What the scheduler wants done besides what a pass decides; carried out when the batch is settled.
+        self.pending: list[ev.Command] = []
+        # Bags on which carrying out an order made the broker fail.
+        self.broken_orders: set[int] = set()
+        # Bags with something new for those who watch them.
+        self.fresh: set[int] = set()
+        self._notices: list[str] = []
+        self._lines = RateLimit(LINES, LINE_S)
+
+    def successor(self) -> "BrokerState":
+        """A state that has yet to learn everything from the journal. No attempt's number is given a second time."""
+        state = BrokerState(self.facts, self.journal, self.windows, self.unused_policy, self.credentials)
+        state.revoked = self.revoked
+        state.broken_orders = self.broken_orders
+        state.waiting, state.crowded = self.waiting, self.crowded
+        state.disk = self.disk
+        state.scheduler = Scheduler(self.unused_policy, first_attempt=self.scheduler.next_attempt)
+        state._notices, state._lines = self._notices, self._lines
+        return state
+
+    def posix(self, now: float) -> float:
+        """POSIX seconds at ``now`` of the broker's clock."""
+        return self.facts.wall_at_zero + now
+
+    def send(self, peer: bytes, message: Message) -> None:
+        """Queue a message; it leaves after the next commit."""
+        if isinstance(message, Accepted | Taken):
+            self._receipts.append((peer, message))
+        else:
+            self._words.append((peer, message))
+            self._addressed.add(peer)
+        self.owed[peer] += weight(message)
+
+    def hand_out(self, peer: bytes, message: Assign | Blob) -> None:
+        """Queue what a crash may make anybody forget: it leaves before the next commit, but not before words do."""
+        (self._words if peer in self._addressed else self._work).append((peer, message))
+        self.owed[peer] += weight(message)
+
+    def has_room(self, peer: bytes, limit: int = BATCH_BYTES) -> bool:
+        """Whether a peer has taken what it was sent, but for ``limit`` bytes: if not, more is not made for it yet."""
+        return self.owed[peer] + self.waiting(peer) < limit and not self.crowded(peer)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether something is to be sent."""
+        return bool(self._work or self._words or self._receipts)
+
+    def take_leaving(self) -> Leaving:
+        """What has been queued since the last call."""
+        leaving = Leaving(self._work, self._words + self._receipts)
+        self._work, self._words, self._receipts = [], [], []
+        self._addressed.clear()
+        self.owed.clear()
+        return leaving
+
+    def forget(self, bag: OpenBag, why: str) -> None:
+        """Nobody knows a bag any more that is complete; ``why`` is told to those who wait for more of it."""
+        self.handle(ev.BagForgotten(bag.row.number), self.now)
+        self.book.forget(bag)
+        self.quotas.forgotten(bag)
+        self.fresh.discard(bag.row.number)
+        for watcher in bag.watchers:
+            self.send(watcher.peer, Failed(watcher.request, why))
+
+    def grown(self, bag: OpenBag, size: int) -> None:
+        """A bag has so many bytes more of results."""
+        bag.size += size
+        self.quotas.extended(bag.row.owner, 0, size)
+
+    def settled(self, bag: OpenBag, tasks: int) -> None:
+        """So many tasks of a bag have ended."""
+        bag.settled += tasks
+        self.quotas.ended(bag.row.owner, tasks)
+        self.fresh.add(bag.row.number)
+
+    def note(self, event: str, by: str = "", **facts: object) -> None:
+        """Something worth a line in the log: ``event key=value ...``.
+
+        ``by``: the credential of whoever can make it happen again and again; of each only so many lines are kept.
+        """
+        if by and not self._lines.take(by, self.scheduler.now):
+            return
+        self._notices.append(" ".join([event, *(f"{key}={value!r}" for key, value in facts.items())]))
+
+    def take_notices(self) -> list[str]:
+        """What has been noted since the last call."""
+        notices, self._notices = self._notices, []
+        return notices
+
+    def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
+        """Give the scheduler an event."""
+        return self.scheduler.handle(event, now)
+
+    def outlived(self, elapsed: Mapping[int, float], now: float) -> None:
+        """Raise the predictions of tasks that were stopped, unfinished, after more seconds than predicted."""
+        runtime_of = self.scheduler.tasks.runtime
+        found = {task: seconds for task, seconds in elapsed.items() if seconds > runtime_of(task)}
+        longest = longest_window(self.scheduler, now) if found else 0.0
+        longer: dict[int, float] = {}
+        for task, seconds in found.items():
+            bag, _, _ = self.book.find(task)
+            runtime = min(outlived(seconds, longest), SECONDS_LIMIT)
+            if bag.row.predicted:
+                longer[task] = runtime
+            else:
+                self.estimate(bag.row.number, runtime, now)
+        if longer:
+            self.pending += self.handle(ev.RuntimesUpdated(list(longer), list(longer.values())), now)
+
+    def learn(self, now: float) -> None:
+        """Predict the bags whose submitter did not, from the runs each has shown."""
+        for number in self.fresh:
+            bag = self.book.by_number[number]
+            # At 1, 2, 4, 8, ... results: a prediction changes seldom, and soonest when little is known.
+            if not bag.row.predicted and bag.runs.count >= bag.learned_at:
+                bag.learned_at = 2 * bag.runs.count
+                self.estimate(number, bag.runs.usual(), now)
+
+    def estimate(self, number: int, runtime: float, now: float) -> None:
+        """One prediction for all of a bag, unless it is near the one it has."""
+        bag = self.book.by_number[number]
+        if not bag.estimate_s / CHANGED_BY <= runtime <= bag.estimate_s * CHANGED_BY:
+            bag.estimate_s = runtime
+            self.pending += self.handle(ev.BagPredicted(number, runtime), now)

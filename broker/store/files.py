@@ -1,0 +1,135 @@
+"""Large values as files, in a folder beside the journal.
+
+Rule 1: a file is whole, and with ``flush`` on the disk, before the commit that names it; it is removed after the commit
+that names it no more. What no commit names, because the broker was killed in between, is removed at the next opening.
+Rule 2: a file is written once and never changed. To be sent it is mapped, and not copied, if it makes a message of its
+own: a map has a descriptor, of which there are not many.
+"""
+
+import mmap
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from zlib import crc32
+
+from deskgrid.broker.store.rows import FileRow
+from deskgrid.private_files import make_private_folder
+from deskgrid.wire import BATCH_BYTES, Chunks
+
+FOLDER = "values"
+
+
+class Damaged(Exception):
+    """A file is not as it was written; one line that says why."""
+
+
+class Stored(Chunks):
+    """A large payload that is in a file; read or mapped when its frames are asked for. Raises `Damaged` then."""
+
+    __slots__ = ("__weakref__", "_length", "_path")
+
+    def __init__(self, path: Path, size: int) -> None:
+        super().__init__((), path.name)
+        self._path = path
+        self._length = size
+
+    def __len__(self) -> int:
+        return self._length
+
+    def frames(self) -> list[memoryview]:
+        """All of it."""
+        return Chunks([_view(self._path, self._length)]).frames()
+
+
+class Files:
+    """The files of one home. ``flush``: a file waits for the disk, as a commit does."""
+
+    def __init__(self, home: Path, flush: bool) -> None:
+        """Raises OSError."""
+        self._folder = home / FOLDER
+        self._flush = flush
+        make_private_folder(self._folder)
+
+    def write(self, name: str, value: Chunks) -> None:
+        """Make a file. Raises OSError, and then there is none."""
+        path = self._folder / name
+        try:
+            with open(path, "xb", buffering=0, opener=_private) as file:
+                for frame in value.frames():
+                    _write(file.fileno(), frame)
+                if self._flush:
+                    os.fsync(file.fileno())
+            if self._flush:
+                _flush_folder(self._folder)
+        except OSError:
+            self.remove([name])
+            raise
+
+    def stored(self, name: str, size: int) -> Stored:
+        """The value that a file has."""
+        return Stored(self._folder / name, size)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Files that nobody needs; what cannot be removed now is at the next opening."""
+        for name in names:
+            with suppress(OSError):
+                (self._folder / name).unlink()
+
+    def remove_others(self, names: set[str]) -> None:
+        """Whatever is there besides these."""
+        self.remove(path.name for path in self._folder.iterdir() if path.name not in names)
+
+    def wrong_with(self, rows: Iterable[FileRow]) -> str:
+        """What is wrong with these files, or "": all are read, which takes about a second for each GiB."""
+        for row in rows:
+            try:
+                with _view(self._folder / row.name, row.size) as view:
+                    found = crc32(view)
+            except Damaged as error:
+                return str(error)
+            if found != row.checksum:
+                return f"file {FOLDER}/{row.name} is not what was written"
+        return ""
+
+
+def checksum_of(value: Chunks) -> int:
+    """What a file has to have when it is read again."""
+    checksum = 0
+    for frame in value.frames():
+        checksum = crc32(frame, checksum)
+    return checksum
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _write(descriptor: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _flush_folder(folder: Path) -> None:
+    """Have the names of its files on the disk, where the system has a way to say so."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _view(path: Path, size: int) -> memoryview:
+    """All of a file; raises `Damaged`."""
+    place = f"file {path.parent.name}/{path.name}"
+    try:
+        with path.open("rb", buffering=0) as file:
+            found = os.fstat(file.fileno()).st_size
+            if found != size:
+                raise Damaged(f"{place} has {found} bytes of {size}")
+            if size <= BATCH_BYTES:
+                return memoryview(file.readall())
+            return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise Damaged(f"{place}: {error.strerror}") from error

@@ -1,0 +1,158 @@
+"""Results as the journal keeps them: in blocks, each of one bag and one moment.
+
+Rule 1: a block is one row, because a row costs ten microseconds in the tables and their indexes, and a result in a
+block less than two.
+Rule 2: what clients are told is kept as it travels (`deskgrid.wire.Outcomes`), so it is told without being unpacked.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import msgpack
+
+from deskgrid.broker.store.rows import ResultRow
+from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Outcome, Payload, pack_columns
+
+# What stands for a payload in the tables: itself, or the name of its file.
+StoredValue = bytes | str
+
+
+class Block(NamedTuple):
+    """A row of the journal's ``results``. ``low``, ``high``: the smallest and the largest number of its ``size`` tasks.
+
+    Packed columns: ``tasks`` (task, attempt number, outcome), which is all that a restart reads; ``told``, a piece of
+    `Outcomes`; ``printed`` (stdout, stderr), None when nothing was. ``large``: names of the files of payloads that are
+    nil in ``told``, in order; None for none.
+    """
+
+    bag: int
+    low: int
+    high: int
+    size: int
+    ended: float | None
+    tasks: bytes
+    told: bytes
+    printed: bytes | None
+    large: bytes | None
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it has in the tables."""
+        return len(self.tasks) + len(self.told) + len(self.printed or b"")
+
+
+class AnswerPiece(NamedTuple):
+    """What is told of a `Block`, and its place among all."""
+
+    seq: int
+    size: int
+    told: bytes
+    large: bytes | None
+
+
+# As a statement names them.
+COLUMNS = ", ".join(Block._fields)
+
+
+def blocks_of(rows: Iterable[ResultRow], cell: Callable[[Payload, int], StoredValue]) -> Iterator[Block]:
+    """``rows`` in blocks of bounded size. ``cell(payload, bag)``: what stands for a payload that is not just bytes."""
+    groups: dict[tuple[int, float | None], list[ResultRow]] = {}
+    for row in rows:
+        groups.setdefault((row.bag, row.ended), []).append(row)
+    for some in groups.values():
+        for part in _parts(some):
+            yield _block(part, cell)
+
+
+def _parts(rows: list[ResultRow]) -> Iterator[list[ResultRow]]:
+    """In messages of bounded size they can only be told if a block is no larger than one."""
+    if len(rows) <= BATCH_ROWS and sum([len(row.payload) for row in rows]) <= BATCH_BYTES:
+        yield rows
+        return
+    part: list[ResultRow] = []
+    size = 0
+    for row in rows:
+        if part and (size + len(row.payload) > BATCH_BYTES or len(part) == BATCH_ROWS):
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += len(row.payload)
+    yield part
+
+
+def cancelled_block(bag: int, tasks: Sequence[int], items: Sequence[int], ended: float) -> Block:
+    """Tasks of a bag that were cancelled together, ascending: nothing else is said of them."""
+    one_for_all = pack_columns((list(tasks), (0,), (Outcome.CANCELLED,)))
+    told = pack_columns((list(items), (Outcome.CANCELLED,), (0.0,), ("",), (b"",)))
+    return Block(bag, tasks[0], tasks[-1], len(tasks), ended, one_for_all, told, None, None)
+
+
+def _block(rows: Sequence[ResultRow], cell: Callable[[Payload, int], StoredValue]) -> Block:
+    tasks, bags, items, outcomes, elapsed, workers, numbers, payloads, stdouts, stderrs, ended = zip(*rows, strict=True)
+    cells = payloads if set(map(type, payloads)) == {bytes} else [cell(each, bags[0]) for each in payloads]
+    return Block(
+        bags[0],
+        min(tasks),
+        max(tasks),
+        len(tasks),
+        ended[0],
+        pack_columns((tasks, numbers, outcomes)),
+        pack_told(items, outcomes, elapsed, workers, cells),
+        pack_printed(stdouts, stderrs),
+        pack_names(cells),
+    )
+
+
+def pack_told(
+    items: Sequence[int],
+    outcomes: Sequence[int],
+    elapsed: Sequence[float],
+    workers: Sequence[str],
+    cells: Sequence[StoredValue],
+) -> bytes:
+    """``told`` of a block."""
+    return pack_columns((items, outcomes, elapsed, workers, [None if type(each) is str else each for each in cells]))
+
+
+def pack_names(cells: Sequence[StoredValue]) -> bytes | None:
+    """``large`` of a block."""
+    names = [each for each in cells if type(each) is str]
+    return msgpack.packb(names) if names else None
+
+
+def pack_printed(stdouts: Sequence[bytes], stderrs: Sequence[bytes]) -> bytes | None:
+    """``printed`` of a block."""
+    return pack_columns((stdouts, stderrs)) if any(stdouts) or any(stderrs) else None
+
+
+def rows_in(block: Block, payload: Callable[[StoredValue], Payload]) -> Iterator[ResultRow]:
+    """The results in a block, in order. ``payload(cell)``: what stands there."""
+    names = iter(names_in(block.large))
+    tasks, numbers, outcomes = columns_in(block.tasks, block.size)
+    items, _, elapsed, workers, payloads = columns_in(block.told, block.size)
+    stdouts, stderrs = columns_in(block.printed, block.size) if block.printed else (repeat(b""), repeat(b""))
+    found = (payload(next(names) if each is None else each) for each in payloads)
+    whole = (tasks, repeat(block.bag), items, outcomes, elapsed, workers, numbers, found, stdouts, stderrs)
+    for row in zip(*whole, repeat(block.ended, block.size), strict=False):
+        yield ResultRow._make(row)
+
+
+def recorded(
+    db: sqlite3.Connection, payload: Callable[[StoredValue], Payload], after: int = 0
+) -> Iterator[tuple[int, ResultRow]]:
+    """(number of its block, result) of all in a journal's tables whose block's number is greater than ``after``."""
+    for number, *block in db.execute(f"SELECT seq, {COLUMNS} FROM results WHERE seq > ? ORDER BY seq", (after,)):
+        for row in rows_in(Block(*block), payload):
+            yield number, row
+
+
+def columns_in(packed: bytes, count: int) -> list[Iterable[Any]]:
+    """Packed columns, each with ``count`` values: of some that are all the same, only one was packed."""
+    return [repeat(column[0], count) if len(column) == 1 else column for column in msgpack.unpackb(packed)]
+
+
+def names_in(large: bytes | None) -> list[str]:
+    """The names of a block's files."""
+    return [str(name) for name in msgpack.unpackb(large)] if large else []

@@ -1,0 +1,31 @@
+"""What is wrong with a worker, in words for people: it crashes everything, or it does not answer."""
+
+from collections.abc import Container
+
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.state.quarantine import Rest
+from deskgrid.scheduler.views.explain import SlotReason
+
+
+def trouble(scheduler: Scheduler, name: str) -> str:
+    """What is wrong with the worker ``name``; empty when all is well."""
+    rest, owed = scheduler.quarantine.rests.get(name), len(scheduler.deadlines.debts.get(name, ()))
+    if rest is not None:
+        return f"rests: {rest.why}"
+    return f"does not answer on {owed} of its slots" if owed else ""
+
+
+def reason(slot: SlotReason, rests: Container[str]) -> str:
+    """Why a task is not on a slot, in a word or two."""
+    if slot.worker in rests:
+        return "rests"
+    if slot.silent_s is not None:
+        return "silent"
+    return "too short" if slot.short_s else "busy"
+
+
+def at_rest(rest: Rest, now: float) -> str:
+    """Why a worker gets nothing, and for how long."""
+    why = "it answers nothing" if rest.silent else "everything crashes there"
+    when = f"in {rest.until - now:.0f} s" if rest.until > now else "now"
+    return f"rests, because {why}; one task is tried there {when}"

@@ -1,0 +1,359 @@
+"""The open bag that carries the calls of one function, as they are submitted one by one, and their futures.
+
+Rule 1: a batch is what has been submitted by the time that the link's thread comes to it, and at most WINDOW of them
+are on their way. So one call alone waits for nothing, and ten thousand make few messages.
+Rule 2: results are watched for while some are missing. When all are here the next watch leaves with the next call, so
+that of a program that waits for each of its calls the broker hears one message a call.
+Rule 3: whoever takes a future out is the one who settles it; nobody else may. Here those are settled for which that
+runs no code of the user's, which the link's thread must not: calls that succeeded, whose futures nobody follows. Their
+results are unpickled by whoever asks for them.
+"""
+
+import json
+import logging
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from deskgrid import wire
+from deskgrid.client.conversation import Handler, Reply
+from deskgrid.client.link import Link
+from deskgrid.client.payload import Failure, Unread
+from deskgrid.client.replies import results_of
+from deskgrid.client.submission import Terms
+from deskgrid.client.template import Template
+from deskgrid.errors import BagRejected, DeskgridError, RequestFailed
+
+log = logging.getLogger("deskgrid.client")
+
+# Calls in one bag, far below what a bag may have; then another is begun.
+BAG_CALLS = 1_000_000
+# Batches of one bag that may be on their way at once. A program that submits in a loop keeps other threads waiting for
+# the interpreter: the second batch is what it had to say while the first one left.
+WINDOW = 2
+
+
+class GridFuture(Future[Any]):
+    """A call on the grid. `cancel` also stops a call that already runs there."""
+
+    def __init__(self, stream: "Stream") -> None:
+        super().__init__()
+        self._stream = stream
+        self.index: int | None = None  # in its bag, once it has been sent
+        self.dropped = False
+        self.followed = False  # by a callback
+
+    def add_done_callback(self, fn: Callable[["Future[Any]"], object]) -> None:
+        """As `concurrent.futures` has it."""
+        self._stream.follow(self)
+        super().add_done_callback(fn)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What the call returned, as `concurrent.futures` has it."""
+        value = _read(super().result(timeout))
+        if isinstance(value, Failure):
+            raise value.error
+        return value
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the call raised, as `concurrent.futures` has it."""
+        error = super().exception(timeout)
+        value = _read(super().result()) if error is None else None
+        return value.error if isinstance(value, Failure) else error
+
+    def cancel(self) -> bool:
+        """Whether the call is cancelled; it is, unless it has ended."""
+        if not self._stream.let_go(self):
+            return super().cancel()
+        settle_cancelled(self)
+        return True
+
+
+class _Call(NamedTuple):
+    future: GridFuture
+    payload: wire.Payload
+    runtime: float | None
+
+
+class Stream:
+    """The open bag of one function, with its futures."""
+
+    def __init__(self, link: Link, template: Template, terms: Terms, ended: Callable[["CallEnded"], None]) -> None:
+        self.bag = secrets.token_hex(6)
+        self._link = link
+        self._template = template
+        self._terms = terms
+        self._ended = ended
+        self._lock = threading.Lock()
+        self._waiting: deque[_Call] = deque()
+        self._held: dict[int, GridFuture] = {}
+        self._sent = 0
+        self._unsettled = 0
+        # How many batches are on their way, and whether the link's thread knows that there is more to say.
+        self._flying = 0
+        self._asked = False
+        self._watching = False
+        self._seen = 0
+        self._closing = False
+        self._closed = False
+        self._to_cancel: list[int] = []
+        self._cancelling = False
+        self._note = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether a future has not been taken out."""
+        return self._unsettled > 0
+
+    @property
+    def unsent(self) -> bool:
+        """Whether the broker has not accepted all calls."""
+        return bool(self._waiting) or (self._flying > 0 and self.open)
+
+    @property
+    def full(self) -> bool:
+        """Whether another bag should be begun."""
+        return self._sent + len(self._waiting) >= BAG_CALLS
+
+    def submit(self, payload: wire.Payload, runtime: float | None) -> GridFuture:
+        """One more call."""
+        future = GridFuture(self)
+        with self._lock:
+            self._unsettled += 1
+            self._waiting.append(_Call(future, payload, runtime))
+            ask = self._asks()
+        self._send(ask)
+        return future
+
+    def close(self) -> None:
+        """No more calls come; the broker is told when those that wait have left."""
+        with self._lock:
+            self._closing = True
+            ask = self._asks()
+        self._send(ask)
+
+    def follow(self, future: GridFuture) -> None:
+        """``future`` has callbacks from now on."""
+        with self._lock:
+            future.followed = True
+
+    def settle(self, results: Iterable[wire.BagResult]) -> list[wire.BagResult]:
+        """Settle what runs no code of the user's; the other results."""
+        others: list[wire.BagResult] = []
+        for result in results:
+            # Under the lock, so that a callback is there before, or runs on the thread that adds it.
+            with self._lock:
+                future = self._held.get(result.item)
+                if future is None:
+                    continue  # cancelled here meanwhile
+                if result.outcome != wire.Outcome.DONE or future.followed:
+                    others.append(result)
+                else:
+                    del self._held[result.item]
+                    self._unsettled -= 1
+                    future.set_result(Unread(result, self.bag))
+        return others
+
+    def take(self, index: int) -> GridFuture | None:
+        """Take out the future of call ``index``; None when somebody has."""
+        with self._lock:
+            future = self._held.pop(index, None)
+            self._unsettled -= future is not None
+        return future
+
+    def take_unsent(self) -> list[GridFuture]:
+        """Take out the futures of all calls that have not left; they never will."""
+        with self._lock:
+            futures = [call.future for call in self._waiting if not call.future.dropped]
+            self._waiting.clear()
+            self._unsettled -= len(futures)
+            for future in futures:
+                future.dropped = True
+        return futures
+
+    def take_all(self) -> list[GridFuture]:
+        """Take out every future."""
+        futures = self.take_unsent()
+        with self._lock:
+            futures += self._held.values()
+            self._unsettled -= len(self._held)
+            self._held.clear()
+        return futures
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def _asks(self) -> bool:
+        """Whether the link's thread is to be told that there is something to say; it will be. The lock is held."""
+        more = bool(self._waiting) or (self._closing and not self._closed)
+        if self._asked or not more or self._flying >= WINDOW:
+            return False
+        self._asked = True
+        return True
+
+    def _send(self, ask: bool) -> None:
+        if ask:
+            self._link.send_latest(self._next_batch, self._answered, self._template)
+
+    def _next_batch(self) -> wire.Submit | None:
+        """On the link's thread: what to send now, if anything."""
+        with self._lock:
+            self._asked = False
+            first, calls = self._sent, self._next_calls()
+            last = self._closing and not self._waiting
+            self._closed = last
+            if not calls and not (last and first):
+                return None
+            self._flying += 1
+            message = self._message(first, calls, last)
+            ask = self._asks()
+        self._send(ask)
+        return message
+
+    def _next_calls(self) -> list[_Call]:
+        calls: list[_Call] = []
+        size = 0
+        while self._waiting and len(calls) < wire.BATCH_ROWS:
+            call = self._waiting[0]
+            if calls and size + len(call.payload) > wire.BATCH_BYTES:
+                break
+            self._waiting.popleft()
+            if call.future.dropped:
+                continue
+            call.future.index = self._sent
+            self._held[self._sent] = call.future
+            self._sent += 1
+            size += len(call.payload)
+            calls.append(call)
+        return calls
+
+    def _message(self, first: int, calls: list[_Call], last: bool) -> wire.Submit:
+        runtimes = [call.runtime for call in calls if call.runtime is not None]
+        same = runtimes[0] if runtimes and len(set(runtimes)) == 1 else None
+        return wire.Submit(
+            request=self._link.number(),
+            bag=self.bag,
+            name=self._terms.name,
+            template=self._template.digest,
+            first=first,
+            payloads=tuple([call.payload for call in calls]),
+            runtime=same,
+            runtimes=() if same is not None else tuple(runtimes),
+            timeout=self._terms.timeout,
+            retries=self._terms.retries,
+            last=last,
+        )
+
+    def _answered(self, reply: Reply | DeskgridError) -> None:
+        """On the link's thread: the broker has the batch, or will not have it."""
+        if not isinstance(reply, wire.Accepted):
+            self._ended(CallEnded(self, (), _error_in(reply, BagRejected)))
+            return
+        if reply.note and reply.note != self._note:
+            self._note = reply.note
+            log.warning("%s: %s", self._terms.name, reply.note)
+        with self._lock:
+            self._flying -= 1
+            ask = self._asks()
+            watch = not self._watching
+            self._watching = True
+        self._send(ask)
+        if watch:
+            self._watch(0)
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def _watch(self, after: int, *, defer: bool = False) -> None:
+        self._link.send(wire.Watch(self._link.number(), self.bag, after), self._told, defer=defer)
+
+    def _told(self, reply: Reply | DeskgridError) -> None:
+        """On the link's thread: some calls have ended."""
+        try:
+            if not isinstance(reply, wire.Outcomes):
+                raise _error_in(reply, RequestFailed)
+            results = results_of(reply)
+        except DeskgridError as error:
+            self._ended(CallEnded(self, (), error))
+            return
+        self._seen += len(results)
+        if not (reply.closed and self._seen >= reply.total):
+            self._watch(reply.after, defer=self._seen == self._sent)
+        self._ended(CallEnded(self, results, None))
+
+    # --- cancelling --------------------------------------------------------------------------------------------------
+
+    def let_go(self, future: GridFuture) -> bool:
+        """Take out ``future``, which is to be cancelled; whether it was still here."""
+        with self._lock:
+            if future.dropped or (future.index is not None and self._held.pop(future.index, None) is None):
+                return False
+            future.dropped = True
+            self._unsettled -= 1
+            if future.index is not None:
+                self._to_cancel.append(future.index)
+            cancel = self._next_cancel()
+        self._send_cancel(cancel)
+        self._ended(CallEnded(self, (), None))
+        return True
+
+    def cancel_rest(self) -> None:
+        """Cancel what has not begun to run; it is settled when the broker tells what that was."""
+        if self.open:
+            # "running": false leaves alone what runs, as Executor.shutdown has it.
+            self._order({"bag": self.bag, "items": None, "running": False}, _ignore)
+
+    def cancel_all(self) -> None:
+        """Cancel everything, also what runs."""
+        if self.open:
+            self._order({"bag": self.bag, "items": None}, _ignore)
+
+    def _next_cancel(self) -> dict[str, Any] | None:
+        """What to cancel now, if anything; the lock is held."""
+        if self._cancelling or not self._to_cancel:
+            return None
+        some = wire.QUESTION_ITEMS
+        items, self._to_cancel = self._to_cancel[:some], self._to_cancel[some:]
+        self._cancelling = True
+        return {"bag": self.bag, "items": items}
+
+    def _send_cancel(self, cancel: dict[str, Any] | None) -> None:
+        if cancel is not None:
+            self._order(cancel, self._cancelled)
+
+    def _cancelled(self, _reply: Reply | DeskgridError) -> None:
+        """On the link's thread: calls were cancelled, or had ended; others may have joined them meanwhile."""
+        with self._lock:
+            self._cancelling = False
+            cancel = self._next_cancel()
+        self._send_cancel(cancel)
+
+    def _order(self, args: dict[str, Any], answered: Handler) -> None:
+        self._link.send(wire.Ask(self._link.number(), "cancel", json.dumps(args)), answered)
+
+
+class CallEnded(NamedTuple):
+    """What has to be settled: calls that ended, or, with ``error``, all of the stream's."""
+
+    stream: Stream
+    results: tuple[wire.BagResult, ...]
+    error: DeskgridError | None
+
+
+def settle_cancelled(future: Future[Any]) -> None:
+    """Cancel a future that was taken out, and tell whoever waits for it."""
+    if Future.cancel(future):
+        future.set_running_or_notify_cancel()
+
+
+def _read(value: Any) -> Any:
+    return value.value() if isinstance(value, Unread) else value
+
+
+def _error_in(reply: Reply | DeskgridError, kind: type[DeskgridError]) -> DeskgridError:
+    return reply if isinstance(reply, DeskgridError) else kind(getattr(reply, "reason", "an answer to something else"))
+
+
+def _ignore(_reply: Reply | DeskgridError) -> None:
+    """For an order after which nothing is left to do."""

@@ -1,0 +1,374 @@
+"""The rows of the status screen: a worker and its slots, a bag; and the headings above them. Pure."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.text import Text
+
+from deskgrid.screen.drawing import Column, Part, bar, counted, duration, row
+from deskgrid.wire import clean
+from deskgrid.wire.status import BagState, RunningTask, SlotState, Totals, WorkerState
+
+USED = Part("·", "bright_black", "used")
+RUNNING = Part("█", "green", "running")
+QUEUED = Part("▒", "yellow", "queued")
+LEFT = Part("─", "blue", "left")
+WINDOW_PARTS = (USED, RUNNING, QUEUED, LEFT)
+
+DONE = Part("█", "green", "done")
+FAILED = Part("×", "bold red", "failed or cancelled")
+ONGOING = Part("▒", "yellow", "running")
+WAITING = Part("─", "blue", "waiting")
+BAG_PARTS = (DONE, FAILED, ONGOING, WAITING)
+
+# How far a slot's task is, in eighths of its predicted runtime; what runs longer than predicted; what is idle.
+STEPS = "▁▂▃▄▅▆▇█"
+LATE = "!"
+IDLE = "·"
+
+# From these widths on columns are added that one can do without.
+MEDIUM = 76
+WIDE = 120
+
+# Cells: a bar that still tells something; the longest duration below 100 days; a bag's id; one glyph for each slot.
+BAR_LEAST = 8
+DURATION = 11
+BAG_ID = 12
+STRIP = 8
+LANE = len("slot 99")
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key that sorts ``lab-9`` before ``lab-10``."""
+    parts = re.split(r"(\d+)", name)
+    # Of two numbers the longer one is larger. They are not made integers of, for a name may be all digits.
+    return [(len(part.lstrip("0")) if part.isdecimal() else -1, part.lstrip("0") or part) for part in parts]
+
+
+def _name_width(names: Iterable[str], width: int) -> int:
+    """As wide as the longest name, within reason."""
+    most = width // 4 if width < WIDE else 30
+    return max(min(most, max((Text(clean(name)).cell_len for name in names), default=0)), 4)
+
+
+def _legend(parts: Iterable[Part]) -> Text:
+    text = Text()
+    for part in parts:
+        text.append(f"{' ' * bool(text)}{part.glyph}", part.style).append(f" {part.name}", "dim")
+    return text
+
+
+def _filled_up(width: int, columns: list[Column], flexible: int) -> list[Column]:
+    """The columns, the one at ``flexible`` as wide as the others leave; they go from the right if it has too little."""
+    columns = list(columns)
+    while True:
+        present = [column.width for column in columns if column.width]
+        left = width - sum(present) - 2 * len(present)
+        droppable = [place for place, column in enumerate(columns) if column.width and place > flexible]
+        if left >= BAR_LEAST or not droppable:
+            columns[flexible] = Column(max(left, 0))
+            return columns
+        columns[droppable[-1]] = Column(0)
+
+
+# --- workers ---------------------------------------------------------------------------------------------------------
+
+
+def worker_heading(totals: Totals) -> Iterable[Text]:
+    """How many there are, and what the bars mean."""
+    yield Text("Workers", "bold")
+    if not worker_count(totals):
+        yield Text("none yet; start one on a PC with the line that the broker printed", "yellow")
+        return
+    lost = totals["workers_lost"]
+    yield Text(f"{totals['workers_up']:,} up")
+    yield Text(f"{totals['workers_away']:,} away")
+    yield Text(f"{lost:,} lost", "bold red" if lost else "")
+    yield Text(f"{totals['busy']:,} of {counted(totals['slots'], 'slot')} busy")
+    yield _legend(WINDOW_PARTS)
+
+
+def worker_count(totals: Totals) -> int:
+    """All workers."""
+    return totals["workers_up"] + totals["workers_away"] + totals["workers_lost"]
+
+
+def other_workers(totals: Totals, shown: Sequence[WorkerState]) -> str:
+    """Workers that have no row on the screen, in a few words."""
+    states = Counter(worker["state"] for worker in shown)
+    up = totals["workers_up"] - states["up"]
+    away = totals["workers_away"] - states["away"]
+    lost = totals["workers_lost"] - states["lost"]
+    busy = totals["busy"] - sum(_busy(worker) for worker in shown)
+    return f"{up:,} up ({counted(busy, 'slot')} busy), {away:,} away, {lost:,} lost"
+
+
+def interest(worker: WorkerState) -> tuple[int, int, list[tuple[int, str]]]:
+    """Smallest first: who will not end what runs, the busy, the lost, the idle, those away."""
+    busy = _busy(worker)
+    if worker["state"] == "up":
+        rank = (
+            0
+            if worker["rests_s"] is not None or any(_beyond(worker, slot) for slot in worker["slots"])
+            else 1
+            if busy
+            else 3
+        )
+    else:
+        rank = 2 if worker["state"] == "lost" else 4
+    return rank, -busy, natural(worker["name"])
+
+
+def worker_columns(workers: Sequence[WorkerState], width: int) -> list[Column]:
+    """Name, window, time left, slots, done, site, plan."""
+    slots = max((worker["slot_count"] for worker in workers), default=1)
+    done = max((len(f"{worker['done']:,}") for worker in workers), default=1)
+    sites = max((len(worker["site"]) for worker in workers), default=0)
+    plans = max((len(worker["plan"]) for worker in workers), default=0)
+    wide = width >= WIDE
+    columns = [
+        Column(_name_width((worker["name"] for worker in workers), width)),
+        Column(1),
+        Column(DURATION, "right"),
+        Column(max(5, slots if slots <= STRIP else 2 * len(str(slots)) + 1)),
+        Column(max(4, done) if width >= MEDIUM else 0, "right"),
+        Column(max(4, min(sites, 12)) if wide and sites else 0),
+        Column(min(plans, width // 4) if wide else 0),
+    ]
+    return _filled_up(width, columns, flexible=1)
+
+
+def worker_titles(columns: Sequence[Column]) -> Text:
+    """The names of the columns."""
+    return _dim(row(("name", "window", "time left", "slots", "done", "site", "plan"), columns))
+
+
+def worker_row(worker: WorkerState, columns: Sequence[Column]) -> Text:
+    """One worker: its window as a bar, or in words when it is away or open-ended."""
+    cells = (
+        clean(worker["name"]),
+        _window(worker, columns[1].width),
+        _time_left(worker),
+        _strip(worker, columns[3].width),
+        f"{worker['done']:,}",
+        clean(worker["site"]),
+        Text(clean(worker["plan"]), "dim"),
+    )
+    return row(cells, columns)
+
+
+def slot_rows(worker: WorkerState, columns: Sequence[Column], names: Mapping[str, str]) -> list[Text]:
+    """What the slots of a worker run, a line for each that runs something. ``names``: of the bags, by id."""
+    return [
+        row(
+            (
+                Text(f"slot {slot['slot']}" if columns[0].width >= LANE else str(slot["slot"]), "dim"),
+                Text(clean(f"{names.get(task['bag']) or task['bag']} #{task['item']}")),
+                _progress(task),
+                _said_of(worker, slot, task),
+            ),
+            (Column(columns[0].width, "right"), Column(20), Column(10), Column(44)),
+        )
+        for slot in worker["slots"]
+        if (task := slot["running"]) is not None
+    ]
+
+
+def _busy(worker: WorkerState) -> int:
+    """How many of its slots run something."""
+    return worker["busy"]
+
+
+def _rest(slot: SlotState) -> float:
+    """Predicted seconds until the running task ends; 0 when it is late."""
+    task = slot["running"]
+    return 0.0 if task is None else max(0.0, task["runtime_s"] - task["elapsed_s"])
+
+
+def _beyond(worker: WorkerState, slot: SlotState) -> bool:
+    """Whether the running task is predicted to end after the window."""
+    return worker["uptime_s"] is not None and _rest(slot) > worker["uptime_s"]
+
+
+def _window(worker: WorkerState, width: int) -> Text:
+    if worker["state"] != "up":
+        return _absence(worker)
+    if worker["rests_s"] is not None:
+        soon = f", tried again in {duration(worker['rests_s'])}" if worker["rests_s"] else ", being tried"
+        return Text(clean(worker["note"]) + soon, "bold red")
+    slots = max(1, len(worker["slots"]))
+    running = sum(_rest(slot) for slot in worker["slots"]) / slots
+    queued = sum(slot["ahead_s"] + slot["queued_s"] for slot in worker["slots"]) / slots
+    uptime = worker["uptime_s"]
+    if uptime is None:
+        work = f", {duration(running + queued)} of work" if running + queued else ""
+        return Text(f"open-ended{work}", "cyan")
+    running = min(running, uptime)
+    queued = min(queued, uptime - running)
+    amounts = (worker["opened_s"], running, queued, uptime - running - queued)
+    return bar(list(zip(amounts, WINDOW_PARTS, strict=True)), width)
+
+
+def _absence(worker: WorkerState) -> Text:
+    lost = worker["state"] == "lost"
+    said = f"lost, silent for {duration(worker['silent_s'])}" if lost else "away"
+    if worker["windows"]:
+        starts_in, lasts = worker["windows"][0]
+        back = f"back in {duration(starts_in)} for {duration(lasts)}"
+    else:
+        back = "" if lost else "no window in the coming week"
+    return Text(f"{said}, {back}" if back else said, "bold red" if lost else "dim")
+
+
+def _time_left(worker: WorkerState) -> Text:
+    if worker["state"] != "up":
+        return Text(worker["state"], "bold red" if worker["state"] == "lost" else "dim")
+    if worker["uptime_s"] is None:
+        return Text("open-ended")
+    short = any(_beyond(worker, slot) for slot in worker["slots"])
+    return Text(duration(worker["uptime_s"]), "bold yellow" if short else "")
+
+
+def _strip(worker: WorkerState, width: int) -> Text:
+    """A glyph for each slot: how far its task is. With too many slots, how many are busy."""
+    if worker["state"] != "up":
+        return Text()
+    slots, count = worker["slots"], worker["slot_count"]
+    if count > STRIP or count > width or count > len(slots):
+        return Text(f"{_busy(worker)}/{count}")
+    text = Text()
+    for slot in slots:
+        task = slot["running"]
+        if task is None:
+            text.append(IDLE, "dim")
+        elif task["elapsed_s"] > task["runtime_s"]:
+            text.append(LATE, "bold yellow")
+        else:
+            text.append(STEPS[min(7, int(8 * _fraction(task)))], RUNNING.style)
+    return text
+
+
+def _fraction(task: RunningTask) -> float:
+    return min(1.0, task["elapsed_s"] / task["runtime_s"]) if task["runtime_s"] > 0 else 1.0
+
+
+def _progress(task: RunningTask) -> Text:
+    done = _fraction(task)
+    return bar([(done, RUNNING), (1 - done, LEFT)], 10)
+
+
+def _said_of(worker: WorkerState, slot: SlotState, task: RunningTask) -> Text:
+    text = Text(f"{duration(task['elapsed_s'])} of {duration(task['runtime_s'])}")
+    if _beyond(worker, slot):
+        text.append(", too long for this window", "bold yellow")
+    if waiting := slot["ahead"] + slot["queued"]:
+        text.append(f", then {waiting:,} for {duration(slot['ahead_s'] + slot['queued_s'])}", "dim")
+    return text
+
+
+# --- bags ------------------------------------------------------------------------------------------------------------
+
+
+def complete(bag: BagState) -> bool:
+    """Whether nothing more will happen in it."""
+    return bag["closed"] and bag["running"] + bag["waiting"] == 0
+
+
+def bag_order(bag: BagState) -> tuple[bool, float]:
+    """What is under way, oldest first; then what ended, newest first."""
+    return (True, bag["age_s"]) if complete(bag) else (False, -bag["age_s"])
+
+
+def bag_heading(totals: Totals) -> Iterable[Text]:
+    """How many there are, and what the bars mean."""
+    yield Text("Bags", "bold")
+    if not bag_count(totals):
+        yield Text("none yet", "dim")
+        return
+    yield Text(other_bags(totals, ()))
+    yield _legend(BAG_PARTS)
+
+
+def bag_count(totals: Totals) -> int:
+    """All bags."""
+    return totals["bags_under_way"] + totals["bags_ended"]
+
+
+def other_bags(totals: Totals, shown: Sequence[BagState]) -> str:
+    """Bags that have no row on the screen, in a few words."""
+    ended = sum(complete(bag) for bag in shown)
+    under_way = totals["bags_under_way"] - (len(shown) - ended)
+    return f"{under_way:,} under way, {totals['bags_ended'] - ended:,} ended"
+
+
+def bag_columns(bags: Sequence[BagState], width: int) -> list[Column]:
+    """Name, bar, time to go, tasks done, failed, id, running, waiting."""
+    tally = max((len(_tally(bag)) for bag in bags), default=4)
+    failed = max((len(_failed(bag).plain) for bag in bags), default=0)
+    waiting = max((len(f"{bag['waiting']:,}") for bag in bags), default=0)
+    columns = [
+        Column(_name_width((_title(bag) for bag in bags), width)),
+        Column(1),
+        Column(DURATION, "right"),
+        Column(max(5, tally), "right"),
+        Column(failed, "right"),
+        Column(BAG_ID if width >= MEDIUM else 0),
+        Column(7 if width >= WIDE else 0, "right"),
+        Column(max(7, waiting) if width >= WIDE else 0, "right"),
+    ]
+    return _filled_up(width, columns, flexible=1)
+
+
+def bag_titles(columns: Sequence[Column]) -> Text:
+    """The names of the columns."""
+    return _dim(row(("name", "tasks", "to go", "done", "failed", "id", "running", "waiting"), columns))
+
+
+def bag_row(bag: BagState, columns: Sequence[Column]) -> Text:
+    """One bag: its tasks as a bar, and how long it still takes."""
+    amounts = (bag["done"], bag["failed"] + bag["cancelled"], bag["running"], bag["waiting"])
+    cells = (
+        clean(_title(bag)),
+        bar(list(zip(amounts, BAG_PARTS, strict=True)), columns[1].width),
+        _to_go(bag),
+        _tally(bag),
+        _failed(bag),
+        clean(bag["bag"]),
+        f"{bag['running']:,}",
+        f"{bag['waiting']:,}",
+    )
+    return row(cells, columns)
+
+
+def bag_notes(bag: BagState) -> list[Text]:
+    """What there is to say of a bag that is under way."""
+    return [Text(f"  {clean(bag['note'])}", "yellow")] if bag["note"] else []
+
+
+def _title(bag: BagState) -> str:
+    return bag["name"] or bag["bag"]
+
+
+def _tally(bag: BagState) -> str:
+    return f"{bag['done']:,}/{bag['total']:,}"
+
+
+def _failed(bag: BagState) -> Text:
+    """Errors and the like, then what was cancelled; empty when there is neither."""
+    said = [f"{bag['failed']:,} failed"] if bag["failed"] else []
+    said += [f"{bag['cancelled']:,} cancelled"] if bag["cancelled"] else []
+    return Text(", ".join(said), "bold red" if bag["failed"] else "dim")
+
+
+def _to_go(bag: BagState) -> Text:
+    if complete(bag):
+        return Text("ended", "green" if not bag["failed"] else "")
+    if bag["eta_s"] is None:
+        return Text("unknown", "yellow")
+    return Text(duration(bag["eta_s"]))
+
+
+def _dim(line: Text) -> Text:
+    line.stylize("dim")
+    return line

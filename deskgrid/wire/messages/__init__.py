@@ -1,0 +1,81 @@
+"""Every message, and every row in one. What each field may be stands beside it, and is checked while it is decoded.
+
+A message is a frozen dataclass. A row (one of many in a message) is a named tuple, because a busy grid makes thousands
+of them a second and a named tuple costs a third of a frozen dataclass.
+
+Rule 1: durations in seconds, never dates: the clocks of lab PCs are wrong.
+Rule 2: an honest peer keeps to the limits by itself: it refuses what is over one before it sends anything.
+"""
+
+import typing
+
+from deskgrid.wire.limits import CONTROL_BYTES, MESSAGE_LIMIT, SAID_BYTES
+from deskgrid.wire.messages.client import (
+    Accepted,
+    Answer,
+    Ask,
+    Failed,
+    Greeting,
+    Hello,
+    Outcomes,
+    Submit,
+    Watch,
+)
+from deskgrid.wire.messages.common import Blob, Fetch, Goodbye, Refused, Rejoin
+from deskgrid.wire.messages.worker import (
+    Assign,
+    Enrol,
+    Enrolled,
+    Finished,
+    Heartbeat,
+    Join,
+    Leave,
+    Planned,
+    Recall,
+    Returned,
+    Stop,
+    Taken,
+    Welcome,
+)
+
+Message = (
+    Join
+    | Heartbeat
+    | Finished
+    | Leave
+    | Returned
+    | Welcome
+    | Assign
+    | Recall
+    | Stop
+    | Taken
+    | Planned
+    | Fetch
+    | Blob
+    | Goodbye
+    | Refused
+    | Rejoin
+    | Hello
+    | Submit
+    | Watch
+    | Ask
+    | Greeting
+    | Accepted
+    | Outcomes
+    | Answer
+    | Failed
+    | Enrol
+    | Enrolled
+)
+
+# The tag of a message is its place here, so a new one goes to the end.
+MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
+
+FROM_LAB = (Enrol,)
+FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch)
+FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
+
+# Bytes of a message at most, not counting the large payloads behind it. Those that are not named are control messages.
+MOST: dict[type[Message], int] = dict.fromkeys(MESSAGES, CONTROL_BYTES)
+MOST |= dict.fromkeys((Finished, Submit, Blob), SAID_BYTES)
+MOST |= dict.fromkeys((Assign, Outcomes, Answer), MESSAGE_LIMIT)

@@ -1,0 +1,60 @@
+"""What workers and clients alike say and hear."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated
+
+from deskgrid.wire.fields import (
+    Argument,
+    Digest,
+    Integer,
+    Sentence,
+)
+
+
+class Outcome(IntEnum):
+    """How one attempt ended."""
+
+    DONE = 0
+    ERROR = 1  # the task raised, or its command exited with a code other than 0
+    CRASH = 2  # the task's process died
+    TIMEOUT = 3  # the task ran longer than its own limit
+    CANCELLED = 4  # somebody cancelled it
+    DEPARTED = 5  # stopped because its PC goes away; never counts against the task
+
+
+Ending = Annotated[int, Integer(Outcome.DONE, Outcome.DEPARTED)]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Send me this template."""
+
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A template, by the SHA-256 of its bytes in hexadecimal."""
+
+    digest: Digest
+    data: Argument
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """The sender ends on purpose."""
+
+    reason: Sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The broker will not have this peer; trying again as it is would not help."""
+
+    reason: Sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """The broker does not know this connection (it was restarted, or the lease ran out): introduce yourself."""

@@ -1,0 +1,250 @@
+"""Plans for whole windows, present and announced: which task goes into which of them, so that all end early.
+
+A plan is an end, and a list of runtimes for each window. For a given end the windows are cut there, and the tasks are
+to be packed into what is left: bins of different sizes. Plans are made in two ways and judged by their end: packing,
+shortest windows first, each as exactly as possible; and playing "always the longest task that fits" forward (the idea
+of turnaround lookahead, Section 3 of its paper). Seconds on the driver's clock.
+"""
+
+import heapq
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from deskgrid.scheduler.model import Window
+from deskgrid.scheduler.planning.relaxation import done_at
+from deskgrid.scheduler.planning.subset_sum import fill
+
+# A slot of a worker: its name, and which one.
+SlotKey = tuple[str, int]
+
+# Rooms that a plan looks at, at most.
+INTERVALS = 600
+# Ends tried for in one look, and in the first, after which every free slot gets a task; and how near to the best the
+# last that failed is near enough (of the time that is left).
+TRIES = 2
+FIRST_TRIES = 4
+NEAR = 0.0005
+# By so much a failed end is forgotten with each look: as tasks are done, what could not be packed can.
+FORGET = 0.1
+
+
+class Interval(NamedTuple):
+    """A window of one slot, or what is left of the open one: tasks start at ``start`` or later, end by ``end``."""
+
+    start: float
+    end: float
+    slot: SlotKey
+
+
+class FilledInterval(NamedTuple):
+    """What is planned for an interval: runtimes, the next one last."""
+
+    interval: Interval
+    runtimes: list[float]
+
+
+class Plan(NamedTuple):
+    """``end``: when the last task ends."""
+
+    end: float
+    fills: list[FilledInterval]
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What is known of the windows at ``now``: what is left of open ones, and what is announced, by slot.
+
+    ``reserve``: seconds to be kept free in each.
+    """
+
+    now: float
+    current: Mapping[SlotKey, Interval]
+    announced: Mapping[SlotKey, Sequence[Window]]
+    reserve: float
+
+    def intervals(self, least: float) -> Iterator[Interval]:
+        """All intervals longer than ``least``, by their start; endless where windows are taken to go on."""
+        slots = {**self.announced, **dict.fromkeys(self.current.keys() - self.announced.keys(), ())}
+        return heapq.merge(*(self._intervals_of(slot, windows, least) for slot, windows in slots.items()))
+
+    def _intervals_of(self, slot: SlotKey, windows: Sequence[Window], least: float) -> Iterator[Interval]:
+        free = self.now
+        if (current := self.current.get(slot)) is not None:
+            free = current.end + self.reserve
+            if current.end - current.start > least:
+                yield current
+        for window in windows:
+            interval = Interval(max(window.opens, free), window.closes - self.reserve, slot)
+            free = max(free, window.closes)
+            if interval.end - interval.start > least:
+                yield interval
+        yield from self._more_like_the_last(slot, windows, least)
+
+    def _more_like_the_last(self, slot: SlotKey, windows: Sequence[Window], least: float) -> Iterator[Interval]:
+        """Announcements end after some days, or 64 windows; a plan takes it that the last of them go on."""
+        if len(windows) < 2:
+            return
+        before, last = windows[-2:]
+        opens, lasts = last.opens, last.lasts - self.reserve
+        while lasts > least and last.opens > before.closes:
+            opens += last.opens - before.opens
+            yield Interval(opens, opens + lasts, slot)
+
+
+class Planner:
+    """The best plan so far, and the search for a better one."""
+
+    def __init__(self) -> None:
+        self.best: Plan | None = None
+        self._failed = 0.0  # the latest end that was tried for in vain
+        self._force = False  # which way of packing is next
+
+    def look(self, prospect: Prospect, runtimes: Sequence[float]) -> int:
+        """See what the plan comes to by now, or make one for the ascending ``runtimes``, and try to better it.
+
+        For no runtimes there is none. Returns how many intervals that took, for what it costs.
+        """
+        before, self.best = self.best, None
+        intervals: list[Interval] = []
+        if not runtimes:
+            return 0
+        if before is not None:
+            intervals = _intervals_until(before.end, prospect.intervals(runtimes[0]))
+            self.best = renewed(before, intervals, runtimes)
+        if first := self.best is None:
+            intervals, self.best = longest_first(prospect.intervals(runtimes[0]), runtimes)
+            self._failed, self._force = prospect.now, False
+        if self.best is not None:
+            self.best = self._bettered(self.best, intervals, runtimes, prospect.now, first=first)
+        return len(intervals)
+
+    def _bettered(
+        self, best: Plan, intervals: Sequence[Interval], runtimes: Sequence[float], now: float, *, first: bool
+    ) -> Plan:
+        """Try for earlier ends: the first time in the way that succeeds more often, later in both."""
+        bound = soonest(intervals, sum(runtimes))
+        self._failed = max(bound, self._failed - FORGET * (self._failed - bound))
+        for _ in range(FIRST_TRIES if first else TRIES):
+            if best.end - self._failed <= NEAR * (best.end - now):
+                break
+            end = (self._failed + best.end) / 2
+            found = packed(intervals, runtimes, end, force=self._force)
+            if found is not None:
+                best = found
+                continue
+            if self._force or first:
+                self._failed = end
+            self._force = not (self._force or first)
+        return best
+
+
+def _intervals_until(end: float, coming: Iterator[Interval]) -> list[Interval]:
+    """The intervals that begin before ``end``."""
+    intervals: list[Interval] = []
+    for interval in coming:
+        if interval.start >= end or len(intervals) == INTERVALS:
+            break
+        intervals.append(interval)
+    return intervals
+
+
+def longest_first(coming: Iterator[Interval], runtimes: Sequence[float]) -> tuple[list[Interval], Plan | None]:
+    """What comes of giving each free slot the longest task that fits, and the intervals that begin before the end.
+
+    No plan when the intervals do not suffice.
+    """
+    intervals: list[Interval] = []
+    fills: list[list[float]] = []
+    free: list[tuple[float, int]] = []
+    left = list(runtimes)
+    end = 0.0
+    upcoming = next(coming, None)
+    while left:
+        while upcoming is not None and not (free and free[0][0] < upcoming.start):
+            if len(intervals) == INTERVALS:
+                return intervals, None
+            heapq.heappush(free, (upcoming.start, len(intervals)))
+            intervals.append(upcoming)
+            fills.append([])
+            upcoming = next(coming, None)
+        if not free:
+            return intervals, None
+        start, number = free[0]
+        fitting = bisect_left(left, intervals[number].end - start)
+        if not fitting:
+            heapq.heappop(free)
+            continue
+        runtime = left.pop(fitting - 1)
+        fills[number].append(runtime)
+        end = max(end, start + runtime)
+        heapq.heapreplace(free, (start + runtime, number))
+    plan = Plan(
+        end, [FilledInterval(interval, runs[::-1]) for interval, runs in zip(intervals, fills, strict=True) if runs]
+    )
+    if upcoming is not None:
+        intervals += _intervals_until(end, chain([upcoming], coming))
+    return intervals, plan
+
+
+def packed(intervals: Sequence[Interval], runtimes: Sequence[float], end: float, *, force: bool) -> Plan | None:
+    """All of the ascending ``runtimes`` in the intervals, cut at ``end``; None when this way does not get them in.
+
+    The shortest interval first, each as full as can be; with ``force`` each has the longest task that it can hold.
+    """
+    sizes = sorted(
+        (min(interval.end, end) - interval.start, number)
+        for number, interval in enumerate(intervals)
+        if interval.start < end
+    )
+    left = list(runtimes)
+    spare = sum(size for size, _ in sizes) - sum(runtimes)
+    fills = []
+    for size, number in sizes:
+        if spare < 0.0 or not left:
+            break
+        taken = fill(left, size, force=force)
+        spare -= size - sum(taken)
+        if taken:
+            fills.append(FilledInterval(intervals[number], taken[::-1]))
+    return None if left else Plan(end, fills)
+
+
+def soonest(intervals: Sequence[Interval], work_s: float) -> float:
+    """When ``work_s`` seconds would be done if tasks could be cut: no plan in these intervals ends before that."""
+    steps = sorted([(interval.start, 1) for interval in intervals] + [(interval.end, -1) for interval in intervals])
+    return min(done_at(steps, work_s), steps[-1][0])
+
+
+def renewed(plan: Plan, intervals: Sequence[Interval], runtimes: Sequence[float]) -> Plan | None:
+    """An earlier plan in the intervals as they are now; None when it does not fit them, or has not all the tasks."""
+    here: dict[SlotKey, list[Interval]] = {}
+    for interval in intervals:
+        here.setdefault(interval.slot, []).append(interval)
+    left = Counter(runtimes)
+    fills: dict[Interval, list[float]] = {}
+    end = 0.0
+    for planned in plan.fills:
+        runs = []
+        for runtime in planned.runtimes:
+            if left[runtime] > 0:
+                left[runtime] -= 1
+                runs.append(runtime)
+        if not runs:
+            continue
+        before = planned.interval
+        found = next((interval for interval in here.get(before.slot, ()) if interval.end > before.start), None)
+        if found is None:
+            return None
+        # Where a window has gone, the next one gets what was planned for both.
+        fills[found] = runs + fills.get(found, [])
+        ends = found.start + sum(fills[found])
+        if ends >= found.end:
+            return None
+        end = max(end, ends)
+    return (
+        None if any(left.values()) else Plan(end, [FilledInterval(interval, runs) for interval, runs in fills.items()])
+    )

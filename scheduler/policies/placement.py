@@ -1,0 +1,45 @@
+"""What several policies do with the priority queue: for each slot a task, or for each task a slot."""
+
+from collections.abc import Callable, Iterator
+from math import inf
+
+from deskgrid.scheduler.policies.base import Place, View
+from deskgrid.scheduler.queues.waiting import Entry
+
+# Short tasks that are alike are placed on one slot so many together, and not more seconds of them: it matters to nobody
+# which of them are where, and this costs a tenth. And as many rounds of them are left for the slots with room: so all
+# have something to do when a prediction was too short.
+TOGETHER_TASKS = 100
+TOGETHER_S = 0.01
+TOGETHER_ROUNDS = 4
+
+# What a policy has in mind for a slot, of tasks below a limit.
+Choice = Callable[[int, float], Entry | None]
+
+
+def task_for_each_slot(view: View, choice: Choice = lambda slot, limit: None) -> Iterator[Place]:
+    """Each slot with an empty queue, the tightest first, gets what ``choice`` says, or the first task that fits."""
+    while (found := view.tightest_empty(view.priority.shortest())) is not None:
+        slot, limit = found
+        chosen = choice(slot, limit)
+        entry = chosen or view.priority.next_fit(limit)
+        if entry is not None:
+            yield Place(entry, slot, priority=True, many=1 if chosen else _together(entry, view))
+
+
+def slot_for_each_task(view: View, limit: float = inf) -> Iterator[Place]:
+    """Each task below ``limit``, in the order of the queue, goes to the tightest slot that has room for it."""
+    if not view.slots_with_room() or view.priority.shortest() >= limit:
+        return
+    entry = view.priority.next_fit(min(view.longest_fit(), limit))
+    while entry is not None and (slot := view.tightest(entry.runtime)) is not None:
+        yield Place(entry, slot, priority=True, many=_together(entry, view))
+        entry = view.priority.next_fit(min(view.longest_fit(), limit), entry)
+
+
+def _together(entry: Entry, view: View) -> int:
+    """How many of the tasks like ``entry`` are placed on one slot together: of the last ones, fewer and fewer."""
+    if entry.alike == 1:
+        return 1
+    most = min(TOGETHER_TASKS, entry.alike // (TOGETHER_ROUNDS * view.slots_with_room()))
+    return max(1, int(min(most, TOGETHER_S / entry.runtime)) if entry.runtime else most)

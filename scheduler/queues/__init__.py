@@ -1,0 +1,1 @@
+"""Waiting tasks, indexed by runtime."""

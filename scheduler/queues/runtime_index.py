@@ -1,0 +1,376 @@
+"""Waiting tasks, longest first, in little memory: runs of tasks in a row of short sorted arrays.
+
+Rule 1: a run is a range of tasks with one runtime that arrived one after the other. A giant bag of one runtime is one
+run; a task that is like no other is a run of its own, of 28 bytes.
+Rule 2: runs are in the order of their keys: runtimes negated (so that they ascend), then arrival numbers.
+Rule 3: a `Leaf` of them is short, for putting one in or out moves the ones behind it.
+Rule 4: what is known of a task by its key stays true whatever else comes or goes; places do not.
+"""
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator
+from itertools import accumulate, chain, compress, islice, pairwise, repeat
+from operator import neg
+
+from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, cut
+
+# Moving so many runs costs less than finding the leaf; the leaves of a million tasks take a byte for each.
+LEAF = 1024
+# A batch that is at least this fraction of a leaf is sorted into it at once, a smaller one put in one by one.
+ONE_BY_ONE = 4
+
+# A run: its key, and arrival number, number and how many there are of its first task and those that follow.
+Run = tuple[float, int, int, int]
+# A task: runtime, arrival number, number; and how many of its run there are from it on.
+Found = tuple[float, int, int, int]
+
+
+class Leaf:
+    """Sorted runs in four arrays, and what one does with a few runs."""
+
+    __slots__ = ("arrivals", "counts", "keys", "tasks")
+
+    def __init__(self) -> None:
+        self.keys: array[float] = array("d")
+        self.arrivals: array[int] = array("q")
+        self.tasks: array[int] = array("q")
+        self.counts: array[int] = array("I")  # no grid has four thousand million tasks
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def insert(self, row: int, key: float, arrival: int, task: int, held: int) -> None:
+        """Put a run in front of the one at ``row``."""
+        self.keys.insert(row, key)
+        self.arrivals.insert(row, arrival)
+        self.tasks.insert(row, task)
+        self.counts.insert(row, held)
+
+    def merge(self, batch: "Leaf", start: int, end: int) -> None:
+        """Put runs that have just arrived, of a sorted batch, behind their equals, or lengthen the last of them."""
+        keys, row = self.keys, 0
+        for key, arrival, task, held in batch.rows(start, end):
+            row = bisect_right(keys, key, row)
+            if not row or keys[row - 1] != key or not self._lengthen(row - 1, arrival, task, held):
+                self.insert(row, key, arrival, task, held)
+
+    def _lengthen(self, row: int, arrival: int, task: int, held: int) -> bool:
+        here = self.counts[row]
+        if self.tasks[row] + here != task or self.arrivals[row] + here != arrival:
+            return False
+        self.counts[row] = here + held
+        return True
+
+    def take(self, row: int, nth: int, taken: int) -> None:
+        """Take ``taken`` tasks, from the ``nth`` on, out of the run at ``row``."""
+        held = self.counts[row]
+        if held == taken:
+            del self.keys[row], self.arrivals[row], self.tasks[row], self.counts[row]
+            return
+        end = nth + taken
+        arrival, task, behind = self.arrivals[row] + end, self.tasks[row] + end, held - end
+        if nth == 0:
+            self.arrivals[row], self.tasks[row], self.counts[row] = arrival, task, behind
+            return
+        self.counts[row] = nth
+        if behind:
+            self.insert(row + 1, self.keys[row], arrival, task, behind)
+
+    def row(self, row: int) -> Run:
+        """The run at ``row``."""
+        return self.keys[row], self.arrivals[row], self.tasks[row], self.counts[row]
+
+    def rows(self, start: int = 0, end: int | None = None) -> Iterator[Run]:
+        """Each run, or those from ``start`` to before ``end``."""
+        part = slice(start, end)
+        return zip(self.keys[part], self.arrivals[part], self.tasks[part], self.counts[part], strict=True)
+
+    def backwards(self) -> Iterator[Run]:
+        """Each run, from the last to the first."""
+        columns = reversed(self.keys), reversed(self.arrivals), reversed(self.tasks), reversed(self.counts)
+        return zip(*columns, strict=True)
+
+    def extend(self, other: "Leaf", start: int = 0, end: int | None = None) -> None:
+        """Put runs of another leaf behind all."""
+        self.keys.extend(other.keys[start:end])
+        self.arrivals.extend(other.arrivals[start:end])
+        self.tasks.extend(other.tasks[start:end])
+        self.counts.extend(other.counts[start:end])
+
+    def part(self, start: int, end: int) -> "Leaf":
+        """A leaf of the runs from ``start`` to before ``end``."""
+        leaf = Leaf()
+        leaf.extend(self, start, end)
+        return leaf
+
+    def pull(self, key: float, spans: Spans) -> list[Run]:
+        """Take out the tasks in ``spans`` of runs with ``key``."""
+        start, end = bisect_left(self.keys, key), bisect_right(self.keys, key)
+        pulled, kept = list[Run](), Leaf()
+        for _, arrival, task, held in self.rows(start, end):
+            for piece, many, inside in cut(task, held, spans):
+                run = key, arrival + piece - task, piece, many
+                if inside:
+                    pulled.append(run)
+                else:
+                    kept.insert(len(kept), *run)
+        if pulled:
+            rest = self.part(end, len(self))
+            for column in (self.keys, self.arrivals, self.tasks, self.counts):
+                del column[start:]
+            self.extend(kept)
+            self.extend(rest)
+        return pulled
+
+    def sort(self) -> None:
+        """Put the runs in order of their keys, equal ones as they were. Linear for two that were sorted."""
+        order = sorted(range(len(self)), key=self.keys.__getitem__)
+        self.keys = array("d", map(self.keys.__getitem__, order))
+        self.arrivals = array("q", map(self.arrivals.__getitem__, order))
+        self.tasks = array("q", map(self.tasks.__getitem__, order))
+        if max(self.counts) > 1:
+            self.counts = array("I", map(self.counts.__getitem__, order))
+
+    def drop_singles(self, gone: dict[int, int]) -> None:
+        """Take out each run of one task in ``gone`` that arrived before the number it has there."""
+        if not gone.keys().isdisjoint(self.tasks):
+            kept = [held > 1 or arrival >= gone.get(task, 0) for _, arrival, task, held in self.rows()]
+            self.keys = array("d", compress(self.keys, kept))
+            self.arrivals = array("q", compress(self.arrivals, kept))
+            self.tasks = array("q", compress(self.tasks, kept))
+            self.counts = array("I", compress(self.counts, kept))
+
+
+def arrived(rows: TaskRanges, arrival: int) -> Leaf:
+    """Runs that arrive together; ``arrival`` is the number of the first task."""
+    leaf = Leaf()
+    leaf.keys.extend(map(neg, rows.runtimes))
+    leaf.arrivals.extend(accumulate(islice(rows.counts, len(rows.counts) - 1), initial=arrival))
+    leaf.tasks.extend(rows.firsts)
+    leaf.counts.extend(rows.counts)
+    if len(leaf) > 1:
+        leaf.sort()
+    return leaf
+
+
+class RuntimeIndex:
+    """All leaves, and the fences between them: no key in a leaf is below its fence, none before it above or equal.
+
+    A fence stays as it is when the run it was made of has gone. ``leaf``: the most runs in one leaf.
+    """
+
+    def __init__(self, leaf: int = LEAF) -> None:
+        self._most = leaf
+        # A leaf with fewer is joined to its neighbour, if both are not more than `_new` together: so no take joins or
+        # cuts often. New leaves have room for what comes.
+        self._few = leaf // 4
+        self._new = leaf * 3 // 4
+        self._leaves = [Leaf()]
+        # Fences in two lists: key and arrival.
+        self._keys = [-math.inf]
+        self._arrivals = [-1]
+
+    def __len__(self) -> int:
+        """How many runs there are; of tasks there may be many more."""
+        return sum(map(len, self._leaves))
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def first_below(self, limit: float) -> Found | None:
+        """The first task with ``runtime < limit``."""
+        place = bisect_right(self._keys, -limit) - 1
+        return self._at(place, bisect_right(self._leaves[place].keys, -limit), 0)
+
+    def first_after(self, runtime: float, arrival: int) -> Found | None:
+        """The first task behind the one with that runtime and arrival, whether it is still here or not."""
+        place, row = self._find(-runtime, arrival)
+        leaf = self._leaves[place]
+        if row >= 0 and leaf.keys[row] == -runtime:
+            nth = arrival + 1 - leaf.arrivals[row]
+            if nth < leaf.counts[row]:
+                return self._at(place, row, nth)
+        return self._at(place, row + 1, 0)
+
+    def _at(self, place: int, row: int, nth: int) -> Found | None:
+        leaf = self._leaves[place]
+        if row == len(leaf.keys):
+            if place + 1 == len(self._leaves):
+                return None
+            leaf, row = self._leaves[place + 1], 0
+        return -leaf.keys[row], leaf.arrivals[row] + nth, leaf.tasks[row] + nth, leaf.counts[row] - nth
+
+    def _find(self, key: float, arrival: int) -> tuple[int, int]:
+        """Leaf and row of the last run that begins no later than that; row -1: none of its leaf does."""
+        place = bisect_right(self._keys, key) - 1
+        if self._keys[place] == key:
+            place = bisect_right(self._arrivals, arrival, bisect_left(self._keys, key), place + 1) - 1
+        leaf = self._leaves[place]
+        end = bisect_right(leaf.keys, key)
+        start = bisect_left(leaf.keys, key, 0, end)
+        return place, bisect_right(leaf.arrivals, arrival, start, end) - 1
+
+    def shortest(self) -> float:
+        """The smallest runtime, or infinity."""
+        keys = self._leaves[-1].keys
+        return -keys[-1] if keys else math.inf
+
+    def forwards(self) -> Iterator[Run]:
+        """Each run, the longest runtime first."""
+        return chain.from_iterable(leaf.rows() for leaf in self._leaves)
+
+    def backwards(self) -> Iterator[Run]:
+        """Each run, the shortest runtime first."""
+        return chain.from_iterable(leaf.backwards() for leaf in reversed(self._leaves))
+
+    def by_arrival(self) -> Iterator[Run]:
+        """Each run, in the order in which they arrived."""
+        whole = Leaf()
+        for leaf in self._leaves:
+            whole.extend(leaf)
+        order = sorted(range(len(whole)), key=whole.arrivals.__getitem__)
+        columns = (whole.keys, whole.arrivals, whole.tasks, whole.counts)
+        return zip(*(map(column.__getitem__, order) for column in columns), strict=True)
+
+    def ascending(self) -> Iterator[float]:
+        """The runtime of each task, the shortest first."""
+        for leaf in reversed(self._leaves):
+            yield from chain.from_iterable(map(repeat, map(neg, reversed(leaf.keys)), reversed(leaf.counts)))
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    def add(self, rows: TaskRanges, arrival: int) -> None:
+        """Add tasks that arrive together, the first with the number ``arrival``, which is new."""
+        batch, start = arrived(rows, arrival), 0
+        while start < len(batch):
+            place = bisect_right(self._keys, batch.keys[start]) - 1
+            last = place + 1 == len(self._leaves)
+            end = len(batch) if last else bisect_left(batch.keys, self._keys[place + 1], start)
+            self._put(place, batch, start, end)
+            start = end
+
+    def _put(self, place: int, batch: Leaf, start: int, end: int) -> None:
+        """Put some runs of ``batch`` into one leaf, and cut it if it is too large then."""
+        leaf = self._leaves[place]
+        if (end - start) * ONE_BY_ONE <= len(leaf) or end - start == 1:
+            leaf.merge(batch, start, end)
+        else:
+            alone = not leaf
+            leaf.extend(batch, start, end)
+            if not alone:
+                leaf.sort()
+        if len(leaf) > self._most:
+            self._cut(place)
+
+    def _cut(self, place: int) -> None:
+        """Make several leaves of the one at ``place``, all about as large."""
+        leaf = self._leaves[place]
+        pieces = -(-len(leaf) // self._new)
+        edges = [len(leaf) * number // pieces for number in range(pieces + 1)]
+        self._leaves[place : place + 1] = [leaf.part(start, end) for start, end in pairwise(edges)]
+        self._keys[place + 1 : place + 1] = [leaf.keys[edge] for edge in edges[1:-1]]
+        self._arrivals[place + 1 : place + 1] = [leaf.arrivals[edge] for edge in edges[1:-1]]
+
+    def take(self, runtime: float, arrival: int, taken: int = 1) -> None:
+        """Take out the task of that runtime and arrival, which is here, or ``taken`` of its run."""
+        place, row = self._find(-runtime, arrival)
+        leaf = self._leaves[place]
+        leaf.take(row, arrival - leaf.arrivals[row], taken)
+        if len(leaf.keys) < self._few:
+            self._join(place)
+        elif len(leaf.keys) > self._most:
+            self._cut(place)
+
+    def _join(self, place: int) -> None:
+        """Join the leaf at ``place`` to its neighbour, unless they are many together. Only an only leaf stays empty."""
+        if len(self._leaves) == 1:
+            return
+        place = min(place, len(self._leaves) - 2)
+        left, right = self._leaves[place : place + 2]
+        if left and right and len(left) + len(right) > self._new:
+            return
+        left.extend(right)
+        del self._leaves[place + 1], self._keys[place + 1], self._arrivals[place + 1]
+
+    def predict(self, spans: Spans, old: Collection[float], new: Callable[[int], float]) -> None:
+        """Tasks in ``spans`` whose runtime is in ``old`` take another one, and keep their arrival numbers.
+
+        All of a span take the one that ``new`` says of its first.
+        """
+        pulled = [run for runtime in old for run in self._pull(-runtime, spans)]
+        for _, arrival, task, held in pulled:
+            key = -new(task)
+            place, row = self._find(key, arrival)
+            self._leaves[place].insert(row + 1, key, arrival, task, held)
+            if len(self._leaves[place]) > self._most:
+                self._cut(place)
+
+    def _pull(self, key: float, spans: Spans) -> list[Run]:
+        """Take out the tasks in ``spans`` of runs with ``key``."""
+        last = bisect_right(self._keys, key) - 1
+        first = max(0, bisect_left(self._keys, key) - 1)
+        pulled: list[Run] = []
+        for place in range(last, first - 1, -1):
+            leaf = self._leaves[place]
+            pulled += leaf.pull(key, spans)
+            if len(leaf) > self._most:
+                self._cut(place)
+            elif len(leaf) < self._few:
+                self._join(place)
+        return pulled
+
+    def sift(self, gone: dict[int, int]) -> None:
+        """Take out every task in ``gone`` that arrived before the number it has there."""
+        kept, numbers = Leaf(), sorted(gone)
+        for leaf in self._leaves:
+            leaf.drop_singles(gone)
+            start = 0
+            for row in _met(leaf, numbers):
+                kept.extend(leaf, start, row)
+                for run in _left(leaf.row(row), gone, numbers):
+                    kept.insert(len(kept), *run)
+                start = row + 1
+            kept.extend(leaf, start)
+        self._leaves, self._keys, self._arrivals = [kept], [-math.inf], [-1]
+        if len(kept) > self._most:
+            self._cut(0)
+
+    def check(self) -> None:
+        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        fences = list(zip(self._keys, self._arrivals, strict=True))
+        agree("fences in order", fences, sorted(fences))
+        agree("leaves between fences", len(self._leaves), len(fences))
+        for leaf, fence, end in zip(self._leaves, fences, [*fences[1:], (math.inf, 0)], strict=True):
+            starts = list(zip(leaf.keys, leaf.arrivals, strict=True))
+            agree("runs in order", starts, sorted(starts))
+            agree("a leaf of one too many", len(leaf) > self._most, False)
+            agree("a leaf that is empty", not leaf and len(fences) > 1, False)
+            agree("runs between fences", [start for start in starts if not fence <= start < end], [])
+            agree("runs of none", [row for row in leaf.rows() if not row[3]], [])
+
+
+def _met(leaf: Leaf, numbers: list[int]) -> list[int]:
+    """The rows of runs of several tasks that have one of these sorted numbers."""
+    several = [row for row, held in enumerate(leaf.counts) if held > 1]
+    return [row for row in several if _any(numbers, leaf.tasks[row], leaf.tasks[row] + leaf.counts[row])]
+
+
+def _any(numbers: list[int], start: int, end: int) -> bool:
+    place = bisect_left(numbers, start)
+    return place < len(numbers) and numbers[place] < end
+
+
+def _left(run: Run, gone: dict[int, int], numbers: list[int]) -> Iterator[Run]:
+    """What is left of a run."""
+    key, arrival, task, held = run
+    start = 0
+    for number in numbers[bisect_left(numbers, task) : bisect_left(numbers, task + held)]:
+        nth = number - task
+        if arrival + nth < gone[number]:
+            if nth > start:
+                yield key, arrival + start, task + start, nth - start
+            start = nth + 1
+    if start < held:
+        yield key, arrival + start, task + start, held - start

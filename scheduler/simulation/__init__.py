@@ -1,0 +1,1 @@
+"""The virtual-clock driver, and when its PCs are there."""

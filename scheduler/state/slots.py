@@ -1,0 +1,316 @@
+"""Workers, their slots, and the slots with room, indexed by remaining time.
+
+Remaining time (paper, Section 2.2): tl = ru - (et_running - elapsed) - sum of et_queued. While a task runs within its
+prediction, uptime and elapsed time change together and tl stands still; when the slot is idle, or its task is overdue,
+tl falls with the clock. So an index keeps two sorted lists, *anchored* (tl itself) and *falling* (tl + now), and no
+entry has to be touched as time passes but the few whose task becomes overdue. They are plain lists: moving the entries
+behind one that comes or goes takes a microsecond or two with ten thousand, less than any tree takes in Python, and
+mostly there are few slots with room.
+"""
+
+import heapq
+import math
+import sys
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
+from deskgrid.scheduler.state.tasks import Batch
+
+# A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never
+# early, so the earliest estimate of a window's end is the best one.
+UPTIME_JITTER_S = 0.5
+
+# When a worker has answered that never did.
+NEVER = -math.inf
+
+# An index entry: the key, then what is promised already (so that equal slots share the work), then the slot number.
+_Row = tuple[float, float, int]
+
+
+class Sent(NamedTuple):
+    """One attempt at the worker, the runtime it was predicted to have, and when it was sent, or began elsewhere."""
+
+    attempt: Attempt
+    runtime: float
+    at: float
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One slot of a worker. ``sent[0]`` is running since ``started``; ``queue`` is held here.
+
+    ``owes``: an attempt that was taken back and not answered since, which had run since ``started``: it may still run.
+    """
+
+    number: int
+    worker: "Worker"
+    position: int
+    sent: deque[Sent] = field(default_factory=deque)
+    started: float = 0.0
+    ahead_s: float = 0.0  # runtimes of sent[1:]
+    queue: deque[tuple[int, float]] = field(default_factory=deque)  # (task, runtime)
+    queued_s: float = 0.0
+    busy_s: float = 0.0
+    watched: float = -math.inf  # the last ``due`` that `SlotTable` was told to look out for
+    look_at: float = math.inf  # when `Deadlines` looks at it
+    batch: Batch | None = None  # of what it ran when that was last decided
+    owes: Attempt | None = None
+    # Its entry in an index, and the list that this is in: None when it has no room.
+    rows: list[_Row] | None = None
+    row: _Row = (0.0, 0.0, 0)
+
+    @property
+    def due(self) -> float:
+        """When the running task should end; minus infinity when nothing runs."""
+        return self.started + self.sent[0].runtime if self.sent else -math.inf
+
+    def remaining(self, now: float) -> float:
+        """tl, seconds; negative when the slot has promised more than it has."""
+        return self.worker.ends_at - max(now, self.due) - self.ahead_s - self.queued_s
+
+    def place_of(self, task: int) -> int:
+        """The place in ``sent`` of the attempt of ``task``, or -1. The first is looked at first: it ends first."""
+        if self.sent and self.sent[0].attempt.task == task:
+            return 0
+        for place, sent in enumerate(self.sent):
+            if sent.attempt.task == task:
+                return place
+        return -1
+
+    def in_flight_s(self) -> float:
+        """Predicted seconds of everything at the worker, the running task in full."""
+        return self.sent[0].runtime + self.ahead_s if self.sent else 0.0
+
+    def check(self, now: float) -> None:
+        """Raise `InvariantBroken` unless the sums are those of the contents, and the running task has begun."""
+        near(f"seconds ahead on slot {self.number}", self.ahead_s, sum(sent.runtime for sent in list(self.sent)[1:]))
+        near(f"seconds queued on slot {self.number}", self.queued_s, sum(runtime for _, runtime in self.queue))
+        agree(f"slot {self.number} began in the past", self.started <= now, True)
+        agree(f"slot {self.number} is in its place on its worker", self.worker.slots[self.position] is self, True)
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A worker whose window is open. ``ends_at`` is when it closes, interpolated from the last uptime it gave."""
+
+    name: str
+    site: str
+    joined_at: float
+    ends_at: float
+    windows: Windows
+    slots: list[Slot] = field(default_factory=list)
+    # How long it had been away, if it had left as planned.
+    gap: float | None = None
+    # When it last answered for an attempt.
+    heard: float = NEVER
+    # When it last said that it is there. What it had answered before that has arrived.
+    seen: float = NEVER
+    # So many of its slots are used, the first ones; and when it will be more.
+    width: int = sys.maxsize
+    wider_at: float = math.inf
+
+    def uptime(self, now: float) -> float:
+        """ru, seconds left of the current window."""
+        return max(0.0, self.ends_at - now)
+
+    def expected(self, now: float) -> Windows:
+        """The windows to come: as announced, or by habit."""
+        if self.windows:
+            return self.windows
+        open_now = Window(self.joined_at, self.ends_at) if self.ends_at < OPEN_ENDED else None
+        return habitual(open_now, self.gap, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A worker whose window is closed: what it has announced, and the slots it had (one, if it was never seen up).
+
+    ``last``: its last window, if it left as planned; ``gap``: how long it had been away before that one.
+    """
+
+    windows: Windows
+    slots: int = 1
+    last: Window | None = None
+    gap: float | None = None
+
+    def expected(self, now: float) -> Windows:
+        """The windows to come: as announced, or by habit."""
+        return self.windows or habitual(self.last, self.gap, now)
+
+
+def habitual(last: Window | None, gap: float | None, now: float) -> Windows:
+    """The next two windows of one that announces none but has come back once: as long as ``last``, as far apart."""
+    if last is None or gap is None:
+        return Windows()
+    opens = max(now, last.closes + gap)
+    return Windows(Window(start, start + last.lasts) for start in (opens, opens + last.lasts + gap))
+
+
+def announced(windows: Sequence[tuple[float, float]], now: float) -> Windows:
+    """Windows given as (starts in, lasts) on the driver's clock."""
+    return Windows([Window(now + starts_in, now + starts_in + lasts) for starts_in, lasts in windows])
+
+
+class SlotIndex:
+    """Slots by remaining time. `SlotTable` puts them in and takes them out."""
+
+    def __init__(self) -> None:
+        self.anchored: list[_Row] = []
+        self.falling: list[_Row] = []
+
+    def __len__(self) -> int:
+        return len(self.anchored) + len(self.falling)
+
+    def tightest(self, limit: float, now: float) -> _Row | None:
+        """(tl, load, slot number) of the slot with the smallest tl strictly above ``limit``."""
+        best = _first_above(self.anchored, limit)
+        if (falling := _first_above(self.falling, limit + now)) is not None:
+            key, load, number = falling
+            row = key - now, load + now, number
+            if best is None or row < best:
+                return row
+        return best
+
+    def widest(self, now: float) -> float:
+        """The largest tl, or minus infinity."""
+        anchored = self.anchored[-1][0] if self.anchored else -math.inf
+        falling = self.falling[-1][0] - now if self.falling else -math.inf
+        return max(anchored, falling)
+
+    def at(self, place: int) -> int:
+        """The slot number at ``place`` of ``len(self)``: for a policy that does not care for remaining time."""
+        if place < len(self.anchored):
+            return int(self.anchored[place][2])
+        return int(self.falling[place - len(self.anchored)][2])
+
+    def check(self, slots: Mapping[int, Slot], alarms: Collection[tuple[float, int]], now: float) -> None:
+        """Raise `InvariantBroken` unless ``slots`` are here, by their tl; ``alarms``: (due, slot) looked out for."""
+        for rows in (self.anchored, self.falling):
+            agree("rows in order", rows, sorted(rows))
+        agree("slots with room", sorted(number for *_, number in (*self.anchored, *self.falling)), sorted(slots))
+        for number, slot in slots.items():
+            row, anchored = slot.row, slot.rows is self.anchored
+            agree(f"rows of slot {number}", (self.anchored if anchored else self.falling).count(row), 1)
+            # An anchored slot stays as it is until the first pass after its task is due, which an alarm tells of.
+            moves = (slot.due, number) not in alarms if anchored else slot.due > now
+            agree(f"slot {number} moves without notice", moves, False)
+            at = min(now, slot.due) if anchored else now
+            near(f"tl of slot {number}", row[0] - (0.0 if anchored else now), slot.remaining(at))
+            load = slot.ahead_s + slot.queued_s
+            near(f"load of slot {number}", row[1], load + (slot.due if anchored else 0.0))
+
+
+def _first_above(rows: list[_Row], key: float) -> _Row | None:
+    """The first row with a key strictly above ``key``. Where tasks are short beside windows it is the first of all."""
+    if not rows:
+        return None
+    if rows[0][0] > key:
+        return rows[0]
+    if rows[-1][0] <= key:
+        return None
+    return rows[bisect_right(rows, (key, math.inf, 0))]
+
+
+class SlotTable:
+    """Every slot of every worker that is up, and three indexes of those with room.
+
+    ``idle``: nothing to do; ``spare``: something at the worker, nothing queued; ``queued``: something queued.
+    """
+
+    def __init__(self) -> None:
+        self.workers: dict[str, Worker] = {}
+        self.slots: dict[int, Slot] = {}
+        self.idle = SlotIndex()
+        self.spare = SlotIndex()
+        self.queued = SlotIndex()
+        # How many slots have room.
+        self.rooms = 0
+        self._due: list[tuple[float, int]] = []
+        self._next = 0
+
+    def join(self, worker: Worker, count: int) -> None:
+        """Add ``worker`` with ``count`` idle slots."""
+        self.workers[worker.name] = worker
+        for position in range(count):
+            slot = Slot(self._next, worker, position)
+            self._next += 1
+            worker.slots.append(slot)
+            self.slots[slot.number] = slot
+
+    def leave(self, name: str) -> Worker:
+        """Remove a worker and its slots."""
+        worker = self.workers.pop(name)
+        for slot in worker.slots:
+            self.unindex(slot)
+            del self.slots[slot.number]
+        return worker
+
+    def unindex(self, slot: Slot) -> None:
+        """Take ``slot`` out of its index, before its contents change or because it has no room."""
+        if slot.rows is not None:
+            del slot.rows[bisect_left(slot.rows, slot.row)]
+            slot.rows = None
+            self.rooms -= 1
+
+    def index(self, slot: Slot, now: float) -> None:
+        """Put ``slot``, which has room, into the index of its kind."""
+        index, due = self._index_of(slot), slot.due
+        load, ends_at = slot.ahead_s + slot.queued_s, slot.worker.ends_at
+        if due > now:
+            slot.rows, slot.row = index.anchored, (ends_at - due - load, due + load, slot.number)
+            # Once for each due time: a slot is indexed anew with every change, and a task may run for hours.
+            if slot.watched != due:
+                slot.watched = due
+                heapq.heappush(self._due, (due, slot.number))
+        else:
+            slot.rows, slot.row = index.falling, (ends_at - load, load, slot.number)
+        insort(slot.rows, slot.row)
+        self.rooms += 1
+
+    def _index_of(self, slot: Slot) -> SlotIndex:
+        """The one of the indexes that a slot with room belongs into."""
+        return self.queued if slot.queue else self.spare if slot.sent else self.idle
+
+    def overdue(self, now: float) -> Iterator[Slot]:
+        """Slots whose running task should have ended by ``now``: their tl has begun to fall."""
+        while self._due and self._due[0][0] <= now:
+            due, number = heapq.heappop(self._due)
+            slot = self.slots.get(number)
+            if slot is not None and slot.due == due:
+                yield slot
+
+    def indexes(self) -> tuple[SlotIndex, SlotIndex, SlotIndex]:
+        """All slots with room."""
+        return self.idle, self.spare, self.queued
+
+    def check(self, with_room: Iterable[Slot], now: float) -> None:
+        """Raise `InvariantBroken` where what is kept contradicts itself; exactly ``with_room`` are in an index."""
+        agree("names", [worker.name for worker in self.workers.values()], list(self.workers))
+        here = {slot.number: slot for worker in self.workers.values() for slot in worker.slots}
+        agree("slots", self.slots, here)
+        for slot in here.values():
+            slot.check(now)
+        rooms = list(with_room)
+        for index in self.indexes():
+            here = {slot.number: slot for slot in rooms if self._index_of(slot) is index}
+            index.check(here, set(self._due), now)
+        agree("how many slots have room", self.rooms, sum(map(len, self.indexes())))
+        entered = {number for number, slot in self.slots.items() if slot.rows is not None}
+        agree("slots with an entry", entered, {slot.number for slot in rooms})
+
+
+def uptime_end(uptime: float, now: float) -> float:
+    """When a window with ``uptime`` seconds left closes."""
+    return OPEN_ENDED if uptime == OPEN_ENDED else now + uptime
+
+
+def differ(before: Sequence[Window], after: Sequence[Window]) -> bool:
+    """Whether windows announced again are others, beyond the jitter of heartbeats."""
+    if len(before) != len(after):
+        return True
+    pairs = zip(before, after, strict=True)
+    return any(max(abs(a.opens - b.opens), abs(a.closes - b.closes)) > UPTIME_JITTER_S for a, b in pairs)

@@ -1,0 +1,364 @@
+"""Every task the grid knows, as rows in arrays: nine bytes a task, plus a few dictionaries for the exceptions."""
+
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from operator import itemgetter, not_
+
+from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
+from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, by_batch, drop_places, grouped, joined
+from deskgrid.scheduler.state.prediction_error import PredictionError, ratios
+
+# Runs of tasks by their states, found at C speed.
+OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
+UNSENT = re.compile(b"[%c-%c]+" % (State.WAITING, State.QUEUED))
+WAITING = re.compile(b"%c+" % State.WAITING)
+# One by one: each pauses, is bound to a slot, or held.
+ELSEWHERE = re.compile(b"[%c-%c]" % (State.PAUSED, State.HELD))
+
+
+@dataclass(slots=True)
+class Bag:
+    """What the core counts for one bag. ``left_s``: predicted seconds of work not yet ended.
+
+    ``timeout``: what workers give each of its tasks. ``took``: the longest that one of them which is done really took.
+    ``bounded``: many tasks share one prediction, which is then a bound for them, and no estimate of each.
+    ``prediction_error``: of estimates, once there are any.
+    """
+
+    number: int
+    retries: int = 0
+    timeout: float | None = None
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    left_s: float = 0.0
+    longest: float = 0.0
+    took: float = 0.0
+    batches: list["Batch"] = field(default_factory=list)
+    bounded: bool = False
+    prediction_error: PredictionError | None = None
+
+    @property
+    def settled(self) -> int:
+        """Tasks that have ended, one way or another."""
+        return self.done + self.failed + self.cancelled
+
+    def learn(self, told: Sequence[float]) -> None:
+        """Note how well tasks were predicted, in this order."""
+        if not self.bounded:
+            self.prediction_error = self.prediction_error or PredictionError()
+            self.prediction_error.add(told)
+
+    def check(self) -> None:
+        """Raise `InvariantBroken` unless the counts are those of the batches."""
+        states = [State(state) for batch in self.batches for state in batch.states]
+        runtimes = [batch.runtime(batch.first + place) for batch in self.batches for place in range(batch.count)]
+        left = [seconds for seconds, state in zip(runtimes, states, strict=True) if state not in ENDED]
+        kept = (self.total, self.done, self.failed, self.cancelled)
+        counted = (State.DONE, State.FAILED, State.CANCELLED)
+        agree(f"counts of bag {self.number}", kept, (len(states), *(states.count(state) for state in counted)))
+        near(f"work left of bag {self.number}", self.left_s, sum(left), largest=self.longest * self.total)
+        agree(f"longest of bag {self.number} is long enough", self.longest >= max(left, default=0.0), True)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Consecutive tasks submitted together. ``runtimes`` has one entry when all tasks share it."""
+
+    bag: Bag
+    first: int
+    count: int
+    runtimes: "array[float]"
+    states: bytearray
+
+    def runtime(self, task: int) -> float:
+        return self.runtimes[0 if len(self.runtimes) == 1 else task - self.first]
+
+    def runtimes_of(self, tasks: Sequence[int]) -> Sequence[float]:
+        """Of some of its tasks."""
+        if len(self.runtimes) == 1:
+            return [self.runtimes[0]] * len(tasks)
+        return [self.runtimes[task - self.first] for task in tasks]
+
+    def longest(self) -> tuple[float, int]:
+        """The longest runtime of those of its tasks that wait, and the first of these; some do."""
+        if len(self.runtimes) == 1:
+            return self.runtimes[0], self.first + self.states.index(State.WAITING)
+        # At C speed, because the batch may be a bag of a million: waiting is state zero.
+        longest = max(compress(self.runtimes, map(not_, self.states)))
+        place = self.runtimes.index(longest)
+        while self.states[place]:
+            place = self.runtimes.index(longest, place + 1)
+        return longest, self.first + place
+
+    def spans(self, states: re.Pattern[bytes], first: int, count: int) -> list[tuple[int, int]]:
+        """Ranges of those of its tasks from ``first`` on, ``count`` of them, whose states match."""
+        start = first - self.first
+        found = states.finditer(self.states, start, start + count)
+        return [(self.first + match.start(), match.end() - match.start()) for match in found]
+
+    def left_s(self, first: int, count: int) -> float:
+        """The predicted runtimes of some of its tasks together."""
+        if len(self.runtimes) == 1:
+            return self.runtimes[0] * count
+        return sum(self.runtimes[first - self.first : first - self.first + count])
+
+    def waiting(self) -> TaskRanges:
+        """Its tasks that wait, in order."""
+        if not any(self.states) and len(self.runtimes) == 1:
+            return TaskRanges([self.first], [self.count], list(self.runtimes))
+        tasks = [self.first + place for place, state in enumerate(self.states) if state == State.WAITING]
+        return grouped(tasks, [self.runtime(task) for task in tasks])
+
+
+# Looked up once: the name of a member is looked up slowly in Python 3.11, and this is done for each task.
+_DONE = State.DONE
+
+
+class TaskTable:
+    """Batches by the number of their first task."""
+
+    def __init__(self) -> None:
+        self.bags: dict[int, Bag] = {}
+        self._firsts: list[int] = []
+        self._batches: list[Batch] = []
+        self._next = 0
+        self._errors: dict[int, int] = {}
+        # On which workers, in order.
+        self._crashes: dict[int, list[str]] = {}
+        # How often, of those that were taken back from silent workers.
+        self._taken: dict[int, int] = {}
+        # Whether a task has taken longer than any of its bag before, since somebody cleared this.
+        self.longer = False
+
+    def add(self, bag: int, first: int, count: int, runtimes: Sequence[float]) -> Batch:
+        """A new batch, all waiting; raises `IllegalEvent` and changes nothing when it cannot be."""
+        if count < 1 or len(runtimes) not in (1, count):
+            raise IllegalEvent(f"a batch of {count} tasks with {len(runtimes)} runtimes")
+        if first < self._next:
+            raise IllegalEvent(f"task numbers grow; {first} is not new")
+        values = array("d", [checked_runtime(seconds) for seconds in runtimes])
+        owner = self.bags.setdefault(bag, Bag(bag))
+        owner.bounded |= len(values) < count
+        batch = Batch(owner, first, count, values, bytearray(count))
+        owner.batches.append(batch)
+        owner.total += count
+        owner.left_s += sum(values) if len(values) == count else values[0] * count
+        owner.longest = max(owner.longest, max(values))
+        self._firsts.append(first)
+        self._batches.append(batch)
+        self._next = first + count
+        return batch
+
+    def known(self, task: int) -> Batch:
+        """The batch ``task`` is in; raises `IllegalEvent` when it is unknown."""
+        # Of a task before all of them the place is -1: then the last is looked at, which it is not in either.
+        place = bisect_right(self._firsts, task) - 1
+        if self._batches and 0 <= task - (batch := self._batches[place]).first < batch.count:
+            return batch
+        raise IllegalEvent(f"unknown task {task}")
+
+    def state(self, task: int) -> State:
+        batch = self.known(task)
+        return State(batch.states[task - batch.first])
+
+    def runtime(self, task: int) -> float:
+        return self.known(task).runtime(task)
+
+    def runtimes(self, tasks: Sequence[int]) -> list[float]:
+        """The runtimes of many."""
+        return [seconds for batch, part in by_batch(tasks, self.known) for seconds in batch.runtimes_of(tasks[part])]
+
+    def move(self, task: int, state: State) -> None:
+        """Change a task's state and the counts that depend on it."""
+        batch = self.known(task)
+        batch.states[task - batch.first] = state
+        if state >= _DONE:  # those that have ended come last, and comparing is quicker than looking up
+            self._settle(batch, task, state)
+
+    def move_all(self, tasks: Sequence[int], state: State) -> None:
+        """Change the state of tasks which do not end by that."""
+        if len(tasks) == 1:
+            batch = self.known(tasks[0])
+            batch.states[tasks[0] - batch.first] = state
+            return
+        for batch, part in by_batch(tasks, self.known):
+            for task in tasks[part]:
+                batch.states[task - batch.first] = state
+
+    def succeed(self, tasks: Sequence[int], actual: Sequence[float]) -> list[float]:
+        """Tasks are done, which took ``actual`` seconds: as `move` and `Bag.learn` for each, with fewer look-ups.
+
+        The ratios of that to what was predicted.
+        """
+        if len(tasks) == 1:
+            return self._succeed(self.known(tasks[0]), tasks, actual)
+        found: list[float] = []
+        for batch, part in by_batch(tasks, self.known):
+            found += self._succeed(batch, tasks[part], actual[part])
+        return found
+
+    def _succeed(self, batch: Batch, tasks: Sequence[int], actual: Sequence[float]) -> list[float]:
+        """The same with tasks of one batch."""
+        bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(tasks)
+        for task in tasks:
+            batch.states[task - first] = _DONE
+        told = ratios(predicted, actual)
+        bag.learn(told)
+        if (longest := max(actual)) > bag.took:
+            bag.took, self.longer = longest, True
+        bag.done += len(tasks)
+        self._ended(bag, tasks, sum(predicted))
+        return told
+
+    def _settle(self, batch: Batch, task: int, state: State) -> None:
+        bag = batch.bag
+        if state == State.DONE:
+            bag.done += 1
+        elif state == State.FAILED:
+            bag.failed += 1
+        else:
+            bag.cancelled += 1
+        self._ended(bag, (task,), batch.runtime(task))
+
+    def _ended(self, bag: Bag, tasks: Sequence[int], predicted: float) -> None:
+        """Tasks of ``bag`` have ended, and are counted; together they were predicted to take so many seconds."""
+        bag.left_s -= predicted
+        if bag.done + bag.failed + bag.cancelled == bag.total:
+            bag.left_s = 0.0  # what rounding left
+        if self._errors or self._crashes or self._taken:
+            for task in tasks:
+                self._errors.pop(task, None)
+                self._crashes.pop(task, None)
+                self._taken.pop(task, None)
+
+    def pieces(self, spans: Spans) -> Iterator[tuple[Batch, int, int]]:
+        """Ranges of tasks by batch: that, the first task, how many. Raises `IllegalEvent` for what is unknown."""
+        for first, many in spans:
+            task, end = first, first + many
+            while task < end:
+                batch = self.known(task)
+                count = min(end, batch.first + batch.count) - task
+                yield batch, task, count
+                task += count
+
+    def open_spans(self, spans: Spans, unsent: bool = False) -> list[tuple[int, int]]:
+        """Those in ``spans`` that have not ended, or are ``unsent`` besides: at no worker."""
+        states = UNSENT if unsent else OPEN
+        return [span for batch, first, many in self.pieces(spans) for span in batch.spans(states, first, many)]
+
+    def elsewhere(self, first: int, count: int) -> int:
+        """How many of these tasks of one batch are bound to a slot."""
+        batch = self.known(first)
+        start = first - batch.first
+        return sum([batch.states.count(state, start, start + count) for state in (State.QUEUED, State.SENT)])
+
+    def cancel(self, batch: Batch, spans: Spans) -> int:
+        """Tasks of a batch, none of which has ended, are cancelled; how many."""
+        bag, before = batch.bag, batch.bag.cancelled
+        for first, many in spans:
+            start = first - batch.first
+            batch.states[start : start + many] = bytes([State.CANCELLED]) * many
+            bag.cancelled += many
+            self._ended(bag, range(first, first + many), batch.left_s(first, many))
+        return bag.cancelled - before
+
+    def predict(self, news: Mapping[int, float]) -> dict[int, float]:
+        """Change the predictions of some tasks; of those that wait and change by it, ascending: what it was before.
+
+        Raises `IllegalEvent`, and changes nothing, when one is unknown.
+        """
+        tasks, before = sorted(news), dict[int, float]()
+        for batch, part in list(by_batch(tasks, self.known)):
+            if len(batch.runtimes) == 1:
+                batch.runtimes = array("d", batch.runtimes * batch.count)
+            runtimes, states, first, left = batch.runtimes, batch.states, batch.first, 0.0
+            for task in tasks[part]:
+                place, runtime = task - first, news[task]
+                old, state = runtimes[place], states[place]
+                if state < _DONE:  # those that have ended come last
+                    left += runtime - old
+                if not state and runtime != old:
+                    before[task] = old
+                runtimes[place] = runtime
+            batch.bag.left_s += left
+            batch.bag.longest = max(batch.bag.longest, *map(news.__getitem__, tasks[part]))
+        return before
+
+    def predict_bag(self, bag: int, runtime: float) -> tuple[Spans, set[float]]:
+        """Change the prediction of every task of a bag; where its tasks are, and what was predicted before."""
+        owner = self.bags.get(bag)
+        if owner is None:
+            raise IllegalEvent(f"unknown bag {bag}")
+        before = set[float]().union(*(batch.runtimes for batch in owner.batches))
+        owner.bounded = True
+        owner.longest, owner.left_s = runtime, runtime * (owner.total - owner.settled)
+        for batch in owner.batches:
+            batch.runtimes = array("d", [runtime])
+        return joined([(batch.first, batch.count) for batch in owner.batches]), before
+
+    def waiting(self, bag: int) -> tuple[int, int | None]:
+        """How many tasks of a bag wait, and the first of the longest of them."""
+        batches = self.bags[bag].batches
+        found = [batch.longest() for batch in batches if State.WAITING in batch.states]
+        count = sum(batch.states.count(State.WAITING) for batch in batches)
+        return count, max(found, key=itemgetter(0))[1] if found else None
+
+    def crashed(self, task: int, worker: str) -> None:
+        """Note a crash of ``task`` on ``worker``."""
+        self._crashes.setdefault(task, []).append(worker)
+
+    def crashes(self, task: int) -> Sequence[str]:
+        """On which workers ``task``, which has not ended, has crashed."""
+        return tuple(self._crashes.get(task, ()))
+
+    def erred(self, task: int) -> int:
+        """Count an error or timeout of ``task``; how many it has now."""
+        self._errors[task] = self._errors.get(task, 0) + 1
+        return self._errors[task]
+
+    def errors(self, task: int) -> int:
+        """How many errors and timeouts ``task`` has had, if it has not ended."""
+        return self._errors.get(task, 0)
+
+    def taken(self, task: int) -> None:
+        """Note that ``task`` was taken back from a silent worker."""
+        self._taken[task] = self._taken.get(task, 0) + 1
+
+    def times_taken(self, task: int) -> int:
+        """How often ``task``, which has not ended, was taken back."""
+        return self._taken.get(task, 0)
+
+    def forget(self, bag: int) -> None:
+        """Drop a bag whose tasks have all ended."""
+        owner = self.bags.get(bag)
+        if owner is None:
+            raise IllegalEvent(f"unknown bag {bag}")
+        if owner.settled != owner.total:
+            raise IllegalEvent(f"bag {bag} has {owner.total - owner.settled} tasks that have not ended")
+        del self.bags[bag]
+        places = [bisect_left(self._firsts, batch.first) for batch in owner.batches]
+        drop_places(places, self._firsts, self._batches)
+
+    def each(self) -> Iterator[tuple[int, State]]:
+        """Every task and its state: for checks, not for hot paths."""
+        for batch in self._batches:
+            for place, state in enumerate(batch.states):
+                yield batch.first + place, State(state)
+
+    def check(self) -> None:
+        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        agree("first tasks", self._firsts, [batch.first for batch in self._batches])
+        edges = [edge for batch in self._batches for edge in (batch.first, batch.first + batch.count)]
+        agree("batches follow each other", [*edges, self._next], sorted([*edges, self._next]))
+        batches = {id(batch) for bag in self.bags.values() for batch in bag.batches}
+        agree("batches of bags", batches, {id(batch) for batch in self._batches})
+        tried = [*self._errors, *self._crashes, *self._taken]
+        agree("tries of ended tasks", [task for task in tried if self.state(task) in ENDED], [])
+        for bag in self.bags.values():
+            bag.check()

@@ -1,0 +1,122 @@
+"""Why is it waiting: for one task, how many seconds each slot is short, and which announced window it would fit."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.model import State
+from deskgrid.scheduler.placing import ROUNDING_S
+from deskgrid.scheduler.state.slots import Slot
+
+# Rows of slots and of coming windows in one explanation: what fits on a screen.
+ROWS = 20
+# Slots and windows that are looked at in one piece: a few milliseconds.
+PIECE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReason:
+    """``short_s``: how many seconds more the slot would need; 0 when only its queue is full.
+
+    A task as long as what is left does not fit: then ``short_s`` is next to nothing, but not 0. ``silent_s``: how long
+    its worker has owed an answer for what was taken back from the slot, which gets nothing before; None: it does not.
+    """
+
+    worker: str
+    slot: int
+    left_s: float
+    short_s: float
+    silent_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComingWindow:
+    """An announced window."""
+
+    worker: str
+    starts_in_s: float
+    lasts_s: float
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a task is and, if it waits, why. ``on`` is the worker that has it.
+
+    ``margin_s``: how many seconds more than its predicted runtime it is given: to start up, and for what experience
+    says of predictions. ``errors``: how often it has failed, and is tried again; ``again_s``: if it pauses, in how many
+    seconds.
+    """
+
+    state: State
+    runtime_s: float
+    margin_s: float
+    errors: int
+    again_s: float
+    on: str
+    slots: tuple[SlotReason, ...]
+    coming: tuple[ComingWindow, ...]
+    longest_window_s: float
+
+
+def explain(scheduler: Scheduler, task: int, now: float) -> Generator[int, None, Explanation]:
+    """Why ``task`` is where it is; the slots that are nearest to taking it first.
+
+    Made in pieces: after each it says how many rows it has looked at for it.
+    """
+    runtime = scheduler.tasks.runtime(task)
+    needs = scheduler.needs(runtime)
+    slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), longest_window(scheduler, now), 0
+    up = [(worker.name, worker.windows, worker.slots) for worker in scheduler.slots.workers.values()]
+    away = [(name, away.windows, list[Slot]()) for name, away in scheduler.away.items()]
+    for name, windows, its in [*up, *away]:
+        slots += [_reason(slot, needs + ROUNDING_S, now) for slot in its]
+        coming += [ComingWindow(name, w.opens - now, w.lasts, w.lasts > needs) for w in windows if w.opens > now]
+        rows += 1 + len(its) + len(windows)
+        if rows >= PIECE:
+            slots, coming = _nearest(slots), _soonest(coming)
+            yield rows
+            rows = 0
+    state, holder = scheduler.tasks.state(task), scheduler.bound.get(task)
+    return Explanation(
+        state=state,
+        runtime_s=runtime,
+        margin_s=needs - runtime,
+        errors=scheduler.tasks.errors(task),
+        again_s=max(0.0, (scheduler.pauses.until(task) or now) - now),
+        on=holder.worker.name if holder is not None else "",
+        slots=tuple(_nearest(slots)),
+        coming=tuple(_soonest(coming)),
+        longest_window_s=longest,
+    )
+
+
+def _reason(slot: Slot, more_than: float, now: float) -> SlotReason:
+    left = slot.remaining(now)
+    silent = None if slot.owes is None else now - slot.started
+    return SlotReason(slot.worker.name, slot.position, left, max(0.0, more_than - left), silent)
+
+
+def _nearest(slots: list[SlotReason]) -> list[SlotReason]:
+    return sorted(slots, key=lambda reason: (reason.short_s, reason.left_s))[:ROWS]
+
+
+def _soonest(coming: list[ComingWindow]) -> list[ComingWindow]:
+    return sorted(coming, key=lambda window: (not window.fits, window.starts_in_s))[:ROWS]
+
+
+def longest_window(scheduler: Scheduler, now: float) -> float:
+    """The longest window that is open or announced, 0.0 when there is none: a task must be shorter, by the margin."""
+    return max(_lengths(scheduler, now), default=0.0)
+
+
+def is_longer_window(scheduler: Scheduler, than: float, now: float) -> bool:
+    """Whether `longest_window` is longer than so many seconds: mostly one of the first looked at is."""
+    return any(length > than for length in _lengths(scheduler, now))
+
+
+def _lengths(scheduler: Scheduler, now: float) -> Iterator[float]:
+    workers = scheduler.slots.workers.values()
+    yield from (worker.uptime(now) for worker in workers)
+    for known in (workers, scheduler.away.values()):
+        yield from (each.windows.longest_s for each in known)

@@ -1,0 +1,72 @@
+"""When will it be done: work against the windows that are open and announced, as if it were a fluid.
+
+An estimate, and on the early side: tasks cannot be cut, so the last pieces of windows go unused. It takes the plans and
+the predictions at their word.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, pairwise
+
+from deskgrid.scheduler.state.slots import Away, Worker
+
+# A window of so many slots: when it opens and closes, in seconds from now on.
+Span = tuple[float, float, int]
+
+
+def spans_of_worker(worker: Worker, now: float) -> Iterator[Span]:
+    """What a worker that is up has, now and announced."""
+    slots = len(worker.slots)
+    yield 0.0, worker.uptime(now), slots
+    for window in worker.windows:
+        if window.opens > now:
+            yield window.opens - now, window.closes - now, slots
+
+
+def spans_of_away(away: Away, now: float) -> Iterator[Span]:
+    """What a worker has announced that is away. Windows that have closed meanwhile end before they open."""
+    for window in away.windows:
+        yield max(0.0, window.opens - now), window.closes - now, away.slots
+
+
+class Capacity:
+    """Slots over time, from now on; built once for any number of questions, each of which costs next to nothing."""
+
+    def __init__(self) -> None:
+        # Windows, the longest first; and the first moment at which one of those that are at least so long opens.
+        self._lengths: list[float] = []
+        self._opens: list[float] = []
+        # Moments at which the number of slots changes; the slots from then on, and the work that is done by then.
+        self._times: list[float] = []
+        self._slots: list[int] = []
+        self._done = [0.0]
+
+    def build(self, spans: Iterable[Span]) -> Iterator[int]:
+        """Take these windows in, in pieces; after each, how many there are."""
+        spans = [span for span in spans if span[1] > span[0]]  # the others have closed
+        by_length = sorted([(start - end, start) for start, end, _ in spans])
+        self._lengths = [length for length, _ in by_length]
+        self._opens = list(accumulate([start for _, start in by_length], min))
+        yield len(spans)
+        steps = sorted([(start, slots) for start, _, slots in spans] + [(e, -n) for _, e, n in spans if e < math.inf])
+        yield len(spans)
+        self._times = [time for time, _ in steps]
+        self._slots = list(accumulate([change for _, change in steps]))
+        for (before, after), slots in zip(pairwise(self._times), self._slots, strict=False):
+            self._done.append(self._done[-1] + slots * (after - before))
+        yield len(spans)
+
+    def holds(self, seconds: float) -> bool:
+        """Whether some window is longer than so many seconds."""
+        return bool(self._lengths) and -self._lengths[0] > seconds
+
+    def time_to_do(self, work_s: float, longest_s: float) -> float | None:
+        """Seconds until ``work_s`` slot seconds have passed, with a task of ``longest_s`` among them; None: never."""
+        if not self.holds(longest_s):
+            return None
+        fits = self._opens[bisect_left(self._lengths, -longest_s) - 1] + longest_s
+        place = max(0, bisect_left(self._done, work_s) - 1)
+        if not self._slots[place]:
+            return None
+        return max(fits, self._times[place] + (work_s - self._done[place]) / self._slots[place])

@@ -1,0 +1,197 @@
+"""Immutable pictures of the scheduler's parts, for the status screen, ``status --json``, metrics and tests alike.
+
+All times are seconds from the moment of the snapshot. Infinite ones are None, because JSON has no infinity.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
+
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.model import Window
+from deskgrid.scheduler.state.slots import Slot, Worker
+from deskgrid.scheduler.state.tasks import Bag
+from deskgrid.scheduler.views.forecast import Capacity, Span, spans_of_away, spans_of_worker
+
+# Rows that are looked at in one piece: a few milliseconds.
+PIECE = 2_500
+
+RowT = TypeVar("RowT")
+
+
+@dataclass(frozen=True, slots=True)
+class SlotView:
+    """One slot. ``running`` is (task, predicted runtime, elapsed); ``left_s`` is tl, None when open-ended."""
+
+    slot: int
+    running: tuple[int, float, float] | None
+    ahead: int
+    ahead_s: float
+    queued: int
+    queued_s: float
+    left_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One worker with an open window. ``windows``: (starts in, lasts) of those to come, the first of them.
+
+    ``slots``: the first of its ``slot_count``, ``busy`` of which run something.
+    """
+
+    name: str
+    site: str
+    uptime_s: float | None
+    windows: tuple[tuple[float, float], ...]
+    slot_count: int
+    busy: int
+    slots: tuple[SlotView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BagView:
+    """One bag. ``eta_s``: when it should be done if the predictions and plans hold; None when that cannot be seen.
+
+    ``running``: the first task on its slot; what was sent ahead to wait there for its turn is not.
+    """
+
+    number: int
+    total: int
+    done: int
+    failed: int
+    cancelled: int
+    running: int
+    left_s: float
+    longest_s: float
+    eta_s: float | None
+
+
+class Outlook:
+    """What there is to say of all bags at one moment: what runs of each, and when it should be done.
+
+    Bags are served in the order they came, so each waits for the work of those before it. Made in pieces (`pieces`),
+    between which the grid may go on; then `view` costs next to nothing.
+    """
+
+    def __init__(self, scheduler: Scheduler, now: float) -> None:
+        self.made = now
+        self.changes = scheduler.changes
+        # Rows that were looked at.
+        self.cost = 0
+        # Slots that are busy, of all that there are.
+        self.busy = self.slots = 0
+        self._scheduler = scheduler
+        self._running: Counter[int] = Counter()
+        self._capacity = Capacity()
+        # Seconds of work before each bag that has not ended, by number; and before one that comes now.
+        self._ahead: dict[int, float] = {}
+        self._work = 0.0
+
+    def pieces(self) -> Iterator[int]:
+        """Make it. After each piece: how many rows were looked at for it."""
+        spans: list[Span] = []
+        for rows in chain(self._looks(spans), self._capacity.build(spans)):
+            self.cost += rows
+            yield rows
+        margin = self._scheduler.policy.margin
+        for some in _in_pieces(list(self._scheduler.tasks.bags.values())):
+            for bag in some:
+                if bag.settled < bag.total:
+                    self._ahead[bag.number] = self._work
+                    # A bag that never ends as things are does not hold up those behind it: they are placed before it.
+                    self._work += bag.left_s if self._capacity.holds(_longest(bag) + margin) else 0.0
+            self.cost += len(some)
+            yield len(some)
+
+    def _looks(self, spans: list[Span]) -> Iterator[int]:
+        """Look at the workers; what windows they have."""
+        rows, known = 0, self._scheduler.tasks.known
+        for worker in list(self._scheduler.slots.workers.values()):
+            spans += spans_of_worker(worker, self.made)
+            for slot in worker.slots:
+                if slot.sent:
+                    self.busy += 1
+                    self._running[known(slot.sent[0].attempt.task).bag.number] += 1
+            self.slots += len(worker.slots)
+            rows += 1 + len(worker.slots) + len(worker.windows)
+            if rows >= PIECE:
+                yield rows
+                rows = 0
+        for some in _in_pieces(list(self._scheduler.away.values())):
+            spans += (span for away in some for span in spans_of_away(away, self.made))
+            yield sum([1 + len(away.windows) for away in some])
+        yield rows
+
+    def view(self, bag: Bag, now: float) -> BagView:
+        """One bag, as it is ``now``."""
+        eta: float | None = 0.0
+        if bag.settled < bag.total:
+            work = self._ahead.get(bag.number, self._work) + bag.left_s
+            eta = self._capacity.time_to_do(work, _longest(bag) + self._scheduler.policy.margin)
+            eta = None if eta is None else max(0.0, eta - (now - self.made))
+        return BagView(
+            number=bag.number,
+            total=bag.total,
+            done=bag.done,
+            failed=bag.failed,
+            cancelled=bag.cancelled,
+            running=min(self._running[bag.number], bag.total - bag.settled),
+            left_s=max(0.0, bag.left_s),
+            longest_s=bag.longest,
+            eta_s=eta,
+        )
+
+
+def _longest(bag: Bag) -> float:
+    """Its longest task may have ended long ago; none that is left is longer than all that is left."""
+    return min(bag.longest, bag.left_s)
+
+
+def _in_pieces(rows: list[RowT]) -> Iterator[list[RowT]]:
+    for start in range(0, len(rows), PIECE):
+        yield rows[start : start + PIECE]
+
+
+def queue_longest_s(scheduler: Scheduler) -> float:
+    """The longest predicted runtime in bags that have not ended."""
+    return max((bag.longest for bag in scheduler.tasks.bags.values() if bag.settled < bag.total), default=0.0)
+
+
+def windows_of(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[float, float], ...]:
+    """The first of those that have not closed, (starts in, lasts); what has begun of one is of the past."""
+    return tuple([(window.opens - now, window.lasts) for window in windows if window.closes > now][:most])
+
+
+def worker_view(worker: Worker, now: float, most_slots: int, most_windows: int) -> WorkerView:
+    """One worker with an open window: the first of its slots and of its windows to come."""
+    return WorkerView(
+        name=worker.name,
+        site=worker.site,
+        uptime_s=_finite(worker.uptime(now)),
+        windows=windows_of([window for window in worker.windows if window.opens > now], now, most_windows),
+        slot_count=len(worker.slots),
+        busy=sum([bool(slot.sent) for slot in worker.slots]),
+        slots=tuple([_slot(slot, now) for slot in worker.slots[:most_slots]]),
+    )
+
+
+def _slot(slot: Slot, now: float) -> SlotView:
+    running = None
+    if slot.sent:
+        running = (slot.sent[0].attempt.task, slot.sent[0].runtime, now - slot.started)
+    return SlotView(
+        slot=slot.position,
+        running=running,
+        ahead=max(0, len(slot.sent) - 1),
+        ahead_s=slot.ahead_s,
+        queued=len(slot.queue),
+        queued_s=slot.queued_s,
+        left_s=_finite(slot.remaining(now)),
+    )
+
+
+def _finite(seconds: float) -> float | None:
+    return None if math.isinf(seconds) else seconds

@@ -1,0 +1,120 @@
+"""Messages that wait to be handled: whose turn it is, and how many may wait."""
+
+import pytest
+
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.port import fair_queue as fair_queue_module
+from deskgrid.broker.port.fair_queue import TURN_S, Arrival, FairQueue
+
+ANN, BOB, EVE = (Credential(name, "submitter") for name in ("ann", "bob", "eve"))
+
+
+def said(who: Credential, text: str = "", peer: str = "") -> Arrival:
+    """A message of that credential, over its one connection."""
+    return Arrival((peer or who.name).encode(), who, text.encode())
+
+
+def at_once(arrival: Arrival) -> bool:
+    """Nothing has to wait for the disk."""
+    return False
+
+
+def taken(turns: FairQueue) -> list[str]:
+    """Everything that waits, as it is handled."""
+    found = []
+    while (arrival := turns.take(at_once)) is not None:
+        found.append(f"{arrival.who.name} {arrival.data.decode()}")
+    return found
+
+
+def test_a_thousand_messages_of_one_are_not_before_one_of_another() -> None:
+    turns = FairQueue()
+    for number in range(1000):
+        assert turns.put(said(EVE, str(number)))
+    assert turns.put(said(ANN, "hello"))
+    assert taken(turns).index("ann hello") == 1
+
+
+def test_what_one_credential_says_is_handled_in_its_order_and_credentials_take_turns() -> None:
+    turns = FairQueue()
+    for who, text in ((ANN, "1"), (ANN, "2"), (BOB, "3"), (ANN, "4"), (BOB, "5")):
+        turns.put(said(who, text))
+    assert taken(turns) == ["ann 1", "bob 3", "ann 2", "bob 5", "ann 4"]
+    assert not turns
+
+
+def test_whoever_has_to_wait_for_the_disk_is_passed_over() -> None:
+    turns = FairQueue()
+    turns.put(said(EVE, "large"))
+    turns.put(said(ANN, "small"))
+    assert turns.next_is_ready(lambda arrival: arrival.who == EVE)
+    arrival = turns.take(lambda arrival: arrival.who == EVE)
+    assert arrival is not None
+    assert arrival.who == ANN
+    assert not turns.next_is_ready(lambda arrival: arrival.who == EVE)
+    assert turns.take(lambda arrival: arrival.who == EVE) is None
+    assert taken(turns) == ["eve large"]
+
+
+def test_of_one_credential_so_many_messages_wait_and_others_are_still_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_queue_module, "MESSAGES_LIMIT", 3)
+    turns = FairQueue()
+    assert [turns.put(said(EVE)) for _ in range(5)] == [True, True, True, False, False]
+    assert turns.put(said(ANN))
+    assert len(taken(turns)) == 4
+
+
+def test_of_one_credential_so_many_bytes_wait_but_always_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_queue_module, "CREDENTIAL_LIMIT", 10)
+    turns = FairQueue()
+    assert turns.put(said(EVE, "x" * 100))
+    assert not turns.put(said(EVE, "x"))
+    assert turns.put(said(ANN, "x" * 6))
+    assert turns.put(Arrival(b"ann", ANN, b"xx", [memoryview(b"xx")]))
+    assert not turns.put(said(ANN, "x"))
+    assert turns.size == 110
+    taken(turns)
+    assert turns.size == 0
+    assert turns.put(said(EVE, "x" * 100))
+
+
+def test_whose_message_took_long_passes_turns_for_it() -> None:
+    turns = FairQueue()
+    for number in range(100):
+        turns.put(said(EVE, str(number)))
+    for number in range(10):
+        turns.put(said(ANN, str(number)))
+    assert turns.take(at_once) is not None
+    turns.took("eve", 10 * TURN_S)
+    order = taken(turns)
+    assert order[:10] == [f"ann {number}" for number in range(10)]
+    assert len(order) == 109
+
+
+def test_who_is_alone_does_not_wait_for_nobody() -> None:
+    turns = FairQueue()
+    turns.put(said(EVE, "1"))
+    turns.took("eve", 5.0)
+    assert turns.take(at_once) is not None
+
+
+def test_what_a_credential_said_can_be_forgotten() -> None:
+    turns = FairQueue()
+    for who in (EVE, ANN, EVE):
+        turns.put(said(who, "x"))
+    turns.drop("eve")
+    turns.drop("nobody")
+    assert (b"eve" in turns, turns.size) == (False, 1)
+    assert taken(turns) == ["ann x"]
+
+
+def test_it_is_known_of_which_peers_something_waits() -> None:
+    turns = FairQueue()
+    turns.put(said(ANN, "1", "first"))
+    turns.put(said(ANN, "2", "first"))
+    turns.put(said(ANN, "3", "second"))
+    assert (b"first" in turns, b"second" in turns, b"third" in turns) == (True, True, False)
+    turns.take(at_once)
+    assert b"first" in turns
+    turns.take(at_once)
+    assert (b"first" in turns, b"second" in turns) == (False, True)

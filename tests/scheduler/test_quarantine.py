@@ -1,0 +1,309 @@
+"""A worker on which everything crashes rests; one on which anything works does not, nor does the last one."""
+
+import pytest
+
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.core import CRASH_LIMIT
+from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.policies import Policy, make_policy
+from deskgrid.scheduler.state.quarantine import BAG_WORKERS, FIRST_REST_S, LONGEST_REST_S, STREAK
+from tests.scheduler.builders import Grid, fcfs, pgs
+
+ENDLESS = 10_000.0
+
+
+def crash(grid: Grid, task: int) -> list[int]:
+    """The newest attempt of ``task`` crashes; which tasks have ended by that."""
+    commands = grid.tell(ev.AttemptsEnded("?", [ev.Ended(grid.attempts[task], Outcome.CRASH, 0.1)]))
+    return [attempt.task for command in commands if isinstance(command, ev.Settle) for attempt in command.attempts]
+
+
+def keep_busy(grid: Grid) -> int:
+    """Another worker is there, with something to do for long: that."""
+    grid.pc("good")
+    (long,) = grid.tasks(ENDLESS)
+    grid.expect(good=[long])
+    return long
+
+
+def broken(grid: Grid, name: str = "bad") -> list[int]:
+    """A worker on which three of a new bag's tasks have crashed while another worker is busy; the tasks of the bag."""
+    keep_busy(grid)
+    grid.pc(name)
+    tasks = grid.tasks(*[5.0] * 4, bag=1)
+    for _ in range(STREAK):
+        (task,) = grid.tell_pass()[name]
+        assert crash(grid, task) == []
+    return tasks
+
+
+def crashed_on_one(grid: Grid) -> int:
+    """A task that crashed as often as a task may, each time on one worker, and is now on another."""
+    long = keep_busy(grid)
+    grid.pc("bad")
+    (task,) = grid.tasks(5.0, bag=1)
+    for _ in range(CRASH_LIMIT):
+        grid.expect(bad=[task])
+        assert crash(grid, task) == []
+    grid.end(long)
+    grid.expect(good=[task])
+    return task
+
+
+def rests(grid: Grid) -> dict[str, float]:
+    """How long each resting worker has been told to rest."""
+    return {name: rest.lasts for name, rest in grid.scheduler.quarantine.rests.items()}
+
+
+def test_a_worker_on_which_task_after_task_crashes_gets_no_more_of_them() -> None:
+    grid = Grid()
+    tasks = broken(grid)
+    assert rests(grid) == {"bad": FIRST_REST_S}
+    grid.expect()
+    assert State.SENT not in {grid.state(task) for task in tasks}
+
+
+def test_a_task_is_not_given_up_for_crashes_that_were_all_on_one_broken_worker() -> None:
+    grid = Grid()
+    task = crashed_on_one(grid)
+    assert grid.end(task) == [task]
+    assert grid.state(task) == State.DONE
+
+
+def test_a_worker_that_rests_works_again_when_what_it_still_ran_succeeds() -> None:
+    grid = Grid()
+    keep_busy(grid)
+    grid.pc("bad", slots=3)
+    still = grid.tasks(9.0, 9.0)
+    grid.expect(bad=still[:1], bad_1=still[1:])
+    tasks = grid.tasks(*[5.0] * 4, bag=1)
+    for _ in range(STREAK):
+        (task,) = grid.tell_pass()["bad_2"]
+        assert crash(grid, task) == []
+    assert rests(grid) == {"bad": FIRST_REST_S}
+    grid.expect()
+    assert grid.end(*still) == still
+    assert rests(grid) == {}
+    handed = grid.tell_pass()
+    assert len(handed) == 3
+    assert all(set(work) <= set(tasks) for work in handed.values())
+
+
+def test_a_task_that_crashes_elsewhere_as_well_is_given_up() -> None:
+    grid = Grid()
+    task = crashed_on_one(grid)
+    assert crash(grid, task) == [task]
+    assert grid.state(task) == State.FAILED
+
+
+@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.ERROR, Outcome.TIMEOUT])
+def test_whatever_is_no_crash_shows_that_a_worker_works(outcome: Outcome) -> None:
+    grid = Grid()
+    keep_busy(grid)
+    grid.pc("pc")
+    grid.tasks(*[5.0] * 9, bag=1)
+    for place in range(2 * STREAK):
+        (task,) = grid.tell_pass()["pc"]
+        grid.answer([grid.attempts[task]], Outcome.CRASH if place % STREAK else outcome)
+    assert rests(grid) == {}
+
+
+def test_after_the_rest_one_task_is_tried_and_all_is_well_when_it_does_not_crash() -> None:
+    grid = Grid()
+    keep_busy(grid)
+    grid.pc("bad", slots=3)
+    tasks = grid.tasks(*[5.0] * 6, bag=1)
+    handed = grid.tell_pass()
+    for task in sorted(task for slot in handed.values() for task in slot):
+        crash(grid, task)
+    grid.wait(FIRST_REST_S - 0.1)
+    grid.expect()
+    grid.wait(0.2)
+    ((slot, (probe,)),) = grid.tell_pass().items()
+    assert probe in tasks
+    grid.wait(1.0)
+    grid.expect()  # one task at a time, whatever its slots
+    grid.end(probe)
+    assert rests(grid) == {}
+    assert len(grid.tell_pass()) == 3
+    assert slot.startswith("bad")
+
+
+def test_each_rest_is_twice_as_long_as_the_last_up_to_a_limit() -> None:
+    grid = Grid()
+    broken(grid)
+    lengths = [FIRST_REST_S]
+    while lengths[-1] < LONGEST_REST_S:
+        grid.wait(lengths[-1] + 0.1)
+        (probe,) = grid.tell_pass()["bad"]
+        crash(grid, probe)
+        lengths.append(rests(grid)["bad"])
+    assert lengths[:3] == [FIRST_REST_S, 2 * FIRST_REST_S, 4 * FIRST_REST_S]
+    assert lengths[-1] == LONGEST_REST_S
+
+
+def test_what_still_runs_on_a_resting_worker_ends_the_rest_when_it_works_and_not_when_it_crashes() -> None:
+    grid = Grid(pgs(queue_length=0))
+    keep_busy(grid)
+    grid.pc("bad", slots=3)
+    first, second = grid.tasks(700.0, 600.0, bag=1)
+    grid.expect(bad=[first], bad_1=[second])
+    for task in grid.tasks(5.0, 5.0, 5.0, bag=1):
+        grid.expect(bad_2=[task])
+        crash(grid, task)
+        grid.cancel(task)
+    assert rests(grid) == {"bad": FIRST_REST_S}
+    crash(grid, second)
+    assert rests(grid) == {"bad": FIRST_REST_S}
+    grid.end(first)
+    assert rests(grid) == {}
+
+
+def test_work_that_waits_at_a_broken_worker_is_taken_back() -> None:
+    grid = Grid(pgs(queue_length=3))
+    keep_busy(grid)
+    grid.pc("bad", uptime=9000.0)
+    for _ in range(STREAK - 1):
+        (task,) = grid.tasks(5.0, bag=1)
+        grid.expect(bad=[task])
+        crash(grid, task)
+        grid.cancel(task)
+    first, second, ahead, queued = grid.tasks(0.1, 0.1, 0.1, 50.0, bag=1)
+    grid.expect(bad=[first, second, ahead])
+    assert grid.queues()["bad"] == [queued]
+    commands = grid.tell(ev.AttemptsEnded("bad", [ev.Ended(grid.attempts[first], Outcome.CRASH, 0.1)]))
+    assert commands == [ev.Recall("bad", [grid.attempts[ahead]])]
+    assert "bad" not in grid.queues()
+    assert grid.state(queued) == State.WAITING
+
+
+def test_a_bag_that_crashes_everywhere_is_broken_itself_and_no_worker_rests_for_it() -> None:
+    grid = Grid(fcfs())
+    names = [f"pc{number}" for number in range(BAG_WORKERS + 2)]
+    for name in names:
+        grid.pc(name)
+    tasks = grid.tasks(*[5.0] * 20)
+    passes = 0
+    while any(grid.state(task) != State.FAILED for task in tasks):
+        for handed in grid.tell_pass().values():
+            crash(grid, handed[0])
+        passes += 1
+        assert passes < 100
+    assert rests(grid) == {}
+    assert grid.scheduler.counters.crashes == 20 * CRASH_LIMIT
+
+
+def test_a_bag_that_was_seen_to_work_is_not_to_blame() -> None:
+    grid = Grid(fcfs())
+    names = [f"pc{number}" for number in range(BAG_WORKERS)]
+    for name in names:
+        grid.pc(name)
+    grid.tasks(*[5.0] * 60)
+    for handed in grid.tell_pass().values():
+        grid.end(*handed)
+    for _ in range(STREAK):
+        for handed in grid.tell_pass().values():
+            crash(grid, handed[0])
+    # The last of them goes on.
+    assert len(rests(grid)) == BAG_WORKERS - 1
+
+
+def test_the_only_worker_never_rests_and_tasks_are_given_up_as_ever() -> None:
+    grid = Grid()
+    grid.pc("only")
+    tasks = grid.tasks(5.0, 5.0)
+    ended: list[int] = []
+    for _ in range(2 * CRASH_LIMIT):
+        (task,) = grid.tell_pass()["only"]
+        ended += crash(grid, task)
+    assert sorted(ended) == tasks
+    assert rests(grid) == {}
+
+
+def test_when_only_resting_workers_are_left_they_are_tried_at_once() -> None:
+    grid = Grid()
+    broken(grid)
+    grid.expect()
+    grid.leave("good")
+    (probe,) = grid.tell_pass()["bad"]
+    crash(grid, probe)
+    assert rests(grid) == {}  # nobody else is there
+
+
+def test_the_last_worker_works_on_all_its_lanes_again() -> None:
+    grid = Grid()
+    keep_busy(grid)
+    grid.pc("bad", slots=3)
+    grid.tasks(*[5.0] * 9, bag=1)
+    for handed in grid.tell_pass().values():
+        crash(grid, handed[0])
+    assert rests(grid) == {"bad": FIRST_REST_S}
+    grid.leave("good")
+    ((probe,),) = grid.tell_pass().values()
+    crash(grid, probe)
+    assert len(grid.tell_pass()) == 3
+
+
+def test_a_worker_that_comes_back_still_rests_until_it_is_forgotten() -> None:
+    grid = Grid()
+    tasks = broken(grid)
+    grid.pc("bad")
+    grid.expect()
+    grid.leave("bad")
+    grid.pc("bad")
+    grid.expect()
+    grid.leave("bad")
+    grid.tell(ev.WorkerForgotten("bad"))
+    grid.pc("bad")
+    (task,) = grid.tell_pass()["bad"]
+    assert task in tasks
+
+
+def test_a_crash_that_comes_late_counts_for_the_worker_that_tells_of_it() -> None:
+    grid = Grid()
+    grid.pc("bad", slots=STREAK)
+    tasks = grid.tasks(*[5.0] * STREAK)
+    assert len(grid.tell_pass()) == STREAK
+    grid.pc("good")
+    grid.leave("bad", planned=False)
+    for task in tasks:
+        grid.tell(ev.AttemptsEnded("bad", [ev.Ended(grid.attempts[task], Outcome.CRASH, 0.1)]))
+    assert rests(grid) == {"bad": FIRST_REST_S}
+    grid.wait(LONGEST_REST_S)
+    assert "bad" not in grid.tell_pass()
+    grid.pc("bad", slots=STREAK)
+    (slot,) = grid.tell_pass()
+    assert slot == "bad"
+
+
+def test_what_is_known_of_a_bag_goes_with_it() -> None:
+    grid = Grid()
+    grid.pc("pc")
+    (task,) = grid.tasks(5.0)
+    grid.expect(pc=[task])
+    crash(grid, task)
+    grid.cancel(task)
+    grid.tell(ev.BagForgotten(0))
+    grid.expect()
+
+
+@pytest.mark.parametrize("policy", [make_policy("pgs"), make_policy("fcfs")], ids=["pgs", "fcfs"])
+def test_one_broken_pc_among_many_costs_a_bag_a_few_crashes(policy: Policy) -> None:
+    """It is always idle, so without a rest it would eat the bag: 3 crashes each for most of its tasks."""
+    grid = Grid(policy)
+    for number in range(4):
+        grid.pc(f"good{number}")
+    grid.pc("bad")
+    tasks = grid.tasks(*[20.0] * 200)
+    running: dict[int, float] = {}
+    while running or any(grid.state(task) < State.DONE for task in tasks):
+        for slot, handed in grid.tell_pass().items():
+            for task in handed:
+                running[task] = grid.now + (0.1 if slot == "bad" else 20.0)
+        task = min(running, key=running.__getitem__)
+        grid.now = max(grid.now, running.pop(task))
+        name = grid.scheduler.bound[task].worker.name
+        crash(grid, task) if name == "bad" else grid.end(task)
+    counters = grid.scheduler.counters
+    assert (counters.done, [task for task in tasks if grid.state(task) != State.DONE]) == (200, [])
+    assert counters.crashes <= 12

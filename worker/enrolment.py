@@ -1,0 +1,90 @@
+"""How a PC comes to have a key of its own: it makes one, and has the broker know it by a lab's line.
+
+Rule: the secret half never leaves this PC, and the identity is on its disk before it is used.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from deskgrid import wire
+from deskgrid.wire.joinline import JoinLine, Keys
+from deskgrid.wire.names import name_error
+from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
+from deskgrid.worker.link import Link, UnknownKey, new_pair
+from deskgrid.worker.session import Refusal
+
+log = logging.getLogger("deskgrid.worker")
+
+# A request is repeated this often until it is answered: it may have been lost with its connection. Seconds.
+AGAIN_S = 2.0
+# The longest wait in the loop: how soon a stop request is seen. Seconds.
+TICK_S = 0.2
+
+
+def enrolled(
+    line: JoinLine, name: str, identities: Identities, stopping: Callable[[], bool], say: Callable[[str], None]
+) -> PcIdentity | None:
+    """The identity of this PC, which the broker knows from now on by ``line``; None when it is to stop before that.
+
+    An identity of that name that is here is used again. Raises `Refusal`, `UnknownKey` and `IdentityError`.
+    """
+    if error := name_error(name):
+        raise IdentityError(f"--name: {error}")
+    assert line.keys is not None  # a broker without keys has none to give
+    before = identities.find(line.keys.server, name)
+    pair = new_pair() if before is None else (before.keys.public, before.keys.secret)
+    mine = PcIdentity(name, replace(line, keys=Keys(line.keys.server, *pair)))
+    identities.keep(mine)  # now, for if the answer were lost, and the key with it, the name would be lost, too
+    try:
+        answer = _ask(line, wire.Enrol(wire.VERSION, name, mine.keys.public), stopping, say)
+    except (Refusal, UnknownKey):
+        if before is None:
+            identities.drop(mine)
+        raise
+    return None if answer is None else _settled(answer, mine, line, identities, say)
+
+
+def _settled(
+    answer: wire.Enrolled, mine: PcIdentity, line: JoinLine, identities: Identities, say: Callable[[str], None]
+) -> PcIdentity:
+    """The identity that the broker agreed to."""
+    # The line of one PC alone is its key already; and the broker knows names whatever their case.
+    identity = PcIdentity(answer.name, mine.line if answer.public == mine.keys.public else line)
+    if identity != mine:
+        identities.drop(mine)
+        identities.keep(identity)
+    say(f"enrolled at {identity.address} as {identity.name}: from now on this PC needs no --join")
+    return identity
+
+
+def _ask(
+    line: JoinLine, request: wire.Enrol, stopping: Callable[[], bool], say: Callable[[str], None]
+) -> wire.Enrolled | None:
+    with Link(line) as link:
+        again = 0.0
+        while not stopping():
+            if link.connected and time.monotonic() >= again and link.send(request):
+                again = time.monotonic() + AGAIN_S
+            link.wait(TICK_S)
+            link.changes()
+            if (answer := _answer(link)) is not None:
+                return answer
+            link.tend()
+            link.complain(say)
+    return None
+
+
+def _answer(link: Link) -> wire.Enrolled | None:
+    """What the broker said by now, or None."""
+    while True:
+        try:
+            message = link.receive()
+        except wire.ProtocolError as error:
+            log.error("unusable-message reason=%r", str(error))
+            continue
+        if isinstance(message, wire.Refused):
+            raise Refusal(message.reason)
+        if message is None or isinstance(message, wire.Enrolled):
+            return message

@@ -1,0 +1,312 @@
+"""Owns the processes that run tasks: one per slot of this worker, reused between tasks, killed when it must be.
+
+Rule 1: whoever owns the executor calls it from one thread, and is woken by ``wake()`` when there is something to
+poll. One thread per process reads its pipe and appends to a queue; it touches nothing else here.
+Rule 2: a process does its jobs in the order in which it gets them, so what is not finished is known: the first is
+running, the others have not started. It gets more while it does its last one, not before, and so waits for nobody;
+and whatever was written to it earlier it has read.
+Rule 3: what a killed process still says is ignored: a slot listens only to the process it has now.
+Rule 4: a process has loaded the modules of one bundle only; for another one it is replaced.
+
+``now`` is seconds of a monotonic clock, the same in all calls. A job's time runs from the first call that has
+`now` after it was sent to a ready process, or from the poll that saw its predecessor end.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from deskgrid.wire import BATCH_BYTES, PAYLOAD_LIMIT, Outcome
+from deskgrid.worker.run.accounts import Account
+from deskgrid.worker.run.child import TAIL, Raw, error_payload, frame
+from deskgrid.worker.run.folders import Folder
+from deskgrid.worker.run.jobs import Job, JobEnded
+from deskgrid.worker.run.process import Process, ProcessReport
+from deskgrid.worker.run.templates import Template, read_template
+
+RESULT_LIMIT = PAYLOAD_LIMIT
+# Of each task's stdout, and of its stderr: enough to see what went wrong, and a million tasks still fit on a disk.
+CAPTURE_LIMIT = 64 * 1024
+# Seconds for a process to come up. A cold start from a busy file server takes tens of them; longer is a hang.
+START_LIMIT = 120.0
+# Failed starts in a row before a job is given up: two may be bad luck.
+START_ATTEMPTS = 3
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One slot.
+
+    ``sent`` is how many of its jobs, from the first, its process has; ``since`` when the first began, or, if none was
+    sent, the waiting for a process.
+    """
+
+    index: int
+    process: Process | None = None
+    jobs: deque[Job] = field(default_factory=deque)
+    sent: int = 0
+    since: float | None = None
+    failures: int = 0  # starts in a row that gave nothing
+    trouble: str = ""  # why there is no process
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds after ``since`` at which something is wrong."""
+        return self.jobs[0].timeout if self.sent else START_LIMIT
+
+    def elapsed(self, now: float) -> float:
+        """Seconds since ``since``, which begins now if it has not."""
+        if self.since is None:
+            self.since = now
+        return max(0.0, now - self.since)
+
+
+class Executor:
+    """Runs jobs on the slots of the worker ``name``; ``wake`` is called from other threads, until `close` returns.
+
+    ``slots`` is their number. ``cache``: where bundles are unpacked, by content; without it they go at `close`.
+    ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr. ``task_memory``: bytes
+    that a task's process may have, and each that it starts, where the system can see to that; 0 for no limit.
+    ``account``: whose the processes are; None: this user's.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        name: str,
+        wake: Callable[[], None],
+        cache: Path | None = None,
+        *,
+        result_limit: int = RESULT_LIMIT,
+        capture_limit: int = CAPTURE_LIMIT,
+        task_memory: int = 0,
+        account: Account | None = None,
+    ) -> None:
+        self._wake = wake
+        self._woken = False
+        self._capture_limit = capture_limit
+        self._arguments = [name, str(result_limit), str(capture_limit), str(task_memory)]
+        self._memory_note = f"; a task here has at most {task_memory:,} bytes of memory" if task_memory else ""
+        self._account = account
+        self._folder = Folder()
+        if account is not None:
+            account.let_pass(self._folder.path)
+        self._cache = cache or self._folder.path / "bundles"
+        self._templates: dict[str, Template] = {}
+        self._slots = [_Slot(index) for index in range(slots)]
+        self._processes: set[Process] = set()
+        self._spawned = 0
+        self._said: deque[tuple[Process, ProcessReport]] = deque()
+
+    def know(self, digest: str, blob: bytes) -> None:
+        """Learn a template. Raises `TemplateError`."""
+        self._templates[digest] = read_template(blob, self._cache)
+
+    def knows(self, digest: str) -> bool:
+        """Whether `know` was called with it."""
+        return digest in self._templates
+
+    def start(self) -> None:
+        """Start the processes of all slots, so that the first tasks do not wait for them."""
+        for slot in self._slots:
+            if slot.process is None:
+                self._start(slot)
+
+    def run(self, slot: int, jobs: Sequence[Job]) -> None:
+        """Run ``jobs``, all of one known template, one after another on a slot that has none but of that template.
+
+        Raises ValueError.
+        """
+        if not jobs or len({job.template for job in jobs}) > 1 or not self.knows(jobs[0].template):
+            raise ValueError("a batch is one or more jobs of one known template")
+        target = self._slots[slot]
+        if target.jobs and target.jobs[0].template != jobs[0].template:
+            raise ValueError(f"slot {slot} has jobs of another template")
+        if not target.jobs:
+            target.since = None
+        target.jobs.extend(jobs)
+        bundle = self._templates[jobs[0].template].bundle
+        if target.process and bundle is not None and target.process.bundle not in (None, bundle):
+            self._release(target)
+        if target.process is None:
+            self._start(target)
+        elif target.process.ready:
+            self._supply(target, target.process)
+
+    def poll(self, now: float) -> list[JobEnded]:
+        """What ended since the last time. Kills what is over its time, replaces what died."""
+        self._woken = False
+        for slot in self._busy():
+            slot.elapsed(now)
+        ended: list[JobEnded] = []
+        while self._said:
+            process, said = self._said.popleft()
+            slot = self._slots[process.slot]
+            if slot.process is process:
+                self._hear(slot, process, said, now, ended)
+            if said == "gone":
+                process.close()
+                self._processes.discard(process)
+        for slot in self._busy():
+            self._check(slot, now, ended)
+        return ended
+
+    def running(self, now: float) -> list[tuple[int, int, int, float]]:
+        """What is executing: slot, task, number, elapsed seconds."""
+        return [
+            (slot.index, slot.jobs[0].task, slot.jobs[0].number, slot.elapsed(now))
+            for slot in self._busy()
+            if slot.sent
+        ]
+
+    def next_deadline(self, now: float) -> float | None:
+        """Seconds until `poll` has to look at something even if nobody wakes; None: no need."""
+        left = [slot.limit - slot.elapsed(now) for slot in self._busy() if slot.limit is not None]
+        return max(0.0, min(left)) if left else None
+
+    def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]:
+        """Kill what runs on a slot. Nothing more is heard of its jobs, not even of one that ended since `poll`.
+
+        Returns them: the running one with its elapsed seconds, those that have not started with None.
+        """
+        target = self._slots[slot]
+        elapsed = target.elapsed(now) if target.sent else None
+        held = [(job, None if place else elapsed) for place, job in enumerate(target.jobs)]
+        target.jobs.clear()
+        if target.sent:
+            self._release(target)
+            self._start(target)
+        return held
+
+    def rest(self) -> None:
+        """End the processes of all idle slots, until `start` or `run`."""
+        for slot in self._slots:
+            if not slot.jobs:
+                self._release(slot)
+
+    def close(self) -> None:
+        """Kill every process and what it started, and remove what was unpacked. Harmless when done again."""
+        self._slots.clear()
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.close()
+        self._processes.clear()
+        self._said.clear()
+        self._folder.close()
+
+    def _busy(self) -> list[_Slot]:
+        return [slot for slot in self._slots if slot.jobs]
+
+    def _tell(self, process: Process, said: list[ProcessReport]) -> None:
+        """Called by the threads. First the queue, then the flag: `poll` does it the other way round."""
+        self._said.extend([(process, one) for one in said])
+        if not self._woken:
+            self._woken = True
+            self._wake()
+
+    def _start(self, slot: _Slot) -> None:
+        self._spawned += 1
+        stem = self._folder.path / f"{slot.index}-{self._spawned}"
+        try:
+            slot.process = Process(slot.index, stem, self._arguments, self._tell, self._account)
+        except OSError as error:
+            slot.trouble = str(error)
+            self._wake()  # the next poll takes it from there
+        else:
+            self._processes.add(slot.process)
+
+    def _release(self, slot: _Slot) -> None:
+        """Kill the slot's process, if any; the slot has none then."""
+        if slot.process is not None:
+            slot.process.kill()
+        slot.process, slot.sent, slot.since = None, 0, None
+
+    def _supply(self, slot: _Slot, process: Process) -> None:
+        """Give the process the next jobs if it does its last one: as many as make a message, or one that is larger."""
+        if slot.sent > 1 or slot.sent == len(slot.jobs):
+            return
+        digest, data = slot.jobs[0].template, b""
+        if digest not in process.told:
+            template = self._templates[digest]
+            process.told.add(digest)
+            process.bundle = process.bundle if template.bundle is None else template.bundle
+            data = frame(["template", digest, template.body])
+        rows: list[list[Any]] = []
+        size = 0
+        for job in islice(slot.jobs, slot.sent, None):
+            size += len(job.payload)
+            if rows and size > BATCH_BYTES:
+                break
+            payload = job.payload if isinstance(job.payload, bytes) else Raw(job.payload.frames())
+            rows.append([job.task, job.number, payload])
+        if not slot.sent:
+            slot.since = None
+        slot.sent += len(rows)
+        behind: list[memoryview] = []
+        data += frame(["run", digest, rows], behind)
+        process.write([data, *behind], len(rows))
+
+    def _hear(self, slot: _Slot, process: Process, said: ProcessReport, now: float, ended: list[JobEnded]) -> None:
+        if isinstance(said, JobEnded):
+            self._settle(slot, process, said, now, ended)
+        elif said == "ready":
+            process.ready = True
+            if slot.jobs:
+                self._supply(slot, process)
+                slot.since = now
+        elif said == "spent":
+            # It ends by itself; what it had not begun is for another.
+            self._release(slot)
+            if slot.jobs:
+                self._start(slot)
+                slot.since = now
+        elif slot.jobs:
+            self._lose(slot, Outcome.CRASH, process.reason + self._memory_note, now, ended)
+        else:
+            self._release(slot)  # nothing is lost: the next `run` starts another
+
+    def _settle(self, slot: _Slot, process: Process, said: JobEnded, now: float, ended: list[JobEnded]) -> None:
+        first = slot.jobs[0] if slot.sent else None
+        if first is None or (first.task, first.number) != (said.task, said.number):
+            self._distrust(slot, now, ended)
+            return
+        slot.jobs.popleft()
+        slot.sent, slot.since, slot.failures = slot.sent - 1, now, 0
+        ended.append(said)
+        self._supply(slot, process)
+
+    def _distrust(self, slot: _Slot, now: float, ended: list[JobEnded]) -> None:
+        """A task got at our pipe, and reported what is not running."""
+        if slot.jobs:
+            self._lose(slot, Outcome.CRASH, "killed, because it reported what was not running", now, ended)
+        else:
+            self._release(slot)
+
+    def _check(self, slot: _Slot, now: float, ended: list[JobEnded]) -> None:
+        limit = slot.limit
+        if slot.process is None:
+            self._lose(slot, Outcome.CRASH, slot.trouble, now, ended)
+        elif limit is not None and slot.elapsed(now) >= limit:
+            outcome = Outcome.TIMEOUT if slot.sent else Outcome.CRASH
+            self._lose(slot, outcome, f"not done after {limit:g} s", now, ended)
+
+    def _lose(self, slot: _Slot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:
+        """A busy slot lost its process, or is made to: settle the job that it was for, go on with the rest."""
+        process, elapsed = slot.process, slot.elapsed(now)
+        started = process is not None and slot.sent > process.undelivered
+        self._release(slot)
+        slot.failures = 0 if started else slot.failures + 1
+        if started or slot.failures >= START_ATTEMPTS:
+            stdout, stderr = process.captured(self._capture_limit) if process else (b"", b"")
+            what = reason if started else f"no process for tasks could be started: {reason}"
+            trace = stderr[-TAIL:].decode("utf-8", "replace")
+            payload = error_payload(outcome.name.capitalize(), what, trace)
+            job, spent = slot.jobs.popleft(), elapsed if started else 0.0
+            ended.append(JobEnded(slot.index, job.task, job.number, outcome, spent, payload, stdout, stderr))
+        if slot.jobs:
+            self._start(slot)
+            slot.since = now

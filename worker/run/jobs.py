@@ -1,0 +1,36 @@
+"""What a worker runs and what comes of it: the values that its session and its executor exchange."""
+
+from typing import NamedTuple
+
+from deskgrid.wire import Outcome, Payload
+
+
+class TemplateError(ValueError):
+    """A template is malformed, or cannot be unpacked here; the bag is at fault, or this PC's disk."""
+
+
+class Job(NamedTuple):
+    """One attempt to make; ``timeout`` in seconds."""
+
+    task: int
+    number: int
+    template: str
+    payload: Payload
+    timeout: float | None
+
+
+class JobEnded(NamedTuple):
+    """One attempt that ended; ``elapsed`` in seconds.
+
+    ``payload`` is the pickled value if ``outcome`` is DONE, else msgpack of [type, message, traceback, pickled
+    exception or b""].
+    """
+
+    slot: int
+    task: int
+    number: int
+    outcome: Outcome
+    elapsed: float
+    payload: Payload
+    stdout: bytes
+    stderr: bytes

@@ -1,0 +1,256 @@
+"""One process that runs tasks, and the thread that listens to it; what differs between platforms is here.
+
+Rule: a process is killed with all that it started, and dies when the worker does, however that happens.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from deskgrid.wire import Chunks, Outcome, results_of_tasks
+from deskgrid.worker.run.accounts import Account, environment
+from deskgrid.worker.run.child import Reports, exit_text, read_ends, write_all
+from deskgrid.worker.run.jobs import JobEnded
+
+PROGRAM = Path(__file__).with_name("child.py")
+# Seconds for the killed processes to vanish at closing; only one that hangs in a system call takes any.
+CLOSE_LIMIT = 5.0
+# A write of this size never waits if a process has read all but the one before, which was no larger: the smallest pipe
+# is 4 KiB (Windows) or 16 KiB (macOS).
+PIPE_ROOM = 2048 if sys.platform == "win32" else 8192
+
+# Of each pipe, where that can be set: large payloads then take fewer turns of who writes and who reads. So little that
+# those of many slots together stay below what Linux lets one user have, 64 MiB.
+PIPE_BYTES = 256 * 1024
+
+# Between two results of a batch the listener leaves the pipe alone for so long: thousands of short tasks are heard of
+# some dozens at a time, for whoever waits needs the last of a batch. Seconds.
+LULL_S = 0.004
+# Unless they are larger than this, for a full pipe would hold the tasks up. Bytes.
+LULL_BYTES = 1024
+
+_OUTCOMES = tuple(Outcome)
+
+# What a process tells the executor, through its thread. "gone" is the last word.
+ProcessReport = JobEnded | Literal["ready", "spent", "gone"]
+
+
+class Process:
+    """One process that runs tasks, and the thread that listens to it. Dies once."""
+
+    def __init__(
+        self, slot: int, stem: Path, arguments: list[str], tell: "Tell", account: Account | None = None
+    ) -> None:
+        """``account``: whose process it is; None: this user's."""
+        self.slot = slot
+        self.ready = False
+        self.bundle: str | None = None
+        self.told: set[str] = set()
+        self.undelivered = 0  # of the jobs that were written to it, the last ones, which did not arrive
+        # How many there were, and of how many the results came. Only the listener changes the latter.
+        self._written = 0
+        self._heard = 0
+        self._is_up = False
+        self.reason = "killed"
+        self._tell = tell
+        self._captures = (stem.with_suffix(".out"), stem.with_suffix(".err"))
+        self._dying = threading.Lock()
+        self._dead = False
+        # What was not written yet, with how many jobs it is, and who writes it.
+        self._unwritten: deque[tuple[Sequence[bytes | memoryview], int]] = deque()
+        self._writer: threading.Thread | None = None
+        self._popen, self._lifeline = _spawn(self._captures, arguments, account)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
+        """Send ``data``, so many jobs, in pieces, without waiting."""
+        self._written += jobs
+        with self._dying:
+            if self._dead:
+                self.undelivered += jobs
+            elif self._writer is not None:
+                self._unwritten.append((data, jobs))
+            elif sum(map(len, data)) <= PIPE_ROOM:
+                self._write(data, jobs)
+            else:
+                self._unwritten.append((data, jobs))
+                self._writer = threading.Thread(target=self._write_on, daemon=True)
+                self._writer.start()
+
+    def _write_on(self) -> None:
+        """Write what others left, until nothing is."""
+        while True:
+            with self._dying:
+                if not self._unwritten:
+                    self._writer = None
+                    return
+                data, jobs = self._unwritten.popleft()
+            self._write(data, jobs)
+
+    def _write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
+        assert self._popen.stdin is not None
+        try:
+            for piece in data:
+                write_all(self._popen.stdin.fileno(), piece)
+        except OSError:
+            self.undelivered += jobs
+
+    def captured(self, limit: int) -> tuple[bytes, bytes]:
+        """What the running task has printed so far."""
+        stdout, stderr = (_ends_of(path, limit) for path in self._captures)
+        return stdout, stderr
+
+    def kill(self) -> None:
+        """Kill it, and what it started, at once."""
+        with self._dying:
+            if not self._dead:
+                _kill_tree(self._popen.pid)
+
+    def close(self) -> None:
+        """Free what it used; it must have been killed, or have said that it is gone."""
+        self._listener.join(CLOSE_LIMIT)
+        if self._listener.is_alive():
+            return
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe is not None:
+                pipe.close()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+        for path in self._captures:
+            path.unlink(missing_ok=True)
+
+    def _listen(self) -> None:
+        garbled = ""
+        try:
+            self._read()
+        except Exception as error:  # of whatever kind: a task wrote into our pipe
+            garbled = f"killed, because what it reported makes no sense ({error})"
+        # Not yet reaped, so its id is still its own: the last moment at which killing by id is safe.
+        with self._dying:
+            self._dead = True
+            _kill_tree(self._popen.pid)
+        code = self._popen.wait()
+        self.reason = garbled or _reason(code)
+        if (writer := self._writer) is not None:
+            writer.join()
+        self._tell(self, ["gone"])
+
+    def _read(self) -> None:
+        assert self._popen.stdout is not None
+        frames, count = Reports(self._popen.stdout.fileno()), 1
+        while count:
+            count, messages = frames.read()
+            if messages:
+                said = self._understood(messages)
+                self._heard += sum(isinstance(one, JobEnded) for one in said)
+                if self._heard > self._written:
+                    raise ValueError("more results than tasks")
+                more = self._heard < self._written  # before others are told, who may then write more
+                self._tell(self, said)
+                if more and count <= LULL_BYTES * len(messages):
+                    time.sleep(LULL_S)
+
+    def _understood(self, messages: list[list[Any]]) -> list[ProcessReport]:
+        """What the messages say; raises ValueError."""
+        results = iter(results_of_tasks([_result(message) for message in messages if message[0] == "ended"]))
+        said: list[ProcessReport] = []
+        for message in messages:
+            if message[0] == "ended":
+                task, number, outcome, elapsed, payload, stdout, stderr = next(results)
+                said.append(JobEnded(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
+            elif message[0] == "ready" and not self._is_up:
+                self._is_up = True
+                said.append("ready")
+            elif message[0] == "spent":
+                said.append("spent")
+            else:
+                raise ValueError("no report begins so")
+        return said
+
+
+def _result(message: list[Any]) -> list[Any]:
+    """The values of a result that came through the pipe, as those of a `Result` are."""
+    return [Chunks([memoryview(value)]) if isinstance(value, bytearray) else value for value in message[1:]]
+
+
+Tell = Callable[[Process, list[ProcessReport]], None]
+
+
+def _spawn(
+    captures: tuple[Path, Path], arguments: list[str], account: Account | None
+) -> tuple[subprocess.Popen[bytes], int | None]:
+    """A new process, and our end of its lifeline: what closes when this worker ends, however it ends.
+
+    It inherits its pipes and nothing else: no socket, no file, and of the environment nothing that is secret.
+    """
+    argv = [sys.executable, "-P", str(PROGRAM), *map(str, captures), *arguments]
+    how: dict[str, Any] = {"bufsize": 0, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "close_fds": True}
+    if account is None:
+        how["env"] = environment(os.environ)
+    else:
+        how |= account.process()
+        for path in captures:
+            path.touch(0o600, exist_ok=False)
+            account.own(path)
+    with captures[1].open("ab") as stderr:
+        if sys.platform == "win32":
+            flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+            return subprocess.Popen(argv, stderr=stderr, creationflags=flags, **how), None
+        else:
+            theirs, ours = os.pipe()
+            argv.append(str(theirs))
+            try:
+                popen = subprocess.Popen(argv, stderr=stderr, start_new_session=True, pass_fds=(theirs,), **how)
+            except OSError:
+                os.close(ours)
+                raise
+            finally:
+                os.close(theirs)
+            _widen(popen)
+            return popen, ours
+
+
+def _widen(popen: subprocess.Popen[bytes]) -> None:
+    """Make its pipes larger than they are by themselves."""
+    if sys.platform == "linux":
+        import fcntl
+
+        for pipe in (popen.stdin, popen.stdout):
+            with suppress(OSError):  # this user has too many large ones
+                assert pipe is not None
+                fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+
+
+def _kill_tree(pid: int) -> None:
+    """Kill a process that was started by `_spawn` and not yet reaped, with all that it started.
+
+    On POSIX that is its session's group; what left the group on purpose (a daemon) is not followed.
+    """
+    if sys.platform == "win32":
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True, check=False)
+    else:
+        with suppress(ProcessLookupError, PermissionError):  # the latter is macOS for "only a zombie is left"
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _reason(code: int) -> str:
+    """How a process ended that nobody here had killed."""
+    if sys.platform != "win32" and code == -signal.SIGKILL:
+        return "killed, perhaps out of memory (SIGKILL)"
+    return exit_text(code)
+
+
+def _ends_of(path: Path, limit: int) -> bytes:
+    with suppress(OSError), path.open("rb", buffering=0) as file:
+        return read_ends(file.fileno(), limit)
+    return b""

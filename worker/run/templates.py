@@ -1,0 +1,75 @@
+"""Templates as a worker has them: checked, and their bundles of modules unpacked, once each, by content."""
+
+import hashlib
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from deskgrid.wire import TemplateRefused
+from deskgrid.wire import read_template as unpack
+from deskgrid.worker.run.child import frame
+from deskgrid.worker.run.jobs import TemplateError
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """``bundle`` is the digest of the modules it brings, "" without any; None: it needs no modules at all."""
+
+    bundle: str | None
+    body: dict[str, Any]
+
+
+def read_template(blob: bytes, cache: Path) -> Template:
+    """The template in ``blob``, its bundle unpacked below ``cache``. Raises `TemplateError`."""
+    try:
+        template = unpack(blob)
+    except TemplateRefused as error:
+        raise TemplateError(f"the template cannot be read: {error}") from error
+    match template:
+        case {"kind": "command", "argv": [_, *_] as argv}:
+            return Template(None, {"kind": "command", "argv": argv})
+        case {"kind": "python", "python": python, "function": function, "bundle": bundle}:
+            digest = hashlib.sha256(frame(sorted(bundle.items()))).hexdigest() if bundle else ""
+            folder = str(_unpacked(bundle, cache / digest)) if bundle else ""
+            return Template(digest, {"kind": "python", "python": python, "function": function, "folder": folder})
+    raise TemplateError("neither a Python nor a command template")
+
+
+def _unpacked(bundle: dict[str, bytes], folder: Path) -> Path:
+    """``folder``, with the files of ``bundle`` in it. It is there as a whole or not at all."""
+    files = {_place(path): source for path, source in bundle.items()}
+    if folder.is_dir():
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="new-", dir=folder.parent) as staging:
+            _fill(Path(staging) / "all", files)
+            _rename(Path(staging) / "all", folder)
+    except OSError as error:
+        raise TemplateError(f"the bundle cannot be unpacked: {error}") from error
+    return folder
+
+
+def _fill(root: Path, files: dict[PurePosixPath, bytes]) -> None:
+    for place, source in files.items():
+        path = root / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(source)
+
+
+def _rename(made: Path, folder: Path) -> None:
+    try:
+        made.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # else another worker on this PC was faster, with the same content
+            raise
+
+
+def _place(path: str) -> PurePosixPath:
+    """A relative path that stays in its folder, in its plainest spelling, on any system."""
+    if not set(path) & set("\\:\0"):
+        place = PurePosixPath(path)
+        if str(place) == path and place.parts and ".." not in place.parts and not place.is_absolute():
+            return place
+    raise TemplateError(f"not a place for a bundle's file: {path!r:.80}")

@@ -1,0 +1,1 @@
+"""When a PC is there: planned uptime, calendars, alarms and announcements."""

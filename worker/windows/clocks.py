@@ -1,0 +1,10 @@
+"""The clocks of this machine, for whoever drives what is pure."""
+
+import time
+
+from deskgrid.worker.windows.uptime import Instant
+
+
+def read_clocks() -> Instant:
+    """One reading of both."""
+    return Instant(wall=time.time(), mono=time.monotonic())

@@ -1,0 +1,85 @@
+"""The broker's ``HOME/windows.toml``: which worker gets which weekly windows, by its name.
+
+Nobody edits a file on forty PCs. A worker without windows of its own is sent, as JSON, the table of the first
+pattern that matches its name; a table is what ``deskgrid.worker.windows.weekly`` says it is::
+
+    zone = "Europe/Brussels"       # for the tables that name none; without it, each worker's own zone
+    ["lab3-*"]
+    windows = ["mon-fri 18:00-08:00", "sat-sun all day"]
+    ["lab3-*".dates]
+    "2026-12-25" = "all day"
+    ["*"]
+    windows = ["daily 20:00-07:00"]
+
+Patterns are those of ``fnmatch``, case counts, and the order of the file is the order in which they are
+tried.
+"""
+
+import json
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from deskgrid.wire import TABLE_BYTES
+from deskgrid.worker.windows.weekly import PlanError, calendar_from_table, read_text, toml_table, zone_named
+
+# (pattern, its table as JSON)
+_Tables = tuple[tuple[str, str], ...]
+
+
+class WindowsFile:
+    """The tables of the file at ``path``, as last read. The file may be absent, come, change and go.
+
+    Nothing is read before the first ``refresh()``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, int] | None = None
+        self._tables: _Tables = ()
+
+    def refresh(self) -> bool:
+        """Read the file if its time or size changed, or it came or went; return whether its content changed.
+
+        Raises PlanError once for each change to a file that is malformed or cannot be read; what it held
+        before that stays in force.
+        """
+        stamp = self._look()
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp  # before reading: a change while we read has another stamp and is seen next time
+        tables = () if stamp is None else self._read()
+        changed = tables != self._tables
+        self._tables = tables
+        return changed
+
+    def table_for(self, name: str) -> str | None:
+        """Return the table of the first pattern that matches a worker's ``name``, as JSON, or None."""
+        return next((text for pattern, text in self._tables if fnmatchcase(name, pattern)), None)
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return error.errno or 0, -1  # no size is negative: reading it will say what is wrong, once
+        return found.st_mtime_ns, found.st_size
+
+    def _read(self) -> _Tables:
+        where = str(self._path)
+        top = toml_table(read_text(self._path), where)
+        zone = top.pop("zone", None)
+        zone_named(zone, where)
+        return tuple((pattern, _pattern_text(pattern, table, zone, where)) for pattern, table in top.items())
+
+
+def _pattern_text(pattern: str, table: object, zone: object, where: str) -> str:
+    if not isinstance(table, Mapping):
+        raise PlanError(f'{where}: {pattern!r}: expected zone, or a table for a pattern such as ["lab3-*"]')
+    whole = dict(table) if zone is None else {"zone": zone, **table}
+    calendar_from_table(whole, f"{where}: [{pattern!r}]")
+    text = json.dumps(whole)
+    if len(text) > TABLE_BYTES:
+        raise PlanError(f"{where}: {pattern!r:.80}: {len(text):,} bytes as JSON; the limit is {TABLE_BYTES:,}")
+    return text
