@@ -218,7 +218,7 @@ class Loop:
             self._warn("garbage credential=%r bytes=%d reason=%r", who.name, len(arrival.data), str(error))
             self._send(peer, wire.Refused(f"that is not a message of deskgrid {wire.VERSION}: {error}"))
         else:
-            values = wire.large_of(message) if arrival.chunks and self._sessions.records(who, message) else []
+            values = wire.large_of(message) if arrival.chunks and self._sessions.records(peer, who, message) else []
             if self._value_writer.put(peer, who, message, values):
                 self._suspect = None  # nothing has come of it yet
             else:

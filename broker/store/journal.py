@@ -64,8 +64,8 @@ Durability = Literal["process", "power"]
 Order = Literal["cancel", "cancel waiting", "forget"]
 _SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
 # The log of commits is worked into the tables, and cut to nothing, when it is as long as this. That takes some twenty
-# milliseconds, for which everybody waits. SQLite would do it by itself, but would keep what it has worked in: then a log
-# that is damaged later could give a mixture of states.
+# milliseconds, for which everybody waits. SQLite would do it by itself, but keeps what it has worked in: a log that is
+# damaged later could then give a mixture of states.
 LOG_BYTES = 4 * 1024 * 1024
 # What a disk that was full has to take before it is written to again.
 TRIAL_BYTES = 1024 * 1024
