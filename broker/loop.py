@@ -53,12 +53,11 @@ OUR_FAULTS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingErro
 # How often the windows file is looked at.
 WINDOWS_S = 1.0
 # Heartbeats that come so close on each other are taken several at a time, for which the loop rests a little when it has
-# heard nothing else: to be woken costs more than to hear one. With fewer than a hundred workers it never rests, and
-# with more of them only the first message after a silence waits. It does not rest after more work than that of such
-# heartbeats: somebody sends a lot, and others have waited for it already. Seconds.
+# heard nothing else for a while: to be woken costs more than to hear one. With fewer than a hundred workers it never
+# rests, and with more of them only the first message after a silence waits. Seconds.
 OFTEN_S = 0.02
 REST_S = 0.03
-LITTLE_S = 0.005
+SILENCE_S = 0.5
 
 
 class Loop:
@@ -82,6 +81,8 @@ class Loop:
         self._windows_at = 0.0
         self._settle_at = 0.0
         self._quiet_at = -OFTEN_S
+        # When something other than a heartbeat was last heard.
+        self._heard_at = -math.inf
         # When each event was last told of in the log.
         self._told: dict[str, float] = {}
         # Peers that are not heard any more, until they are gone; and those that are gone, until all they said is heard.
@@ -131,7 +132,7 @@ class Loop:
             self._recover(error)
 
     def _go(self, arrived: bool) -> None:
-        began, log_was_long = self._now(), self._journal.log_is_long
+        log_was_long = self._journal.log_is_long
         read_all = self._read() if arrived else True
         heard = self._hear()
         for name in self._sessions.state.revoked:
@@ -142,7 +143,7 @@ class Loop:
         if self._sessions.unsettled or self._suspect or self._now() >= self._settle_at:
             self._settle_at = self._now() + TICK_S
             self._finish(self._sessions.settle(self._now()))
-        elif heard and not self._fair_queue and self._now() < began + LITTLE_S:
+        elif heard and not self._fair_queue and self._now() >= self._heard_at + SILENCE_S:
             self._rest()
         if log_was_long:
             self._journal.shorten_log()
@@ -212,6 +213,7 @@ class Loop:
             self._dismiss(peer, f"messages of {who.name} made the broker fail; try again in {seconds:.0f} s")
             return
         self._suspect = peer, who.name
+        message: wire.Message | None = None
         try:
             message = wire.decode(arrival.data, arrival.chunks)
         except wire.ProtocolError as error:
@@ -223,6 +225,8 @@ class Loop:
                 self._suspect = None  # nothing has come of it yet
             else:
                 self._sessions.receive(peer, who, message, self._now())
+        if not isinstance(message, wire.Heartbeat):
+            self._heard_at = self._now()
         self._heard_one()
 
     def _heard_one(self) -> None:
