@@ -344,7 +344,7 @@ class Session:
                 break
             batch.append(load.waiting.popleft())
         load.given.update({(work.task, work.number): work for work in batch})
-        self._runs.run(slot, [Job(w.task, w.number, w.template, w.payload, w.timeout) for w in batch])
+        self._runs.run(slot, [Job(w.task, w.number, w.template, w.payload, w.options) for w in batch])
 
     def _collect(self, now: Instant) -> None:
         """Send what has ended."""

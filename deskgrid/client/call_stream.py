@@ -23,7 +23,6 @@ from deskgrid.client.conversation import Handler, Reply
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Failure, Unread
 from deskgrid.client.replies import results_of
-from deskgrid.client.submission import Terms
 from deskgrid.client.template import Template
 from deskgrid.errors import BagRejected, DeskgridError, RequestFailed
 
@@ -81,11 +80,19 @@ class _Call(NamedTuple):
 class Stream:
     """The open bag of one function, with its futures."""
 
-    def __init__(self, link: Link, template: Template, terms: Terms, ended: Callable[["CallEnded"], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        template: Template,
+        name: str,
+        options: wire.TaskOptions,
+        ended: Callable[["CallEnded"], None],
+    ) -> None:
         self.bag = secrets.token_hex(6)
         self._link = link
         self._template = template
-        self._terms = terms
+        self._name = name
+        self._options = options
         self._ended = ended
         self._lock = threading.Lock()
         self._waiting: deque[_Call] = deque()
@@ -235,14 +242,13 @@ class Stream:
         return wire.Submit(
             request=self._link.number(),
             bag=self.bag,
-            name=self._terms.name,
+            name=self._name,
             template=self._template.digest,
             first=first,
             payloads=tuple([call.payload for call in calls]),
             runtime=same,
             runtimes=() if same is not None else tuple(runtimes),
-            timeout=self._terms.timeout,
-            retries=self._terms.retries,
+            options=self._options,
             last=last,
         )
 
@@ -253,7 +259,7 @@ class Stream:
             return
         if reply.note and reply.note != self._note:
             self._note = reply.note
-            log.warning("%s: %s", self._terms.name, reply.note)
+            log.warning("%s: %s", self._name, reply.note)
         with self._lock:
             self._flying -= 1
             ask = self._asks()

@@ -13,7 +13,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from deskgrid import wire
@@ -22,6 +22,7 @@ from deskgrid.client.link import Link
 from deskgrid.client.replies import SLICE_S, ask
 from deskgrid.client.template import Template
 from deskgrid.errors import BagRejected, DeskgridError, PythonMismatch
+from deskgrid.wire import TaskOptions
 
 # Batches of one bag that may be on their way at once: enough to keep the broker busy, and a bound on memory.
 WINDOW = 8
@@ -32,26 +33,6 @@ ABANDON_S = 5.0
 
 # Seconds for all, one number for each item, or what gives an item's.
 Runtime = float | Iterable[float] | Callable[[Any], float] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What holds for every task of a bag. ``timeout``: seconds, None for no limit; ``retries``: after errors."""
-
-    name: str = ""
-    timeout: float | None = None
-    retries: int = 0
-
-    def __post_init__(self) -> None:
-        if self.timeout is not None:
-            seconds = checked_seconds(self.timeout, "the timeout")
-            if not seconds:
-                raise BagRejected("the timeout is 0 s, in which no task can run")
-            object.__setattr__(self, "timeout", seconds)
-        if type(self.retries) is not int or not 0 <= self.retries <= wire.RETRIES_LIMIT:
-            raise BagRejected(f"retries is a number of times, 0 to {wire.RETRIES_LIMIT:,}, not {self.retries!r:.80}")
-        if wire.is_longer(self.name, wire.NAME_BYTES):
-            raise BagRejected(f"the name has more than {wire.NAME_BYTES} bytes: {self.name!r:.80}")
 
 
 class Accepted(NamedTuple):
@@ -83,18 +64,21 @@ def submit_bag(
     items: Iterable[Any],
     *,
     pack: Callable[[Any, str], wire.Payload],
+    name: str,
     runtime: Runtime,
-    terms: Terms,
+    options: TaskOptions,
 ) -> Accepted:
     """Have the broker accept a bag of one task for each of ``items``; ``pack(item, what)`` makes its payload.
 
     Raises `BagRejected` (or `PicklingFailed`), and then nothing of the bag is left on the grid.
     """
+    if wire.is_longer(name, wire.NAME_BYTES):
+        raise BagRejected(f"the name has more than {wire.NAME_BYTES} bytes: {name!r:.80}")
     check_python(link, template)
     count = len(items) if isinstance(items, Collection) else None
     _check_count(count)
     runtimes = Runtimes(runtime, count)
-    sender = _Sender(link, template, terms, runtimes.same)
+    sender = _Sender(link, template, name, options, runtimes.same)
     try:
         for batch in batches(_rows(items, pack, runtimes)):
             sender.send(batch)
@@ -147,13 +131,14 @@ def batches(rows: Iterable[Row]) -> Iterator[Batch]:
 class _Sender:
     """Sends the batches of one bag, a few of them at a time."""
 
-    def __init__(self, link: Link, template: Template, terms: Terms, runtime: float | None) -> None:
+    def __init__(self, link: Link, template: Template, name: str, options: TaskOptions, runtime: float | None) -> None:
         self.bag = secrets.token_hex(6)
         self.total = 0
         self.note = ""
         self._link = link
         self._template = template
-        self._terms = terms
+        self._name = name
+        self._options = options
         self._runtime = runtime
         self._held: Batch | None = None
         self._replies: queue.SimpleQueue[Reply | DeskgridError] = queue.SimpleQueue()
@@ -191,14 +176,13 @@ class _Sender:
         return wire.Submit(
             request=self._link.number(),
             bag=self.bag,
-            name=self._terms.name,
+            name=self._name,
             template=self._template.digest,
             first=batch.first,
             payloads=tuple([row.payload for row in batch.rows]),
             runtime=self._runtime,
             runtimes=tuple([row.runtime for row in batch.rows if row.runtime is not None]),
-            timeout=self._terms.timeout,
-            retries=self._terms.retries,
+            options=self._options,
             last=batch.last,
         )
 
@@ -224,7 +208,20 @@ class _Sender:
                 ask(self._link, "cancel", {"bag": self.bag, "items": None}, ABANDON_S)
 
 
-# --- runtimes --------------------------------------------------------------------------------------------------------
+# --- what users say of tasks -----------------------------------------------------------------------------------------
+
+
+def checked_options(options: TaskOptions) -> TaskOptions:
+    """``options`` as they travel, from what a user gave. Raises `BagRejected`."""
+    retries = options.retries
+    if type(retries) is not int or not 0 <= retries <= wire.RETRIES_LIMIT:
+        raise BagRejected(f"retries is a number of times, 0 to {wire.RETRIES_LIMIT:,}, not {retries!r:.80}")
+    if options.timeout is None:
+        return options
+    seconds = checked_seconds(options.timeout, "the timeout")
+    if not seconds:
+        raise BagRejected("the timeout is 0 s, in which no task can run")
+    return replace(options, timeout=seconds)
 
 
 class Runtimes:

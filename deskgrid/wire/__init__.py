@@ -7,10 +7,11 @@ This is the front door: ``from deskgrid import wire``. Inside, each file imports
 - `source`: packed values, read one by one, lengths first;
 - `fields`: what a field may be;
 - `failure`, `template`: what a worker says of a failure, and what all tasks of a bag share;
+- `task_options`: what a submitter says of every task of a bag;
 - `messages`: the messages and their rows;
 - `codec`: to bytes and back.
 
-Beside these stand `joinline` (the line to paste), `snapshot` (the status document) and `dealer` (how workers and
+Beside these stand `joinline` (the line to paste), `status` (the status document) and `dealer` (how workers and
 clients say and hear messages).
 
 ``python -m deskgrid.wire`` prints the table of limits that is in SECURITY.md.
@@ -92,6 +93,7 @@ from deskgrid.wire.messages.worker import (
     Work,
 )
 from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of
+from deskgrid.wire.task_options import TaskOptions, read_task_options
 from deskgrid.wire.template import KINDS, TemplateRefused, read_template, template_kind
 from deskgrid.wire.text import clean, clean_lines, cut, is_longer
 
@@ -167,6 +169,7 @@ __all__ = [
     "Stop",
     "Submit",
     "Taken",
+    "TaskOptions",
     "TemplateRefused",
     "Watch",
     "Welcome",
@@ -184,6 +187,7 @@ __all__ = [
     "parts_of",
     "payload_of",
     "read_failure",
+    "read_task_options",
     "read_template",
     "results_in",
     "results_of_tasks",

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from deskgrid.wire import PRINTED_BYTES, Outcome
+from deskgrid.wire import PRINTED_BYTES, Outcome, TaskOptions
 from deskgrid.worker.run import executor as executor_module
 from deskgrid.worker.run import process as process_module
 from deskgrid.worker.run.executor import START_ATTEMPTS, START_LIMIT
@@ -66,7 +66,7 @@ def test_only_what_executes_is_running(rig: Rig) -> None:
     assert rig.executor.running(now) == []
     assert rig.executor.next_deadline(now) is None
     digest = rig.know(python_template(forever()))
-    rig.executor.run(0, [Job(5, 3, digest, call(), 10.0), Job(6, 1, digest, call(), 10.0)])
+    rig.executor.run(0, [Job(*attempt, digest, call(), TaskOptions(10.0)) for attempt in ((5, 3), (6, 1))])
     assert rig.executor.running(now) == [], "its process is still coming up"
     assert rig.executor.next_deadline(now) == START_LIMIT
     rig.until_running()

@@ -55,7 +55,7 @@ class _Slot:
     @property
     def limit(self) -> float | None:
         """Seconds after ``since`` at which something is wrong."""
-        return self.jobs[0].timeout if self.sent else START_LIMIT
+        return self.jobs[0].options.timeout if self.sent else START_LIMIT
 
     def elapsed(self, now: float) -> float:
         """Seconds since ``since``, which begins now if it has not."""
