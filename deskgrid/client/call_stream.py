@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from deskgrid import wire
 from deskgrid.client.conversation import Handler, Reply
 from deskgrid.client.link import Link
-from deskgrid.client.payload import Failure, Unread
+from deskgrid.client.payload import Raised, Unread
 from deskgrid.client.replies import results_of
 from deskgrid.client.template import Template
 from deskgrid.errors import BagRejected, DeskgridError, RequestFailed
@@ -53,7 +53,7 @@ class GridFuture(Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """What the call returned, as `concurrent.futures` has it."""
         value = _read(super().result(timeout))
-        if isinstance(value, Failure):
+        if isinstance(value, Raised):
             raise value.error
         return value
 
@@ -61,7 +61,7 @@ class GridFuture(Future[Any]):
         """What the call raised, as `concurrent.futures` has it."""
         error = super().exception(timeout)
         value = _read(super().result()) if error is None else None
-        return value.error if isinstance(value, Failure) else error
+        return value.error if isinstance(value, Raised) else error
 
     def cancel(self) -> bool:
         """Whether the call is cancelled; it is, unless it has ended."""
@@ -220,20 +220,14 @@ class Stream:
         return message
 
     def _next_calls(self) -> list[_Call]:
-        calls: list[_Call] = []
-        size = 0
-        while self._waiting and len(calls) < wire.BATCH_ROWS:
-            call = self._waiting[0]
-            if calls and size + len(call.payload) > wire.BATCH_BYTES:
-                break
-            self._waiting.popleft()
-            if call.future.dropped:
-                continue
+        """Take as many as make a batch, and those off the front that were cancelled."""
+        calls = next(wire.in_batches((call for call in self._waiting if not call.future.dropped), _payload_size), [])
+        for call in calls:
             call.future.index = self._sent
             self._held[self._sent] = call.future
             self._sent += 1
-            size += len(call.payload)
-            calls.append(call)
+        while self._waiting and (self._waiting[0].future.dropped or self._waiting[0].future.index is not None):
+            self._waiting.popleft()
         return calls
 
     def _message(self, first: int, calls: list[_Call], last: bool) -> wire.Submit:
@@ -345,6 +339,10 @@ class CallEnded(NamedTuple):
     stream: Stream
     results: tuple[wire.BagResult, ...]
     error: DeskgridError | None
+
+
+def _payload_size(call: _Call) -> int:
+    return len(call.payload)
 
 
 def settle_cancelled(future: Future[Any]) -> None:

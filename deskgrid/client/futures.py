@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from deskgrid import wire
 from deskgrid.client.call_stream import CallEnded, GridFuture, Stream, settle_cancelled
 from deskgrid.client.link import Link
-from deskgrid.client.payload import Failure, pack_call, value_of
+from deskgrid.client.payload import Raised, pack_call, value_of
 from deskgrid.client.replies import wait_for
 from deskgrid.client.submission import check_python
 from deskgrid.client.template import pickle_function, python_template
@@ -180,7 +180,7 @@ class Futures:
             with self._lock:
                 self._by_key = {key: stream for key, stream in self._by_key.items() if stream is not ended.stream}
             for future in ended.stream.take_all():
-                _settle_safely(future, Failure(ended.error))
+                _settle_safely(future, Raised(ended.error))
         for result in ended.results:
             taken = ended.stream.take(result.item)
             if taken is not None:  # else it was cancelled here meanwhile
@@ -211,7 +211,7 @@ def _settle_safely(future: GridFuture, value: Any, *, cancelled: bool = False) -
 def _settle_one(future: GridFuture, value: Any) -> None:
     if not future.set_running_or_notify_cancel():
         return
-    if isinstance(value, Failure):
+    if isinstance(value, Raised):
         future.set_exception(value.error)
     else:
         future.set_result(value)

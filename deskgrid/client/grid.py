@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.discovery import client_line
 from deskgrid.client.futures import Futures, closed
-from deskgrid.client.link import Link
+from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.payload import pack_call, pack_text
 from deskgrid.client.replies import ANSWER_S, ask, pages
 from deskgrid.client.submission import Runtime, checked_options, checked_seconds, kept, submit_bag
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("deskgrid.client")
 
-# How long opening a Grid waits for the broker. Seconds.
-OPENING_S = 5.0
 # Between two looks at whether a local grid's workers have joined. Seconds.
 _LOOK_S = 0.01
 

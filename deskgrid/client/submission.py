@@ -50,14 +50,6 @@ class Row(NamedTuple):
     runtime: float | None
 
 
-class Batch(NamedTuple):
-    """Rows that travel together; ``first``: the index in the bag of the first."""
-
-    first: int
-    rows: list[Row]
-    last: bool
-
-
 def submit_bag(
     link: Link,
     template: Template,
@@ -80,11 +72,10 @@ def submit_bag(
     runtimes = Runtimes(runtime, count)
     sender = _Sender(link, template, name, options, runtimes.same)
     try:
-        for batch in batches(_rows(items, pack, runtimes)):
-            sender.send(batch)
-        _check_count(sender.total)
-        runtimes.check_length(sender.total)
-        sender.send_rest()
+        rows = Rows(items, pack, runtimes)
+        for batch in wire.in_batches(rows, _payload_size):
+            sender.send(batch, last=rows.ended)
+        sender.wait()
     except BaseException:
         sender.abandon()
         raise
@@ -108,24 +99,29 @@ def _check_count(count: int | None) -> None:
         raise BagRejected(f"the bag has more than {wire.BAG_LIMIT:,} items: make several bags of them")
 
 
-def _rows(items: Iterable[Any], pack: Callable[[Any, str], wire.Payload], runtimes: "Runtimes") -> Iterator[Row]:
-    for index, item in enumerate(items):
-        if index == wire.BAG_LIMIT:
-            _check_count(index + 1)
-        yield Row(pack(item, f"item {index}"), runtimes.of(index, item))
+class Rows:
+    """The rows of a bag, made one by one; ``ended``: that was all, and it is a bag that can be."""
+
+    def __init__(self, items: Iterable[Any], pack: Callable[[Any, str], wire.Payload], runtimes: "Runtimes") -> None:
+        self.ended = False
+        self._items = items
+        self._pack = pack
+        self._runtimes = runtimes
+
+    def __iter__(self) -> Iterator[Row]:
+        count = 0
+        for index, item in enumerate(self._items):
+            count = index + 1
+            if count > wire.BAG_LIMIT:
+                _check_count(count)
+            yield Row(self._pack(item, f"item {index}"), self._runtimes.of(index, item))
+        _check_count(count)
+        self._runtimes.check_length(count)
+        self.ended = True
 
 
-def batches(rows: Iterable[Row]) -> Iterator[Batch]:
-    """``rows`` in batches of at most BATCH_ROWS, and BATCH_BYTES unless one row alone has more."""
-    first, size, held = 0, 0, list[Row]()
-    for row in rows:
-        if held and (len(held) == wire.BATCH_ROWS or size + len(row.payload) > wire.BATCH_BYTES):
-            yield Batch(first, held, False)
-            first, size, held = first + len(held), 0, []
-        held.append(row)
-        size += len(row.payload)
-    if held:
-        yield Batch(first, held, True)
+def _payload_size(row: Row) -> int:
+    return len(row.payload)
 
 
 class _Sender:
@@ -140,50 +136,42 @@ class _Sender:
         self._name = name
         self._options = options
         self._runtime = runtime
-        self._held: Batch | None = None
         self._replies: queue.SimpleQueue[Reply | DeskgridError] = queue.SimpleQueue()
         # The bytes of each batch that is on its way. The broker answers them in order.
         self._flying: deque[int] = deque()
         self._sent = False
 
-    def send(self, batch: Batch) -> None:
-        """Send ``batch`` when there is room; the last one is kept until `send_rest`."""
-        self.total += len(batch.rows)
-        if batch.last:
-            self._held = batch
-            return
-        self._send(batch)
-
-    def send_rest(self) -> None:
-        """Send the last batch, and wait until the broker has accepted all."""
-        if self._held is not None:
-            self._send(self._held)
-        while self._flying:
-            self._take()
-
-    def _send(self, batch: Batch) -> None:
-        size = sum(len(row.payload) for row in batch.rows)
+    def send(self, batch: list[Row], *, last: bool) -> None:
+        """Send ``batch``, when there is room."""
+        size = sum(map(_payload_size, batch))
         while self._has_no_room(size) or not self._replies.empty():
             self._take()
         self._sent = True
         self._flying.append(size)
-        self._link.send(self._message(batch), self._replies.put, self._template)
+        message = self._message(batch, last)
+        self.total += len(batch)
+        self._link.send(message, self._replies.put, self._template)
+
+    def wait(self) -> None:
+        """Wait until the broker has accepted all."""
+        while self._flying:
+            self._take()
 
     def _has_no_room(self, size: int) -> bool:
         return len(self._flying) >= WINDOW or bool(self._flying and sum(self._flying) + size > WINDOW_BYTES)
 
-    def _message(self, batch: Batch) -> wire.Submit:
+    def _message(self, rows: list[Row], last: bool) -> wire.Submit:
         return wire.Submit(
             request=self._link.number(),
             bag=self.bag,
             name=self._name,
             template=self._template.digest,
-            first=batch.first,
-            payloads=tuple([row.payload for row in batch.rows]),
+            first=self.total,
+            payloads=tuple([row.payload for row in rows]),
             runtime=self._runtime,
-            runtimes=tuple([row.runtime for row in batch.rows if row.runtime is not None]),
+            runtimes=tuple([row.runtime for row in rows if row.runtime is not None]),
             options=self._options,
-            last=batch.last,
+            last=last,
         )
 
     def _take(self) -> None:

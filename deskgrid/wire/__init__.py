@@ -3,7 +3,7 @@
 This is the front door: ``from deskgrid import wire``. Inside, each file imports only those above it:
 
 - `limits`: every limit, with its reason;
-- `text`, `payload`: text that is clean, payloads that are large;
+- `text`, `payload`, `batches`: text that is clean, payloads that are large, rows that travel together;
 - `source`: packed values, read one by one, lengths first;
 - `fields`: what a field may be;
 - `failure`, `template`: what a worker says of a failure, and what all tasks of a bag share;
@@ -17,6 +17,7 @@ clients say and hear messages).
 ``python -m deskgrid.wire`` prints the table of limits that is in SECURITY.md.
 """
 
+from deskgrid.wire.batches import in_batches
 from deskgrid.wire.codec import (
     FIELDS,
     ProtocolError,
@@ -181,6 +182,7 @@ __all__ = [
     "decode",
     "encode",
     "frames_of",
+    "in_batches",
     "is_longer",
     "large_of",
     "pack_columns",

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from deskgrid.broker.store import journal as journal_module
-from deskgrid.broker.store import result_blocks
 from deskgrid.broker.store.journal import NAME, Journal, JournalError, JournalFull
 from deskgrid.broker.store.rows import BagRow, BatchRow, ResultRow
 from deskgrid.broker.store.schema import FORMAT
-from deskgrid.wire import BATCH_BYTES, BagResult, Outcome, Outcomes, TaskOptions, results_in
+from deskgrid.wire import BATCH_BYTES, BagResult, Outcome, Outcomes, TaskOptions, batches, results_in
 from tests.broker.records import dropped, result_of
 from tests.live import ROOT
 from tests.peers import PATIENCE_S
@@ -138,7 +137,7 @@ def test_results_come_in_the_order_they_were_recorded(journal: Journal) -> None:
 
 
 def test_a_page_holds_so_many_results(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (journal_module, result_blocks):
+    for module in (journal_module, batches):
         monkeypatch.setattr(module, "BATCH_ROWS", 4)
     journal.add_results([result(task) for task in range(10)])
     journal.add_results([result(task) for task in range(10, 12)])
