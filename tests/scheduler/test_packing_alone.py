@@ -123,7 +123,7 @@ def test_badly_predicted_tasks_are_given_more_of_a_window() -> None:
     four, three = grid.tasks(4, 3)
     grid.expect(a=[three])
     assert grid.packing.stretch == 3.0
-    assert grid.scheduler.needs(3) == 9
+    assert grid.inside.needs(3) == 9
     assert grid.priority() == [four]
 
 
@@ -218,7 +218,7 @@ def test_filling_windows_by_themselves_does_not_depend_on_how_many_tasks_wait(wa
         scheduler.handle(ev.WorkerJoined(f"pc{number}", 1, 10.6), 0.0)
     scheduler.handle(ev.TasksSubmitted(0, 0, waiting, [3 + number / 1e5 for number in range(waiting)]), 0.0)
     scheduler.handle(ev.PassDue(), 0.0)
-    slot = scheduler.slots.slots[0]
+    slot = scheduler.grid.slots.slots[0]
     ended = ev.Ended(slot.sent[0].attempt, Outcome.DONE, slot.sent[0].runtime)
     scheduler.handle(ev.AttemptsEnded("pc0", [ended]), slot.due)
     assert cost(scheduler, lambda: scheduler.handle(ev.PassDue(), scheduler.now)) < 2_000

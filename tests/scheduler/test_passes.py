@@ -50,7 +50,7 @@ def test_a_pass_hands_out_no_more_than_it_may_and_what_takes_the_place_of_others
     grid.tasks(*[0.0] * AHEAD_TASKS)
     first = grid.tell_pass(most=30)["pc0"]
     assert (len(first), grid.scheduler.unfinished, grid.scheduler.unsettled) == (30, True, True)
-    view = grid.scheduler
+    view = grid.view
     assert (view.slots_with_room(), view.longest_fit()) == (0, -math.inf)
     assert (view.tightest(0.0), view.tightest_empty(0.0)) == (None, None)
     grid.end(*first[:20], outcome=Outcome.DONE)

@@ -178,7 +178,7 @@ def test_there_is_no_slot_beyond_those_with_room() -> None:
     grid.pc("a")
     grid.expect()
     with pytest.raises(IndexError):
-        grid.scheduler.slot_with_room(1)
+        grid.view.slot_with_room(1)
 
 
 # --- a change of policy --------------------------------------------------------------------------------------------
@@ -221,4 +221,4 @@ def test_every_policy_can_take_over(policy: Policy) -> None:
     for _ in tasks:
         grid.end(grid.running("a"))
         grid.tell_pass()
-    assert grid.scheduler.tasks.bags[0].done == len(tasks)
+    assert grid.inside.tasks.bags[0].done == len(tasks)

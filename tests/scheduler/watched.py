@@ -26,7 +26,7 @@ class Watched:
 
     def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
         """Hand on ``event``, and look at everything afterwards."""
-        slots = self.scheduler.slots.slots
+        slots = self.scheduler.grid.slots.slots
         self._excused |= {number for number, slot in slots.items() if slot.sent and slot.due < now}
         commands = self.scheduler.handle(event, now)
         self.scheduler.check(now)
@@ -38,11 +38,11 @@ class Watched:
         return commands
 
     def _check_pass(self, commands: list[ev.Command], now: float) -> None:
-        assert self.scheduler.unfinished or not self.scheduler.dirty, "a slot that changed was not looked at"
-        assert all(due > now for due, _ in self.scheduler.slots._due), "a slot that is overdue was not looked at"
+        assert self.scheduler.unfinished or not self.scheduler.grid.dirty, "a slot that changed was not looked at"
+        assert all(due > now for due, _ in self.scheduler.grid.slots._due), "a slot that is overdue was not looked at"
         assert not any(isinstance(command, ev.Settle) for command in commands), commands
         assigned = {work.attempt for command in commands if isinstance(command, ev.Assign) for work in command.work}
-        for slot in self.scheduler.slots.slots.values():
+        for slot in self.scheduler.grid.slots.slots.values():
             if self._is_long_shot(slot):
                 continue
             if slot.number not in self._excused:
