@@ -316,7 +316,7 @@ class Clients:
         scheduler = self._state.scheduler
         if not scheduler.policy.timed:
             return bag.note
-        margin = scheduler.policy.margin
+        margin = scheduler.policy.requirement.margin
         if is_longer_window(scheduler.grid, max(runtimes) + margin, now):
             return bag.note
         longest = longest_window(scheduler.grid, now)

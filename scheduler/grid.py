@@ -174,11 +174,3 @@ class GridState:
             tasks = [task for task, _ in self.priority.tasks()]
             self.priority = ORDERS[policy.order]()
             self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))
-
-    # --- fit ---------------------------------------------------------------------------------------------------------
-
-    def needs(self, runtime: float) -> float:
-        """Seconds of which a slot must have more left for a task to fit."""
-        policy = self.policy
-        stretched = runtime * policy.stretch
-        return (stretched if stretched <= policy.ample else max(runtime, policy.ample)) + policy.margin

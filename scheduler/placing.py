@@ -11,7 +11,7 @@ Rule 5: a pass that is bounded stops where it is; nothing is lost by that, and t
 from deskgrid.scheduler.events import Assign, Assignment
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
-from deskgrid.scheduler.policies.base import Place, Postpone
+from deskgrid.scheduler.policies.base import Place, Postpone, Requirement
 from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
@@ -56,7 +56,7 @@ class Placing:
                 grid.change_all(grid.slots.workers[name])
         changed, grid.dirty = grid.dirty, {}
         for slot in changed.values():
-            self._settle_slot(slot)
+            self._settle_slot(slot, grid.policy.requirement)
         if self._unfit:
             self._give_back_unfit()
         view = PolicyView(grid)
@@ -94,23 +94,23 @@ class Placing:
     # --- placing -----------------------------------------------------------------------------------------------------
 
     def _carry_out(self, place: Place) -> None:
-        grid, entry, many = self._grid, place.entry, place.many
-        slot, task, runtime = grid.slots.slots[place.slot], entry.task, entry.runtime
+        grid, (entry, number, priority, requirement, many) = self._grid, place
+        slot, task, runtime = grid.slots.slots[number], entry.task, entry.runtime
         if many > 1:
-            many = self._how_many(slot, runtime, many)
-        (grid.priority if place.priority else grid.regular).take(entry, many)
+            many = self._how_many(slot, runtime, requirement, many)
+        (grid.priority if priority else grid.regular).take(entry, many)
         grid.slots.unindex(slot)
         tasks = range(task, task + many)
         for each in tasks:
             slot.queue.append((each, runtime))
             grid.bound[each] = slot
         slot.queued_s += runtime * many
-        if not self._settle_slot(slot):
+        if not self._settle_slot(slot, requirement):
             grid.budget -= 1
         if slot.queue:
             grid.tasks.move_all(tasks[-len(slot.queue) :], State.QUEUED)
 
-    def _how_many(self, slot: Slot, runtime: float, most: int) -> int:
+    def _how_many(self, slot: Slot, runtime: float, requirement: Requirement, most: int) -> int:
         """How many tasks of one runtime, of which one may be put there, may be put on ``slot`` together."""
         if slot.worker.heard == NEVER:
             return 1
@@ -118,7 +118,7 @@ class Placing:
         most = min(most, AHEAD_TASKS - len(slot.queue))
         room_s = min(
             grid.policy.queue_s - slot.in_flight_s() - slot.queued_s,
-            slot.remaining(grid.now) - grid.needs(runtime) - 2 * ROUNDING_S,
+            slot.remaining(grid.now) - requirement.needs(runtime) - 2 * ROUNDING_S,
         )
         if room_s <= 0.0:
             return 1
@@ -135,10 +135,10 @@ class Placing:
 
     # --- one slot ----------------------------------------------------------------------------------------------------
 
-    def _settle_slot(self, slot: Slot) -> int:
-        """Send what may be sent, how much, and index the slot if it has room."""
+    def _settle_slot(self, slot: Slot, requirement: Requirement) -> int:
+        """Send what may be sent, as far as it fits by ``requirement``; how much. Index the slot if it has room."""
         grid = self._grid
-        handed = self._send(slot) if slot.queue else 0
+        handed = self._send(slot, requirement) if slot.queue else 0
         if slot.sent and slot.look_at > grid.now + GRACE_S:
             grid.deadlines.watch(slot, grid.now)
         if grid.budget <= 0 and slot.queue and self.may_send(slot):
@@ -172,7 +172,7 @@ class Placing:
         most = min(AHEAD_TASKS, WORKER_TASKS // len(slot.worker.slots))
         return sent[0].runtime + slot.ahead_s + slot.queue[0][1] <= AHEAD_S and len(sent) < most
 
-    def _send(self, slot: Slot) -> int:
+    def _send(self, slot: Slot, requirement: Requirement) -> int:
         grid = self._grid
         handed: list[Assignment] = []
         queue, sent, ends_at, now = slot.queue, slot.sent, slot.worker.ends_at, grid.now
@@ -182,7 +182,7 @@ class Placing:
         while queue and len(handed) < budget and self.may_send(slot):
             task, runtime = queue[0]
             if timed and runtime != alike:
-                alike, needs = runtime, grid.needs(runtime)
+                alike, needs = runtime, requirement.needs(runtime)
             if timed and needs >= ends_at - due - slot.ahead_s:
                 self._unfit.append(grid.unbind(slot, task))
                 continue

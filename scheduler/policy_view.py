@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.policies.base import OpenSlot, UpcomingWindows
+from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
 from deskgrid.scheduler.queues.waiting import OldestFirst, WaitingQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.slots import Slot
@@ -43,33 +43,33 @@ class PolicyView:
 
     # --- slots with room ---------------------------------------------------------------------------------------------
 
-    def tightest(self, runtime: float) -> int | None:
-        """Paper, phase 2: the slot with the smallest tl strictly greater than the runtime (and the margin)."""
+    def tightest(self, runtime: float, requirement: Requirement) -> int | None:
+        """Paper, phase 2: the slot with the smallest tl strictly greater than what ``runtime`` needs."""
         if not self.slots_with_room():
             return None
-        needs = self._grid.needs(runtime) + ROUNDING_S
+        needs = requirement.needs(runtime) + ROUNDING_S
         found = [index.tightest(needs, self.now) for index in self._slots.indexes()]
         fits = [row for row in found if row is not None]
         return min(fits)[2] if fits else None
 
-    def tightest_empty(self, runtime: float) -> tuple[int, float] | None:
+    def tightest_empty(self, runtime: float, requirement: Requirement) -> tuple[int, float] | None:
         """Paper, phase 1: a slot with an empty queue on which ``runtime`` fits, and the limit on runtimes there."""
         slots = self._slots
         if not slots.rooms or self._grid.budget <= 0:
             return None
-        needs = self._grid.needs(runtime) + 2 * ROUNDING_S
+        needs = requirement.needs(runtime) + 2 * ROUNDING_S
         for index in (slots.idle, slots.spare):
             row = index.tightest(needs, self.now)
             if row is not None:
                 # Of numbers so large that rounding eats the difference, ``runtime`` still is below the limit.
-                return row[2], max(self._limit(row[0]), math.nextafter(runtime, math.inf))
+                return row[2], max(_limit(row[0], requirement), math.nextafter(runtime, math.inf))
         return None
 
-    def longest_fit(self) -> float:
+    def longest_fit(self, requirement: Requirement) -> float:
         """The limit on runtimes that fit anywhere."""
         if not self.slots_with_room():
             return -math.inf
-        return self._limit(max(index.widest(self.now) for index in self._slots.indexes()))
+        return _limit(max(index.widest(self.now) for index in self._slots.indexes()), requirement)
 
     def slots_with_room(self) -> int:
         """How many slots have room; none any more when a bounded pass has done what it may."""
@@ -82,12 +82,6 @@ class PolicyView:
                 return index.at(place)
             place -= len(index)
         raise IndexError(place)
-
-    def _limit(self, left: float) -> float:
-        """The limit on runtimes that fit where ``left`` is left: the inverse of `needs`, less what rounding may do."""
-        policy = self._grid.policy
-        left -= policy.margin + 2 * ROUNDING_S
-        return left if left > policy.ample else left / policy.stretch
 
     # --- windows -----------------------------------------------------------------------------------------------------
 
@@ -116,3 +110,10 @@ class PolicyView:
             yield UpcomingWindows(worker.name, len(worker.slots), worker.expected(self.now))
         for name, away in self._grid.away.items():
             yield UpcomingWindows(name, away.slots, away.expected(self.now))
+
+
+def _limit(left: float, requirement: Requirement) -> float:
+    """The limit on runtimes that fit where ``left`` is left: `Requirement.needs` inverted, less rounding."""
+    margin, stretch, ample = requirement
+    left -= margin + 2 * ROUNDING_S
+    return left if left > ample else left / stretch

@@ -256,13 +256,11 @@ class Simulator:
             if (kinds := kinds_of_spans(pc.timetable)) is None:
                 return 0
             spans += kinds
-        timed = self.scheduler.policy.timed
+        timed, needs = self.scheduler.policy.timed, self.scheduler.policy.requirement.needs
         holds = max((span.closes - span.opens for span in spans), default=0.0) - self._conditions.overhead_s
         known = max((span.longest() for span in spans), default=0.0)
         pairs = zip(self._predicted, self._actual, strict=True)
-        return sum(
-            actual > holds or (timed and self.scheduler.grid.needs(predicted) >= known) for predicted, actual in pairs
-        )
+        return sum(actual > holds or (timed and needs(predicted) >= known) for predicted, actual in pairs)
 
     def _hopeless(self) -> bool:
         """Whether nothing has ended for so long that nothing will."""

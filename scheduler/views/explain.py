@@ -65,7 +65,7 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     Made in pieces: after each it says how many rows it has looked at for it.
     """
     runtime = grid.tasks.runtime(task)
-    needs = grid.needs(runtime)
+    needs = grid.policy.requirement.needs(runtime)
     slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), longest_window(grid, now), 0
     up = [(worker.name, worker.windows, worker.slots) for worker in grid.slots.workers.values()]
     away = [(name, away.windows, list[Slot]()) for name, away in grid.away.items()]

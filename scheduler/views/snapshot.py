@@ -96,7 +96,7 @@ class Outlook:
         for rows in chain(self._looks(spans), self._capacity.build(spans)):
             self.cost += rows
             yield rows
-        margin = self._grid.policy.margin
+        margin = self._grid.policy.requirement.margin
         for some in _in_pieces(list(self._grid.tasks.bags.values())):
             for bag in some:
                 if bag.settled < bag.total:
@@ -130,7 +130,7 @@ class Outlook:
         eta: float | None = 0.0
         if bag.settled < bag.total:
             work = self._ahead.get(bag.number, self._work) + bag.left_s
-            eta = self._capacity.time_to_do(work, _longest(bag) + self._grid.policy.margin)
+            eta = self._capacity.time_to_do(work, _longest(bag) + self._grid.policy.requirement.margin)
             eta = None if eta is None else max(0.0, eta - (now - self.made))
         return BagView(
             number=bag.number,

@@ -198,7 +198,7 @@ def test_a_margin_is_kept_free_in_each_window() -> None:
     grid.expect()
     ((prospect, runtimes),) = grid.planner.asked
     assert prospect.current == {("a", 0): Interval(0, 8 - SLACK_S, ("a", 0))}
-    assert grid.packing.ample == AMPLE * (8 - SLACK_S)
+    assert grid.packing.requirement.ample == AMPLE * (8 - SLACK_S)
     assert runtimes == []
     seven, _ = grid.tasks(7, 8)
     grid.expect(a=[seven])
@@ -338,7 +338,7 @@ def test_a_task_exactly_as_long_as_the_longest_room_is_no_part_of_a_plan() -> No
     grid.tasks(21 - SLACK_S, 10, 5)
     grid.tell_pass()
     ((_, runtimes),) = grid.planner.asked
-    assert grid.packing.ample == AMPLE * (21 - SLACK_S)
+    assert grid.packing.requirement.ample == AMPLE * (21 - SLACK_S)
     assert runtimes == [5, 10]
 
 

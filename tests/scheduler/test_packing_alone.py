@@ -122,8 +122,8 @@ def test_badly_predicted_tasks_are_given_more_of_a_window() -> None:
     grid.pc("a", 10, windows=[(20, 100)])
     four, three = grid.tasks(4, 3)
     grid.expect(a=[three])
-    assert grid.packing.stretch == 3.0
-    assert grid.inside.needs(3) == 9
+    assert grid.packing.requirement.stretch == 3.0
+    assert grid.packing.requirement.needs(3) == 9
     assert grid.priority() == [four]
 
 
@@ -142,7 +142,7 @@ def test_predictions_are_trusted_without_confidence() -> None:
     grid.pc("a", 10, windows=[(20, 100)])
     (task,) = grid.tasks(9)
     grid.expect(a=[task])
-    assert grid.packing.stretch == 1.0
+    assert grid.packing.requirement.stretch == 1.0
 
 
 def test_what_would_fit_in_no_window_may_have_nearly_all_of_the_longest() -> None:
@@ -153,7 +153,7 @@ def test_what_would_fit_in_no_window_may_have_nearly_all_of_the_longest() -> Non
     grid.tasks(9.2)
     (task,) = grid.tasks(9.4)
     grid.expect(long=[task])
-    assert grid.packing.ample == pytest.approx(9.5, abs=0.001)
+    assert grid.packing.requirement.ample == pytest.approx(9.5, abs=0.001)
 
 
 def test_a_slot_for_which_nothing_is_certain_takes_what_fits_if_its_prediction_is_right() -> None:

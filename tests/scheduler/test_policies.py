@@ -14,6 +14,7 @@ from deskgrid.scheduler.policies import (
     Place,
     Policy,
     Postpone,
+    Requirement,
     View,
     make_policy,
     policy_names,
@@ -32,9 +33,7 @@ class LastComeFirstServed:
     order = "newest-first"
     queue_s = 0.0
     timed = False
-    margin = 0.0
-    stretch = 1.0
-    ample = 0.0
+    requirement = Requirement()
 
     def __init__(self, queue_length: int = 0) -> None:
         self.queue_length = queue_length
@@ -42,7 +41,7 @@ class LastComeFirstServed:
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         yield Postpone(None)
         while view.slots_with_room() and (entry := view.priority.next_fit(float("inf"))) is not None:
-            yield Place(entry, view.slot_with_room(view.slots_with_room() - 1), priority=True)
+            yield Place(entry, view.slot_with_room(view.slots_with_room() - 1), True, self.requirement)
 
 
 class Stubborn(LastComeFirstServed):
@@ -52,9 +51,9 @@ class Stubborn(LastComeFirstServed):
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         while (entry := view.regular.next_fit(float("inf"))) is not None:
-            yield Place(entry, 0, priority=False)
+            yield Place(entry, 0, False, self.requirement)
         while (entry := view.priority.next_fit(float("inf"))) is not None:
-            yield Place(entry, 0, priority=True)
+            yield Place(entry, 0, True, self.requirement)
 
 
 def test_a_policy_is_made_by_name_with_options() -> None:

@@ -49,7 +49,7 @@ class Watched:
                 over = self._over_s(slot, now)
                 assert over < HAIR_S, f"{slot.worker.name} has promised {over} s more than it has"
             if slot.sent and slot.sent[-1].attempt in assigned and self.scheduler.policy.timed:
-                ends = max(now, slot.due) + slot.ahead_s + self.scheduler.policy.margin
+                ends = max(now, slot.due) + slot.ahead_s + self.scheduler.policy.requirement.margin
                 assert ends < slot.worker.ends_at + HAIR_S, f"sent to {slot.worker.name}, which will be gone"
 
     def _is_long_shot(self, slot: Slot) -> bool:
@@ -60,4 +60,4 @@ class Watched:
         """By how many seconds the work of ``slot`` is more than its window."""
         if not self.scheduler.policy.timed or not (slot.sent or slot.queue) or slot.worker.ends_at == OPEN_ENDED:
             return 0.0
-        return self.scheduler.policy.margin - slot.remaining(now)
+        return self.scheduler.policy.requirement.margin - slot.remaining(now)
