@@ -149,6 +149,11 @@ class Attempts:
         where = self._whereabouts()
         return [each for each in attempts if self._holder(each, where.find(each)) in ("", worker.session)]
 
+    def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Its own, and those that were taken back from it because it did not answer in time."""
+        debts = self._state.scheduler.deadlines.debts.get(worker.name, {})
+        return [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in debts)]
+
     def held(self, worker: WorkerSession, running: Sequence[wire.Running]) -> list[ev.HeldAttempt]:
         """What a worker that introduces itself says it has, but for what was never its own: that it is to stop."""
         where = self._whereabouts()
@@ -165,9 +170,7 @@ class Attempts:
     def returned(self, worker: WorkerSession, message: wire.Returned, now: float) -> None:
         """A worker gives back what it has not begun, or has stopped."""
         attempts = [Attempt(ref.task, ref.number) for ref in message.attempts]
-        debts = self._state.scheduler.deadlines.debts.get(worker.name, {})
-        own = [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in debts)]
-        self.handle(ev.AttemptsReturned(worker.name, own), now)
+        self.handle(ev.AttemptsReturned(worker.name, self.given_to(worker, attempts)), now)
 
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         """Attempts ended at a worker."""
