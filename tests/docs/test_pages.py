@@ -150,3 +150,20 @@ def test_a_unit_is_one(block: Block, tmp_path: Path) -> None:
     path.write_text(text.replace("/opt/deskgrid/bin/deskgrid", sys.executable), encoding="utf-8")
     ran = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+# --- the map and the glossary ----------------------------------------------------------------------------------------
+
+
+def test_the_map_of_the_code_has_every_folder() -> None:
+    rooms = [*(ROOT / room for room in ("broker", "deskgrid", "scheduler", "sleepbench", "worker"))]
+    folders = {path.parent.relative_to(ROOT).as_posix() for room in rooms for path in room.rglob("__init__.py")}
+    named = {code.rstrip("/") for code in inline_code("docs/how-it-works.md")}
+    assert folders - named == set()
+
+
+def test_the_glossary_defines_each_term_once() -> None:
+    terms = re.findall(r"^\*\*(.*)\*\*$", text_of("docs/reference/glossary.md"), re.MULTILINE)
+    each = [term for line in terms for term in line.split("**, **")]
+    assert len(each) > 50
+    assert len(each) == len(set(each))
