@@ -18,7 +18,7 @@ from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.worker_health import trouble
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.policies import policy_options
-from deskgrid.scheduler.views.snapshot import Outlook, SlotView, queue_longest_s, windows_of, worker_view
+from deskgrid.scheduler.views.snapshot import Outlook, SlotView, queues_view, worker_view
 from deskgrid.wire.status import BAG_ROWS, SCHEMA, SLOT_ROWS, WINDOW_ROWS, WORKER_ROWS
 
 # Rows of bags in one answer.
@@ -70,7 +70,7 @@ class Overview:
 
     def _row(self, bag: OpenBag, outlook: Outlook) -> Json:
         now = self._state.now
-        view = outlook.view(self._state.scheduler.grid.tasks.bags[bag.row.number], now)
+        view = outlook.view(bag.row.number, now)
         settled = view.done + view.failed + view.cancelled
         return {
             "bag": bag.row.id,
@@ -155,19 +155,16 @@ class Overview:
                 "disk_note": self._state.disk.refusal,
             },
             "totals": totals,
-            "queues": {
-                "regular": len(scheduler.grid.regular),
-                "priority": len(scheduler.grid.priority),
-                "longest_s": queue_longest_s(scheduler.grid),
-            },
+            "queues": asdict(queues_view(scheduler.grid)),
             "counters": asdict(scheduler.counters),
             "throughput": {"per_s": self._throughput.per_second(now)},
         }
 
     def _worker_row(self, session: WorkerSession, now: float, most_slots: int) -> Json:
         join, scheduler = session.join, self._state.scheduler
-        rest = scheduler.grid.quarantine.rests.get(session.name)
-        row = {
+        rest = scheduler.quarantined(session.name)
+        view = worker_view(scheduler.grid, session.name, now, most_slots, WINDOW_ROWS)
+        return {
             "name": session.name,
             "host": join.host,
             "site": join.site,
@@ -179,14 +176,6 @@ class Overview:
             "done": session.done,
             "rests_s": None if rest is None else max(0.0, rest.until - now),
             "note": trouble(scheduler, session.name),
-        }
-        worker = scheduler.grid.slots.workers.get(session.name)
-        if worker is None:
-            away = scheduler.grid.away.get(session.name)
-            windows = () if away is None else windows_of(away.windows, now, WINDOW_ROWS)
-            return row | {"uptime_s": 0.0, "windows": windows, "slot_count": 0, "busy": 0, "slots": []}
-        view = worker_view(worker, now, most_slots, WINDOW_ROWS)
-        return row | {
             "uptime_s": view.uptime_s,
             "windows": view.windows,
             "slot_count": view.slot_count,

@@ -78,7 +78,7 @@ class Sessions:
                 self.state.grown(book.by_number[number], size)
         if self.state.disk.state != "full":
             self._queries.orders.resume()
-        if self.state.scheduler.grid.orphans:
+        if self.state.scheduler.orphans:
             self._hold_until = now + HOLD_LEASES * self.state.facts.lease_s
 
     def _restore(self, batch: BatchRow, ended: Mapping[int, Sequence[int]], now: float) -> None:
