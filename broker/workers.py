@@ -67,7 +67,7 @@ class Workers:
         elif isinstance(message, wire.Fetch) and self._state.has_room(peer, UNTAKEN_LIMIT):
             self.attempts.send_template(worker, message.digest)
 
-    def gone(self, peer: bytes, now: float) -> None:
+    def gone(self, peer: bytes) -> None:
         """Nothing can be sent to this connection any more. The lease decides what that means for the worker."""
         self.by_peer.pop(peer, None)
 

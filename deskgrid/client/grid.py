@@ -28,6 +28,7 @@ from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
 
 if TYPE_CHECKING:
     from deskgrid.client.local import Keeper
+    from deskgrid.wire.status import BagState, StatusDocument
 
 log = logging.getLogger("deskgrid.client")
 
@@ -296,14 +297,16 @@ class Grid(Executor):
 
     # --- the grid ----------------------------------------------------------------------------------------------------
 
-    def status(self, timeout: float = ANSWER_S) -> dict[str, Any]:
+    def status(self, timeout: float = ANSWER_S) -> "StatusDocument":
         """The broker's status document: workers, bags, queues, counters. Its shape is that of `deskgrid status --json`.
 
         Raises `GridUnreachable` when no answer comes within ``timeout`` seconds.
         """
-        return self._ask("status", {}, timeout)
+        document: Any = self._ask("status", {}, timeout)
+        found: StatusDocument = document
+        return found
 
-    def bags(self) -> list[dict[str, Any]]:
+    def bags(self) -> "list[BagState]":
         """All bags that the broker has, the oldest first: their ids ("bag"), names and counts, as in the status."""
         return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
 
