@@ -18,6 +18,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, Attempt, Outcome
 from deskgrid.scheduler.state.quarantine import Rest
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
+from deskgrid.wire.status import Presence
 
 # An attempt is written down as it is sent when it is at least this long: after a restart of the broker those are waited
 # for; shorter ones are simply made again. (Of a task that had a longer one all are: what is written down must be the
@@ -33,7 +34,7 @@ _OUTCOMES = tuple(Outcome)
 
 @dataclass(slots=True)
 class WorkerSession:
-    """One worker process, from its first introduction until it is forgotten. ``state``: up, away or lost."""
+    """One worker process, from its first introduction until it is forgotten."""
 
     name: str
     session: str
@@ -42,7 +43,7 @@ class WorkerSession:
     join: wire.Join
     heard: float
     opened: float
-    state: str = "away"
+    state: Presence = "away"
     done: int = 0
     told_windows: str | None = None
     # When the last window to come closes that it announced; and, if that is later, the open one: a worker that is gone

@@ -260,7 +260,7 @@ class Loop:
         if peer in self._value_writer or peer in self._fair_queue:
             return False
         self._shut.discard(peer)
-        self._sessions.gone(peer, self._now())
+        self._sessions.gone(peer)
         return True
 
     # --- what leaves -------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class Loop:
 
     def _send(self, peer: bytes, message: wire.Message) -> None:
         if not self._sockets.send(peer, wire.parts_of(message)):
-            self._sessions.gone(peer, self._now())
+            self._sessions.gone(peer)
 
     def _dismiss(self, peer: bytes, reason: str) -> None:
         """Hear nothing more of a peer, and tell it why. A worker is cut off: refused, it would end for good."""
@@ -330,7 +330,7 @@ class Loop:
         """``peer``, unless it has hung up, made the broker fail, and with it its credential."""
         self._penalties.add(name, self._now())
         if peer:
-            self._sessions.gone(peer, self._now())
+            self._sessions.gone(peer)
             self._dismiss(peer, "the broker failed when it handled your message; the reason is in its log")
 
     def _warn(self, event: str, *facts: object, error: Exception | None = None) -> None:

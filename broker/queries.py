@@ -106,8 +106,7 @@ class Queries:
         found = self._table[what](values, self._state.now)
         if isinstance(found, dict):
             return found
-        answer: Json | str = yield from found
-        return answer
+        return (yield from found)
 
     def _refusal(self, who: Credential, what: str, args: Json) -> str:
         """Why ``who`` is not answered; empty when they are."""

@@ -75,7 +75,7 @@ class Workers:
         ]
         return worker is not None and bool(self.attempts.given_to(worker, large))
 
-    def gone(self, peer: bytes, now: float) -> None:
+    def gone(self, peer: bytes) -> None:
         """Nothing can be sent to this connection any more. The lease decides what that means for the worker."""
         self.by_peer.pop(peer, None)
 

@@ -48,7 +48,7 @@ from deskgrid.broker.store.result_blocks import (
 from deskgrid.broker.store.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
 from deskgrid.broker.store.schema import FORMAT, bring_up, format_of
 from deskgrid.private_files import make_private
-from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Payload, payload_of, read_task_options
+from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Kind, Payload, payload_of, read_task_options
 
 NAME = "journal.sqlite3"
 # Unpacked batches kept in memory: enough for the batches that slots of a lab are working through, a few at most.
@@ -260,7 +260,7 @@ class Journal:
             if self.full:
                 self._set_meta("epoch", self.epoch)
 
-    def add_template(self, digest: str, kind: str, data: Payload) -> None:
+    def add_template(self, digest: str, kind: Kind, data: Payload) -> None:
         """Record a template that is not there yet."""
         cell = self.values.cell(data, None)
         self._write("INSERT INTO templates VALUES (?, ?, ?, ?)", [(digest, kind, cell, checksum(cell))])
@@ -350,7 +350,7 @@ class Journal:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def template_kind(self, digest: str) -> str | None:
+    def template_kind(self, digest: str) -> Kind | None:
         """Its kind, if it is there."""
         row = self._db.execute("SELECT kind FROM templates WHERE digest = ?", (digest,)).fetchone()
         return row[0] if row else None

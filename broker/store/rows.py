@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from deskgrid.wire import Payload, TaskOptions
+from deskgrid.wire import Kind, Payload, TaskOptions
 
 # How a window closed: as planned; the worker said so before that; it fell silent; the broker was not there to see it.
 How = Literal["departure", "stop", "loss", "broker"]
@@ -36,7 +36,7 @@ class BagRow:
     number: int
     id: str
     name: str
-    kind: str
+    kind: Kind
     owner: str
     template: str
     options: TaskOptions

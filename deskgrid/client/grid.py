@@ -28,6 +28,7 @@ from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
 
 if TYPE_CHECKING:
     from deskgrid.client.local import Keeper
+    from deskgrid.wire.status import BagState, StatusDocument
 
 log = logging.getLogger("deskgrid.client")
 
@@ -310,14 +311,16 @@ class Grid(Executor):
 
     # --- the grid ----------------------------------------------------------------------------------------------------
 
-    def status(self, timeout: float = ANSWER_S) -> dict[str, Any]:
+    def status(self, timeout: float = ANSWER_S) -> "StatusDocument":
         """Return what `deskgrid status --json` prints: workers, bags, queues and counters.
 
         Raises `GridUnreachable` when no answer comes within ``timeout`` seconds.
         """
-        return self._ask("status", {}, timeout)
+        document: Any = self._ask("status", {}, timeout)
+        found: StatusDocument = document
+        return found
 
-    def bags(self) -> list[dict[str, Any]]:
+    def bags(self) -> "list[BagState]":
         """Return all bags that the broker has, the oldest first: ids ("bag"), names and counts, as in the status."""
         return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
 
