@@ -140,12 +140,15 @@ class Orders:
     def forget(self, bag: OpenBag, why: str) -> None:
         """A bag that is complete is gone; ``why`` is told to those who wait for more of it."""
         self._state.forget(bag, why)
-        self._begin(bag.row.owner, self._dropping(bag.row.number))
+        self._begin(bag.row.owner, self._dropping(bag.row.number, bag.row.template))
 
-    def _dropping(self, number: int) -> Slices:
+    def _dropping(self, number: int, template: str = "") -> Slices:
+        """``template``: its digest; unknown after a restart, when templates do not count."""
         with self._given_up(number):
             while self._state.journal.purge.some(number):
                 yield DROPPING_UNITS
+        if self._state.journal.template_kind(template) is None:
+            self._state.quotas.template_deleted(template)
         return {}
 
     # --- predictions -------------------------------------------------------------------------------------------------
