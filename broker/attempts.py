@@ -289,7 +289,7 @@ class Attempts:
                 bag.remembered.add(task)
                 remembered.append((task, number, worker.session))
             payload = journal.payload(batch.first, task - batch.first)
-            rows.append(wire.Work(task, number, slot, template, runtime, bag.row.timeout, payload))
+            rows.append(wire.Work(task, number, slot, template, runtime, bag.row.options, payload))
             size += len(payload)
             if size > wire.BATCH_BYTES or len(rows) == wire.BATCH_ROWS:
                 self._hand_out(worker, rows, bool(remembered))

@@ -289,8 +289,12 @@ class Loop:
             self._sessions.gone(peer, self._now())
 
     def _dismiss(self, peer: bytes, reason: str) -> None:
-        """Hear nothing more of a peer, and tell it why."""
+        """Hear nothing more of a peer, and tell it why. A worker is cut off: refused, it would end for good."""
         self._shut.add(peer)
+        who = self._sockets.who(peer)
+        if who is not None and who.role == "worker":
+            self._sockets.give_up(peer)
+            return
         self._send(peer, wire.Refused(reason))
         self._sockets.dismiss(peer)
 

@@ -93,19 +93,8 @@ class Sessions:
         over = {*done, *cancelled, *failed}
         sent = [row for row in state.journal.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
-        event = ev.TasksSubmitted(
-            bag=batch.bag,
-            first=batch.first,
-            count=batch.count,
-            runtimes=batch.runtimes,
-            retries=bag.row.retries,
-            timeout=bag.row.timeout,
-            done=done,
-            cancelled=cancelled,
-            failed=failed,
-            held=[Attempt(task, number) for task, number, _ in sent],
-        )
-        state.handle(event, now)
+        held = [Attempt(task, number) for task, number, _ in sent]
+        state.handle(bag.submitted(batch, done=done, cancelled=cancelled, failed=failed, held=held), now)
         self.workers.attempts.restore((task, number, session or "") for task, number, session in sent)
 
     def successor(self, now: float, disk_full: str = "") -> "Sessions":

@@ -367,7 +367,7 @@ class Scheduler(Trust):
         else:
             errors = self.tasks.erred(task)
             again = errors <= self.tasks.known(task).bag.retries
-            pause = pause_after(errors, max(elapsed, self.tasks.runtime(task)))
+            pause = pause_after(errors, elapsed)
         if not again:
             self.tasks.move(task, State.FAILED)
         elif pause:

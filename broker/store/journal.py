@@ -22,6 +22,7 @@ from typing import Literal
 
 import msgpack
 
+from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.integrity import (
     checksum,
     checksum_of_block,
@@ -47,7 +48,7 @@ from deskgrid.broker.store.result_blocks import (
 from deskgrid.broker.store.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
 from deskgrid.broker.store.schema import FORMAT, bring_up, format_of
 from deskgrid.private_files import make_private
-from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Payload, payload_of
+from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Payload, payload_of, read_task_options
 
 NAME = "journal.sqlite3"
 # Unpacked batches kept in memory: enough for the batches that slots of a lab are working through, a few at most.
@@ -265,9 +266,9 @@ class Journal:
         self._write("INSERT INTO templates VALUES (?, ?, ?, ?)", [(digest, kind, cell, checksum(cell))])
 
     def add_bag(self, bag: BagRow) -> None:
-        row = (bag.number, bag.id, bag.name, bag.kind, bag.owner, bag.template, bag.timeout, bag.retries)
+        row = (bag.number, bag.id, bag.name, bag.kind, bag.owner, bag.template, bag.options.packed())
         more = (bag.predicted, bag.closed, bag.created, bag.session)
-        self._write("INSERT INTO bags VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", [(*row, *more)])
+        self._write("INSERT INTO bags VALUES (?,?,?,?,?,?,?,?,?,?,?)", [(*row, *more)])
 
     def close_bag(self, number: int) -> None:
         self._write("UPDATE bags SET closed = 1 WHERE number = ?", [(number,)])
@@ -422,11 +423,15 @@ class Journal:
         return self._db.execute("SELECT bag, what FROM orders ORDER BY bag").fetchall()
 
     def bags(self) -> Iterator[BagRow]:
-        """Every bag that is not forgotten, oldest first."""
-        columns = "number, id, name, kind, owner, template, timeout, retries, predicted, closed, created, session"
+        """Every bag that is not forgotten, oldest first. Raises `Damaged` for options that no task has."""
+        columns = "number, id, name, kind, owner, template, options, predicted, closed, created, session"
         for row in self._db.execute(f"SELECT {columns} FROM bags WHERE id IS NOT NULL ORDER BY number"):
-            number, id_, name, kind, owner, template, timeout, retries, predicted, closed, created, session = row
-            known = (number, id_, name, kind, owner, template, timeout, retries)
+            number, id_, name, kind, owner, template, packed, predicted, closed, created, session = row
+            try:
+                options = read_task_options(packed)
+            except ValueError as error:
+                raise Damaged(f"the options of the tasks of bag {id_} cannot be read: {error}") from error
+            known = (number, id_, name, kind, owner, template, options)
             yield BagRow(*known, bool(predicted), bool(closed), created, session or "")
 
     def batches(self) -> Iterator[BatchRow]:

@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 from deskgrid import wire
 from deskgrid.client.link import Link
-from deskgrid.client.payload import Failure, add_note, value_of
+from deskgrid.client.payload import Raised, add_note, value_of
 from deskgrid.client.progress import Meter, Progress
 from deskgrid.client.replies import ANSWER_S, ORDER_S, SLICE_S, Waiter, ask, results_of
 from deskgrid.client.submission import checked_seconds
@@ -101,7 +101,7 @@ class Bag(Generic[ItemT, ResultT]):
         first, failed = None, 0
         for row in self._ended():
             value = value_of(row, self.id)
-            if not isinstance(value, Failure):
+            if not isinstance(value, Raised):
                 yield self._item(row.item), value
             elif keep:
                 yield self._item(row.item), value.error
@@ -127,9 +127,9 @@ class Bag(Generic[ItemT, ResultT]):
         found: dict[int, Any] = {}
         for row in self._ended():
             value = value_of(row, self.id)
-            if isinstance(value, Failure) and errors == "raise":
+            if isinstance(value, Raised) and errors == "raise":
                 raise value.error
-            found[row.item] = value.error if isinstance(value, Failure) else value
+            found[row.item] = value.error if isinstance(value, Raised) else value
         return [found[item] for item in sorted(found)]
 
     def wait(self, timeout: float | None = None) -> bool:

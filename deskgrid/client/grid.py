@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
@@ -18,21 +18,19 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.discovery import client_line
 from deskgrid.client.futures import Futures, closed
-from deskgrid.client.link import Link
+from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.payload import pack_call, pack_text
 from deskgrid.client.replies import ANSWER_S, ask, pages
-from deskgrid.client.submission import Runtime, Terms, checked_seconds, kept, submit_bag
+from deskgrid.client.submission import Runtime, checked_options, checked_seconds, kept, submit_bag
 from deskgrid.client.template import Template, command_template, name_of, pickle_function, python_template
 from deskgrid.errors import GridUnreachable
-from deskgrid.wire import NAME_BYTES, Payload, cut
+from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
 
 if TYPE_CHECKING:
     from deskgrid.client.local import Keeper
 
 log = logging.getLogger("deskgrid.client")
 
-# How long opening a Grid waits for the broker. Seconds.
-OPENING_S = 5.0
 # Between two looks at whether a local grid's workers have joined. Seconds.
 _LOOK_S = 0.01
 
@@ -45,8 +43,7 @@ class Task(Generic[FunctionT]):
 
     function: FunctionT
     runtime: float | None = None
-    timeout: float | None = None
-    retries: int = 0
+    options: TaskOptions = field(default_factory=TaskOptions)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -62,9 +59,8 @@ def task(
 
     Raises `BagRejected` if one of them is not such a number.
     """
-    terms = Terms(timeout=timeout, retries=retries)
-    seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
-    return Task(function, seconds, terms.timeout, terms.retries)
+    options = checked_options(TaskOptions(timeout, retries))
+    return Task(function, None if runtime is None else checked_seconds(runtime, "the runtime"), options)
 
 
 class Grid(Executor):
@@ -168,15 +164,15 @@ class Grid(Executor):
         job = _as_task(function)
         if runtime is None:
             runtime = job.runtime
-        label = name or name_of(job.function)
-        terms = Terms(
-            label,
-            job.timeout if timeout is None else timeout,
-            job.retries if retries is None else retries,
-        )
+        given: dict[str, Any] = {"timeout": timeout, "retries": retries}
+        options = replace(job.options, **{option: value for option, value in given.items() if value is not None})
+        options = checked_options(options)
         self._check_open()
-        template = python_template(pickle_function(job.function), name_of(job.function))
-        bag: Bag[ItemT, ResultT] = self._submit(template, items, _pack_item, runtime, terms)
+        label = name_of(job.function)
+        template = python_template(pickle_function(job.function), label)
+        bag: Bag[ItemT, ResultT] = self._submit(
+            template, items, pack=_pack_item, name=name or label, runtime=runtime, options=options
+        )
         if bag.note:
             log.warning("bag %s (%s): %s", bag.id, bag.name, bag.note)
         return bag
@@ -197,24 +193,33 @@ class Grid(Executor):
         exits with another code than 0 has failed. The rest is as for `bag`, but nothing is logged: what the broker has
         to say about the bag is in `Bag.note`.
         """
+        options = checked_options(TaskOptions(timeout, retries))
         self._check_open()
         template = command_template(argv)
-        return self._submit(
-            template, items, pack_text, runtime, Terms(name or cut(argv[0], NAME_BYTES), timeout, retries)
-        )
+        label = name or cut(argv[0], NAME_BYTES)
+        return self._submit(template, items, pack=pack_text, name=label, runtime=runtime, options=options)
 
     def _submit(
         self,
         template: Template,
         items: Iterable[Any],
+        *,
         pack: Callable[[Any, str], Payload],
+        name: str,
         runtime: Runtime,
-        terms: Terms,
+        options: TaskOptions,
     ) -> Bag[Any, Any]:
         held = kept(items)
-        taken = items if held is None else held
-        bag, total, note = submit_bag(self._link, template, taken, pack=pack, runtime=runtime, terms=terms)
-        return Bag(self._link, bag, terms.name, total, items=held, note=note, owner=self)
+        bag, total, note = submit_bag(
+            self._link,
+            template,
+            items if held is None else held,
+            pack=pack,
+            name=name,
+            runtime=runtime,
+            options=options,
+        )
+        return Bag(self._link, bag, name, total, items=held, note=note, owner=self)
 
     def attach(self, bag_id: str) -> Bag[Any, Any]:
         """Return the bag with the id ``bag_id``, whichever program submitted it.
@@ -239,8 +244,10 @@ class Grid(Executor):
         Raises `BagRejected`, `PicklingFailed`, `PythonMismatch`, and, after `shutdown`, `GridClosed` (a RuntimeError).
         """
         job = _as_task(fn)
-        terms = Terms(name_of(job.function), job.timeout, job.retries)
-        return self._futures.submit(job.function, args, kwargs, terms=terms, runtime=job.runtime, owner=self)
+        name = name_of(job.function)
+        return self._futures.submit(
+            job.function, args, kwargs, name=name, options=job.options, runtime=job.runtime, owner=self
+        )
 
     def map(
         self,
@@ -262,7 +269,7 @@ class Grid(Executor):
             raise ValueError("chunksize must be >= 1")
         job = _as_task(fn)
         if runtime is not None:
-            job = task(job.function, runtime, job.timeout, job.retries)
+            job = replace(job, runtime=checked_seconds(runtime, "the runtime"))
         if chunksize == 1:
             return super().map(job, *iterables, timeout=timeout)
         chunks = _chunks(zip(*iterables, strict=False), chunksize)
@@ -362,6 +369,6 @@ def _in_chunks(job: Task[Any], size: int) -> Task[Any]:
     def each(chunk: list[tuple[Any, ...]]) -> list[Any]:
         return [function(*args) for args in chunk]
 
-    runtime = None if job.runtime is None else job.runtime * size
-    timeout = None if job.timeout is None else job.timeout * size
-    return task(each, runtime, timeout, job.retries)
+    runtime = None if job.runtime is None else checked_seconds(job.runtime * size, "the runtime")
+    timeout = None if job.options.timeout is None else job.options.timeout * size
+    return Task(each, runtime, checked_options(replace(job.options, timeout=timeout)))

@@ -48,6 +48,8 @@ SECONDS_LIMIT = 1e10
 NAME_BYTES = 255
 # A public key of CURVE.
 KEY_BYTES = 32
+# What a submitter says of every task of a bag, packed: a few names and numbers.
+OPTIONS_BYTES = 1024
 # One line for people: a reason, a note, a plan.
 LINE_BYTES = 1024
 # The broker's windows for a worker, as JSON: a table of a year of exceptions has a tenth of that.

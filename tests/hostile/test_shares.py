@@ -27,6 +27,7 @@ AFTER_S = 3.0
 # How long twenty short tasks of others may take beside tasks that fail. Without any it is half a second.
 OTHERS_S = 10.0
 TEMPLATE = hashlib.sha256(COMMAND).hexdigest()
+OPTIONS = wire.TaskOptions().packed()
 
 
 def test_answers_that_nobody_reads_are_bounded_for_all_connections_of_a_submitter_together(place: Lab) -> None:
@@ -56,7 +57,7 @@ def opened(raw: Raw, count: int, *, cancelled: bool) -> None:
     submit, ask = wire.MESSAGES.index(wire.Submit), wire.MESSAGES.index(wire.Ask)
     for number in range(count):
         bag = f"evil-{number}"
-        fields = [2 * number + 1, bag, "", TEMPLATE, 0, [b"1"], 1.0, [], None, 0, True, 0, 0]
+        fields = [2 * number + 1, bag, "", TEMPLATE, 0, [b"1"], 1.0, [], OPTIONS, True, 0, 0]
         raw.frames([packed([submit, *fields])])
         if cancelled:
             raw.frames([packed([ask, 2 * number + 2, "cancel", f'{{"bag": "{bag}", "items": null}}'])])
@@ -81,7 +82,11 @@ def test_tasks_that_fail_at_once_and_are_retried_for_ever_do_not_keep_others_out
     digest = hashlib.sha256(template).hexdigest()
     raw.send(wire.Blob(digest, template))
     failing = tuple(b"%d" % item for item in range(250))
-    raw.send(wire.Submit(1, "evil", "", digest, 0, failing, 60.0, (), None, wire.RETRIES_LIMIT, True, 0, 0))
+    raw.send(
+        wire.Submit(
+            1, "evil", "", digest, 0, failing, 60.0, (), wire.TaskOptions(retries=wire.RETRIES_LIMIT), True, 0, 0
+        )
+    )
     raw.expect(wire.Accepted)
     client = place.client()
     began = time.monotonic()
@@ -126,7 +131,11 @@ def test_submissions_as_long_as_a_message_may_be_hold_up_nobody(place: Lab, size
     payloads = (b"x" * size,) * (wire.SAID_BYTES // (size + 4) - 1)
     with place.pinging() as pings:
         for number in range(LONG_ONES):
-            raw.send(wire.Submit(number, f"evil-{number}", "", TEMPLATE, 0, payloads, 60.0, (), None, 0, True, 0, 0))
+            raw.send(
+                wire.Submit(
+                    number, f"evil-{number}", "", TEMPLATE, 0, payloads, 60.0, (), wire.TaskOptions(), True, 0, 0
+                )
+            )
             if number % 4 == 3:
                 raw.await_turn(10**6 + number)
     unharmed(place, pings, f"{LONG_ONES} submissions of 3 MiB, in arguments of {size:,} bytes")
