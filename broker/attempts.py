@@ -101,7 +101,10 @@ class Attempts:
 
     def handle(self, event: ev.Event, now: float) -> None:
         """Give the scheduler an event, and the workers what follows from it."""
-        if isinstance(event, ev.WorkerJoined | ev.WorkerLeft) and event.worker in self._state.scheduler.slots.workers:
+        if (
+            isinstance(event, ev.WorkerJoined | ev.WorkerLeft)
+            and event.worker in self._state.scheduler.grid.slots.workers
+        ):
             self._note_given(event.worker)
         for command in self._state.handle(event, now):
             self.carry_out(command)
@@ -119,18 +122,18 @@ class Attempts:
 
     def _note_given(self, name: str) -> None:
         """What this worker holds may soon be with nobody."""
-        session, slots = self._by_name[name].session, self._state.scheduler.slots.workers[name].slots
+        session, slots = self._by_name[name].session, self._state.scheduler.grid.slots.workers[name].slots
         self.restore((sent.attempt.task, sent.attempt.number, session) for slot in slots for sent in slot.sent)
 
     def restore(self, rows: Iterable[tuple[int, int, str]]) -> None:
         """(task, attempt number, session) of attempts that are with nobody, or will be. Empty: of nobody knows whom."""
-        orphans = self._state.scheduler.orphans
+        orphans = self._state.scheduler.grid.orphans
         if len(self._given) > 2 * len(orphans) + SPARE:
             self._given = {task: given for task, given in self._given.items() if orphans.get(task) == given[0]}
         self._given.update((task, (number, session)) for task, number, session in rows)
 
     def _whereabouts(self) -> AttemptLookup:
-        return AttemptLookup(self._state.scheduler.bound)
+        return AttemptLookup(self._state.scheduler.grid.bound)
 
     def _holder(self, attempt: Attempt, found: tuple[Slot, Sent] | None) -> str | None:
         """The session that was given the newest attempt of a task; "" when nobody knows; None: it is not the newest.
@@ -139,7 +142,7 @@ class Attempts:
         """
         if found is not None:
             return self._by_name[found[0].worker.name].session
-        if self._state.scheduler.orphans.get(attempt.task) != attempt.number:
+        if self._state.scheduler.grid.orphans.get(attempt.task) != attempt.number:
             return None
         number, session = self._given.get(attempt.task, (attempt.number, ""))
         return session if number == attempt.number else ""
@@ -151,7 +154,7 @@ class Attempts:
 
     def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Its own, and those that were taken back from it because it did not answer in time."""
-        debts = self._state.scheduler.deadlines.debts.get(worker.name, {})
+        debts = self._state.scheduler.grid.deadlines.debts.get(worker.name, {})
         return [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in debts)]
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running]) -> list[ev.HeldAttempt]:
@@ -190,12 +193,12 @@ class Attempts:
         ended = [ev.Ended(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
         scheduler = self._state.scheduler
         crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
-        self._crashes = {task: scheduler.tasks.crashes(task) for task in crashed}
-        rest = scheduler.quarantine.rests.get(worker.name)
+        self._crashes = {task: scheduler.grid.tasks.crashes(task) for task in crashed}
+        rest = scheduler.grid.quarantine.rests.get(worker.name)
         self.handle(ev.AttemptsEnded(worker.name, ended), now)
         for result in failed:
             self._remember(result)
-        self._note_rest(worker.name, rest, scheduler.quarantine.rests.get(worker.name))
+        self._note_rest(worker.name, rest, scheduler.grid.quarantine.rests.get(worker.name))
         self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
 
@@ -205,7 +208,7 @@ class Attempts:
         """A result that says no more seconds than there were since the attempt was sent: predictions are made of it."""
         if found is not None:
             most = now - found[1].at
-        elif self._state.scheduler.orphans.get(attempt.task) == attempt.number:
+        elif self._state.scheduler.grid.orphans.get(attempt.task) == attempt.number:
             # Perhaps it was sent by an earlier life of the broker; not before its bag was there, though.
             most = self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created
         else:
@@ -214,7 +217,7 @@ class Attempts:
 
     def _remember(self, result: wire.Result) -> None:
         """The newest attempt of a task failed. If it was the last one, the journal says how the task ended."""
-        if self._state.scheduler.tasks.state(result.task) in ENDED:
+        if self._state.scheduler.grid.tasks.state(result.task) in ENDED:
             self._state.failed_attempts.drop(result.task)
             return
         bag, item = self._state.book.item(result.task)
@@ -317,7 +320,7 @@ class Attempts:
         self._send(worker.peer, wire.Stop(refs) if stops else wire.Recall(refs))
 
     def _note_overdue(self, name: str, count: int) -> None:
-        rest = self._state.scheduler.quarantine.rests.get(name)
+        rest = self._state.scheduler.grid.quarantine.rests.get(name)
         self._state.note("worker-silent", by=self._by_name[name].who.name, name=name, taken_back=count)
         if rest is not None and rest.silent:
             self._state.note("worker-rests", by=self._by_name[name].who.name, name=name, for_s=rest.lasts, why=rest.why)

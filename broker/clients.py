@@ -312,10 +312,10 @@ class Clients:
         scheduler = self._state.scheduler
         if not scheduler.policy.timed:
             return bag.note
-        margin = scheduler.policy.margin
-        if is_longer_window(scheduler, max(runtimes) + margin, now):
+        margin = scheduler.policy.requirement.margin
+        if is_longer_window(scheduler.grid, max(runtimes) + margin, now):
             return bag.note
-        longest = longest_window(scheduler, now)
+        longest = longest_window(scheduler.grid, now)
         if not longest:
             return "no worker is known yet: the bag waits"
         too_long = sum(seconds + margin >= longest for seconds in runtimes)

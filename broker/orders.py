@@ -106,7 +106,7 @@ class Orders:
 
     def _pieces(self, bag: OpenBag, spans: Spans, spare: bool) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
         """What to cancel in these ranges of items, in small pieces: their units, and (first task, how many, item)."""
-        tasks = self._state.scheduler.tasks
+        tasks = self._state.scheduler.grid.tasks
         for first, count, item in bag.pieces(spans):
             for start in range(first, first + count, PIECE_TASKS):
                 size = min(PIECE_TASKS, first + count - start)
@@ -172,7 +172,7 @@ class Orders:
         return {}
 
     def _predict_now(self, news: dict[int, float], firsts: Iterable[int]) -> int:
-        state, tasks = self._state, self._state.scheduler.tasks
+        state, tasks = self._state, self._state.scheduler.grid.tasks
         state.pending += state.handle(ev.RuntimesUpdated(list(news), list(news.values())), state.now)
         for first in firsts:
             state.journal.predict(first, tasks.known(first).runtimes)

@@ -47,7 +47,7 @@ class Overview:
         self._document = Shared(self._make_document, state.facts.heartbeat_s)
 
     def _make_outlook(self, now: float) -> Generator[int, None, Outlook]:
-        outlook = Outlook(self._state.scheduler, now)
+        outlook = Outlook(self._state.scheduler.grid, now)
         yield from outlook.pieces()
         return outlook
 
@@ -70,7 +70,7 @@ class Overview:
 
     def _row(self, bag: OpenBag, outlook: Outlook) -> Json:
         now = self._state.now
-        view = outlook.view(self._state.scheduler.tasks.bags[bag.row.number], now)
+        view = outlook.view(self._state.scheduler.grid.tasks.bags[bag.row.number], now)
         settled = view.done + view.failed + view.cancelled
         return {
             "bag": bag.row.id,
@@ -156,9 +156,9 @@ class Overview:
             },
             "totals": totals,
             "queues": {
-                "regular": len(scheduler.regular),
-                "priority": len(scheduler.priority),
-                "longest_s": queue_longest_s(scheduler),
+                "regular": len(scheduler.grid.regular),
+                "priority": len(scheduler.grid.priority),
+                "longest_s": queue_longest_s(scheduler.grid),
             },
             "counters": asdict(scheduler.counters),
             "throughput": {"per_s": self._throughput.per_second(now)},
@@ -166,7 +166,7 @@ class Overview:
 
     def _worker_row(self, session: WorkerSession, now: float, most_slots: int) -> Json:
         join, scheduler = session.join, self._state.scheduler
-        rest = scheduler.quarantine.rests.get(session.name)
+        rest = scheduler.grid.quarantine.rests.get(session.name)
         row = {
             "name": session.name,
             "host": join.host,
@@ -180,9 +180,9 @@ class Overview:
             "rests_s": None if rest is None else max(0.0, rest.until - now),
             "note": trouble(scheduler, session.name),
         }
-        worker = scheduler.slots.workers.get(session.name)
+        worker = scheduler.grid.slots.workers.get(session.name)
         if worker is None:
-            away = scheduler.away.get(session.name)
+            away = scheduler.grid.away.get(session.name)
             windows = () if away is None else windows_of(away.windows, now, WINDOW_ROWS)
             return row | {"uptime_s": 0.0, "windows": windows, "slot_count": 0, "busy": 0, "slots": []}
         view = worker_view(worker, now, most_slots, WINDOW_ROWS)

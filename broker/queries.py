@@ -160,7 +160,7 @@ class Queries:
     def _logs(self, args: Json, now: float) -> Slices:
         bag = self._bag(args)
         task = self._task(bag, args["item"])
-        state = self._state.scheduler.tasks.state(task)
+        state = self._state.scheduler.grid.tasks.state(task)
         row = None
         for seq, size in self._state.journal.blocks_around(task) if state in ENDED else ():
             row = self._state.journal.result_in(seq, size, task)
@@ -192,8 +192,8 @@ class Queries:
             task = longest
         else:
             task = self._task(bag, args["item"])
-            waiting = int(scheduler.tasks.state(task) == State.WAITING)
-        why, rests = (yield from explain(scheduler, task, now)), scheduler.quarantine.rests
+            waiting = int(scheduler.grid.tasks.state(task) == State.WAITING)
+        why, rests = (yield from explain(scheduler.grid, task, now)), scheduler.grid.quarantine.rests
         return {
             "text": [
                 *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), rests, now),
@@ -228,7 +228,7 @@ class Queries:
     def _longest(self, bag: OpenBag) -> Generator[int, None, tuple[int, int, int | None]]:
         """How many tasks of a bag wait, how many pause, and the first of the longest of those that wait."""
         waiting, paused, longest, found, units = 0, 0, -1.0, None, 0
-        for batch in list(self._state.scheduler.tasks.bags[bag.row.number].batches):
+        for batch in list(self._state.scheduler.grid.tasks.bags[bag.row.number].batches):
             paused += batch.states.count(State.PAUSED)
             if many := batch.states.count(State.WAITING):
                 waiting += many

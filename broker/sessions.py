@@ -78,7 +78,7 @@ class Sessions:
                 self.state.grown(book.by_number[number], size)
         if self.state.disk.state != "full":
             self._queries.orders.resume()
-        if self.state.scheduler.orphans:
+        if self.state.scheduler.grid.orphans:
             self._hold_until = now + HOLD_LEASES * self.state.facts.lease_s
 
     def _restore(self, batch: BatchRow, ended: Mapping[int, Sequence[int]], now: float) -> None:
@@ -109,7 +109,7 @@ class Sessions:
             state.note("disk-full", reason=disk_full, home=str(state.journal.home))
         others = Sessions(state, self._retention.days)
         others.restore(now)
-        state.scheduler.counters = self.state.scheduler.counters
+        state.scheduler.count_on(self.state.scheduler.counters)
         others._throughput, others._counted = self._throughput, self._counted
         for peer in [*self.workers.by_peer, *self.clients.by_peer]:
             state.send(peer, wire.Rejoin())

@@ -192,9 +192,9 @@ class BrokerState:
 
     def outlived(self, elapsed: Mapping[int, float], now: float) -> None:
         """Raise the predictions of tasks that were stopped, unfinished, after more seconds than predicted."""
-        runtime_of = self.scheduler.tasks.runtime
+        runtime_of = self.scheduler.grid.tasks.runtime
         found = {task: seconds for task, seconds in elapsed.items() if seconds > runtime_of(task)}
-        longest = longest_window(self.scheduler, now) if found else 0.0
+        longest = longest_window(self.scheduler.grid, now) if found else 0.0
         longer: dict[int, float] = {}
         for task, seconds in found.items():
             bag, _, _ = self.book.find(task)

@@ -9,7 +9,7 @@ from deskgrid.scheduler.views.explain import SlotReason
 
 def trouble(scheduler: Scheduler, name: str) -> str:
     """What is wrong with the worker ``name``; empty when all is well."""
-    rest, owed = scheduler.quarantine.rests.get(name), len(scheduler.deadlines.debts.get(name, ()))
+    rest, owed = scheduler.grid.quarantine.rests.get(name), len(scheduler.grid.deadlines.debts.get(name, ()))
     if rest is not None:
         return f"rests: {rest.why}"
     return f"does not answer on {owed} of its slots" if owed else ""

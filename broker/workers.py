@@ -200,7 +200,7 @@ class Workers:
         stopped = {attempt: ran[attempt] for attempt in self.attempts.its_own(worker, ran)}
         if worker.state == "up":
             # What it does not name as stopped never started there, or ended; some may still be on its way.
-            slots = self._state.scheduler.slots.workers[worker.name].slots
+            slots = self._state.scheduler.grid.slots.workers[worker.name].slots
             sent = [held.attempt for slot in slots for held in slot.sent]
             unstarted = [attempt for attempt in sent if attempt not in stopped]
             left = ev.WorkerLeft(worker.name, True, early, unstarted, windows)

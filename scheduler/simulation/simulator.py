@@ -240,11 +240,11 @@ class Simulator:
     def _next(self) -> float:
         """When the next thing happens, or is due."""
         happens = min(self._heap[0][0] if self._heap else math.inf, self.scheduler.wakes_at)
-        return min(happens, self.scheduler.deadlines.next_look) if self._silent else happens
+        return min(happens, self.scheduler.next_look) if self._silent else happens
 
     def _say_alive(self, name: str) -> None:
         """A silent PC says that it is there, as one does that takes work and never answers."""
-        if (worker := self.scheduler.slots.workers.get(name)) is not None:
+        if (worker := self.scheduler.grid.slots.workers.get(name)) is not None:
             self._feed(ev.UptimeRefreshed(name, worker.uptime(self.now)))
 
     # --- whether it will end ----------------------------------------------------------------------------------------
@@ -256,13 +256,11 @@ class Simulator:
             if (kinds := kinds_of_spans(pc.timetable)) is None:
                 return 0
             spans += kinds
-        timed = self.scheduler.policy.timed
+        timed, needs = self.scheduler.policy.timed, self.scheduler.policy.requirement.needs
         holds = max((span.closes - span.opens for span in spans), default=0.0) - self._conditions.overhead_s
         known = max((span.longest() for span in spans), default=0.0)
         pairs = zip(self._predicted, self._actual, strict=True)
-        return sum(
-            actual > holds or (timed and self.scheduler.needs(predicted) >= known) for predicted, actual in pairs
-        )
+        return sum(actual > holds or (timed and needs(predicted) >= known) for predicted, actual in pairs)
 
     def _hopeless(self) -> bool:
         """Whether nothing has ended for so long that nothing will."""
@@ -324,8 +322,8 @@ class Simulator:
                 task, elapsed = slot.work[0].attempt.task, self.now - slot.started
                 if self._trace:
                     self._traced(pc, slot, task, done=False)
-                if elapsed > self.scheduler.tasks.runtime(task):
-                    longer[task] = outlived(elapsed, longest_window(self.scheduler, self.now))
+                if elapsed > self.scheduler.grid.tasks.runtime(task):
+                    longer[task] = outlived(elapsed, longest_window(self.scheduler.grid, self.now))
             slot.work.clear()
             slot.generation += 1
         self._feed(ev.WorkerLeft(pc.name, True, span.closings[-1] > span.closes, unstarted, self._coming(pc)))
@@ -363,7 +361,7 @@ class Simulator:
 
     def _idle_s(self) -> float:
         """Window time less that of tasks, of those done and those killed."""
-        counters, workers = self.scheduler.counters, self.scheduler.slots.workers.values()
+        counters, workers = self.scheduler.counters, self.scheduler.grid.slots.workers.values()
         open_s = sum((self.now - worker.joined_at) * len(worker.slots) for worker in workers)
         return counters.window_s + open_s - math.fsum(self._actual) - counters.wasted_s
 

@@ -3,9 +3,9 @@
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State
-from deskgrid.scheduler.placing import ROUNDING_S
+from deskgrid.scheduler.policy_view import ROUNDING_S
 from deskgrid.scheduler.state.slots import Slot
 
 # Rows of slots and of coming windows in one explanation: what fits on a screen.
@@ -59,16 +59,16 @@ class Explanation:
     longest_window_s: float
 
 
-def explain(scheduler: Scheduler, task: int, now: float) -> Generator[int, None, Explanation]:
+def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Explanation]:
     """Why ``task`` is where it is; the slots that are nearest to taking it first.
 
     Made in pieces: after each it says how many rows it has looked at for it.
     """
-    runtime = scheduler.tasks.runtime(task)
-    needs = scheduler.needs(runtime)
-    slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), longest_window(scheduler, now), 0
-    up = [(worker.name, worker.windows, worker.slots) for worker in scheduler.slots.workers.values()]
-    away = [(name, away.windows, list[Slot]()) for name, away in scheduler.away.items()]
+    runtime = grid.tasks.runtime(task)
+    needs = grid.policy.requirement.needs(runtime)
+    slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), longest_window(grid, now), 0
+    up = [(worker.name, worker.windows, worker.slots) for worker in grid.slots.workers.values()]
+    away = [(name, away.windows, list[Slot]()) for name, away in grid.away.items()]
     for name, windows, its in [*up, *away]:
         slots += [_reason(slot, needs + ROUNDING_S, now) for slot in its]
         coming += [ComingWindow(name, w.opens - now, w.lasts, w.lasts > needs) for w in windows if w.opens > now]
@@ -77,13 +77,13 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Generator[int, None,
             slots, coming = _nearest(slots), _soonest(coming)
             yield rows
             rows = 0
-    state, holder = scheduler.tasks.state(task), scheduler.bound.get(task)
+    state, holder = grid.tasks.state(task), grid.bound.get(task)
     return Explanation(
         state=state,
         runtime_s=runtime,
         margin_s=needs - runtime,
-        errors=scheduler.tasks.errors(task),
-        again_s=max(0.0, (scheduler.pauses.until(task) or now) - now),
+        errors=grid.tasks.errors(task),
+        again_s=max(0.0, (grid.pauses.until(task) or now) - now),
         on=holder.worker.name if holder is not None else "",
         slots=tuple(_nearest(slots)),
         coming=tuple(_soonest(coming)),
@@ -105,18 +105,18 @@ def _soonest(coming: list[ComingWindow]) -> list[ComingWindow]:
     return sorted(coming, key=lambda window: (not window.fits, window.starts_in_s))[:ROWS]
 
 
-def longest_window(scheduler: Scheduler, now: float) -> float:
+def longest_window(grid: GridState, now: float) -> float:
     """The longest window that is open or announced, 0.0 when there is none: a task must be shorter, by the margin."""
-    return max(_lengths(scheduler, now), default=0.0)
+    return max(_lengths(grid, now), default=0.0)
 
 
-def is_longer_window(scheduler: Scheduler, than: float, now: float) -> bool:
+def is_longer_window(grid: GridState, than: float, now: float) -> bool:
     """Whether `longest_window` is longer than so many seconds: mostly one of the first looked at is."""
-    return any(length > than for length in _lengths(scheduler, now))
+    return any(length > than for length in _lengths(grid, now))
 
 
-def _lengths(scheduler: Scheduler, now: float) -> Iterator[float]:
-    workers = scheduler.slots.workers.values()
+def _lengths(grid: GridState, now: float) -> Iterator[float]:
+    workers = grid.slots.workers.values()
     yield from (worker.uptime(now) for worker in workers)
-    for known in (workers, scheduler.away.values()):
+    for known in (workers, grid.away.values()):
         yield from (each.windows.longest_s for each in known)

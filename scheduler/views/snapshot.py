@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
-from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Window
 from deskgrid.scheduler.state.slots import Slot, Worker
 from deskgrid.scheduler.state.tasks import Bag
@@ -76,14 +76,14 @@ class Outlook:
     between which the grid may go on; then `view` costs next to nothing.
     """
 
-    def __init__(self, scheduler: Scheduler, now: float) -> None:
+    def __init__(self, grid: GridState, now: float) -> None:
         self.made = now
-        self.changes = scheduler.changes
+        self.changes = grid.changes
         # Rows that were looked at.
         self.cost = 0
         # Slots that are busy, of all that there are.
         self.busy = self.slots = 0
-        self._scheduler = scheduler
+        self._grid = grid
         self._running: Counter[int] = Counter()
         self._capacity = Capacity()
         # Seconds of work before each bag that has not ended, by number; and before one that comes now.
@@ -96,8 +96,8 @@ class Outlook:
         for rows in chain(self._looks(spans), self._capacity.build(spans)):
             self.cost += rows
             yield rows
-        margin = self._scheduler.policy.margin
-        for some in _in_pieces(list(self._scheduler.tasks.bags.values())):
+        margin = self._grid.policy.requirement.margin
+        for some in _in_pieces(list(self._grid.tasks.bags.values())):
             for bag in some:
                 if bag.settled < bag.total:
                     self._ahead[bag.number] = self._work
@@ -108,8 +108,8 @@ class Outlook:
 
     def _looks(self, spans: list[Span]) -> Iterator[int]:
         """Look at the workers; what windows they have."""
-        rows, known = 0, self._scheduler.tasks.known
-        for worker in list(self._scheduler.slots.workers.values()):
+        rows, known = 0, self._grid.tasks.known
+        for worker in list(self._grid.slots.workers.values()):
             spans += spans_of_worker(worker, self.made)
             for slot in worker.slots:
                 if slot.sent:
@@ -120,7 +120,7 @@ class Outlook:
             if rows >= PIECE:
                 yield rows
                 rows = 0
-        for some in _in_pieces(list(self._scheduler.away.values())):
+        for some in _in_pieces(list(self._grid.away.values())):
             spans += (span for away in some for span in spans_of_away(away, self.made))
             yield sum([1 + len(away.windows) for away in some])
         yield rows
@@ -130,7 +130,7 @@ class Outlook:
         eta: float | None = 0.0
         if bag.settled < bag.total:
             work = self._ahead.get(bag.number, self._work) + bag.left_s
-            eta = self._capacity.time_to_do(work, _longest(bag) + self._scheduler.policy.margin)
+            eta = self._capacity.time_to_do(work, _longest(bag) + self._grid.policy.requirement.margin)
             eta = None if eta is None else max(0.0, eta - (now - self.made))
         return BagView(
             number=bag.number,
@@ -155,9 +155,9 @@ def _in_pieces(rows: list[RowT]) -> Iterator[list[RowT]]:
         yield rows[start : start + PIECE]
 
 
-def queue_longest_s(scheduler: Scheduler) -> float:
+def queue_longest_s(grid: GridState) -> float:
     """The longest predicted runtime in bags that have not ended."""
-    return max((bag.longest for bag in scheduler.tasks.bags.values() if bag.settled < bag.total), default=0.0)
+    return max((bag.longest for bag in grid.tasks.bags.values() if bag.settled < bag.total), default=0.0)
 
 
 def windows_of(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[float, float], ...]:

@@ -82,7 +82,7 @@ def test_a_task_that_pauses_takes_a_new_prediction() -> None:
     grid.predict({task: 7.0})
     grid.now += LEAST_PAUSE_S
     grid.expect(a=[task])
-    assert grid.scheduler.tasks.runtime(task) == 7.0
+    assert grid.inside.tasks.runtime(task) == 7.0
 
 
 def test_it_says_when_it_is_tried_again() -> None:

@@ -51,27 +51,27 @@ def made(pieces: Generator[int, None, Made]) -> Made:
 
 def explained(scheduler: Scheduler, task: int, now: float) -> Explanation:
     """An explanation, made to its end."""
-    return made(explain(scheduler, task, now))
+    return made(explain(scheduler.grid, task, now))
 
 
 def outlook(scheduler: Scheduler, now: float) -> Outlook:
     """An outlook, made to its end."""
-    whole = Outlook(scheduler, now)
+    whole = Outlook(scheduler.grid, now)
     assert sum(whole.pieces()) == whole.cost
     return whole
 
 
 def workers(grid: Grid) -> list[WorkerView]:
-    return [worker_view(worker, grid.now, MOST, MOST) for worker in grid.scheduler.slots.workers.values()]
+    return [worker_view(worker, grid.now, MOST, MOST) for worker in grid.inside.slots.workers.values()]
 
 
 def bags(scheduler: Scheduler, now: float) -> list[BagView]:
     whole = outlook(scheduler, now)
-    return [whole.view(bag, now) for bag in scheduler.tasks.bags.values()]
+    return [whole.view(bag, now) for bag in scheduler.grid.tasks.bags.values()]
 
 
 def away(grid: Grid) -> dict[str, object]:
-    return {name: windows_of(each.windows, grid.now, MOST) for name, each in grid.scheduler.away.items()}
+    return {name: windows_of(each.windows, grid.now, MOST) for name, each in grid.inside.away.items()}
 
 
 def at_work() -> Grid:
@@ -106,7 +106,7 @@ def test_a_snapshot_shows_every_worker_and_slot() -> None:
 def test_a_view_of_a_worker_with_many_slots_and_windows_shows_the_first_of_them() -> None:
     grid = Grid()
     grid.pc("a", 10, slots=7, windows=[(20 * number, 10) for number in range(1, 6)])
-    view = worker_view(grid.scheduler.slots.workers["a"], grid.now, 3, 2)
+    view = worker_view(grid.inside.slots.workers["a"], grid.now, 3, 2)
     assert [slot.slot for slot in view.slots] == [0, 1, 2]
     assert (view.slot_count, view.busy, view.windows) == (7, 0, ((20, 10), (40, 10)))
 
@@ -133,7 +133,7 @@ def test_a_snapshot_counts_bags_and_queues() -> None:
     grid.end(failed, outcome=Outcome.ERROR)
     grid.expect(a=[running])
     grid.tasks(80, bag=3)
-    assert queue_longest_s(grid.scheduler) == 80
+    assert queue_longest_s(grid.inside) == 80
     assert bags(grid.scheduler, grid.now) == [
         BagView(1, 1, 1, 0, 0, 0, 0, 9, 0),
         BagView(2, 4, 0, 1, 1, 1, 11, 7, None),
@@ -151,7 +151,7 @@ def test_a_snapshot_is_taken_without_a_trace_and_is_plain_data() -> None:
 
 
 def test_a_snapshot_of_an_empty_grid_is_empty() -> None:
-    assert (bags(Scheduler(pgs()), 0.0), queue_longest_s(Scheduler(pgs()))) == ([], 0.0)
+    assert (bags(Scheduler(pgs()), 0.0), queue_longest_s(Scheduler(pgs()).grid)) == ([], 0.0)
 
 
 def test_an_outlook_is_made_in_pieces_and_is_of_the_moment_it_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,18 +164,18 @@ def test_an_outlook_is_made_in_pieces_and_is_of_the_moment_it_was_begun(monkeypa
         grid.tell(ev.WorkerLeft(f"away{number}", planned=True, windows=[(5, 10)]))
     for bag in range(30):
         grid.tasks(10, bag=bag)
-    whole, pieces = Outlook(grid.scheduler, grid.now), 0
+    whole, pieces = Outlook(grid.inside, grid.now), 0
     for rows in whole.pieces():
         assert rows <= 40
         pieces += 1
         grid.pc(f"new{pieces}")
     assert pieces > 15
     assert whole.slots == 40
-    views = [whole.view(bag, grid.now + 1) for bag in grid.scheduler.tasks.bags.values()]
+    views = [whole.view(bag, grid.now + 1) for bag in grid.inside.tasks.bags.values()]
     assert [view.eta_s for view in views[:3]] == [9, 9, 9]
     late = grid.tasks(10, bag=99)
-    assert whole.view(grid.scheduler.tasks.bags[99], grid.now + 1).eta_s == views[-1].eta_s
-    assert len(list(explain(grid.scheduler, late[0], grid.now))) > 10
+    assert whole.view(grid.inside.tasks.bags[99], grid.now + 1).eta_s == views[-1].eta_s
+    assert len(list(explain(grid.inside, late[0], grid.now))) > 10
 
 
 def test_windows_that_have_begun_or_ended_meanwhile_are_no_longer_announced() -> None:
@@ -189,8 +189,8 @@ def test_windows_that_have_begun_or_ended_meanwhile_are_no_longer_announced() ->
 
 
 def capacity(grid: Grid) -> Capacity:
-    up = [span for worker in grid.scheduler.slots.workers.values() for span in spans_of_worker(worker, grid.now)]
-    away_ones = [span for each in grid.scheduler.away.values() for span in spans_of_away(each, grid.now)]
+    up = [span for worker in grid.inside.slots.workers.values() for span in spans_of_worker(worker, grid.now)]
+    away_ones = [span for each in grid.inside.away.values() for span in spans_of_away(each, grid.now)]
     found = Capacity()
     assert len(list(found.build([*up, *away_ones]))) == 3
     return found
@@ -328,15 +328,15 @@ def test_a_task_as_long_as_the_window_is_not_said_to_wait_for_a_full_queue() -> 
 
 
 def test_the_longest_window_is_open_announced_or_of_a_worker_that_is_away() -> None:
-    assert longest_window(Grid().scheduler, 0) == 0
+    assert longest_window(Grid().inside, 0) == 0
     grid = at_work()
-    assert longest_window(grid.scheduler, grid.now) == float("inf")
+    assert longest_window(grid.inside, grid.now) == float("inf")
     grid.leave("b")
-    assert longest_window(grid.scheduler, grid.now) == 200
-    assert is_longer_window(grid.scheduler, 199, grid.now)
-    assert not is_longer_window(grid.scheduler, 200, grid.now)
+    assert longest_window(grid.inside, grid.now) == 200
+    assert is_longer_window(grid.inside, 199, grid.now)
+    assert not is_longer_window(grid.inside, 200, grid.now)
     grid.tell(ev.WorkerForgotten("c"))
-    assert longest_window(grid.scheduler, grid.now) == 90
+    assert longest_window(grid.inside, grid.now) == 90
     grid.leave("a")
     grid.pc("d", 20, windows=[(30, 70)])
-    assert longest_window(grid.scheduler, grid.now) == 70
+    assert longest_window(grid.inside, grid.now) == 70
