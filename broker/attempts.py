@@ -128,6 +128,11 @@ class Attempts:
         where = self._whereabouts()
         return [each for each in attempts if self._holder(each, where.find(each)) in ("", worker.session)]
 
+    def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Its own, and those that were taken back from it because it did not answer in time."""
+        owed = self._state.scheduler.owed_by(worker.name)
+        return [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in owed)]
+
     def held(self, worker: WorkerSession, running: Sequence[wire.Running]) -> list[ev.HeldAttempt]:
         """What a worker that introduces itself says it has, but for what was never its own: that it is to stop."""
         where = self._whereabouts()
@@ -144,9 +149,7 @@ class Attempts:
     def returned(self, worker: WorkerSession, message: wire.Returned, now: float) -> None:
         """A worker gives back what it has not begun, or has stopped."""
         attempts = [Attempt(ref.task, ref.number) for ref in message.attempts]
-        owed = self._state.scheduler.owed_by(worker.name)
-        own = [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in owed)]
-        self.handle(ev.AttemptsReturned(worker.name, own), now)
+        self.handle(ev.AttemptsReturned(worker.name, self.given_to(worker, attempts)), now)
 
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         """Attempts ended at a worker."""
@@ -265,7 +268,7 @@ class Attempts:
                 bag.remembered.add(task)
                 remembered.append((task, number, worker.session))
             payload = journal.payload(batch.first, task - batch.first)
-            rows.append(wire.Work(task, number, slot, template, runtime, bag.row.timeout, payload))
+            rows.append(wire.Work(task, number, slot, template, runtime, bag.row.options, payload))
             size += len(payload)
             if size > wire.BATCH_BYTES or len(rows) == wire.BATCH_ROWS:
                 self._hand_out(worker, rows, bool(remembered))

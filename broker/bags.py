@@ -4,9 +4,11 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow, BatchRow
+from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 
 # What a task is assumed to take when its submitter does not say, until the bag's first results tell: a minute, long
@@ -134,6 +136,11 @@ class OpenBag:
             return ""
         alone = "" if self.alone_since is None else f"its client is gone: {self.total:,} items arrived, perhaps not all"
         return "; ".join(filter(None, (alone, self.note)))
+
+    def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
+        """What the scheduler is told of a batch. ``known``: of tasks that a restored grid knows something of."""
+        options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
+        return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, **known)
 
     def task(self, item: int) -> int | None:
         """The task number of item ``item``, or None when there is no such item."""

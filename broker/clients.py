@@ -13,7 +13,6 @@ from deskgrid.broker.bags import OpenBag, Watcher, checked_runtimes
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
-from deskgrid.scheduler import events as ev
 
 # A client of which nothing has been heard for this long is gone: one that waits for anything asks every few seconds
 # whether the broker is there. (One that was killed is gone when its connection ends.) An open bag counts as closed when
@@ -285,8 +284,7 @@ class Clients:
             kind=kind,
             owner=client.who.name,
             template=submit.template,
-            timeout=submit.timeout,
-            retries=submit.retries,
+            options=submit.options,
             predicted=predicted,
             closed=False,
             created=self._state.posix(self._state.scheduler.now),
@@ -305,9 +303,7 @@ class Clients:
         self._state.journal.add_batch(batch, submit.payloads, self._state.posix(now))
         self._state.book.extend(bag, batch)
         self._state.quotas.extended(bag.row.owner, count, size)
-        self._state.handle(
-            ev.TasksSubmitted(batch.bag, batch.first, batch.count, runtimes, bag.row.retries, bag.row.timeout), now
-        )
+        self._state.handle(bag.submitted(batch), now)
         bag.note = self._note(runtimes, bag, now)
 
     def _note(self, runtimes: tuple[float, ...], bag: OpenBag, now: float) -> str:

@@ -93,19 +93,8 @@ class Sessions:
         over = {*done, *cancelled, *failed}
         sent = [row for row in state.journal.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
-        event = ev.TasksSubmitted(
-            bag=batch.bag,
-            first=batch.first,
-            count=batch.count,
-            runtimes=batch.runtimes,
-            retries=bag.row.retries,
-            timeout=bag.row.timeout,
-            done=done,
-            cancelled=cancelled,
-            failed=failed,
-            held=[Attempt(task, number) for task, number, _ in sent],
-        )
-        state.handle(event, now)
+        held = [Attempt(task, number) for task, number, _ in sent]
+        state.handle(bag.submitted(batch, done=done, cancelled=cancelled, failed=failed, held=held), now)
         self.workers.attempts.restore((task, number, session or "") for task, number, session in sent)
 
     def successor(self, now: float, disk_full: str = "") -> "Sessions":
@@ -126,9 +115,11 @@ class Sessions:
             state.send(peer, wire.Rejoin())
         return others
 
-    def records(self, who: Credential, message: wire.Message) -> bool:
+    def records(self, peer: bytes, who: Credential, message: wire.Message) -> bool:
         """Whether what ``message`` brings may be written down, as far as can be said before it is handled."""
-        return isinstance(message, SAYS[who.role]) and self.state.disk.records(message)
+        if not isinstance(message, SAYS[who.role]) or not self.state.disk.records(message):
+            return False
+        return not isinstance(message, wire.Finished) or self.workers.expects(peer, message)
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """One message of the peer who holds the credential ``who``."""

@@ -67,6 +67,14 @@ class Workers:
         elif isinstance(message, wire.Fetch) and self._state.has_room(peer, UNTAKEN_LIMIT):
             self.attempts.send_template(worker, message.digest)
 
+    def expects(self, peer: bytes, message: wire.Finished) -> bool:
+        """Whether a large result in ``message`` is of work that its sender was given: nobody fills the disk unasked."""
+        worker = self.by_peer.get(peer)
+        large = [
+            Attempt(result.task, result.number) for result in message.results if not isinstance(result.payload, bytes)
+        ]
+        return worker is not None and bool(self.attempts.given_to(worker, large))
+
     def gone(self, peer: bytes, now: float) -> None:
         """Nothing can be sent to this connection any more. The lease decides what that means for the worker."""
         self.by_peer.pop(peer, None)

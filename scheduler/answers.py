@@ -114,7 +114,7 @@ class Answers:
         else:
             errors = grid.tasks.erred(task)
             again = errors <= grid.tasks.known(task).bag.retries
-            pause = pause_after(errors, max(elapsed, grid.tasks.runtime(task)))
+            pause = pause_after(errors, elapsed)
         if not again:
             grid.tasks.move(task, State.FAILED)
         elif pause:

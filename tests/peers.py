@@ -32,6 +32,9 @@ _HANDSHAKES = (
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 )
 
+# What may be said of all tasks of a batch.
+OPTIONS = {"timeout", "retries"}
+
 _Answered = TypeVar("_Answered", bound=wire.Message)
 
 
@@ -187,8 +190,7 @@ class Client(Peer):
             "first": 0,
             "runtime": 1.0,
             "runtimes": (),
-            "timeout": None,
-            "retries": 0,
+            "options": wire.TaskOptions(**{name: changes.pop(name) for name in OPTIONS & changes.keys()}),
             "last": True,
         }
         sent = tuple(map(wire.payload_of, payloads))

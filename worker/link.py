@@ -9,7 +9,7 @@ import zmq
 from zmq.utils import z85
 
 from deskgrid import process_memory, wire
-from deskgrid.wire.dealer import hear, say
+from deskgrid.wire.dealer import dealer_for, hear, say
 from deskgrid.wire.joinline import JoinLine
 
 # A broker that does not answer is dialled again this often, at first and at most.
@@ -38,23 +38,15 @@ class Link:
         self._silent_at = time.monotonic() + SILENCE_S
         self.connected = False
         self.context = zmq.Context()
-        self.socket = self.context.socket(zmq.DEALER)
-        for option, value in (
-            # Without a connection, fail at once rather than queue for a broker that may be another when it is back.
-            (zmq.IMMEDIATE, 1),
-            (zmq.IPV6, int(join.host.startswith("["))),
-            (zmq.LINGER, LINGER_MS),
-            (zmq.MAXMSGSIZE, wire.MESSAGE_LIMIT),
-            (zmq.RECONNECT_IVL, RECONNECT_MS[0]),
-            (zmq.RECONNECT_IVL_MAX, RECONNECT_MS[1]),
-            (zmq.HEARTBEAT_IVL, int(DEAD_LINK_S * 1000) // 3),
-            (zmq.HEARTBEAT_TIMEOUT, int(DEAD_LINK_S * 1000)),
-        ):
-            self.socket.setsockopt(option, value)
-        if join.keys is not None:
-            self.socket.setsockopt(zmq.CURVE_SERVERKEY, z85.encode(join.keys.server))
-            self.socket.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(join.keys.public))
-            self.socket.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(join.keys.secret))
+        # IMMEDIATE: without a connection, fail at once rather than queue for a broker that may be another when it is
+        # back.
+        options: dict[int, int] = {
+            zmq.IMMEDIATE: 1,
+            zmq.LINGER: LINGER_MS,
+            zmq.RECONNECT_IVL: RECONNECT_MS[0],
+            zmq.RECONNECT_IVL_MAX: RECONNECT_MS[1],
+        }
+        self.socket = dealer_for(join, self.context, DEAD_LINK_S, options)
         events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
         failures = (
             zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL

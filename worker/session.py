@@ -344,7 +344,7 @@ class Session:
                 break
             batch.append(load.waiting.popleft())
         load.given.update({(work.task, work.number): work for work in batch})
-        self._runs.run(slot, [Job(w.task, w.number, w.template, w.payload, w.timeout) for w in batch])
+        self._runs.run(slot, [Job(w.task, w.number, w.template, w.payload, w.options) for w in batch])
 
     def _collect(self, now: Instant) -> None:
         """Send what has ended."""
@@ -375,19 +375,12 @@ class Session:
         """Say ``results`` when those before them have been confirmed, but for so many bytes."""
         self._unsaid += results
         while self._unsaid and self._flying_bytes < FLYING_BYTES:
-            self._out.append(wire.Finished(tuple(self._next_batch())))
-
-    def _next_batch(self) -> list[wire.Result]:
-        batch: list[wire.Result] = []
-        size = 0
-        while self._unsaid and size <= wire.BATCH_BYTES and len(batch) < wire.BATCH_ROWS:
-            result = self._unsaid.popleft()
-            bytes_of_it = len(result.payload) + len(result.stdout) + len(result.stderr)
-            self._flying[result.task, result.number] = bytes_of_it
-            size += bytes_of_it
-            batch.append(result)
-        self._flying_bytes += size
-        return batch
+            batch = next(wire.in_batches(self._unsaid, _size_of))
+            for result in batch:
+                self._unsaid.popleft()
+                size = self._flying[result.task, result.number] = _size_of(result)
+                self._flying_bytes += size
+            self._out.append(wire.Finished(tuple(batch)))
 
     def _taken(self, attempts: Sequence[wire.Ref]) -> None:
         """The broker has written down how these ended."""
@@ -422,3 +415,7 @@ class Session:
         gone = tuple(ref for ref in stop.attempts if (ref.task, ref.number) not in self._unwritten)
         if gone:
             self._out.append(wire.Returned(gone))
+
+
+def _size_of(result: wire.Result) -> int:
+    return len(result.payload) + len(result.stdout) + len(result.stderr)

@@ -22,6 +22,7 @@ from typing import Literal
 
 import msgpack
 
+from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.integrity import (
     checksum,
     checksum_of_block,
@@ -47,7 +48,7 @@ from deskgrid.broker.store.result_blocks import (
 from deskgrid.broker.store.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
 from deskgrid.broker.store.schema import FORMAT, bring_up, format_of
 from deskgrid.private_files import make_private
-from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Payload, payload_of
+from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Payload, payload_of, read_task_options
 
 NAME = "journal.sqlite3"
 # Unpacked batches kept in memory: enough for the batches that slots of a lab are working through, a few at most.
@@ -63,11 +64,10 @@ Durability = Literal["process", "power"]
 # What may be under way with a bag: all of it that has not ended is cancelled, or what is at no worker; it is forgotten.
 Order = Literal["cancel", "cancel waiting", "forget"]
 _SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
-# The log of commits is worked into the tables, and cut to nothing, when it is as long as this. That takes tens of
-# milliseconds, for which everybody waits: of tasks that are submitted one at a time, one in eight hundred. SQLite does
-# it by itself four times as often, and would keep what it has worked in: then a log that is damaged later could give a
-# mixture of states.
-LOG_BYTES = 16 * 1024 * 1024
+# The log of commits is worked into the tables, and cut to nothing, when it is as long as this. That takes some twenty
+# milliseconds, for which everybody waits. SQLite would do it by itself, but keeps what it has worked in: a log that is
+# damaged later could then give a mixture of states.
+LOG_BYTES = 4 * 1024 * 1024
 # What a disk that was full has to take before it is written to again.
 TRIAL_BYTES = 1024 * 1024
 # Windows of workers that closed so long ago are dropped at the next opening, so that the table does not grow for ever:
@@ -103,6 +103,8 @@ class Journal:
         self.waits = durability == "power"
         self._log = home / f"{NAME}-wal"
         self._shorten_at = LOG_BYTES
+        # Whether `shorten_log` has something to do.
+        self.log_is_long = False
         self._cache: OrderedDict[int, list[StoredValue]] = OrderedDict()
         # Of bags of which results were recorded by this object: the last of their blocks that was committed, and those
         # that will be with the next commit. They are told before that, and so without being read.
@@ -200,7 +202,7 @@ class Journal:
             for bag, blocks in self._blocks.items():
                 self._newest[bag] = blocks[-1].seq
             self._blocks.clear()
-            self._shorten_log()
+            self.log_is_long = bool(self.values.dropped) or os.stat(self._log).st_size >= self._shorten_at
 
     def rollback(self) -> None:
         """Undo what has been written since the last commit."""
@@ -210,11 +212,12 @@ class Journal:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    def _shorten_log(self) -> None:
-        size = os.stat(self._log).st_size
-        if size >= self._shorten_at or self.values.dropped:
+    def shorten_log(self) -> None:
+        """Work the log of commits into the tables, if it is long. That takes about as long as the commits did."""
+        if self.log_is_long:
+            self.log_is_long = False
             # On a full disk there may be no room for the tables to grow: the commits stay where they are, in the log.
-            self._shorten_at = size + LOG_BYTES
+            self._shorten_at = os.stat(self._log).st_size + LOG_BYTES
             with suppress(sqlite3.OperationalError):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._shorten_at = LOG_BYTES
@@ -263,9 +266,9 @@ class Journal:
         self._write("INSERT INTO templates VALUES (?, ?, ?, ?)", [(digest, kind, cell, checksum(cell))])
 
     def add_bag(self, bag: BagRow) -> None:
-        row = (bag.number, bag.id, bag.name, bag.kind, bag.owner, bag.template, bag.timeout, bag.retries)
+        row = (bag.number, bag.id, bag.name, bag.kind, bag.owner, bag.template, bag.options.packed())
         more = (bag.predicted, bag.closed, bag.created, bag.session)
-        self._write("INSERT INTO bags VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", [(*row, *more)])
+        self._write("INSERT INTO bags VALUES (?,?,?,?,?,?,?,?,?,?,?)", [(*row, *more)])
 
     def close_bag(self, number: int) -> None:
         self._write("UPDATE bags SET closed = 1 WHERE number = ?", [(number,)])
@@ -420,11 +423,15 @@ class Journal:
         return self._db.execute("SELECT bag, what FROM orders ORDER BY bag").fetchall()
 
     def bags(self) -> Iterator[BagRow]:
-        """Every bag that is not forgotten, oldest first."""
-        columns = "number, id, name, kind, owner, template, timeout, retries, predicted, closed, created, session"
+        """Every bag that is not forgotten, oldest first. Raises `Damaged` for options that no task has."""
+        columns = "number, id, name, kind, owner, template, options, predicted, closed, created, session"
         for row in self._db.execute(f"SELECT {columns} FROM bags WHERE id IS NOT NULL ORDER BY number"):
-            number, id_, name, kind, owner, template, timeout, retries, predicted, closed, created, session = row
-            known = (number, id_, name, kind, owner, template, timeout, retries)
+            number, id_, name, kind, owner, template, packed, predicted, closed, created, session = row
+            try:
+                options = read_task_options(packed)
+            except ValueError as error:
+                raise Damaged(f"the options of the tasks of bag {id_} cannot be read: {error}") from error
+            known = (number, id_, name, kind, owner, template, options)
             yield BagRow(*known, bool(predicted), bool(closed), created, session or "")
 
     def batches(self) -> Iterator[BatchRow]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from deskgrid.broker.store.rows import ResultRow
-from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Outcome, Payload, pack_columns
+from deskgrid.wire import Outcome, Payload, in_batches, pack_columns
 
 # What stands for a payload in the tables: itself, or the name of its file.
 StoredValue = bytes | str
@@ -62,24 +62,13 @@ def blocks_of(rows: Iterable[ResultRow], cell: Callable[[Payload, int], StoredVa
     for row in rows:
         groups.setdefault((row.bag, row.ended), []).append(row)
     for some in groups.values():
-        for part in _parts(some):
+        # They can only be told in messages of bounded size if no block is larger than one.
+        for part in in_batches(some, _payload_size):
             yield _block(part, cell)
 
 
-def _parts(rows: list[ResultRow]) -> Iterator[list[ResultRow]]:
-    """In messages of bounded size they can only be told if a block is no larger than one."""
-    if len(rows) <= BATCH_ROWS and sum([len(row.payload) for row in rows]) <= BATCH_BYTES:
-        yield rows
-        return
-    part: list[ResultRow] = []
-    size = 0
-    for row in rows:
-        if part and (size + len(row.payload) > BATCH_BYTES or len(part) == BATCH_ROWS):
-            yield part
-            part, size = [], 0
-        part.append(row)
-        size += len(row.payload)
-    yield part
+def _payload_size(row: ResultRow) -> int:
+    return len(row.payload)
 
 
 def cancelled_block(bag: int, tasks: Sequence[int], items: Sequence[int], ended: float) -> Block:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from deskgrid.wire import Payload
+from deskgrid.wire import Payload, TaskOptions
 
 # How a window closed: as planned; the worker said so before that; it fell silent; the broker was not there to see it.
 How = Literal["departure", "stop", "loss", "broker"]
@@ -39,8 +39,7 @@ class BagRow:
     kind: str
     owner: str
     template: str
-    timeout: float | None
-    retries: int
+    options: TaskOptions
     predicted: bool
     closed: bool
     created: float

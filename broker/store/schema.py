@@ -6,7 +6,7 @@ Rule: a format that has been released is never edited; what is new is a further 
 import sqlite3
 
 from deskgrid.broker.store.result_blocks import pack_names, pack_printed, pack_told
-from deskgrid.wire import pack_columns
+from deskgrid.wire import TaskOptions, pack_columns
 
 # What each format has beyond the one before it: a new journal is made by all, an older one is brought up by the rest.
 _FORMATS = (
@@ -80,6 +80,17 @@ CREATE TABLE predictions (first INTEGER PRIMARY KEY, runtimes BLOB, checksum INT
 CREATE INDEX bags_of_template ON bags (template);
 CREATE INDEX batches_of_bag ON batches (bag);
 """,
+    # What a submitter says of its tasks as one value, in which an option that comes later has its place.
+    """
+ALTER TABLE bags RENAME TO before;
+CREATE TABLE bags (number INTEGER PRIMARY KEY, id TEXT UNIQUE, name TEXT, kind TEXT, owner TEXT, template TEXT,
+                   options BLOB, predicted INTEGER, closed INTEGER, created REAL, session TEXT);
+INSERT INTO bags
+ SELECT number, id, name, kind, owner, template, task_options(timeout, retries), predicted, closed, created, session
+ FROM before;
+DROP TABLE before;
+CREATE INDEX bags_of_template ON bags (template);
+""",
 )
 FORMAT = len(_FORMATS)
 
@@ -98,6 +109,7 @@ def bring_up(db: sqlite3.Connection, found: int) -> None:
     db.create_function("block_told", 5, lambda *row: pack_told(*[[value] for value in row]))
     db.create_function("block_large", 1, lambda cell: pack_names([cell]))
     db.create_function("block_printed", 2, lambda *row: pack_printed(*[[value] for value in row]))
+    db.create_function("task_options", 2, lambda *row: TaskOptions(*row).packed())
     for step in _FORMATS[found:]:
         for statement in step.split(";"):
             db.execute(statement)

@@ -45,11 +45,10 @@ def submit(
     *,
     runtime: float | None,
     name: str | None,
-    timeout: float | None,
-    retries: int,
     lines: IO[bytes] | None,
     join: str | None,
     command: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Submit a bag of commands and print its id.
 
@@ -65,8 +64,7 @@ def submit(
             _itself(command) if lines is None else items_of(lines),
             runtime=runtime,
             name=Path(command[0]).name if name is None else name,
-            timeout=timeout,
-            retries=retries,
+            **options,
         )
         click.echo(bag.id)
         if bag.note:

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from deskgrid.wire import SECONDS_LIMIT, clean, clean_lines
 
 if TYPE_CHECKING:
     from deskgrid.client.grid import Grid
+    from deskgrid.client.link import Link
 
 
 class Refusal(click.ClickException):
@@ -104,14 +105,33 @@ join_option = click.option(
 
 @contextmanager
 def open_grid(join: str | None, *, admin: bool = False) -> Iterator["Grid"]:
-    """The grid of ``join``, else the one that `Grid` finds by itself; its errors become refusals."""
+    """The grid of ``join``, else the one that `Grid` finds by itself."""
     from deskgrid.client.discovery import admin_line
     from deskgrid.client.grid import Grid
+
+    with _refusals(), Grid(str(admin_line(join)) if admin else join) as grid:
+        yield grid
+
+
+@contextmanager
+def open_admin_link(join: str | None) -> Iterator["Link"]:
+    """An admin's connection, for what a `Grid` cannot be asked."""
+    from deskgrid.client.discovery import admin_line
+    from deskgrid.client.link import Link
+
+    with _refusals(), closing(Link(admin_line(join))) as link:
+        link.open()
+        yield link
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Errors of a client become refusals."""
     from deskgrid.errors import DeskgridError
 
     try:
-        with _told("deskgrid.client"), Grid(str(admin_line(join)) if admin else join) as grid:
-            yield grid
+        with _told("deskgrid.client"):
+            yield
     except DeskgridError as error:
         raise Refusal(str(error)) from error
 

@@ -3,55 +3,24 @@
 Rule: the secret half of a new key is made here, and printed here once. The broker never sees it.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from deskgrid.broker.auth.roles import ROLES, Role
-from deskgrid.cli.base import Refusal, join_option, say, table
+from deskgrid.cli.base import join_option, open_admin_link, say, table
 
 if TYPE_CHECKING:
     from deskgrid.client.link import Link
-    from deskgrid.wire.joinline import JoinLine
 
-# How long connecting may take. Seconds.
-OPENING_S = 5.0
 _TO_PASTE = {"worker": "deskgrid worker --join LINE", "client": "export DESKGRID_JOIN=LINE"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Admin:
-    """A connection to a broker, by ``line``."""
+def _ask(link: "Link", what: str, **args: object) -> dict[str, Any]:
+    from deskgrid.client.replies import ask
 
-    line: "JoinLine"
-    link: "Link"
-
-    def ask(self, what: str, **args: object) -> dict[str, Any]:
-        from deskgrid.client.replies import ask
-
-        return ask(self.link, what, args)
-
-
-@contextmanager
-def _admin(join: str | None) -> Iterator[_Admin]:
-    from deskgrid.client.discovery import admin_line
-    from deskgrid.client.link import Link
-    from deskgrid.errors import DeskgridError
-
-    try:
-        line = admin_line(join)
-        link = Link(line)
-        try:
-            link.open(OPENING_S)
-            yield _Admin(line, link)
-        finally:
-            link.close()
-    except DeskgridError as error:
-        raise Refusal(str(error)) from error
+    return ask(link, what, args)
 
 
 @click.group("keys")
@@ -76,9 +45,9 @@ def add(*, role: Role, name: str, join: str | None) -> None:
     from deskgrid.wire.joinline import JoinLine, Keys, parse_address
 
     public, secret = new_pair()
-    with _admin(join) as admin:
-        host, port = parse_address(admin.ask("keys add", role=role, name=name, public=public.hex())["address"])
-        server = admin.line.keys
+    with open_admin_link(join) as link:
+        host, port = parse_address(_ask(link, "keys add", role=role, name=name, public=public.hex())["address"])
+        server = link.join.keys
         assert server is not None  # a broker without keys has none to add, and has said so
         line = JoinLine(
             "worker" if role in ("lab", "worker") else "client", host, port, Keys(server.server, public, secret)
@@ -97,8 +66,8 @@ def list_(*, join: str | None) -> None:
     """
     from deskgrid.client.replies import pages
 
-    with _admin(join) as admin:
-        told = list(pages(lambda after: admin.ask("keys", after=after)))
+    with open_admin_link(join) as link:
+        told = list(pages(lambda after: _ask(link, "keys", after=after)))
     rows = [
         (row["name"], str(row["connected"]), _since(row["age_s"]), _role(row)) for page in told for row in page["keys"]
     ]
@@ -130,8 +99,8 @@ def revoke(*, name: str, join: str | None) -> None:
     so that it cannot enrol again by itself: see forget. The three keys that a broker starts with (worker, client,
     admin) are replaced by new ones, whose lines are in its home; PCs that have enrolled are not affected by that.
     """
-    with _admin(join) as admin:
-        told = admin.ask("keys revoke", name=name)
+    with open_admin_link(join) as link:
+        told = _ask(link, "keys revoke", name=name)
     new = f"; the new line is in {told['line_in']} on the broker's machine" if told["line_in"] else ""
     say(f"revoked {name}; connections cut: {told['connected']}{new}")
 
@@ -144,9 +113,9 @@ def forget(*, names: tuple[str, ...], join: str | None) -> None:
 
     For a PC that was reinstalled, was replaced, or moved to another user's account.
     """
-    with _admin(join) as admin:
+    with open_admin_link(join) as link:
         for name in names:
-            told = admin.ask("keys forget", name=name)
+            told = _ask(link, "keys forget", name=name)
             say(f"forgot {name}; connections cut: {told['connected']}")
 
 
@@ -158,6 +127,6 @@ def enrol(*, state: str, join: str | None) -> None:
 
     It stays as it is when the broker is started again.
     """
-    with _admin(join) as admin:
-        admin.ask("keys enrol", on=state == "on")
+    with open_admin_link(join) as link:
+        _ask(link, "keys enrol", on=state == "on")
     say(f"enrolment is {state}")

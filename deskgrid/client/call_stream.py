@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 from deskgrid import wire
 from deskgrid.client.conversation import Handler, Reply
 from deskgrid.client.link import Link
-from deskgrid.client.payload import Failure, Unread
+from deskgrid.client.payload import Raised, Unread
 from deskgrid.client.replies import results_of
-from deskgrid.client.submission import Terms
 from deskgrid.client.template import Template
 from deskgrid.errors import BagRejected, DeskgridError, RequestFailed
 
@@ -54,7 +53,7 @@ class GridFuture(Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """What the call returned, as `concurrent.futures` has it."""
         value = _read(super().result(timeout))
-        if isinstance(value, Failure):
+        if isinstance(value, Raised):
             raise value.error
         return value
 
@@ -62,7 +61,7 @@ class GridFuture(Future[Any]):
         """What the call raised, as `concurrent.futures` has it."""
         error = super().exception(timeout)
         value = _read(super().result()) if error is None else None
-        return value.error if isinstance(value, Failure) else error
+        return value.error if isinstance(value, Raised) else error
 
     def cancel(self) -> bool:
         """Whether the call is cancelled; it is, unless it has ended."""
@@ -81,11 +80,19 @@ class _Call(NamedTuple):
 class Stream:
     """The open bag of one function, with its futures."""
 
-    def __init__(self, link: Link, template: Template, terms: Terms, ended: Callable[["CallEnded"], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        template: Template,
+        name: str,
+        options: wire.TaskOptions,
+        ended: Callable[["CallEnded"], None],
+    ) -> None:
         self.bag = secrets.token_hex(6)
         self._link = link
         self._template = template
-        self._terms = terms
+        self._name = name
+        self._options = options
         self._ended = ended
         self._lock = threading.Lock()
         self._waiting: deque[_Call] = deque()
@@ -213,20 +220,14 @@ class Stream:
         return message
 
     def _next_calls(self) -> list[_Call]:
-        calls: list[_Call] = []
-        size = 0
-        while self._waiting and len(calls) < wire.BATCH_ROWS:
-            call = self._waiting[0]
-            if calls and size + len(call.payload) > wire.BATCH_BYTES:
-                break
-            self._waiting.popleft()
-            if call.future.dropped:
-                continue
+        """Take as many as make a batch, and those off the front that were cancelled."""
+        calls = next(wire.in_batches((call for call in self._waiting if not call.future.dropped), _payload_size), [])
+        for call in calls:
             call.future.index = self._sent
             self._held[self._sent] = call.future
             self._sent += 1
-            size += len(call.payload)
-            calls.append(call)
+        while self._waiting and (self._waiting[0].future.dropped or self._waiting[0].future.index is not None):
+            self._waiting.popleft()
         return calls
 
     def _message(self, first: int, calls: list[_Call], last: bool) -> wire.Submit:
@@ -235,14 +236,13 @@ class Stream:
         return wire.Submit(
             request=self._link.number(),
             bag=self.bag,
-            name=self._terms.name,
+            name=self._name,
             template=self._template.digest,
             first=first,
             payloads=tuple([call.payload for call in calls]),
             runtime=same,
             runtimes=() if same is not None else tuple(runtimes),
-            timeout=self._terms.timeout,
-            retries=self._terms.retries,
+            options=self._options,
             last=last,
         )
 
@@ -253,7 +253,7 @@ class Stream:
             return
         if reply.note and reply.note != self._note:
             self._note = reply.note
-            log.warning("%s: %s", self._terms.name, reply.note)
+            log.warning("%s: %s", self._name, reply.note)
         with self._lock:
             self._flying -= 1
             ask = self._asks()
@@ -339,6 +339,10 @@ class CallEnded(NamedTuple):
     stream: Stream
     results: tuple[wire.BagResult, ...]
     error: DeskgridError | None
+
+
+def _payload_size(call: _Call) -> int:
+    return len(call.payload)
 
 
 def settle_cancelled(future: Future[Any]) -> None:

@@ -11,15 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from deskgrid import wire
 from deskgrid.client.call_stream import CallEnded, GridFuture, Stream, settle_cancelled
 from deskgrid.client.link import Link
-from deskgrid.client.payload import Failure, pack_call, value_of
+from deskgrid.client.payload import Raised, pack_call, value_of
 from deskgrid.client.replies import wait_for
-from deskgrid.client.submission import Terms, check_python
+from deskgrid.client.submission import check_python
 from deskgrid.client.template import pickle_function, python_template
 from deskgrid.errors import GridClosed
 
@@ -38,7 +37,8 @@ class _Key(NamedTuple):
 
     function: bytes
     module: str | None
-    terms: Terms
+    name: str
+    options: wire.TaskOptions
     predicted: bool
 
 
@@ -63,18 +63,19 @@ class Futures:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         *,
-        terms: Terms,
+        name: str,
+        options: wire.TaskOptions,
         runtime: float | None,
         owner: object,
     ) -> Future[Any]:
         """One call. ``owner`` is kept alive until all futures are settled. Raises `BagRejected`."""
-        key = _Key(pickle_function(function), None, terms, runtime is not None)
+        key = _Key(pickle_function(function), None, name, options, runtime is not None)
         if key not in self._by_key and len(self._by_key) >= OWN_BAGS:
             # By module, because a template has the local modules of when it was made.
             module = str(getattr(function, "__module__", None))
-            key = _Key(pickle_function(_caller()), module, replace(terms, name="calls"), key.predicted)
+            key = _Key(pickle_function(_caller()), module, "calls", options, key.predicted)
             args = (function, *args)
-        payload = pack_call(args, kwargs, f"an argument of {terms.name}")
+        payload = pack_call(args, kwargs, f"an argument of {name}")
         with self._lock:
             if self._closed:
                 raise closed()
@@ -89,9 +90,9 @@ class Futures:
             stream.close()
             stream = None
         if stream is None:
-            template = python_template(key.function, key.terms.name)
+            template = python_template(key.function, key.name)
             check_python(self._link, template)
-            stream = self._by_key[key] = Stream(self._link, template, key.terms, self._ended)
+            stream = self._by_key[key] = Stream(self._link, template, key.name, key.options, self._ended)
             self._streams.append(stream)
         if self._thread is None:
             self._thread = threading.Thread(target=self._settle_all, name="deskgrid-futures", daemon=True)
@@ -179,7 +180,7 @@ class Futures:
             with self._lock:
                 self._by_key = {key: stream for key, stream in self._by_key.items() if stream is not ended.stream}
             for future in ended.stream.take_all():
-                _settle_safely(future, Failure(ended.error))
+                _settle_safely(future, Raised(ended.error))
         for result in ended.results:
             taken = ended.stream.take(result.item)
             if taken is not None:  # else it was cancelled here meanwhile
@@ -210,7 +211,7 @@ def _settle_safely(future: GridFuture, value: Any, *, cancelled: bool = False) -
 def _settle_one(future: GridFuture, value: Any) -> None:
     if not future.set_running_or_notify_cancel():
         return
-    if isinstance(value, Failure):
+    if isinstance(value, Raised):
         future.set_exception(value.error)
     else:
         future.set_result(value)

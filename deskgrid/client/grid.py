@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
@@ -18,21 +18,19 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.discovery import client_line
 from deskgrid.client.futures import Futures, closed
-from deskgrid.client.link import Link
+from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.payload import pack_call, pack_text
 from deskgrid.client.replies import ANSWER_S, ask, pages
-from deskgrid.client.submission import Runtime, Terms, checked_seconds, kept, submit_bag
+from deskgrid.client.submission import Runtime, checked_options, checked_seconds, kept, submit_bag
 from deskgrid.client.template import Template, command_template, name_of, pickle_function, python_template
 from deskgrid.errors import GridUnreachable
-from deskgrid.wire import NAME_BYTES, Payload, cut
+from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
 
 if TYPE_CHECKING:
     from deskgrid.client.local import Keeper
 
 log = logging.getLogger("deskgrid.client")
 
-# How long opening a Grid waits for the broker. Seconds.
-OPENING_S = 5.0
 # Between two looks at whether a local grid's workers have joined. Seconds.
 _LOOK_S = 0.01
 
@@ -41,12 +39,11 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[FunctionT]):
-    """A function with what is predicted of each call of it; still callable. Made by `task`."""
+    """A function, and what holds for each call of it. `task` makes it; it can still be called."""
 
     function: FunctionT
     runtime: float | None = None
-    timeout: float | None = None
-    retries: int = 0
+    options: TaskOptions = field(default_factory=TaskOptions)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -55,25 +52,28 @@ class Task(Generic[FunctionT]):
 def task(
     function: FunctionT, runtime: float | None = None, timeout: float | None = None, retries: int = 0
 ) -> Task[FunctionT]:
-    """``function`` with the predicted ``runtime`` of a call, for `Grid.submit`, `Grid.map` and `Grid.bag`.
+    """Say of ``function`` how long a call takes, for `Grid.submit`, `Grid.map` and `Grid.bag`.
 
-    ``runtime`` and ``timeout`` are seconds; a call that takes longer than ``timeout`` is stopped and fails.
-    ``retries``: how often a call that raised or was stopped is tried again. Raises `BagRejected` for what is no such
-    number.
+    ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and has failed.
+    ``retries``: how often a call that raised, or was stopped, is tried again.
+
+    Raises `BagRejected` if one of them is not such a number.
     """
-    terms = Terms(timeout=timeout, retries=retries)
-    seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
-    return Task(function, seconds, terms.timeout, terms.retries)
+    options = checked_options(TaskOptions(timeout, retries))
+    return Task(function, None if runtime is None else checked_seconds(runtime, "the runtime"), options)
 
 
 class Grid(Executor):
     """A connection to a broker, and an executor in the sense of `concurrent.futures`.
 
-    ``join``: the broker's client line, or ``@FILE`` that holds it; None: $DESKGRID_JOIN, or else the broker of this
-    machine (client.join in $DESKGRID_HOME or ~/.deskgrid). ``timeout``: seconds to wait for the broker at opening.
-    Raises `GridUnreachable` or `GridRefused`. Later it waits for a broker that is away, and goes on where it was.
+    ``join``: the broker's line for clients, or ``@FILE`` that holds it. None: $DESKGRID_JOIN, or else the broker of
+    this machine (client.join in $DESKGRID_HOME or ~/.deskgrid). ``timeout``: how many seconds opening waits for the
+    broker.
 
-    Threads may share a Grid. Leaving its ``with`` block waits for the futures of `submit` and `map`; bags go on.
+    Threads may share a Grid. Once it is open, it waits for a broker that is away, and then carries on where it was. At
+    the end of its ``with`` block it waits for the futures of `submit` and `map`; bags go on without it.
+
+    Raises `GridUnreachable` when no broker answers, and `GridRefused` when the broker does not let this client in.
     """
 
     def __init__(self, join: str | None = None, *, timeout: float = OPENING_S) -> None:
@@ -91,9 +91,11 @@ class Grid(Executor):
 
     @classmethod
     def local(cls, workers: int = 4) -> Self:
-        """A whole private grid on this machine: a broker and ``workers`` workers of one slot each.
+        """Start a whole private grid on this machine: a broker, and ``workers`` workers of one slot each.
 
         All of it ends with this Grid, or with this program, however that ends. Bags do not outlive it.
+
+        Raises `GridUnreachable` when it does not start in time.
         """
         from deskgrid.client import local
 
@@ -146,30 +148,31 @@ class Grid(Executor):
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
-        ``runtime``: how long a call is predicted to take, in seconds: a number, a list with one for each item, or a
-        function of the item; a wise one is a little too long. Without it the broker learns from the first results.
-        ``timeout``: seconds after which a call is stopped and has failed. ``retries``: how often one that raised is
-        tried again. Both default to what `task` said. What the broker has to say about the bag (that a call is longer
-        than any window known, say) is logged as a warning, which goes to stderr unless the program decides otherwise.
+        ``runtime``: how many seconds a call is predicted to take: a number, a list with one for each item, or a
+        function of the item. A little too long is better than too short. Without it the broker learns from the first
+        results. ``timeout``: seconds after which a call is stopped and has failed. ``retries``: how often a call that
+        raised is tried again. Both default to what `task` said.
 
-        ``items`` are taken one by one, so a generator may give millions; but then `Bag.as_completed` gives indexes,
-        because they are not held. The function and the program's own modules travel as they are now.
+        ``items`` are taken one by one, so a generator may give millions of them. They are not held then, and
+        `Bag.as_completed` gives their indexes. The function and the program's own modules travel as they are now. If
+        the broker has something to say about the bag, such as that a call is longer than any known window, it is logged
+        as a warning, which goes to stderr unless the program decides otherwise.
 
-        Raises `BagRejected` for items, runtimes or sizes that cannot be, `PicklingFailed`, `PythonMismatch`; then, and
-        when it is interrupted, nothing of the bag is left on the grid.
+        Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
+        `PythonMismatch`. Nothing of the bag is then left on the grid, and neither is it after an interrupt.
         """
         job = _as_task(function)
         if runtime is None:
             runtime = job.runtime
-        label = name or name_of(job.function)
-        terms = Terms(
-            label,
-            job.timeout if timeout is None else timeout,
-            job.retries if retries is None else retries,
-        )
+        given: dict[str, Any] = {"timeout": timeout, "retries": retries}
+        options = replace(job.options, **{option: value for option, value in given.items() if value is not None})
+        options = checked_options(options)
         self._check_open()
-        template = python_template(pickle_function(job.function), name_of(job.function))
-        bag: Bag[ItemT, ResultT] = self._submit(template, items, _pack_item, runtime, terms)
+        label = name_of(job.function)
+        template = python_template(pickle_function(job.function), label)
+        bag: Bag[ItemT, ResultT] = self._submit(
+            template, items, pack=_pack_item, name=name or label, runtime=runtime, options=options
+        )
         if bag.note:
             log.warning("bag %s (%s): %s", bag.id, bag.name, bag.note)
         return bag
@@ -184,33 +187,45 @@ class Grid(Executor):
         timeout: float | None = None,
         retries: int = 0,
     ) -> Bag[str, str]:
-        """Submit one run of a command line for each of ``items``, a text that takes the place of "{}" in ``argv``.
+        """Submit one run of a command for each of ``items``, a text that takes the place of "{}" in ``argv``.
 
-        Where "{}" is nowhere, the text goes to the end. The result is what the command prints; one that ends with
-        another code than 0 has failed. The rest is as for `bag`, but what the broker has to say about it is only in
-        `Bag.note`.
+        Without a "{}" the text is added at the end. The result is what the command prints to stdout; a command that
+        exits with another code than 0 has failed. The rest is as for `bag`, but nothing is logged: what the broker has
+        to say about the bag is in `Bag.note`.
         """
+        options = checked_options(TaskOptions(timeout, retries))
         self._check_open()
         template = command_template(argv)
-        return self._submit(
-            template, items, pack_text, runtime, Terms(name or cut(argv[0], NAME_BYTES), timeout, retries)
-        )
+        label = name or cut(argv[0], NAME_BYTES)
+        return self._submit(template, items, pack=pack_text, name=label, runtime=runtime, options=options)
 
     def _submit(
         self,
         template: Template,
         items: Iterable[Any],
+        *,
         pack: Callable[[Any, str], Payload],
+        name: str,
         runtime: Runtime,
-        terms: Terms,
+        options: TaskOptions,
     ) -> Bag[Any, Any]:
         held = kept(items)
-        taken = items if held is None else held
-        bag, total, note = submit_bag(self._link, template, taken, pack=pack, runtime=runtime, terms=terms)
-        return Bag(self._link, bag, terms.name, total, items=held, note=note, owner=self)
+        bag, total, note = submit_bag(
+            self._link,
+            template,
+            items if held is None else held,
+            pack=pack,
+            name=name,
+            runtime=runtime,
+            options=options,
+        )
+        return Bag(self._link, bag, name, total, items=held, note=note, owner=self)
 
     def attach(self, bag_id: str) -> Bag[Any, Any]:
-        """The bag ``bag_id``, from anywhere. Raises `RequestFailed` when there is no such bag, or it is another's."""
+        """Return the bag with the id ``bag_id``, whichever program submitted it.
+
+        Raises `RequestFailed` when there is no such bag, or it belongs to another credential.
+        """
         row = self._ask("progress", {"bag": bag_id})
         total, name, note = int(row["total"]), str(row["name"]), str(row["note"])
         return Bag(self._link, bag_id, name, total, items=None, note=note, owner=self)
@@ -220,16 +235,19 @@ class Grid(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit one call ``fn(*args, **kwargs)``; `task` gives it a predicted runtime.
 
-        The future is as `concurrent.futures` documents it, except that cancelling it also stops a call that runs, and
-        that ``running()`` is not known before it ends. Nobody else can collect its result: a program that ends
-        without waiting leaves its calls running on the grid for nothing but their effects.
+        The future behaves as `concurrent.futures` documents it, with two exceptions: cancelling it also stops a call
+        that runs, and ``running()`` does not tell whether it runs. Nobody else can collect its result: if the program
+        ends without waiting, the call still runs, but its result is lost.
 
-        The modules that ``fn`` imports travel as they were at its first call. Raises `BagRejected`, `PicklingFailed`,
-        `PythonMismatch`, or `GridClosed` (a RuntimeError) after `shutdown`.
+        The modules that ``fn`` imports travel as they were at its first call.
+
+        Raises `BagRejected`, `PicklingFailed`, `PythonMismatch`, and, after `shutdown`, `GridClosed` (a RuntimeError).
         """
         job = _as_task(fn)
-        terms = Terms(name_of(job.function), job.timeout, job.retries)
-        return self._futures.submit(job.function, args, kwargs, terms=terms, runtime=job.runtime, owner=self)
+        name = name_of(job.function)
+        return self._futures.submit(
+            job.function, args, kwargs, name=name, options=job.options, runtime=job.runtime, owner=self
+        )
 
     def map(
         self,
@@ -239,17 +257,19 @@ class Grid(Executor):
         chunksize: int = 1,
         runtime: float | None = None,
     ) -> Iterator[Any]:
-        """``map(fn, *iterables)`` on the grid: results in order, as `concurrent.futures.Executor.map` documents.
+        """Run ``map(fn, *iterables)`` on the grid: results in order, as `concurrent.futures.Executor.map` documents.
 
-        ``timeout``: seconds from now until a result that is not there yet raises TimeoutError. ``chunksize``: so many
-        calls make one task, which pays for calls shorter than a few milliseconds. ``runtime``: predicted seconds of
-        one call.
+        ``timeout``: a result that is not there after so many seconds from now raises TimeoutError. ``chunksize``: so
+        many calls make one task, which pays if they are shorter than a few milliseconds. ``runtime``: predicted seconds
+        of one call.
+
+        Raises what `submit` raises.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1")
         job = _as_task(fn)
         if runtime is not None:
-            job = task(job.function, runtime, job.timeout, job.retries)
+            job = replace(job, runtime=checked_seconds(runtime, "the runtime"))
         if chunksize == 1:
             return super().map(job, *iterables, timeout=timeout)
         chunks = _chunks(zip(*iterables, strict=False), chunksize)
@@ -257,9 +277,10 @@ class Grid(Executor):
         return (result for results in found for result in results)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more work, and close when every future is settled: at once, or ``wait`` for it.
+        """Take no more work, and close the connection when every future has its result.
 
-        ``cancel_futures``: those that do not run yet are cancelled. Bags are left as they are. May be called twice.
+        ``wait``: return only then. ``cancel_futures``: cancel those that do not run yet. Bags are left as they are. It
+        may be called twice.
         """
         self._shut = True
         self._futures.close(cancel_futures)
@@ -290,18 +311,18 @@ class Grid(Executor):
     # --- the grid ----------------------------------------------------------------------------------------------------
 
     def status(self, timeout: float = ANSWER_S) -> dict[str, Any]:
-        """The broker's status document: workers, bags, queues, counters. Its shape is that of `deskgrid status --json`.
+        """Return what `deskgrid status --json` prints: workers, bags, queues and counters.
 
         Raises `GridUnreachable` when no answer comes within ``timeout`` seconds.
         """
         return self._ask("status", {}, timeout)
 
     def bags(self) -> list[dict[str, Any]]:
-        """All bags that the broker has, the oldest first: their ids ("bag"), names and counts, as in the status."""
+        """Return all bags that the broker has, the oldest first: ids ("bag"), names and counts, as in the status."""
         return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
 
     def policy(self, name: str, **options: object) -> None:
-        """Have the grid schedule by another policy, from now on. Raises `RequestFailed` for all but admins."""
+        """Change the policy of the running grid. Raises `RequestFailed` for everybody but admins."""
         self._ask("policy", {"name": name, "options": options})
 
     def _ask(self, what: str, args: dict[str, Any], timeout: float = ANSWER_S) -> dict[str, Any]:
@@ -348,6 +369,6 @@ def _in_chunks(job: Task[Any], size: int) -> Task[Any]:
     def each(chunk: list[tuple[Any, ...]]) -> list[Any]:
         return [function(*args) for args in chunk]
 
-    runtime = None if job.runtime is None else job.runtime * size
-    timeout = None if job.timeout is None else job.timeout * size
-    return task(each, runtime, timeout, job.retries)
+    runtime = None if job.runtime is None else checked_seconds(job.runtime * size, "the runtime")
+    timeout = None if job.options.timeout is None else job.options.timeout * size
+    return Task(each, runtime, checked_options(replace(job.options, timeout=timeout)))

@@ -15,15 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 import zmq
-from zmq.utils import z85
 
 from deskgrid import wire
 from deskgrid.client.conversation import Conversation, Handler, Request
 from deskgrid.client.replies import wait_for
 from deskgrid.client.template import PYTHON, Template
 from deskgrid.errors import DeskgridError, GridClosed, GridUnreachable
-from deskgrid.wire.dealer import hear, say
-from deskgrid.wire.joinline import JoinLine, Keys
+from deskgrid.wire.dealer import dealer_for, hear, say
+from deskgrid.wire.joinline import JoinLine
 
 log = logging.getLogger("deskgrid.client")
 
@@ -33,9 +32,10 @@ LOOK_S = 0.5
 DRAIN = 100
 # How long goodbyes and last orders may take to leave when the link is closed. Seconds.
 LINGER_S = 1.0
-# ZeroMQ's own heartbeats find connections that died without a word, seconds.
-HEARTBEAT_S = 5.0
+# A connection that died without a word is noticed after this long. Seconds.
 DEAD_LINK_S = 20.0
+# How long opening waits for the broker. Seconds.
+OPENING_S = 5.0
 # How long to look, for the message, at whether anything listens at an address that did not answer.
 PROBE_S = 1.0
 
@@ -45,7 +45,7 @@ class Link:
 
     def __init__(self, join: JoinLine) -> None:
         self.address = f"{join.host}:{join.port}"
-        self._join = join
+        self.join = join
         self._conversation = Conversation(_hello())
         self._todo: deque[Callable[[float], Iterable[wire.Message]]] = deque()
         self._wake, self._woken = socket.socketpair()
@@ -61,14 +61,14 @@ class Link:
 
     # --- for any thread ----------------------------------------------------------------------------------------------
 
-    def open(self, seconds: float) -> wire.Greeting:
+    def open(self, seconds: float = OPENING_S) -> wire.Greeting:
         """Connect; the broker's greeting. Raises `GridUnreachable` after ``seconds``, or `GridRefused`."""
         self._thread.start()
         settled = wait_for(self._settled, seconds)
         if self._end is not None:
             raise self._end
         if not settled or self.greeting is None:
-            raise GridUnreachable(f"no broker answers at {self.address}: {_diagnosis(self._join)}")
+            raise GridUnreachable(f"no broker answers at {self.address}: {_diagnosis(self.join)}")
         return self.greeting
 
     @property
@@ -238,19 +238,9 @@ class Link:
                 log.info("the broker at %s says goodbye: %s", self.address, message.reason)
 
     def _connected(self, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
-        dealer = context.socket(zmq.DEALER)
-        for option, value in (
-            (zmq.LINGER, 0),
-            (zmq.SNDHWM, 0),  # what is in flight is bounded by whoever submits
-            (zmq.MAXMSGSIZE, wire.MESSAGE_LIMIT),
-            (zmq.HEARTBEAT_IVL, int(HEARTBEAT_S * 1000)),
-            (zmq.HEARTBEAT_TIMEOUT, int(DEAD_LINK_S * 1000)),
-            (zmq.IPV6, int(self._join.host.startswith("["))),
-        ):
-            dealer.setsockopt(option, value)
-        if self._join.keys is not None:
-            _encrypt(dealer, self._join.keys)
-        dealer.connect(self._join.endpoint)
+        # SNDHWM: none, because what is in flight is bounded by whoever submits.
+        dealer = dealer_for(self.join, context, DEAD_LINK_S, {zmq.LINGER: 0, zmq.SNDHWM: 0})
+        dealer.connect(self.join.endpoint)
         _send(dealer, self._conversation.connected(time.monotonic()))
         return dealer
 
@@ -272,12 +262,6 @@ def _hello() -> wire.Hello:
     except (OSError, KeyError, ImportError):  # no such user in the system's table, as in some containers
         user = ""
     return wire.Hello(wire.VERSION, PYTHON, secrets.token_hex(8), user)
-
-
-def _encrypt(dealer: "zmq.Socket[bytes]", keys: Keys) -> None:
-    dealer.setsockopt(zmq.CURVE_SERVERKEY, z85.encode(keys.server))
-    dealer.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(keys.public))
-    dealer.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(keys.secret))
 
 
 def _send(dealer: "zmq.Socket[bytes]", messages: Iterable[wire.Message]) -> None:

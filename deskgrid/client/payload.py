@@ -119,7 +119,7 @@ def _check_size(size: int, what: str) -> None:
         raise BagRejected(f"{what} has {size:,} bytes; the limit is {PAYLOAD_LIMIT:,}")
 
 
-class Failure:
+class Raised:
     """An exception in the place of a value, which may itself be an exception."""
 
     __slots__ = ("error",)
@@ -146,20 +146,20 @@ class Unread:
 
 
 def value_of(result: BagResult, bag: str) -> Any:
-    """What the task returned, or a `Failure` with the exception that it raised or that says what befell it.
+    """What the task returned, or a `Raised` with the exception that it raised or that says what befell it.
 
     Raises nothing, whatever the task made: what cannot be read is one task's `ResultUnreadable`. Only Ctrl-C ends it.
     """
     if result.outcome == Outcome.CANCELLED:
-        return Failure(TaskCancelled(f"{_where(result, bag)} was cancelled"))
+        return Raised(TaskCancelled(f"{_where(result, bag)} was cancelled"))
     if result.outcome != Outcome.DONE:
-        return Failure(_failure(result, bag))
+        return Raised(_failure(result, bag))
     value, trouble = _tried(lambda: _unpickled(result.payload))
     if trouble is None:
         return value
     unreadable = ResultUnreadable(f"the result of {_where(result, bag)} cannot be unpickled: {said_of(trouble)}")
     unreadable.__cause__ = trouble
-    return Failure(unreadable)
+    return Raised(unreadable)
 
 
 def _tried(action: Callable[[], Any]) -> tuple[Any, BaseException | None]:

@@ -13,7 +13,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from deskgrid import wire
@@ -22,6 +22,7 @@ from deskgrid.client.link import Link
 from deskgrid.client.replies import SLICE_S, ask
 from deskgrid.client.template import Template
 from deskgrid.errors import BagRejected, DeskgridError, PythonMismatch
+from deskgrid.wire import TaskOptions
 
 # Batches of one bag that may be on their way at once: enough to keep the broker busy, and a bound on memory.
 WINDOW = 8
@@ -32,26 +33,6 @@ ABANDON_S = 5.0
 
 # Seconds for all, one number for each item, or what gives an item's.
 Runtime = float | Iterable[float] | Callable[[Any], float] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What holds for every task of a bag. ``timeout``: seconds, None for no limit; ``retries``: after errors."""
-
-    name: str = ""
-    timeout: float | None = None
-    retries: int = 0
-
-    def __post_init__(self) -> None:
-        if self.timeout is not None:
-            seconds = checked_seconds(self.timeout, "the timeout")
-            if not seconds:
-                raise BagRejected("the timeout is 0 s, in which no task can run")
-            object.__setattr__(self, "timeout", seconds)
-        if type(self.retries) is not int or not 0 <= self.retries <= wire.RETRIES_LIMIT:
-            raise BagRejected(f"retries is a number of times, 0 to {wire.RETRIES_LIMIT:,}, not {self.retries!r:.80}")
-        if wire.is_longer(self.name, wire.NAME_BYTES):
-            raise BagRejected(f"the name has more than {wire.NAME_BYTES} bytes: {self.name!r:.80}")
 
 
 class Accepted(NamedTuple):
@@ -69,38 +50,32 @@ class Row(NamedTuple):
     runtime: float | None
 
 
-class Batch(NamedTuple):
-    """Rows that travel together; ``first``: the index in the bag of the first."""
-
-    first: int
-    rows: list[Row]
-    last: bool
-
-
 def submit_bag(
     link: Link,
     template: Template,
     items: Iterable[Any],
     *,
     pack: Callable[[Any, str], wire.Payload],
+    name: str,
     runtime: Runtime,
-    terms: Terms,
+    options: TaskOptions,
 ) -> Accepted:
     """Have the broker accept a bag of one task for each of ``items``; ``pack(item, what)`` makes its payload.
 
     Raises `BagRejected` (or `PicklingFailed`), and then nothing of the bag is left on the grid.
     """
+    if wire.is_longer(name, wire.NAME_BYTES):
+        raise BagRejected(f"the name has more than {wire.NAME_BYTES} bytes: {name!r:.80}")
     check_python(link, template)
     count = len(items) if isinstance(items, Collection) else None
     _check_count(count)
     runtimes = Runtimes(runtime, count)
-    sender = _Sender(link, template, terms, runtimes.same)
+    sender = _Sender(link, template, name, options, runtimes.same)
     try:
-        for batch in batches(_rows(items, pack, runtimes)):
-            sender.send(batch)
-        _check_count(sender.total)
-        runtimes.check_length(sender.total)
-        sender.send_rest()
+        rows = Rows(items, pack, runtimes)
+        for batch in wire.in_batches(rows, _payload_size):
+            sender.send(batch, last=rows.ended)
+        sender.wait()
     except BaseException:
         sender.abandon()
         raise
@@ -124,82 +99,79 @@ def _check_count(count: int | None) -> None:
         raise BagRejected(f"the bag has more than {wire.BAG_LIMIT:,} items: make several bags of them")
 
 
-def _rows(items: Iterable[Any], pack: Callable[[Any, str], wire.Payload], runtimes: "Runtimes") -> Iterator[Row]:
-    for index, item in enumerate(items):
-        if index == wire.BAG_LIMIT:
-            _check_count(index + 1)
-        yield Row(pack(item, f"item {index}"), runtimes.of(index, item))
+class Rows:
+    """The rows of a bag, made one by one; ``ended``: that was all, and it is a bag that can be."""
+
+    def __init__(self, items: Iterable[Any], pack: Callable[[Any, str], wire.Payload], runtimes: "Runtimes") -> None:
+        self.ended = False
+        self._items = items
+        self._pack = pack
+        self._runtimes = runtimes
+
+    def __iter__(self) -> Iterator[Row]:
+        count = 0
+        for index, item in enumerate(self._items):
+            count = index + 1
+            if count > wire.BAG_LIMIT:
+                _check_count(count)
+            yield Row(self._pack(item, f"item {index}"), self._runtimes.of(index, item))
+        _check_count(count)
+        self._runtimes.check_length(count)
+        self.ended = True
 
 
-def batches(rows: Iterable[Row]) -> Iterator[Batch]:
-    """``rows`` in batches of at most BATCH_ROWS, and BATCH_BYTES unless one row alone has more."""
-    first, size, held = 0, 0, list[Row]()
-    for row in rows:
-        if held and (len(held) == wire.BATCH_ROWS or size + len(row.payload) > wire.BATCH_BYTES):
-            yield Batch(first, held, False)
-            first, size, held = first + len(held), 0, []
-        held.append(row)
-        size += len(row.payload)
-    if held:
-        yield Batch(first, held, True)
+def _payload_size(row: Row) -> int:
+    return len(row.payload)
 
 
 class _Sender:
     """Sends the batches of one bag, a few of them at a time."""
 
-    def __init__(self, link: Link, template: Template, terms: Terms, runtime: float | None) -> None:
+    def __init__(self, link: Link, template: Template, name: str, options: TaskOptions, runtime: float | None) -> None:
         self.bag = secrets.token_hex(6)
         self.total = 0
         self.note = ""
         self._link = link
         self._template = template
-        self._terms = terms
+        self._name = name
+        self._options = options
         self._runtime = runtime
-        self._held: Batch | None = None
         self._replies: queue.SimpleQueue[Reply | DeskgridError] = queue.SimpleQueue()
         # The bytes of each batch that is on its way. The broker answers them in order.
         self._flying: deque[int] = deque()
         self._sent = False
 
-    def send(self, batch: Batch) -> None:
-        """Send ``batch`` when there is room; the last one is kept until `send_rest`."""
-        self.total += len(batch.rows)
-        if batch.last:
-            self._held = batch
-            return
-        self._send(batch)
-
-    def send_rest(self) -> None:
-        """Send the last batch, and wait until the broker has accepted all."""
-        if self._held is not None:
-            self._send(self._held)
-        while self._flying:
-            self._take()
-
-    def _send(self, batch: Batch) -> None:
-        size = sum(len(row.payload) for row in batch.rows)
+    def send(self, batch: list[Row], *, last: bool) -> None:
+        """Send ``batch``, when there is room."""
+        size = sum(map(_payload_size, batch))
         while self._has_no_room(size) or not self._replies.empty():
             self._take()
         self._sent = True
         self._flying.append(size)
-        self._link.send(self._message(batch), self._replies.put, self._template)
+        message = self._message(batch, last)
+        self.total += len(batch)
+        self._link.send(message, self._replies.put, self._template)
+
+    def wait(self) -> None:
+        """Wait until the broker has accepted all."""
+        while self._flying:
+            self._take()
 
     def _has_no_room(self, size: int) -> bool:
         return len(self._flying) >= WINDOW or bool(self._flying and sum(self._flying) + size > WINDOW_BYTES)
 
-    def _message(self, batch: Batch) -> wire.Submit:
+    def _message(self, rows: list[Row], last: bool) -> wire.Submit:
         return wire.Submit(
             request=self._link.number(),
             bag=self.bag,
-            name=self._terms.name,
+            name=self._name,
             template=self._template.digest,
-            first=batch.first,
-            payloads=tuple([row.payload for row in batch.rows]),
+            first=self.total,
+            payloads=tuple([row.payload for row in rows]),
             runtime=self._runtime,
-            runtimes=tuple([row.runtime for row in batch.rows if row.runtime is not None]),
-            timeout=self._terms.timeout,
-            retries=self._terms.retries,
-            last=batch.last,
+            runtimes=tuple([row.runtime for row in rows if row.runtime is not None]),
+            options=self._options,
+            last=last,
         )
 
     def _take(self) -> None:
@@ -224,7 +196,20 @@ class _Sender:
                 ask(self._link, "cancel", {"bag": self.bag, "items": None}, ABANDON_S)
 
 
-# --- runtimes --------------------------------------------------------------------------------------------------------
+# --- what users say of tasks -----------------------------------------------------------------------------------------
+
+
+def checked_options(options: TaskOptions) -> TaskOptions:
+    """``options`` as they travel, from what a user gave. Raises `BagRejected`."""
+    retries = options.retries
+    if type(retries) is not int or not 0 <= retries <= wire.RETRIES_LIMIT:
+        raise BagRejected(f"retries is a number of times, 0 to {wire.RETRIES_LIMIT:,}, not {retries!r:.80}")
+    if options.timeout is None:
+        return options
+    seconds = checked_seconds(options.timeout, "the timeout")
+    if not seconds:
+        raise BagRejected("the timeout is 0 s, in which no task can run")
+    return replace(options, timeout=seconds)
 
 
 class Runtimes:

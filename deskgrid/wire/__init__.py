@@ -3,19 +3,21 @@
 This is the front door: ``from deskgrid import wire``. Inside, each file imports only those above it:
 
 - `limits`: every limit, with its reason;
-- `text`, `payload`: text that is clean, payloads that are large;
+- `text`, `payload`, `batches`: text that is clean, payloads that are large, rows that travel together;
 - `source`: packed values, read one by one, lengths first;
 - `fields`: what a field may be;
 - `failure`, `template`: what a worker says of a failure, and what all tasks of a bag share;
+- `task_options`: what a submitter says of every task of a bag;
 - `messages`: the messages and their rows;
 - `codec`: to bytes and back.
 
-Beside these stand `joinline` (the line to paste), `snapshot` (the status document) and `dealer` (how workers and
+Beside these stand `joinline` (the line to paste), `status` (the status document) and `dealer` (how workers and
 clients say and hear messages).
 
 ``python -m deskgrid.wire`` prints the table of limits that is in SECURITY.md.
 """
 
+from deskgrid.wire.batches import in_batches
 from deskgrid.wire.codec import (
     FIELDS,
     ProtocolError,
@@ -92,6 +94,7 @@ from deskgrid.wire.messages.worker import (
     Work,
 )
 from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of
+from deskgrid.wire.task_options import TaskOptions, read_task_options
 from deskgrid.wire.template import KINDS, TemplateRefused, read_template, template_kind
 from deskgrid.wire.text import clean, clean_lines, cut, is_longer
 
@@ -167,6 +170,7 @@ __all__ = [
     "Stop",
     "Submit",
     "Taken",
+    "TaskOptions",
     "TemplateRefused",
     "Watch",
     "Welcome",
@@ -178,12 +182,14 @@ __all__ = [
     "decode",
     "encode",
     "frames_of",
+    "in_batches",
     "is_longer",
     "large_of",
     "pack_columns",
     "parts_of",
     "payload_of",
     "read_failure",
+    "read_task_options",
     "read_template",
     "results_in",
     "results_of_tasks",

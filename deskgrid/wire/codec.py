@@ -25,6 +25,7 @@ from deskgrid.wire.messages.common import Blob
 from deskgrid.wire.messages.worker import Assign, Finished, Result
 from deskgrid.wire.payload import Chunks, Payload
 from deskgrid.wire.source import CHUNKS, LENGTH, UNREADABLE, Source, Wrong, source_of
+from deskgrid.wire.task_options import TaskOptions
 from deskgrid.wire.text import cut
 
 
@@ -76,11 +77,13 @@ def encode(message: Message, values: list[Chunks] | None = None) -> bytes:
     out of JSON or a file's name, is sent as "?".
     """
 
-    def outside(payload: Chunks) -> msgpack.ExtType | bytes:
+    def packable(value: Chunks | TaskOptions) -> msgpack.ExtType | bytes:
+        if isinstance(value, TaskOptions):
+            return value.packed()
         if values is None:
-            return bytes(payload)
-        values.append(payload)
-        return msgpack.ExtType(CHUNKS, len(payload).to_bytes(LENGTH, "big"))
+            return bytes(value)
+        values.append(value)
+        return msgpack.ExtType(CHUNKS, len(value).to_bytes(LENGTH, "big"))
 
     kind = type(message)
     array = [_TAGS[kind], *_VALUES[kind](message)]
@@ -88,7 +91,7 @@ def encode(message: Message, values: list[Chunks] | None = None) -> bytes:
         array[place] = array[place] and _columns(array[place])
     for place, most in _LINES[kind]:
         array[place] = cut(array[place], most)
-    packed: bytes = msgpack.packb(array, unicode_errors="replace", default=outside)
+    packed: bytes = msgpack.packb(array, unicode_errors="replace", default=packable)
     return packed
 
 

@@ -1,13 +1,39 @@
-"""How a worker and a client say and hear messages over their socket, a DEALER of ZeroMQ. It never waits."""
+"""The socket of a worker and of a client, a DEALER of ZeroMQ, and how they say and hear messages. It never waits."""
 
+from collections.abc import Mapping
 from typing import cast
 
 import zmq
+from zmq.utils import z85
 
 from deskgrid import wire
+from deskgrid.wire.joinline import JoinLine
 
 # Plain numbers: ZeroMQ's own are of an enumeration, of which each use costs as much as to hear that nothing waits.
 _EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
+
+
+def dealer_for(
+    join: JoinLine, context: "zmq.Context[zmq.Socket[bytes]]", dead_link_s: float, options: Mapping[int, int]
+) -> "zmq.Socket[bytes]":
+    """A socket that can be connected to the broker of ``join``, encrypted if that has keys.
+
+    ``dead_link_s``: seconds after which a connection that died without a word is noticed, by ZeroMQ's own heartbeats.
+    """
+    dealer = context.socket(zmq.DEALER)
+    settings = {
+        zmq.IPV6: int(join.host.startswith("[")),
+        zmq.MAXMSGSIZE: wire.MESSAGE_LIMIT,
+        zmq.HEARTBEAT_IVL: int(dead_link_s * 1000) // 3,
+        zmq.HEARTBEAT_TIMEOUT: int(dead_link_s * 1000),
+    }
+    for option, value in (settings | dict(options)).items():
+        dealer.setsockopt(option, value)
+    if join.keys is not None:
+        dealer.setsockopt(zmq.CURVE_SERVERKEY, z85.encode(join.keys.server))
+        dealer.setsockopt(zmq.CURVE_PUBLICKEY, z85.encode(join.keys.public))
+        dealer.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(join.keys.secret))
+    return dealer
 
 
 def say(dealer: "zmq.Socket[bytes]", message: wire.Message) -> None:

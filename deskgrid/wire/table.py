@@ -1,12 +1,12 @@
 """The limits of all fields as a table for people, made from the fields themselves."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from deskgrid.wire.codec import FIELDS
 from deskgrid.wire.fields import Optional, Rows, fields_of
 from deskgrid.wire.limits import CONTROL_BYTES
 from deskgrid.wire.messages import MOST
+from deskgrid.wire.task_options import TaskOptions
 
 # Where the table is in a page, and how it is made anew.
 BEGIN = "<!-- limits of the protocol: made by python -m deskgrid.wire -->"
@@ -16,7 +16,8 @@ END = "<!-- end of the limits of the protocol -->"
 def markdown() -> str:
     """The table: a line for each field, with all the messages and rows that have it with the same limit."""
     found: dict[tuple[str, str], list[str]] = {}
-    for name, fields in ({kind.__name__: fields for kind, fields in FIELDS.items()} | _rows()).items():
+    parts = {kind.__name__: fields_of(kind) for kind in (*_row_kinds(), TaskOptions)}
+    for name, fields in ({kind.__name__: fields for kind, fields in FIELDS.items()} | parts).items():
         for field, limit in fields.items():
             found.setdefault((field, str(limit)), []).append(name)
     lines = [f"| `{field}` | {', '.join(names)} | {limit} |" for (field, limit), names in found.items()]
@@ -28,12 +29,8 @@ def markdown() -> str:
     return "\n".join([BEGIN, "| field | of | at most |", "|---|---|---|", *lines, *whole, END])
 
 
-def _rows() -> dict[str, dict[str, Any]]:
-    """The fields of every kind of row in a message."""
-    return {kind.__name__: fields_of(kind) for kind in _row_kinds()}
-
-
 def _row_kinds() -> Iterator[type]:
+    """Every kind of row in a message."""
     for fields in FIELDS.values():
         for field in fields.values():
             inner = field.inner if isinstance(field, Optional) else field

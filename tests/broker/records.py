@@ -3,12 +3,12 @@
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.result_blocks import StoredValue
 from deskgrid.broker.store.rows import BagRow, BatchRow, ResultRow
-from deskgrid.wire import Outcome, Payload
+from deskgrid.wire import Outcome, Payload, TaskOptions
 
 
 def bag_row(number: int) -> BagRow:
     return BagRow(
-        number, f"bag{number}", "", "python", "ada", "digest", None, 0, predicted=True, closed=False, created=1e9
+        number, f"bag{number}", "", "python", "ada", "digest", TaskOptions(), predicted=True, closed=False, created=1e9
     )
 
 

@@ -18,6 +18,7 @@ from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.server import python_minor
 from deskgrid.wire import fields
+from deskgrid.wire.task_options import PackedOptions
 from tests.broker.office import ADMIN, CLIENT, Office, OfficeLine
 from tests.peers import COMMAND
 
@@ -78,6 +79,8 @@ def drawn(field: Any, dice: Random) -> Any:
             return tuple(drawn(inner, dice) for _ in range(dice.randint(0, 3)))
         case fields.Rows(kind=kind):
             return tuple(built(kind, dice) for _ in range(dice.randint(0, 3)))
+        case PackedOptions():
+            return built(wire.TaskOptions, dice)
     return dice.choice(FEW[type(field)])
 
 

@@ -15,7 +15,7 @@ from deskgrid.broker.store.journal import NAME, Journal, JournalError
 from deskgrid.broker.store.result_blocks import blocks_of
 from deskgrid.broker.store.rows import BatchRow, WindowRow
 from deskgrid.broker.store.schema import FORMAT
-from deskgrid.wire import BagResult, Outcome, Outcomes, results_in
+from deskgrid.wire import BagResult, Outcome, Outcomes, TaskOptions, results_in
 from tests.broker.records import result_of, result_row
 
 # The tables of format 1 as the first release made them, with two bags in them: one that has ended and is closed, and an
@@ -68,9 +68,9 @@ def tables(home: Path) -> dict[str, list[tuple[str, str]]]:
 def test_nothing_is_lost_of_a_journal_of_format_1(home: Path) -> None:
     with closing(Journal(home)) as journal:
         first, second = journal.bags()
-        assert (first.id, first.name, first.owner, first.timeout, first.retries) == ("a1", "sweep", "client", 30.0, 2)
+        assert (first.id, first.name, first.owner, first.options) == ("a1", "sweep", "client", TaskOptions(30.0, 2))
         assert (first.predicted, first.closed, first.created, first.session) == (True, True, 1000.0, "")
-        assert (second.number, second.kind, second.timeout, second.predicted) == (3, "command", None, False)
+        assert (second.number, second.kind, second.options, second.predicted) == (3, "command", TaskOptions(), False)
         found = [(row.first, row.bag, row.start, row.count, list(row.runtimes)) for row in journal.batches()]
         assert found == [(0, 1, 0, 2, [1.0, 2.0]), (2, 3, 0, 4, [60.0])]
         assert [journal.payload(2, place) for place in range(4)] == [b"q0", b"q1", b"q2", b"q3"]

@@ -14,17 +14,18 @@ from typing import Any
 import pytest
 
 from deskgrid.broker.store import journal as journal_module
-from deskgrid.broker.store import result_blocks
 from deskgrid.broker.store.journal import NAME, Journal, JournalError, JournalFull
 from deskgrid.broker.store.rows import BagRow, BatchRow, ResultRow
 from deskgrid.broker.store.schema import FORMAT
-from deskgrid.wire import BATCH_BYTES, BagResult, Outcome, Outcomes, results_in
+from deskgrid.wire import BATCH_BYTES, BagResult, Outcome, Outcomes, TaskOptions, batches, results_in
 from tests.broker.records import dropped, result_of
 from tests.live import ROOT
 from tests.peers import PATIENCE_S
 
-BAG = BagRow(1, "a1", "sweep", "python", "ada", "digest", 30.0, 2, predicted=True, closed=False, created=1e9)
-OTHER = BagRow(2, "b2", "", "command", "", "other", None, 0, predicted=False, closed=True, created=2e9)
+BAG = BagRow(
+    1, "a1", "sweep", "python", "ada", "digest", TaskOptions(30.0, 2), predicted=True, closed=False, created=1e9
+)
+OTHER = BagRow(2, "b2", "", "command", "", "other", TaskOptions(), predicted=False, closed=True, created=2e9)
 BATCH = BatchRow(0, 1, 0, 3, [1.0, 2.0, 3.0])
 MORE = BatchRow(3, 1, 3, 2, [7.0])
 
@@ -136,7 +137,7 @@ def test_results_come_in_the_order_they_were_recorded(journal: Journal) -> None:
 
 
 def test_a_page_holds_so_many_results(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (journal_module, result_blocks):
+    for module in (journal_module, batches):
         monkeypatch.setattr(module, "BATCH_ROWS", 4)
     journal.add_results([result(task) for task in range(10)])
     journal.add_results([result(task) for task in range(10, 12)])
@@ -207,7 +208,9 @@ def test_a_forgotten_bag_leaves_nothing(journal: Journal, tmp_path: Path) -> Non
 
 def test_a_forgotten_bag_leaves_others_with_the_same_template_alone(journal: Journal, tmp_path: Path) -> None:
     fill(journal)
-    journal.add_bag(BagRow(3, "c3", "", "python", "", "digest", None, 0, predicted=True, closed=True, created=0.0))
+    journal.add_bag(
+        BagRow(3, "c3", "", "python", "", "digest", TaskOptions(), predicted=True, closed=True, created=0.0)
+    )
     journal.add_batch(BatchRow(6, 3, 0, 1, [1.0]), [b"s0"], 1e9)
     journal.add_sent([(6, 12, "s1")])
     dropped(journal, 1)
@@ -238,8 +241,9 @@ import sys
 from pathlib import Path
 from typing import Any
 from deskgrid.broker.store.journal import *
+from deskgrid.wire import TaskOptions
 journal = Journal(Path(sys.argv[1]))
-journal.add_bag(BagRow(1, "a1", "", "python", "", "d", None, 0, True, False, 0.0))
+journal.add_bag(BagRow(1, "a1", "", "python", "", "d", TaskOptions(), True, False, 0.0))
 journal.commit()
 wanted, written = int(sys.argv[2]), 0
 while True:

@@ -7,11 +7,13 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker import attempts as attempts_module
 from deskgrid.broker import clients as clients_module
+from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port import connections as limits
 from deskgrid.broker.port import send_queue as send_queue_module
 from deskgrid.broker.port.connections import Connections
 from deskgrid.broker.port.send_queue import MESSAGE_BYTES, Handed, Parts, SendQueue, Untaken
 from tests.broker.office import Office, OfficeLine
+from tests.peers import BareWorker
 
 
 class Cuts(Connections):
@@ -301,6 +303,25 @@ class Backpressure:
         self._bytes[line._peer] = count
 
 
+def test_a_large_result_is_written_only_for_who_was_given_the_work(office: Office) -> None:
+    asked = office.worker("asked")
+    asked.join()
+    office.client().submit([b"0"])
+    (work,) = asked.work()
+    unasked = office.worker("unasked")
+    unasked.join()
+    payload = wire.payload_of(bytes(wire.LARGE_BYTES))
+
+    def written(worker: BareWorker, number: int) -> bool:
+        assert isinstance(worker.line, OfficeLine)
+        result = wire.Result(work.task, number, wire.Outcome.DONE, 0.0, payload, b"", b"")
+        who = Credential(worker.name, "worker")
+        return office.sessions.records(worker.line._peer, who, wire.Finished((result,)))
+
+    found = [written(worker, number) for worker in (asked, unasked) for number in (work.number, work.number + 1)]
+    assert found == [True, False, False, False]
+
+
 def test_results_are_not_read_from_the_disk_for_a_client_that_takes_none(office: Office) -> None:
     untaken, worker, client = Backpressure(office), office.worker(), office.client()
     worker.join()
@@ -381,7 +402,7 @@ def test_a_worker_that_takes_nothing_is_given_no_more_and_one_that_does_gets_it_
 def test_the_weight_of_what_can_be_large_is_about_what_it_is_encoded(kind: type[wire.Message]) -> None:
     payloads = [b"%04d" % row * 250 for row in range(1000)]
     results = wire.pack_columns(([*range(1000)], [0], [0.5], ["pc"], payloads))
-    work = tuple([wire.Work(1, 1, 0, "d" * 64, 1.0, None, payload) for payload in payloads])
+    work = tuple([wire.Work(1, 1, 0, "d" * 64, 1.0, wire.TaskOptions(), payload) for payload in payloads])
     large: dict[type[wire.Message], wire.Message] = {
         wire.Outcomes: wire.Outcomes(1, "b", (results,), (), 1, 1, 1, True),
         wire.Assign: wire.Assign(1, work),

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 from deskgrid.broker import server as server_module
@@ -157,6 +158,14 @@ def _ended_twice(home: Path) -> None:
             journal.commit()
 
 
+def _of_another_world(home: Path) -> None:
+    with closing(Journal(home)) as journal:
+        journal.add_bag(bag_row(1))
+    with closing(sqlite3.connect(home / NAME)) as db:
+        db.execute("UPDATE bags SET options = ?", (msgpack.packb({"colour": "red"}),))
+        db.commit()
+
+
 def _of_no_bag(home: Path) -> None:
     with closing(Journal(home)) as journal:
         journal.add_batch(batch_row(0, 1, 0, 2), [b"", b""], 1e9)
@@ -175,6 +184,7 @@ def _folder_as_join_line(home: Path) -> None:
         (_damaged_key, "is not a key file; remove it"),
         (_folder_as_join_line, "directory"),
         (_ended_twice, "is damaged: the journal contradicts itself: the batch from 0 on is restored with tasks "),
+        (_of_another_world, "is damaged: the options of the tasks of bag bag1 cannot be read: an option"),
         (_of_no_bag, "is damaged: the journal has tasks from 0 on, of no bag; put a copy of it in its place"),
     ],
 )

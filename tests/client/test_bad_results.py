@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from deskgrid import Grid, wire
-from deskgrid.client.payload import Failure, add_note, said_of, value_of
+from deskgrid.client.payload import Raised, add_note, said_of, value_of
 from deskgrid.errors import RemoteError, RequestFailed, ResultUnreadable, TaskError
 from deskgrid.wire import BagResult, Outcome
 from tests.client.fakebroker import FakeGrid
@@ -118,7 +118,7 @@ def failed(payload: bytes, outcome: Outcome = Outcome.ERROR) -> BagResult:
 @pytest.mark.parametrize("payload", PICKLES, ids=lambda payload: repr(payload[-30:]))
 def test_a_value_that_cannot_be_read_is_that_tasks_failure(payload: bytes) -> None:
     value = in_thread(lambda: value_of(done(payload), "bag"))
-    assert isinstance(value, Failure)
+    assert isinstance(value, Raised)
     assert type(value.error) is ResultUnreadable
     assert str(value.error).isprintable()
 
@@ -127,7 +127,7 @@ def test_a_value_that_cannot_be_read_is_that_tasks_failure(payload: bytes) -> No
 @pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT])
 def test_an_account_that_cannot_be_read_is_that_tasks_failure(payload: bytes, outcome: Outcome) -> None:
     value = value_of(failed(payload, outcome), "bag")
-    assert isinstance(value, Failure)
+    assert isinstance(value, Raised)
     assert isinstance(value.error, TaskError)
     assert "what the worker said of it cannot be read" in str(value.error)
 
@@ -136,7 +136,7 @@ def test_an_account_that_cannot_be_read_is_that_tasks_failure(payload: bytes, ou
 def test_an_exception_that_cannot_be_rebuilt_is_told_in_words(pickled: bytes) -> None:
     account = wire.Failure("Odd", "what it said", "its traceback", pickled).packed()
     value = in_thread(lambda: value_of(failed(account), "bag"))
-    assert isinstance(value, Failure)
+    assert isinstance(value, Raised)
     assert type(value.error) is RemoteError
     assert str(value.error) == "Odd: what it said"
 
@@ -145,7 +145,7 @@ def test_an_exception_that_cannot_be_rebuilt_is_told_in_words(pickled: bytes) ->
 def test_an_exception_that_resists_is_given_as_it_is(error: Exception) -> None:
     account = wire.Failure("Odd", "what it said", "its traceback", pickle.dumps(error)).packed()
     value = in_thread(lambda: value_of(failed(account), "bag"))
-    assert isinstance(value, Failure)
+    assert isinstance(value, Raised)
     assert type(value.error) is type(error)
     in_thread(lambda: add_note(value.error, "another note"))
     assert isinstance(in_thread(lambda: said_of(value.error)), str)

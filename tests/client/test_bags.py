@@ -159,11 +159,18 @@ def test_a_bag_is_its_template_and_its_arguments(fake: FakeGrid, grid: Grid) -> 
     assert submit.template == blob.digest
     assert [pickle.loads(payload) for payload in submit.payloads] == [((3,), {}), ((4,), {})]
     assert (submit.bag, submit.name, submit.runtime, submit.runtimes) == (bag.id, "sweep", 45.0, ())
-    assert (submit.timeout, submit.retries, submit.first, submit.last) == (90.0, 2, 0, True)
+    assert (submit.options, submit.first, submit.last) == (wire.TaskOptions(90.0, 2), 0, True)
 
 
 def test_a_bag_without_a_name_has_the_functions(grid: Grid) -> None:
     assert grid.bag(double, [1]).name == "double"
+
+
+def test_a_name_may_be_as_long_as_brokers_take_it(fake: FakeGrid, grid: Grid) -> None:
+    with pytest.raises(BagRejected, match="the name has more than 255 bytes: 'nnn"):
+        grid.bag(double, [1], name="n" * 256)
+    assert not fake.memory.of(wire.Submit)
+    assert grid.bag(double, [1], name="é" * 127).name == "é" * 127
 
 
 @pytest.mark.parametrize("runtime", [[1, 2, 3], lambda item: item / 10])
@@ -179,8 +186,8 @@ def test_a_task_brings_its_prediction(fake: FakeGrid, grid: Grid) -> None:
     assert grid.bag(job, [1]).results() == [2]
     grid.bag(job, [1], runtime=7, timeout=8, retries=0)
     first, second = fake.memory.of(wire.Submit)
-    assert (first.runtime, first.timeout, first.retries) == (30.0, 60.0, 1)
-    assert (second.runtime, second.timeout, second.retries) == (7.0, 8.0, 0)
+    assert (first.runtime, first.options) == (30.0, wire.TaskOptions(60.0, 1))
+    assert (second.runtime, second.options) == (7.0, wire.TaskOptions(8.0, 0))
 
 
 def test_a_generator_is_taken_no_faster_than_the_broker_accepts(fake: FakeGrid, grid: Grid) -> None:

@@ -29,7 +29,7 @@ TEMPLATE = Template("d1", "3.11", b"template")
 
 
 def submit(number: int, first: int = 0) -> wire.Submit:
-    return wire.Submit(number, "bag", "", "d1", first, (b"x",), None, (), None, 0, False)
+    return wire.Submit(number, "bag", "", "d1", first, (b"x",), None, (), wire.TaskOptions(), False)
 
 
 @dataclass
@@ -314,7 +314,7 @@ def test_a_request_that_stays_unanswered_is_said_again_ever_more_rarely(client: 
 def test_a_large_batch_is_given_the_time_that_a_slow_line_takes(client: Client) -> None:
     client.join()
     number = client.talk.number()
-    large = wire.Submit(number, "bag", "", "d1", 0, (bytes(10 * SLOW_LINE),), None, (), None, 0, False)
+    large = wire.Submit(number, "bag", "", "d1", 0, (bytes(10 * SLOW_LINE),), None, (), wire.TaskOptions(), False)
     client.talk.request(Request(large, lambda reply: None), 0.0)
     assert not client.talk.gone(SILENCE_S + 9.9)
     assert client.talk.gone(SILENCE_S + 10.0)

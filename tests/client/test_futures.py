@@ -23,7 +23,7 @@ from deskgrid.errors import (
     ResultUnreadable,
     TaskCrashed,
 )
-from deskgrid.wire import Outcome
+from deskgrid.wire import Outcome, batches
 from tests.client.fakebroker import FakeGrid
 from tests.waiting import eventually
 
@@ -237,15 +237,15 @@ def test_a_prediction_goes_with_its_call(fake: FakeGrid, grid: Grid) -> None:
     assert bag.runtimes == [10.0, 20.0, 30.0]
 
 
-def test_other_terms_make_another_bag(fake: FakeGrid, grid: Grid) -> None:
+def test_other_options_make_another_bag(fake: FakeGrid, grid: Grid) -> None:
     for job in (double, task(double, 1), task(double, 1, timeout=9), task(double, 1, retries=2)):
         grid.submit(job, 1).result(10)
     assert len(fake.memory.bags) == 4
-    assert [(submit.timeout, submit.retries) for submit in fake.memory.of(wire.Submit)] == [
-        (None, 0),
-        (None, 0),
-        (9.0, 0),
-        (None, 2),
+    assert [submit.options for submit in fake.memory.of(wire.Submit)] == [
+        wire.TaskOptions(),
+        wire.TaskOptions(),
+        wire.TaskOptions(timeout=9.0),
+        wire.TaskOptions(retries=2),
     ]
 
 
@@ -277,7 +277,7 @@ def test_a_bag_that_is_full_is_followed_by_another(fake: FakeGrid, monkeypatch: 
 
 
 def test_a_message_keeps_to_the_limits_of_a_batch(fake: FakeGrid, grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "BATCH_BYTES", 10_000)
+    monkeypatch.setattr(batches, "BATCH_BYTES", 10_000)
     fill(fake, grid)
     numbers = [256**size for size in (4_000, 4_000, 4_000, 20_000, 1)]
     futures = [grid.submit(double, number) for number in numbers]
@@ -419,7 +419,7 @@ def test_a_chunk_is_one_task_predicted_as_long_as_its_calls(fake: FakeGrid, grid
     assert list(grid.map(double, range(4), chunksize=4, runtime=0.5)) == [0, 2, 4, 6]
     first, second = fake.memory.bags.values()
     assert (first.runtimes, second.runtimes) == ([10.0, 10.0], [2.0])
-    assert fake.memory.of(wire.Submit)[0].timeout == 50.0
+    assert fake.memory.of(wire.Submit)[0].options.timeout == 50.0
 
 
 def test_a_chunk_of_nothing_is_refused(grid: Grid) -> None:

@@ -13,7 +13,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.client.payload import Failure, pack_call, pack_text, value_of
+from deskgrid.client.payload import Raised, pack_call, pack_text, value_of
 from deskgrid.errors import (
     BagRejected,
     PicklingFailed,
@@ -33,7 +33,7 @@ def ended(outcome: Outcome, payload: Payload = b"") -> Any:
 
 def failed(outcome: Outcome, *parts: object) -> Exception:
     value = ended(outcome, msgpack.packb(list(parts)))
-    assert isinstance(value, Failure)
+    assert isinstance(value, Raised)
     return value.error
 
 
@@ -130,7 +130,7 @@ def test_a_large_result_is_unpickled_from_the_frames_that_it_came_in(step: int) 
     frames = [data[start : start + step] for start in range(0, len(data), step)]
     assert ended(Outcome.DONE, Chunks(frames)) == value
     cut_off = ended(Outcome.DONE, Chunks(frames[:-1]))
-    assert isinstance(cut_off, Failure)
+    assert isinstance(cut_off, Raised)
     assert isinstance(cut_off.error, ResultUnreadable)
 
 
@@ -140,7 +140,7 @@ def test_a_returned_exception_is_a_value() -> None:
 
 def test_a_result_that_cannot_be_unpickled_says_which_and_why() -> None:
     value = ended(Outcome.DONE, b"cno_such_module\nThing\n.")
-    assert isinstance(value, Failure)
+    assert isinstance(value, Raised)
     assert isinstance(value.error, ResultUnreadable)
     assert "task 7 of bag b1 on lab3-04" in str(value.error)
     assert "no_such_module" in str(value.error)
@@ -195,7 +195,7 @@ def test_what_befell_a_task_has_a_type_and_a_place(outcome: Outcome, kind: type,
 
 def test_a_cancelled_task_says_so() -> None:
     value = value_of(wire.BagResult(7, Outcome.CANCELLED, 0.0, "", b""), "b1")
-    assert isinstance(value, Failure)
+    assert isinstance(value, Raised)
     assert isinstance(value.error, TaskCancelled)
     assert str(value.error) == "task 7 of bag b1 was cancelled"
 
@@ -203,5 +203,5 @@ def test_a_cancelled_task_says_so() -> None:
 @pytest.mark.parametrize("payload", [b"", b"\xc1", msgpack.packb(3), msgpack.packb([1, 2])])
 def test_an_error_that_is_not_one_is_an_error_all_the_same(payload: bytes) -> None:
     value = ended(Outcome.ERROR, payload)
-    assert isinstance(value, Failure)
+    assert isinstance(value, Raised)
     assert isinstance(value.error, RemoteError)

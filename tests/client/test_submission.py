@@ -1,19 +1,17 @@
 """Items become payloads, runtimes and batches; bad ones are refused by name."""
 
 import math
-from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from deskgrid import wire
-from deskgrid.client.submission import Row, Runtimes, Terms, batches, kept
+from deskgrid.client.submission import Rows, Runtimes, checked_options, kept
 from deskgrid.client.template import command_template, name_of
 from deskgrid.errors import BagRejected
+from deskgrid.wire import TaskOptions
 
 NAN, INF = math.nan, math.inf
 
@@ -82,62 +80,39 @@ def test_runtimes_that_end_before_a_generators_items_are_refused() -> None:
         runtimes.check_length(1)
 
 
-# --- terms -----------------------------------------------------------------------------------------------------------
+# --- options ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_timeout_is_in_seconds() -> None:
-    assert Terms(timeout=30).timeout == 30.0
+    timeout = checked_options(TaskOptions(timeout=30)).timeout
+    assert (timeout, type(timeout)) == (30.0, float)
 
 
 @pytest.mark.parametrize("bad", [0, -1, NAN, INF, "1"])
 def test_an_impossible_timeout_is_refused(bad: Any) -> None:
     with pytest.raises(BagRejected, match="the timeout is"):
-        Terms(timeout=bad)
+        checked_options(TaskOptions(timeout=bad))
 
 
 @pytest.mark.parametrize("bad", [-1, 1.5, "1", True])
 def test_impossible_retries_are_refused(bad: Any) -> None:
     with pytest.raises(BagRejected, match="retries is a number of times"):
-        Terms(retries=bad)
+        checked_options(TaskOptions(retries=bad))
 
 
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 
-def sizes_of(sizes: Iterable[int]) -> list[list[int]]:
-    return [[len(row.payload) for row in batch.rows] for batch in batches(Row(bytes(size), None) for size in sizes)]
+def sent(count: int) -> list[tuple[int, bool]]:
+    """The batches of so many rows: how many are in each, and whether it is known to be the last."""
+    rows = Rows(range(count), lambda item, what: b"", Runtimes(None, count))
+    return [(len(batch), rows.ended) for batch in wire.in_batches(rows, lambda row: len(row.payload))]
 
 
-def test_a_batch_ends_at_its_limit_of_rows() -> None:
-    made = list(batches(Row(b"", None) for _ in range(2 * wire.BATCH_ROWS + 1)))
-    assert [(batch.first, len(batch.rows), batch.last) for batch in made] == [
-        (0, wire.BATCH_ROWS, False),
-        (wire.BATCH_ROWS, wire.BATCH_ROWS, False),
-        (2 * wire.BATCH_ROWS, 1, True),
-    ]
-
-
-def test_a_full_last_batch_is_not_followed_by_an_empty_one() -> None:
-    made = list(batches(Row(b"", None) for _ in range(wire.BATCH_ROWS)))
-    assert [(len(batch.rows), batch.last) for batch in made] == [(wire.BATCH_ROWS, True)]
-
-
-def test_a_row_larger_than_a_batch_travels_alone() -> None:
-    large = wire.BATCH_BYTES + 1
-    assert sizes_of([1, large, 2, 3]) == [[1], [large], [2, 3]]
-
-
-def test_no_rows_make_no_batch() -> None:
-    assert sizes_of([]) == []
-
-
-@given(st.lists(st.integers(0, wire.BATCH_BYTES // 2), max_size=12))
-def test_batches_keep_every_row_in_its_place_and_below_the_limit(sizes: list[int]) -> None:
-    made = list(batches(Row(bytes(size), None) for size in sizes))
-    assert [len(row.payload) for batch in made for row in batch.rows] == sizes
-    assert [batch.first for batch in made] == [sum(len(b.rows) for b in made[:n]) for n in range(len(made))]
-    assert [batch.last for batch in made] == [False] * (len(made) - 1) + [True] * bool(made)
-    assert all(sum(len(row.payload) for row in batch.rows) <= wire.BATCH_BYTES for batch in made)
+def test_the_last_batch_is_known_when_it_is_sent_and_the_others_do_not_wait_for_it() -> None:
+    most = wire.BATCH_ROWS
+    assert sent(2 * most + 1) == [(most, False), (most, False), (1, True)]
+    assert sent(most) == [(most, True)]
 
 
 # --- which items are kept --------------------------------------------------------------------------------------------
@@ -162,11 +137,8 @@ def test_what_comes_one_by_one_is_not_kept(items: Any) -> None:
 
 
 def test_what_no_broker_would_take_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(BagRejected, match="the name has more than 255 bytes: 'nnn"):
-        Terms("n" * 256)
-    assert Terms("é" * 127).name == "é" * 127
     with pytest.raises(BagRejected, match="retries is a number of times, 0 to 1,000,000, not 1000001"):
-        Terms(retries=1_000_001)
+        checked_options(TaskOptions(retries=1_000_001))
     with pytest.raises(BagRejected, match="the command line has 10,001 words; the limit is 10,000"):
         command_template(["x"] * 10_001)
 

@@ -18,7 +18,7 @@ from typing import Any
 import cloudpickle
 import msgpack
 
-from deskgrid.wire import Outcome
+from deskgrid.wire import Outcome, TaskOptions
 from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.jobs import Job, JobEnded
 from tests.waiting import eventually
@@ -105,7 +105,7 @@ class Rig:
     def jobs(self, digest: str, *payloads: bytes, timeout: float | None = None) -> list[Job]:
         """Attempts of new tasks."""
         first, self._tasks = self._tasks, self._tasks + len(payloads)
-        return [Job(first + place, 1, digest, payload, timeout) for place, payload in enumerate(payloads)]
+        return [Job(first + place, 1, digest, payload, TaskOptions(timeout)) for place, payload in enumerate(payloads)]
 
     def poll(self) -> list[JobEnded]:
         """Poll by the real clock, and remember what ended."""

@@ -12,8 +12,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from deskgrid.wire import PRINTED_BYTES, Outcome
-from deskgrid.worker.run import executor as executor_module
+from deskgrid.wire import PRINTED_BYTES, Outcome, TaskOptions, batches
 from deskgrid.worker.run import process as process_module
 from deskgrid.worker.run.executor import START_ATTEMPTS, START_LIMIT
 from deskgrid.worker.run.jobs import Job
@@ -66,7 +65,7 @@ def test_only_what_executes_is_running(rig: Rig) -> None:
     assert rig.executor.running(now) == []
     assert rig.executor.next_deadline(now) is None
     digest = rig.know(python_template(forever()))
-    rig.executor.run(0, [Job(5, 3, digest, call(), 10.0), Job(6, 1, digest, call(), 10.0)])
+    rig.executor.run(0, [Job(*attempt, digest, call(), TaskOptions(10.0)) for attempt in ((5, 3), (6, 1))])
     assert rig.executor.running(now) == [], "its process is still coming up"
     assert rig.executor.next_deadline(now) == START_LIMIT
     rig.until_running()
@@ -311,7 +310,7 @@ def test_a_report_of_what_is_not_running_costs_an_idle_process_and_nothing_else(
 def test_a_batch_of_large_arguments_is_sent_in_pieces_and_comes_back_whole(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_module, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(batches, "BATCH_BYTES", 1000)
     sizes = [10, 900, 500, 3000, 1, 1, 1, 5000, 600]
     sent: list[int] = []
     write = Process.write

@@ -19,6 +19,7 @@ import msgpack
 
 from deskgrid import wire
 from deskgrid.wire import fields
+from deskgrid.wire.task_options import PackedOptions
 
 # Values at the edges of what the codec distinguishes.
 NUMBERS: tuple[Any, ...] = (0, 1, 127, 128, 255, 256, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1, -1, -(2**63))
@@ -73,6 +74,9 @@ def _value(field: Any, dice: random.Random) -> Any:
             made = next(word for word in ("3.12", "d" * 64, "b1") if pattern.fullmatch(word))
         case fields.Line() | fields.Document():
             made = "".join(dice.choices("aé☃x ", k=dice.randint(0, 9)))
+        case PackedOptions():
+            options = declared(wire.TaskOptions)
+            made = packed({name: _value(options[name], dice) for name in options if dice.random() < 0.5})
         case _:
             made = dice.randbytes(dice.randint(0, 20))
     return made

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
+from deskgrid import wire
 from deskgrid.client.template import command_template
 from deskgrid.scheduler.policies import Policy, make_policy
 from tests.grid.clients import BagPlan, ClientNode
@@ -258,8 +259,7 @@ class Storm(Weather):
         assert isinstance(plan.runtimes, list)
         noisy = [seconds * draw.choice([0.3, 1.0, 3.0]) for seconds in plan.runtimes]
         plan.runtimes = draw.choice([plan.runtimes, noisy, 5.0, 0.0, None])
-        plan.timeout = draw.choice([None, None, None, 4.0])
-        plan.retries = draw.randint(0, 2)
+        plan.options = wire.TaskOptions(draw.choice([None, None, None, 4.0]), draw.randint(0, 2))
         draw.choice(alive).submit(plan)
 
     # --- what happens ------------------------------------------------------------------------------------------------

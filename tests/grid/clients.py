@@ -37,8 +37,7 @@ class BagPlan:
     template: Template
     batches: list[list[Task]]
     runtimes: list[float] | float | None
-    timeout: float | None = None
-    retries: int = 0
+    options: wire.TaskOptions = field(default_factory=wire.TaskOptions)
     forget: bool = False
 
     @property
@@ -92,7 +91,7 @@ class ClientNode:
     def submit(self, plan: BagPlan, *, backwards: bool = False) -> None:
         """Submit a bag and watch it. ``backwards``: its batches leave in the wrong order."""
         witness = self._witness
-        witness.timeouts[plan.bag] = plan.timeout
+        witness.timeouts[plan.bag] = plan.options.timeout
         witness.tasks.update({(plan.bag, task.item): task for batch in plan.batches for task in batch})
         self._submitting.add(plan.bag)
         if plan.forget:
@@ -186,8 +185,7 @@ class ClientNode:
             payloads=tuple(task.pack() for task in tasks),
             runtime=runtimes if isinstance(runtimes, float) else None,
             runtimes=tuple(runtimes[first : first + len(tasks)]) if isinstance(runtimes, list) else (),
-            timeout=plan.timeout,
-            retries=plan.retries,
+            options=plan.options,
             last=number == len(plan.batches) - 1,
         )
 

@@ -153,8 +153,8 @@ class FakeExecutor:
     @staticmethod
     def _end_of(lane: _Lane) -> float:
         job = lane.jobs[0]
-        seconds = task_of(bytes(job.payload)).seconds
-        return lane.since + (seconds if job.timeout is None else min(seconds, job.timeout))
+        seconds, timeout = task_of(bytes(job.payload)).seconds, job.options.timeout
+        return lane.since + (seconds if timeout is None else min(seconds, timeout))
 
     def _finish(self, slot: int, lane: _Lane) -> None:
         end, job = self._end_of(lane), lane.jobs.popleft()
@@ -168,7 +168,7 @@ class FakeExecutor:
         lane.since = end + (SPAWN_S if outcome in (Outcome.CRASH, Outcome.TIMEOUT) else TASK_OVERHEAD_S)
 
     def _outcome(self, task: Task, job: Job) -> Outcome:
-        if job.timeout is not None and task.seconds >= job.timeout:
+        if job.options.timeout is not None and task.seconds >= job.options.timeout:
             return Outcome.TIMEOUT
         if task.fate == "raise":
             return Outcome.ERROR

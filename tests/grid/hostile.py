@@ -78,7 +78,7 @@ class Hostile:
         for wrong in wrongs:
             self.say_values(wire.Heartbeat, wrong, [])
             self.say_values(wire.Finished, [[1, 1, 0, wrong, FORGED, b"", b""]])
-            self.say_values(wire.Submit, wrong, "bag1", "n", "t", 0, [b""], wrong, [], wrong, 0, True)
+            self.say_values(wire.Submit, wrong, "bag1", "n", "t", 0, [b""], wrong, [], wrong, True)
 
     def begin(self) -> None:
         """Introduce yourself."""
@@ -252,8 +252,12 @@ class HostileSubmitter(Hostile):
         first = draw.choice([0, 1, len([1 for of, _ in self.witness.tasks if of == bag]), 2**40])
         payloads = tuple(FORGED for _ in range(draw.choice([0, 1, 3])))
         runtimes = draw.choice([(), (EVER,), (0.0,) * 3])
-        self.say(wire.Submit(self.said, bag, "", "0" * 64, first, payloads, None, runtimes, 0.0, 2**40, True))
-        self.say(wire.Submit(self.said, "unknown", "", "0" * 64, first, payloads, EVER, (), None, 0, True))
+        self.say(
+            wire.Submit(
+                self.said, bag, "", "0" * 64, first, payloads, None, runtimes, wire.TaskOptions(0.0, 2**40), True
+            )
+        )
+        self.say(wire.Submit(self.said, "unknown", "", "0" * 64, first, payloads, EVER, (), wire.TaskOptions(), True))
 
     def _send_templates(self) -> None:
         for data in (b"", FORGED, msgpack.packb({"kind": "worse"}), msgpack.packb({"kind": "command"})):

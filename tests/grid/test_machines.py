@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid import wire
+from deskgrid.wire import batches
 from tests.grid.builders import bag, executions, submitted
 from tests.grid.grid import VirtualGrid, cycle, for_seconds
 from tests.grid.late import late_answer
@@ -191,7 +192,8 @@ def test_work_ahead_that_no_longer_fits_is_called_back_and_made_elsewhere(grid: 
 def test_results_that_waited_for_long_come_in_messages_of_bounded_size(
     grid: VirtualGrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "BATCH_BYTES", 50)
+    for module in (wire, batches):
+        monkeypatch.setattr(module, "BATCH_BYTES", 50)
     pc = grid.worker("pc", slots=12)
     submitted(grid, [5.0] * 12)
     grid.partition(pc, 12.0)

@@ -48,7 +48,7 @@ class VictimProgram(Hostile):
 
     def _submit(self, digest: str, number: int, tasks: list[Task]) -> wire.Submit:
         payloads = tuple(task.pack() for task in tasks)
-        rest = (2 * number, payloads, TASK_S, (), None, 0, number == 1)
+        rest = (2 * number, payloads, TASK_S, (), wire.TaskOptions(), number == 1)
         return wire.Submit(number + 1, self.bag, "victim's", digest, *rest)
 
     def _ask(self, what: str, request: int, **changes: Any) -> wire.Ask:

@@ -49,7 +49,8 @@ def test_a_bag_name_of_30_mib_does_not_keep_anybody_from_seeing_the_others(place
     client, raw = place.client(), place.submitter()
     client.submit([b"1"])
     raw.send(wire.Blob(TEMPLATE_DIGEST, COMMAND))
-    raw.say(wire.Submit, 1, "evil", "n" * (LONG // 2), TEMPLATE_DIGEST, 0, [b""], 1.0, [], None, 0, True, 0, 0)
+    rest: tuple[object, ...] = (TEMPLATE_DIGEST, 0, [b""], 1.0, [], wire.TaskOptions().packed(), True, 0, 0)
+    raw.say(wire.Submit, 1, "evil", "n" * (LONG // 2), *rest)
     raw.answers(AFTER_S)
     shown(place)
     assert place.grown() <= GROWTH

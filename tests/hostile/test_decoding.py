@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 MIB = 2**20
 # More than any message of a peer, and as much as one.
-SIZES = {"71 MiB": 71 * 2**20, "8 MiB": wire.SAID_BYTES - 1000}
+SIZES = {"71 MiB": 71 * 2**20, "3 MiB": wire.SAID_BYTES - 1000}
 TEMPLATE = 60 * 2**20
 # How long a stream of messages of 1 MiB goes on; seconds.
 STREAM_S = 3.0
@@ -34,7 +34,7 @@ Attacker = tuple[Raw, Callable[[int], Frames]]
 
 def submitter(place: Lab) -> Attacker:
     """One who was let in, and a message with about so many empty arrays."""
-    return place.submitter(), lambda size: [_of(wire.Submit, 13, 5, many(size))]
+    return place.submitter(), lambda size: [_of(wire.Submit, 12, 5, many(size))]
 
 
 def worker(place: Lab) -> Attacker:
@@ -94,7 +94,7 @@ def test_a_template_of_60_mib_of_empty_arrays_swells_neither_broker_nor_worker(p
     digest = hashlib.sha256(data).hexdigest()
     with place.pinging() as pings:
         raw.frames([*map(bytes, wire.frames_of(wire.parts_of(wire.Blob(digest, wire.payload_of(data)))))])
-        raw.send(wire.Submit(1, "evil", "", digest, 0, (b"",), 0.01, (), None, 0, True, 2, 0))
+        raw.send(wire.Submit(1, "evil", "", digest, 0, (b"",), 0.01, (), wire.TaskOptions(), True, 2, 0))
         raw.answers(2 * AFTER_S)
     assert most_resident(honest.process.pid) - before <= GROWTH
     unharmed(place, pings, "a template of 60 MiB of arrays", slack=2 * SLACK)
@@ -108,7 +108,20 @@ def frames() -> dict[str, Frames]:
 
     def submit(size: int, code: int = 1) -> bytes:
         outside = msgpack.ExtType(code, size.to_bytes(8, "big"))
-        values: list[object] = [1, "evil", "", "0" * 64, 0, [outside], None, [], None, 0, True, 0, 0]
+        values: list[object] = [
+            1,
+            "evil",
+            "",
+            "0" * 64,
+            0,
+            [outside],
+            None,
+            [],
+            wire.TaskOptions().packed(),
+            True,
+            0,
+            0,
+        ]
         return packed([wire.MESSAGES.index(wire.Submit), *values])
 
     whole = bytes(2**20)

@@ -69,7 +69,21 @@ def test_five_million_distinct_runtimes_in_one_message_hold_up_nobody(place: Lab
     runtimes = [1.0 + item / DISTINCT for item in range(DISTINCT)]
     raw.send(wire.Blob(template, COMMAND))
     with place.pinging() as pings:
-        raw.say(wire.Submit, 1, "evil", "", template, 0, [b""] * DISTINCT, None, runtimes, None, 0, True, 0, 0)
+        raw.say(
+            wire.Submit,
+            1,
+            "evil",
+            "",
+            template,
+            0,
+            [b""] * DISTINCT,
+            None,
+            runtimes,
+            wire.TaskOptions().packed(),
+            True,
+            0,
+            0,
+        )
         raw.answers(4.0)
         place.client().ask("ping")
     unharmed(place, pings, f"{DISTINCT:,} distinct runtimes in one message")

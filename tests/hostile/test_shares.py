@@ -21,10 +21,13 @@ OUTPUT = 60 * 1024
 AT_ONCE = 500
 BAGS, MANY_BAGS = 400, (60_000 if LARGE else 3_000)
 QUESTIONS, STATUSES = 1_000, 320
+# Submissions as long as a message may be: of gigabytes, a submitter is over its quota.
+LONG_ONES = 100 if LARGE else 20
 AFTER_S = 3.0
 # How long twenty short tasks of others may take beside tasks that fail. Without any it is half a second.
 OTHERS_S = 10.0
 TEMPLATE = hashlib.sha256(COMMAND).hexdigest()
+OPTIONS = wire.TaskOptions().packed()
 
 
 def test_answers_that_nobody_reads_are_bounded_for_all_connections_of_a_submitter_together(place: Lab) -> None:
@@ -54,7 +57,7 @@ def opened(raw: Raw, count: int, *, cancelled: bool) -> None:
     submit, ask = wire.MESSAGES.index(wire.Submit), wire.MESSAGES.index(wire.Ask)
     for number in range(count):
         bag = f"evil-{number}"
-        fields = [2 * number + 1, bag, "", TEMPLATE, 0, [b"1"], 1.0, [], None, 0, True, 0, 0]
+        fields = [2 * number + 1, bag, "", TEMPLATE, 0, [b"1"], 1.0, [], OPTIONS, True, 0, 0]
         raw.frames([packed([submit, *fields])])
         if cancelled:
             raw.frames([packed([ask, 2 * number + 2, "cancel", f'{{"bag": "{bag}", "items": null}}'])])
@@ -79,7 +82,11 @@ def test_tasks_that_fail_at_once_and_are_retried_for_ever_do_not_keep_others_out
     digest = hashlib.sha256(template).hexdigest()
     raw.send(wire.Blob(digest, template))
     failing = tuple(b"%d" % item for item in range(250))
-    raw.send(wire.Submit(1, "evil", "", digest, 0, failing, 60.0, (), None, wire.RETRIES_LIMIT, True, 0, 0))
+    raw.send(
+        wire.Submit(
+            1, "evil", "", digest, 0, failing, 60.0, (), wire.TaskOptions(retries=wire.RETRIES_LIMIT), True, 0, 0
+        )
+    )
     raw.expect(wire.Accepted)
     client = place.client()
     began = time.monotonic()
@@ -115,3 +122,20 @@ def test_thousands_of_bags_opened_and_cancelled_and_then_hundreds_of_status_ques
     assert took < SLACK * WORST_S
     assert len(str(body)) < 2**20
     assert place.grown() < GROWTH
+
+
+@pytest.mark.parametrize("size", [800, 64 * 1024])
+def test_submissions_as_long_as_a_message_may_be_hold_up_nobody(place: Lab, size: int) -> None:
+    raw = place.submitter()
+    raw.send(wire.Blob(TEMPLATE, COMMAND))
+    payloads = (b"x" * size,) * (wire.SAID_BYTES // (size + 4) - 1)
+    with place.pinging() as pings:
+        for number in range(LONG_ONES):
+            raw.send(
+                wire.Submit(
+                    number, f"evil-{number}", "", TEMPLATE, 0, payloads, 60.0, (), wire.TaskOptions(), True, 0, 0
+                )
+            )
+            if number % 4 == 3:
+                raw.await_turn(10**6 + number)
+    unharmed(place, pings, f"{LONG_ONES} submissions of 3 MiB, in arguments of {size:,} bytes")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from deskgrid import wire
 from deskgrid.wire import fields
+from deskgrid.wire.task_options import PackedOptions
 
 # Sizes that are drawn; limits themselves are tried one by one, in `test_limits`.
 TEXT, BYTES, ROWS = 20, 40, 4
@@ -33,6 +34,8 @@ def plain(limit: Any) -> st.SearchStrategy[Any]:
             return st.text(_PRINTABLE, max_size=TEXT)
         case fields.Word(pattern=pattern):
             return st.from_regex(pattern, fullmatch=True)
+        case PackedOptions():
+            return _built(wire.TaskOptions)
         case fields.Data(most=most):
             return st.binary(max_size=min(most, BYTES))
     raise AssertionError(limit)
@@ -102,6 +105,7 @@ ODD: tuple[Any, ...] = (
         math.nan,
     ),
     *("", "text", "two words", "a" * 64, "a" * 65, "é" * 127, "é" * 128, "3.12", b"", b"bytes"),
+    *map(msgpack.packb, ({}, {"retries": 1}, {"retries": -1}, {"timeout": 1}, {"color": 1}, [])),
     *([], [1], [0.5], [[]], [[1, 2]], [[0.5, 0.5]], [None], [b""]),
     *({}, {"a": 1}),
     *(msgpack.ExtType(5, b"ext"), msgpack.Timestamp(1, 2)),
@@ -145,9 +149,20 @@ def _is_plain(value: Any, limit: Any) -> bool:
             return type(value) is str and len(value.encode()) <= most
         case fields.Word(pattern=pattern):
             return type(value) is str and bool(pattern.fullmatch(value))
-        case fields.Data(most=most):
-            return type(value) is bytes and len(value) <= most
+        case fields.Data(most=most) | PackedOptions(most=most):
+            is_one = not isinstance(limit, PackedOptions) or _are_options(value)
+            return type(value) is bytes and len(value) <= most and is_one
     raise AssertionError(limit)
+
+
+def _are_options(data: Any) -> bool:
+    """Whether ``data`` has the form of packed options and each is of its type."""
+    try:
+        given = msgpack.unpackb(data)
+    except (TypeError, ValueError, msgpack.UnpackException):
+        return False
+    hints = typing.get_type_hints(wire.TaskOptions, include_extras=True)
+    return type(given) is dict and all(name in hints and conforms(each, hints[name]) for name, each in given.items())
 
 
 def _are_all(values: list[Any], hint: Any, most: int) -> bool:

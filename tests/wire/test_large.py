@@ -22,11 +22,13 @@ def result(task: int, payload: wire.Payload) -> wire.Result:
     return wire.Result(task, 1, 0, 0.5, payload, b"", b"")
 
 
-SUBMIT = wire.Submit(1, "bag", "", "d" * 64, 0, (b"a", large(), b"b", large(DATA[::-1])), 1.0, (), None, 0, last=True)
+SUBMIT = wire.Submit(
+    1, "bag", "", "d" * 64, 0, (b"a", large(), b"b", large(DATA[::-1])), 1.0, (), wire.TaskOptions(), last=True
+)
 MESSAGES: list[wire.Message] = [
     SUBMIT,
     wire.Finished((result(1, b"small"), result(2, large()))),
-    wire.Assign(1, (wire.Work(1, 1, 0, "d" * 64, 1.0, None, large()),)),
+    wire.Assign(1, (wire.Work(1, 1, 0, "d" * 64, 1.0, wire.TaskOptions(), large()),)),
     wire.Outcomes(
         1, "bag", (wire.pack_columns(([0, 1], [0], [1.0], ["pc"], [None, b""])),), (large(),), 2, 2, 2, closed=True
     ),

@@ -13,6 +13,7 @@ from deskgrid.scheduler import placing
 from deskgrid.wire import fields
 from deskgrid.wire.codec import FIELDS
 from deskgrid.wire.table import BEGIN, END, markdown
+from deskgrid.wire.task_options import PackedOptions
 from deskgrid.worker.run import child, executor
 from deskgrid.worker.windows import uptime
 
@@ -41,6 +42,9 @@ def values(limit: Any) -> tuple[list[Any], list[Any]]:
         case fields.Word(pattern=pattern):
             good = [word for word in ("3.12", "d" * 64, "a" * 64, "b-1~2") if pattern.fullmatch(word)]
             made = good, ["", "a" * 65, "\x1b[2J", "b 1", "b1\n", "../b1", "3.12.1\n"]
+        case PackedOptions(most=most):
+            sized = [msgpack.packb({"timeout": 1.0} | {"x" * most: 1}), b"\x80" * (most + 1)]
+            made = [b"\x80", msgpack.packb({"timeout": 1.0, "retries": wire.RETRIES_LIMIT})], ["", b"", *sized]
         case fields.Data(most=most, chunks=behind):
             # What may lie behind the message is too large to stand in it.
             made = ([b""], [""]) if behind else ([b"", bytes(most)], [bytes(most + 1)])
@@ -122,18 +126,18 @@ def test_what_is_wrong_in_any_column_of_a_row_is_refused(place: int) -> None:
                 assert not taken(wire.Finished, {"results": harmed})
 
 
-@pytest.mark.parametrize(("place", "wrong"), [(3, [1, 2]), (3, ["d" * 64, b"d"]), (5, [None, "1"]), (6, [b"", ""])])
+@pytest.mark.parametrize(("place", "wrong"), [(3, [1, 2]), (3, ["d" * 64, b"d"]), (5, [b"\x80", None]), (6, [b"", ""])])
 def test_what_is_wrong_in_a_column_of_work_is_refused(place: int, wrong: list[Any]) -> None:
-    columns: list[list[Any]] = [[1, 2], [1, 2], [0], ["d" * 64], [1.0], [None], [b""]]
+    columns: list[list[Any]] = [[1, 2], [1, 2], [0], ["d" * 64], [1.0], [b"\x80"], [b""]]
     assert taken(wire.Assign, {"work": columns})
     columns[place] = wrong
     assert not taken(wire.Assign, {"work": columns})
 
 
 def test_a_column_may_have_a_value_in_some_rows_only() -> None:
-    row = wire.Work(1, 1, 0, "d" * 64, 1.0, None, b"")
-    assign = wire.Assign(1, (row, row._replace(timeout=0.5), row))
-    assert wire.decode(wire.encode(assign)) == assign
+    row = wire.Running(1, 1, 0, None)
+    leave = wire.Leave("", True, True, (), (row, row._replace(elapsed=0.5), row))
+    assert wire.decode(wire.encode(leave)) == leave
 
 
 def test_a_worker_that_is_no_text_is_refused() -> None:
@@ -153,7 +157,7 @@ def test_a_control_message_has_a_mebibyte_at_most() -> None:
 @pytest.mark.parametrize("kind", [wire.Finished, wire.Submit, wire.Blob])
 def test_what_a_peer_says_in_one_message_has_8_mib_at_most(kind: type[wire.Message]) -> None:
     beginning = msgpack.packb([TAGS[kind], *[None] * len(FIELDS[kind])])
-    for size, reason in ((wire.SAID_BYTES, kind.__name__), (wire.SAID_BYTES + 1, "more than 8,388,608 bytes")):
+    for size, reason in ((wire.SAID_BYTES, kind.__name__), (wire.SAID_BYTES + 1, "more than 3,145,728 bytes")):
         with pytest.raises(wire.ProtocolError, match=reason):
             wire.decode(beginning.ljust(size, b"\xc0"))
 
@@ -161,7 +165,7 @@ def test_what_a_peer_says_in_one_message_has_8_mib_at_most(kind: type[wire.Messa
 def test_one_value_of_many_rows_is_not_made_more_of_than_a_message_has() -> None:
     count = 2_000
     columns = [[*range(count)], [1], [0], [0.5], [bytes(wire.LARGE_BYTES - 1)], [b""], [b""]]
-    with pytest.raises(wire.ProtocolError, match="2000 rows that have more than 75,497,472 bytes"):
+    with pytest.raises(wire.ProtocolError, match="2000 rows that have more than 70,254,592 bytes"):
         wire.decode(msgpack.packb([TAGS[wire.Finished], columns]))
 
 

@@ -43,7 +43,10 @@ def fed(work: list[tuple[str, float]], *ends: list[int]) -> list[list[list[int]]
     processes, now = Processes(), Instant(0.0, 0.0)
     session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
     session.tick(now)
-    rows = [wire.Work(task, task, 0, template, runtime, None, b"") for task, (template, runtime) in enumerate(work)]
+    rows = [
+        wire.Work(task, task, 0, template, runtime, wire.TaskOptions(), b"")
+        for task, (template, runtime) in enumerate(work)
+    ]
     session.receive(wire.Assign(1, tuple(rows)), now)
     found = []
     for some in ([], *ends):

@@ -228,7 +228,7 @@ def test_work_that_makes_no_sense_fails_or_is_skipped(grid: LiveGrid, broker: Ba
     join = broker.receive()
     assert isinstance(join, wire.Join)
     broker.send(welcome("pc1"))
-    rows = [wire.Work(1, 1, 0, DIGEST, 1.0, None, b""), wire.Work(2, 1, 99, DIGEST, 1.0, None, b"")]
+    rows = [wire.Work(task, 1, slot, DIGEST, 1.0, wire.TaskOptions(), b"") for task, slot in ((1, 0), (2, 99))]
     broker.send(wire.encode(wire.Assign(join.opening, tuple(rows))))
     assert broker.next(wire.Fetch) == wire.Fetch(DIGEST)
     broker.send(wire.encode(wire.Blob(DIGEST, b"not a template")))

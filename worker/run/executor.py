@@ -17,11 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from deskgrid.wire import BATCH_BYTES, PAYLOAD_LIMIT, Outcome
+from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, Payload, in_batches
 from deskgrid.worker.run.accounts import Account
-from deskgrid.worker.run.child import TAIL, Raw, error_payload, frame
+from deskgrid.worker.run.child import TAIL, Raw, frame
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.run.process import Process, ProcessReport
@@ -55,7 +54,7 @@ class _Slot:
     @property
     def limit(self) -> float | None:
         """Seconds after ``since`` at which something is wrong."""
-        return self.jobs[0].timeout if self.sent else START_LIMIT
+        return self.jobs[0].options.timeout if self.sent else START_LIMIT
 
     def elapsed(self, now: float) -> float:
         """Seconds since ``since``, which begins now if it has not."""
@@ -235,20 +234,13 @@ class Executor:
             process.told.add(digest)
             process.bundle = process.bundle if template.bundle is None else template.bundle
             data = frame(["template", digest, template.body])
-        rows: list[list[Any]] = []
-        size = 0
-        for job in islice(slot.jobs, slot.sent, None):
-            size += len(job.payload)
-            if rows and size > BATCH_BYTES:
-                break
-            payload = job.payload if isinstance(job.payload, bytes) else Raw(job.payload.frames())
-            rows.append([job.task, job.number, payload])
+        jobs = next(in_batches(islice(slot.jobs, slot.sent, None), _payload_size))
         if not slot.sent:
             slot.since = None
-        slot.sent += len(rows)
+        slot.sent += len(jobs)
         behind: list[memoryview] = []
-        data += frame(["run", digest, rows], behind)
-        process.write([data, *behind], len(rows))
+        data += frame(["run", digest, [[job.task, job.number, _as_sent(job.payload)] for job in jobs]], behind)
+        process.write([data, *behind], len(jobs))
 
     def _hear(self, slot: _Slot, process: Process, said: ProcessReport, now: float, ended: list[JobEnded]) -> None:
         if isinstance(said, JobEnded):
@@ -304,9 +296,17 @@ class Executor:
             stdout, stderr = process.captured(self._capture_limit) if process else (b"", b"")
             what = reason if started else f"no process for tasks could be started: {reason}"
             trace = stderr[-TAIL:].decode("utf-8", "replace")
-            payload = error_payload(outcome.name.capitalize(), what, trace)
+            payload = Failure(outcome.name.capitalize(), what, trace).packed()
             job, spent = slot.jobs.popleft(), elapsed if started else 0.0
             ended.append(JobEnded(slot.index, job.task, job.number, outcome, spent, payload, stdout, stderr))
         if slot.jobs:
             self._start(slot)
             slot.since = now
+
+
+def _payload_size(job: Job) -> int:
+    return len(job.payload)
+
+
+def _as_sent(payload: Payload) -> bytes | Raw:
+    return payload if isinstance(payload, bytes) else Raw(payload.frames())

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from deskgrid.wire import Outcome, Payload
+from deskgrid.wire import Outcome, Payload, TaskOptions
 
 
 class TemplateError(ValueError):
@@ -10,13 +10,13 @@ class TemplateError(ValueError):
 
 
 class Job(NamedTuple):
-    """One attempt to make; ``timeout`` in seconds."""
+    """One attempt to make."""
 
     task: int
     number: int
     template: str
     payload: Payload
-    timeout: float | None
+    options: TaskOptions
 
 
 class JobEnded(NamedTuple):

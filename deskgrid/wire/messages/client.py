@@ -27,9 +27,9 @@ from deskgrid.wire.limits import (
     MESSAGE_LIMIT,
     NAME_BYTES,
     QUESTION_BYTES,
-    RETRIES_LIMIT,
 )
 from deskgrid.wire.messages.common import Ending
+from deskgrid.wire.task_options import Options
 
 # The place of a task in its bag; how many there are.
 Item = Annotated[int, Integer(0, BAG_LIMIT)]
@@ -77,8 +77,7 @@ class Submit:
     payloads: Arguments
     runtime: Seconds | None
     runtimes: Annotated[tuple[Seconds, ...], AtMost(BATCH_ROWS)]
-    timeout: Seconds | None
-    retries: Annotated[int, Integer(0, RETRIES_LIMIT)]
+    options: Options
     last: bool
     watch: Count = 0
     after: Count = 0

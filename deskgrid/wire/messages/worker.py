@@ -29,6 +29,7 @@ from deskgrid.wire.limits import (
     WINDOWS_LIMIT,
 )
 from deskgrid.wire.messages.common import Ending
+from deskgrid.wire.task_options import Options
 
 # A slot of a worker.
 SlotNumber = Annotated[int, Integer(0, SLOTS_LIMIT - 1)]
@@ -75,7 +76,7 @@ class Work(NamedTuple):
     slot: SlotNumber
     template: Digest
     runtime: Seconds
-    timeout: Seconds | None
+    options: Options
     payload: Argument
 
 

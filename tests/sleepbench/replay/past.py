@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow, BatchRow, How, ResultRow, WindowEnd, WindowRow
-from deskgrid.wire import Outcome
+from deskgrid.wire import Outcome, TaskOptions
 
 T0 = 1_800_000_000.0
 
@@ -31,7 +31,7 @@ class Past:
         """A bag, whose batches arrive a second after one another."""
         self._bags += 1
         number, start = self._bags, 0
-        row = BagRow(number, bag, f"name of {bag}", "command", "ada", "d", None, 0, predicted, True, T0 + at)
+        row = BagRow(number, bag, f"name of {bag}", "command", "ada", "d", TaskOptions(), predicted, True, T0 + at)
         self.journal.add_bag(row)
         for place, tasks in enumerate(batches):
             self.journal.commit()

@@ -1,0 +1,26 @@
+"""How many rows travel, or are kept, together."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from deskgrid.wire.limits import BATCH_BYTES, BATCH_ROWS
+
+RowT = TypeVar("RowT")
+
+
+def in_batches(rows: Iterable[RowT], size: Callable[[RowT], int]) -> Iterator[list[RowT]]:
+    """``rows`` in batches of at most BATCH_ROWS, and BATCH_BYTES unless one row alone has more.
+
+    ``size``: the bytes of a row. A batch is given when the first row that has no room in it is known.
+    """
+    batch: list[RowT] = []
+    total = 0
+    for row in rows:
+        count = size(row)
+        if batch and (total + count > BATCH_BYTES or len(batch) == BATCH_ROWS):
+            yield batch
+            batch, total = [], 0
+        batch.append(row)
+        total += count
+    if batch:
+        yield batch

@@ -1,0 +1,67 @@
+"""What a submitter says of its tasks is one value, packed: what is in it is checked like any field."""
+
+import tracemalloc
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deskgrid import wire
+from deskgrid.wire import TaskOptions, read_task_options
+from tests.wire.drawing import of_type
+
+OPTIONS = st.builds(
+    TaskOptions, of_type(TaskOptions.__annotations__["timeout"]), of_type(TaskOptions.__annotations__["retries"])
+)
+
+
+@given(OPTIONS)
+def test_options_are_read_as_they_were_packed(options: TaskOptions) -> None:
+    assert read_task_options(options.packed()) == options
+
+
+def test_what_is_at_its_default_is_not_said_and_so_a_later_option_is_at_its_default_in_what_is_kept() -> None:
+    assert TaskOptions().packed() == msgpack.packb({})
+    assert TaskOptions(retries=2).packed() == msgpack.packb({"retries": 2})
+    assert read_task_options(msgpack.packb({"timeout": 3.0})) == TaskOptions(3.0)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "not options of a task"),
+        (b"\xc1", "expected a map"),
+        (msgpack.packb([]), "expected a map"),
+        (msgpack.packb({"colour": 1}), "an option that no task has"),
+        (msgpack.packb({1: 1}, use_bin_type=True), "an option that no task has"),
+        (msgpack.packb({"retries": -1}), "retries: not an integer from 0 to 1000000: -1"),
+        (msgpack.packb({"retries": [1]}), "not options of a task: 1 exceeds max_array_len"),
+        (msgpack.packb({"timeout": 3}), "timeout: expected float, got int"),
+        (msgpack.packb({}) + b"\0", "more follows than belongs to it"),
+        (b"\xdf\xff\xff\xff\xff", "not options of a task"),
+    ],
+)
+def test_what_is_wrong_is_said(data: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        read_task_options(data)
+
+
+def test_a_row_of_work_with_other_options_than_the_next_arrives() -> None:
+    row = wire.Work(1, 1, 0, "d" * 64, 1.0, TaskOptions(), b"")
+    assign = wire.Assign(1, (row, row._replace(options=TaskOptions(0.5, 3)), row))
+    assert wire.decode(wire.encode(assign)) == assign
+
+
+def test_many_options_that_were_read_are_not_all_remembered() -> None:
+    def read(count: int) -> None:
+        for number in range(count):
+            read_task_options(TaskOptions(retries=number).packed())
+
+    read(1_000)
+    tracemalloc.start()
+    try:
+        read(3_000)
+        assert tracemalloc.get_traced_memory()[0] < 200_000
+    finally:
+        tracemalloc.stop()
