@@ -22,8 +22,8 @@ from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, within
-from deskgrid.scheduler.queues.waiting import ORDERS
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Rest
 from deskgrid.scheduler.state.tasks import ELSEWHERE, OPEN, WAITING

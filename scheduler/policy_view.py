@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
-from deskgrid.scheduler.queues.waiting import OldestFirst, WaitingQueue
+from deskgrid.scheduler.queues.by_arrival import OldestFirst
+from deskgrid.scheduler.queues.waiting import WaitingQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.slots import Slot
 

@@ -18,7 +18,8 @@ from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.policy_view import PolicyView
-from deskgrid.scheduler.queues.waiting import OldestFirst, WaitingQueue
+from deskgrid.scheduler.queues.by_arrival import OldestFirst
+from deskgrid.scheduler.queues.waiting import WaitingQueue
 from tests.scheduler.builders import fcfs, packing, pgs
 
 FEW, MANY = 1_000, 100_000

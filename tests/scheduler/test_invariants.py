@@ -8,9 +8,10 @@ import pytest
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, InvariantBroken, State, near
+from deskgrid.scheduler.queues.by_arrival import NewestFirst
+from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.mintree import MinTree
 from deskgrid.scheduler.queues.task_ranges import TaskRanges
-from deskgrid.scheduler.queues.waiting import LongestFirst, NewestFirst
 from deskgrid.scheduler.state.quarantine import Rest
 from deskgrid.scheduler.state.slots import Slot
 from tests.scheduler.builders import Grid, pgs

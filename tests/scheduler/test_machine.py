@@ -16,8 +16,8 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.policies import POLICIES, Policy, make_policy
+from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import spans_of
-from deskgrid.scheduler.queues.waiting import ORDERS
 from deskgrid.scheduler.state.prediction_error import ENOUGH
 from deskgrid.scheduler.trust import FIRST_SLOTS, WIDER_S
 from tests.scheduler.health import Health
