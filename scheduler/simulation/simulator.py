@@ -250,7 +250,7 @@ class Simulator:
             self._traced(pc, slot, attempt.task, done=True)
         if slot.work:
             self._start(pc, slot)
-        self._feed(ev.AttemptsEnded(pc.name, [ev.Ended(attempt, Outcome.DONE, elapsed)]))
+        self._feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.DONE, elapsed)]))
 
     def _start(self, pc: _PC, slot: _SimulatedSlot, gap_s: float = 0.0) -> None:
         """The first attempt of a slot starts; it takes what the task does, and what it costs beside, or for ever."""

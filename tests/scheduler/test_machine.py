@@ -402,7 +402,7 @@ class GridMachine(RuleBasedStateMachine):
 
     def _end(self, answers: list[tuple[Attempt, Outcome]], name: str) -> None:
         settled = sorted(attempt for attempt, outcome in answers if self._counts(attempt, outcome, name))
-        event = ev.AttemptsEnded(name, [ev.Ended(attempt, outcome, 1.0) for attempt, outcome in answers])
+        event = ev.AttemptsEnded(name, [ev.EndedAttempt(attempt, outcome, 1.0) for attempt, outcome in answers])
         commands = self.tell(event)
         recalls = [command for command in commands if isinstance(command, ev.Recall)]
         others = [command for command in commands if command not in recalls]
