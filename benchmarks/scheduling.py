@@ -85,4 +85,4 @@ class Loaded:
     def _ended(self, name: str) -> ev.AttemptsEnded:
         """The first task of a PC is done."""
         attempt = self._held[name].popleft()
-        return ev.AttemptsEnded(name, [ev.Ended(attempt, Outcome.DONE, self._random.uniform(*RUNTIMES_S))])
+        return ev.AttemptsEnded(name, [ev.EndedAttempt(attempt, Outcome.DONE, self._random.uniform(*RUNTIMES_S))])

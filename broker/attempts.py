@@ -16,7 +16,7 @@ from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, Attempt, Outcome
-from deskgrid.scheduler.state.quarantine import Rest
+from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from deskgrid.wire.status import Presence
 
@@ -167,7 +167,7 @@ class Attempts:
                     if result.outcome and holder is not None:
                         failed.append(result)
         self._from = worker.name
-        ended = [ev.Ended(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
+        ended = [ev.EndedAttempt(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
         scheduler = self._state.scheduler
         crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
         self._crashes = {task: scheduler.crashes(task) for task in crashed}
@@ -202,7 +202,7 @@ class Attempts:
         told = (result.task, bag.row.number, item, result.outcome, result.elapsed, self._from, result.number)
         self._state.failed_attempts.add(ResultRow(*told, *said, self._state.posix(self._state.scheduler.now)))
 
-    def _note_rest(self, name: str, before: Rest | None, after: Rest | None) -> None:
+    def _note_rest(self, name: str, before: Quarantined | None, after: Quarantined | None) -> None:
         who = self._by_name[name].who.name
         if after is not None and after is not before:
             self._state.note("worker-rests", by=who, name=name, for_s=after.lasts, why=after.why)

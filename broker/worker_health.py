@@ -1,7 +1,7 @@
 """What is wrong with a worker, in words for people: it crashes everything, or it does not answer."""
 
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.state.quarantine import Rest
+from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.views.explain import SlotReason
 
 
@@ -22,7 +22,7 @@ def reason(slot: SlotReason) -> str:
     return "too short" if slot.short_s else "busy"
 
 
-def at_rest(rest: Rest, now: float) -> str:
+def at_rest(rest: Quarantined, now: float) -> str:
     """Why a worker gets nothing, and for how long."""
     why = "it answers nothing" if rest.silent else "everything crashes there"
     when = f"in {rest.until - now:.0f} s" if rest.until > now else "now"

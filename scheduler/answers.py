@@ -36,16 +36,18 @@ class Answers:
         if settled:
             self._grid.commands.append(ev.Settle(settled))
 
-    def _take_runs(self, all_ended: Sequence[ev.Ended], now: float) -> tuple[list[Attempt], Sequence[ev.Ended]]:
+    def _take_runs(
+        self, all_ended: Sequence[ev.EndedAttempt], now: float
+    ) -> tuple[list[Attempt], Sequence[ev.EndedAttempt]]:
         """The successes that are the next ones of their slots end their tasks, those of a slot together.
 
         These; and the others, which are to be looked at one by one. Where something went wrong, all are.
         """
         if any(ended.outcome for ended in all_ended):
             return [], all_ended
-        runs: dict[int, tuple[Slot, list[ev.Ended]]] = {}
+        runs: dict[int, tuple[Slot, list[ev.EndedAttempt]]] = {}
         settled: list[Attempt] = []
-        others: list[ev.Ended] = []
+        others: list[ev.EndedAttempt] = []
         bound = self._grid.bound
         for ended in all_ended:
             slot = bound.get(ended.attempt.task)
@@ -62,7 +64,7 @@ class Answers:
                 self._succeed(slot, run, now)
         return settled, others
 
-    def _succeed(self, slot: Slot, run: Sequence[ev.Ended], now: float) -> None:
+    def _succeed(self, slot: Slot, run: Sequence[ev.EndedAttempt], now: float) -> None:
         """As `_take`, `Trust.judge` and `_judge` do for each."""
         grid = self._grid
         grid.change(slot)
@@ -81,7 +83,7 @@ class Answers:
         grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed))
         self._trust.clear(slot.worker, now)
 
-    def _take(self, ended: ev.Ended, reporter: str, now: float) -> tuple[str, int] | None:
+    def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
         """Free the slot the attempt was on: its worker, and which slot. None: not the newest of an unended task."""
         grid, task = self._grid, ended.attempt.task
         paid = self._trust.pay(reporter, ended.attempt) if grid.deadlines.debts else None
@@ -99,7 +101,7 @@ class Answers:
             self._trust.clear(paid, now)
         return None
 
-    def _judge(self, ended: ev.Ended, now: float) -> bool:
+    def _judge(self, ended: ev.EndedAttempt, now: float) -> bool:
         """Count the outcome; True when the task has ended by it, False when it will be tried again."""
         grid = self._grid
         (task, _), outcome, elapsed = ended

@@ -22,10 +22,10 @@ from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, within
-from deskgrid.scheduler.queues.waiting import ORDERS
 from deskgrid.scheduler.state.prediction_error import outlived
-from deskgrid.scheduler.state.quarantine import Rest
+from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.tasks import ELSEWHERE, OPEN, WAITING
 from deskgrid.scheduler.trust import Trust
 from deskgrid.scheduler.workers import Workers
@@ -246,9 +246,9 @@ class Scheduler:
         """Attempts that were taken back from ``worker``, and for which it has not answered since."""
         return self.grid.deadlines.debts.get(worker, {})
 
-    def quarantined(self, worker: str) -> Rest | None:
+    def quarantined(self, worker: str) -> Quarantined | None:
         """Why ``worker`` gets nothing, and for how long; None when all is well."""
-        return self.grid.quarantine.rests.get(worker)
+        return self.grid.quarantine.workers.get(worker)
 
     def longest_window(self, now: float) -> float:
         """The longest window that is open or announced, 0.0 when there is none: a task must need less."""

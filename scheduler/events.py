@@ -122,7 +122,7 @@ class WorkerForgotten:
     worker: str
 
 
-class Ended(NamedTuple):
+class EndedAttempt(NamedTuple):
     """One attempt that ended; ``elapsed`` is what it used."""
 
     attempt: Attempt
@@ -135,7 +135,7 @@ class AttemptsEnded:
     """A worker delivered results, one event per message."""
 
     worker: str
-    ended: Sequence[Ended]
+    ended: Sequence[EndedAttempt]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import ENDED, State, agree
 from deskgrid.scheduler.placing import Placing
-from deskgrid.scheduler.queues.waiting import ORDERS
+from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.state.slots import NEVER
 
 

@@ -51,7 +51,7 @@ class Placing:
         grid.priority.tidy()
         for slot in grid.slots.overdue(now):
             grid.change(slot)
-        if grid.quarantine.rests:
+        if grid.quarantine.workers:
             for name in grid.quarantine.due(grid.slots.workers, now):
                 grid.change_all(grid.slots.workers[name])
         changed, grid.dirty = grid.dirty, {}
@@ -152,7 +152,7 @@ class Placing:
         if slot.owes is not None or slot.position >= slot.worker.width:
             return False
         grid = self._grid
-        if grid.quarantine.rests and grid.quarantine.shuts(slot):
+        if grid.quarantine.workers and grid.quarantine.shuts(slot):
             return False
         sent, held = slot.sent, len(slot.queue)
         if not (sent or held) or held < grid.policy.queue_length:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
-from deskgrid.scheduler.queues.waiting import OldestFirst, WaitingQueue
+from deskgrid.scheduler.queues.by_arrival import OldestFirst
+from deskgrid.scheduler.queues.waiting import WaitingQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.slots import Slot
 
@@ -55,7 +56,7 @@ class PolicyView:
     def tightest_empty(self, runtime: float, requirement: Requirement) -> tuple[int, float] | None:
         """Paper, phase 1: a slot with an empty queue on which ``runtime`` fits, and the limit on runtimes there."""
         slots = self._slots
-        if not slots.rooms or self._grid.budget <= 0:
+        if not slots.with_room or self._grid.budget <= 0:
             return None
         needs = requirement.needs(runtime) + 2 * ROUNDING_S
         for index in (slots.idle, slots.spare):
@@ -73,7 +74,7 @@ class PolicyView:
 
     def slots_with_room(self) -> int:
         """How many slots have room; none any more when a bounded pass has done what it may."""
-        return self._slots.rooms if self._grid.budget > 0 else 0
+        return self._slots.with_room if self._grid.budget > 0 else 0
 
     def slot_with_room(self, place: int) -> int:
         """The slot at ``place`` of ``slots_with_room()``."""
@@ -99,10 +100,10 @@ class PolicyView:
     def open_slots(self) -> Iterator[OpenSlot]:
         """Every slot of every worker that is up and not in quarantine, but for those that owe an answer."""
         grid, slots = self._grid, self._slots.slots.values()
-        rests = grid.quarantine.rests
-        if not (rests or grid.deadlines.debts):
+        shut = grid.quarantine.workers
+        if not (shut or grid.deadlines.debts):
             return map(self._open_slot, slots)
-        return map(self._open_slot, [slot for slot in slots if slot.owes is None and slot.worker.name not in rests])
+        return map(self._open_slot, [slot for slot in slots if slot.owes is None and slot.worker.name not in shut])
 
     def upcoming(self) -> Iterator[UpcomingWindows]:
         """Every worker's windows to come, announced or by habit."""

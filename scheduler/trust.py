@@ -4,7 +4,7 @@ Rule 1: what is taken back waits again. It does not count against the task, and 
 else has begun.
 Rule 2: with a timeout it is stopped. Without, it may be long and honest work: it goes on until somebody else begins.
 Rule 3: its slot gets nothing until the worker has answered for it, be it only by saying that it has stopped.
-Rule 4: each attempt taken back counts towards a rest as a crash does (`deskgrid.scheduler.state.quarantine`).
+Rule 4: each attempt taken back counts towards a quarantine as a crash does (`deskgrid.scheduler.state.quarantine`).
 Rule 5: an answer clears the worker: what was taken back from it without a timeout and nobody has begun is its own
 again. So is what turns out not to be late, because others of its bag took as long.
 Rule 6: a worker is only doubted once it has said, after an answer was due, that it is there: as long as its signs of
@@ -107,9 +107,9 @@ class Trust:
             deadlines.look(slot, now + max(GRACE_S, due - slot.started))
 
     def _has_others(self, worker: Worker) -> bool:
-        """Whether another worker is up that does not rest."""
-        rests = self._grid.quarantine.rests
-        return any(name != worker.name and name not in rests for name in self._grid.slots.workers)
+        """Whether another worker is up that is not in quarantine."""
+        shut = self._grid.quarantine.workers
+        return any(name != worker.name and name not in shut for name in self._grid.slots.workers)
 
     def _take_back(self, slots: Sequence[Slot], now: float, *, stop: bool) -> None:
         """Everything on these slots of one worker waits again."""
@@ -179,9 +179,9 @@ class Trust:
             self._grid.claim(attempt.task)
             self._grid.resume(slot, attempt, since)
 
-    # --- rests -------------------------------------------------------------------------------------------------------
+    # --- quarantine --------------------------------------------------------------------------------------------------
 
-    def judge(self, name: str, slot: int, ended: ev.Ended, now: float) -> None:
+    def judge(self, name: str, slot: int, ended: ev.EndedAttempt, now: float) -> None:
         """Notice workers that are broken, and those that are not."""
         grid = self._grid
         worker = grid.slots.workers.get(name)
@@ -199,7 +199,7 @@ class Trust:
             grid.quarantine.works(name)
 
     def _relieve(self, worker: Worker) -> None:
-        """Take back what has not begun on a worker that is to rest, or need not any more."""
+        """Take back what has not begun on a worker whose quarantine begins or ends."""
         grid = self._grid
         grid.change_all(worker)
         for slot in worker.slots:

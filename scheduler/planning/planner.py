@@ -21,7 +21,7 @@ from deskgrid.scheduler.planning.subset_sum import fill
 # A slot of a worker: its name, and which one.
 SlotKey = tuple[str, int]
 
-# Rooms that a plan looks at, at most.
+# Intervals that a plan looks at, at most.
 INTERVALS = 600
 # Ends tried for in one look, and in the first, after which every free slot gets a task; and how near to the best the
 # last that failed is near enough (of the time that is left).

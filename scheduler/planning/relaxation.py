@@ -1,4 +1,4 @@
-"""When some work would be done if tasks could be cut like water: no schedule ends before that."""
+"""When some work would be done if tasks could be cut into any pieces: no schedule ends before that."""
 
 import math
 from collections.abc import Iterable

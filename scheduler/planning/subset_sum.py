@@ -1,4 +1,4 @@
-"""FilledInterval a window: which tasks use it up best. Pure arithmetic over runtimes in seconds.
+"""Fill a window: which tasks use it up best. Pure arithmetic over runtimes in seconds.
 
 The subset sum over whole steps of the window is a dynamic program whose row of reachable sums is one big integer:
 adding a task shifts it (Python's integers do 1,024 steps at once). Runtimes are rounded up to steps, so that what is
@@ -50,7 +50,7 @@ def candidates(runtimes: Sequence[float], fitting: int) -> list[int]:
 
 
 def fill(runtimes: list[float], capacity: float, *, force: bool = False) -> list[float]:
-    """Take out of the ascending ``runtimes`` what fills ``capacity`` best, and returns it longest first.
+    """Take out of the ascending ``runtimes`` what fills ``capacity`` best, and return it, longest first.
 
     ``force``: the longest that fits is among them, whatever gap that leaves.
     """

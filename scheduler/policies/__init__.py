@@ -11,7 +11,7 @@ from deskgrid.scheduler.policies.fcfs import FCFS
 from deskgrid.scheduler.policies.longest import Longest
 from deskgrid.scheduler.policies.packing import Packing
 from deskgrid.scheduler.policies.pgs import PGS
-from deskgrid.scheduler.queues.waiting import ORDERS
+from deskgrid.scheduler.queues.orders import ORDERS
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints

@@ -10,7 +10,8 @@ from math import inf
 from typing import ClassVar, NamedTuple, Protocol
 
 from deskgrid.scheduler.model import Windows
-from deskgrid.scheduler.queues.waiting import Entry, OldestFirst, WaitingQueue
+from deskgrid.scheduler.queues.by_arrival import OldestFirst
+from deskgrid.scheduler.queues.waiting import Entry, WaitingQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 
 
@@ -124,7 +125,7 @@ class Policy(Protocol):
     """Options are keyword arguments of the constructor; ``name`` is the policy's row in the table."""
 
     name: ClassVar[str]
-    # The order of the priority queue: a key of `deskgrid.scheduler.queues.waiting.ORDERS`.
+    # The order of the priority queue: a key of `deskgrid.scheduler.queues.orders.ORDERS`.
     order: str
     # How many tasks a slot's queue holds beside the running one, and the seconds of work up to which it may hold more.
     queue_length: int

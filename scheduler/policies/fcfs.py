@@ -34,14 +34,14 @@ class FCFS:
         self._last = ("", 0)  # the PC and slot that had the last task
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
-        while (rooms := view.slots_with_room()) and (entry := self._next(view)) is not None:
-            first, priority = entry
-            yield Place(first, self._choose(view, rooms), priority, self.requirement)
+        while (count := view.slots_with_room()) and (found := self._next(view)) is not None:
+            entry, priority = found
+            yield Place(entry, self._choose(view, count), priority, self.requirement)
 
-    def _choose(self, view: View, rooms: int) -> int:
+    def _choose(self, view: View, count: int) -> int:
         if self.choice == "random":
-            return view.slot_with_room(self._random.randrange(rooms))
-        slots = {view.open_slot(slot)[:2]: slot for slot in map(view.slot_with_room, range(rooms))}
+            return view.slot_with_room(self._random.randrange(count))
+        slots = {view.open_slot(slot)[:2]: slot for slot in map(view.slot_with_room, range(count))}
         later = [place for place in slots if place > self._last] if self.choice == "in-turn" else []
         self._last = min(later or slots)
         return slots[self._last]

@@ -26,9 +26,9 @@ TASKS = 3000
 # What a look costs, in seconds for each interval and task of the plan, and for each known slot and window, measured
 # generously; and how many times as long nothing is planned after it: planning takes less than a tenth of the broker's
 # time, whatever happens.
-ROOM_COST_S = 100e-6
+INTERVAL_COST_S = 100e-6
 TASK_COST_S = 5e-6
-LANE_COST_S = 10e-6
+SLOT_COST_S = 10e-6
 WINDOW_COST_S = 1e-6
 PAUSE = 10.0
 # The same where there are too many slots to plan with: all that is seen then is how long the longest window is, once in
@@ -152,7 +152,7 @@ class Packing:
         while runtimes and runtimes[-1] >= longest:
             runtimes.pop()  # it fits in no window that is known: it is no part of a plan
         intervals = self._planner.look(self._prospect(view.now, slots, coming), runtimes)
-        self._next_look = view.now + pause * (ROOM_COST_S * intervals + cost_s)
+        self._next_look = view.now + pause * (INTERVAL_COST_S * intervals + cost_s)
         self._fills = {}
         for fill in sorted(self._planner.best.fills) if self._planner.best is not None else ():
             self._fills.setdefault(fill.interval.slot, deque()).append(fill)
@@ -186,7 +186,7 @@ _NO_FILLS: deque[FilledInterval] = deque()
 def _cost_s(slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> float:
     """What it takes to see what is known of the windows, whether anything is planned in them or not."""
     known = len(slots) + sum([slots for _, slots, _ in coming])
-    return LANE_COST_S * known + WINDOW_COST_S * sum([slots * len(windows) for _, slots, windows in coming])
+    return SLOT_COST_S * known + WINDOW_COST_S * sum([slots * len(windows) for _, slots, windows in coming])
 
 
 def _next_of(runtimes: list[float], view: View, limit: float) -> Entry | None:

@@ -17,13 +17,14 @@ from typing import Any
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.metrics import Counters
-from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerError
+from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.simulation.runs import IDEAL, Arrival, Conditions, Execution, Run, SimulatedPC, Stalled
 from deskgrid.scheduler.simulation.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
 
 __all__ = [
     "ANNOUNCED",
+    "IDEAL",
     "PATIENCE",
     "PATIENCE_TIMED",
     "Arrival",
@@ -46,98 +47,7 @@ PATIENCE = 1000
 PATIENCE_TIMED = 100
 
 
-class Stalled(SchedulerError):
-    """Tasks wait, and nothing that is still to happen will change that."""
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedPC:
-    """A PC, when it is there, and how many tasks it runs at once. ``silent``: it takes work and never answers."""
-
-    name: str
-    timetable: Timetable = always
-    slots: int = 1
-    silent: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A bag submitted at ``at``. ``runtimes``: predicted, a number for each task. ``actual``: real; None: the same.
-
-    ``timeout``: what each task is given; all of them keep within it.
-    """
-
-    runtimes: Sequence[float]
-    actual: Sequence[float] | None = None
-    at: float = 0.0
-    timeout: float | None = None
-
-    def __post_init__(self) -> None:
-        if not self.runtimes or not 0.0 <= self.at < math.inf:
-            raise SchedulerError(f"a bag of {len(self.runtimes)} tasks, submitted at {self.at}")
-        if self.actual is not None and len(self.actual) != len(self.runtimes):
-            raise SchedulerError(f"{len(self.actual)} actual runtimes of {len(self.runtimes)} tasks")
-        if self.timeout is not None and max(self.really()) > self.timeout:
-            raise SchedulerError(f"a task that takes longer than its timeout of {self.timeout} s")
-
-    def really(self) -> Sequence[float]:
-        """How long its tasks take."""
-        return self.runtimes if self.actual is None else self.actual
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """What a grid costs beside the work itself. Seconds.
-
-    ``overhead_s``: what each attempt costs its slot beside its runtime. ``opening_s``: how long after a window has
-    opened its first attempt can start, because a worker has to start first; the window's clock runs meanwhile.
-    ``gap_s``: how long after a slot was free the attempt starts that the scheduler then gives it; what it was handed
-    ahead of need starts at once. Neither is part of what an attempt is said to have taken, as nobody measures it there.
-    ``announces``: whether the windows to come are announced, or the current one only. ``jitter``: each attempt takes
-    1 + ``jitter`` * E times as long, E exponential with mean and deviation 1, drawn by ``seed``: a sleep, or a busy PC,
-    is late now and then, and never early.
-    """
-
-    overhead_s: float = 0.0
-    opening_s: float = 0.0
-    announces: bool = True
-    jitter: float = 0.0
-    seed: int = 0
-    gap_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not all(0.0 <= value < math.inf for value in (self.overhead_s, self.opening_s, self.jitter, self.gap_s)):
-            raise SchedulerError(f"conditions are finite numbers from 0 up: {self}")
-
-
-IDEAL = Conditions()
 _PASS = ev.PassDue()
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """One attempt as it happened. Tasks are numbered from 0, in the order of arrival. Not ``done``: it was killed."""
-
-    pc: str
-    slot: int
-    task: int
-    start: float
-    end: float
-    done: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What a simulated run came to. ``idle_s``: window time in which no task ran; overhead is such.
-
-    Of a traced run: ``executions`` in the order they ended, and each PC's spans in the order they opened.
-    """
-
-    makespan_s: float
-    idle_s: float
-    counters: Counters
-    executions: tuple[Execution, ...] = ()
-    spans: tuple[tuple[str, Span], ...] = ()
 
 
 @dataclass(slots=True)
@@ -340,7 +250,7 @@ class Simulator:
             self._traced(pc, slot, attempt.task, done=True)
         if slot.work:
             self._start(pc, slot)
-        self._feed(ev.AttemptsEnded(pc.name, [ev.Ended(attempt, Outcome.DONE, elapsed)]))
+        self._feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.DONE, elapsed)]))
 
     def _start(self, pc: _PC, slot: _SimulatedSlot, gap_s: float = 0.0) -> None:
         """The first attempt of a slot starts; it takes what the task does, and what it costs beside, or for ever."""

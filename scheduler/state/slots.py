@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
-from deskgrid.scheduler.state.tasks import Batch
+from deskgrid.scheduler.state.tasks import TaskBatch
 
 # A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never
 # early, so the earliest estimate of a window's end is the best one.
@@ -57,7 +57,7 @@ class Slot:
     busy_s: float = 0.0
     watched: float = -math.inf  # the last ``due`` that `SlotTable` was told to look out for
     look_at: float = math.inf  # when `Deadlines` looks at it
-    batch: Batch | None = None  # of what it ran when that was last decided
+    batch: TaskBatch | None = None  # of what it ran when that was last decided
     owes: Attempt | None = None
     # Its entry in an index, and the list that this is in: None when it has no room.
     rows: list[_Row] | None = None
@@ -228,7 +228,7 @@ class SlotTable:
         self.spare = SlotIndex()
         self.queued = SlotIndex()
         # How many slots have room.
-        self.rooms = 0
+        self.with_room = 0
         self._due: list[tuple[float, int]] = []
         self._next = 0
 
@@ -254,7 +254,7 @@ class SlotTable:
         if slot.rows is not None:
             del slot.rows[bisect_left(slot.rows, slot.row)]
             slot.rows = None
-            self.rooms -= 1
+            self.with_room -= 1
 
     def index(self, slot: Slot, now: float) -> None:
         """Put ``slot``, which has room, into the index of its kind."""
@@ -269,7 +269,7 @@ class SlotTable:
         else:
             slot.rows, slot.row = index.falling, (ends_at - load, load, slot.number)
         insort(slot.rows, slot.row)
-        self.rooms += 1
+        self.with_room += 1
 
     def _index_of(self, slot: Slot) -> SlotIndex:
         """The one of the indexes that a slot with room belongs into."""
@@ -294,13 +294,13 @@ class SlotTable:
         agree("slots", self.slots, here)
         for slot in here.values():
             slot.check(now)
-        rooms = list(with_room)
+        expected = list(with_room)
         for index in self.indexes():
-            here = {slot.number: slot for slot in rooms if self._index_of(slot) is index}
+            here = {slot.number: slot for slot in expected if self._index_of(slot) is index}
             index.check(here, set(self._due), now)
-        agree("how many slots have room", self.rooms, sum(map(len, self.indexes())))
+        agree("how many slots have room", self.with_room, sum(map(len, self.indexes())))
         entered = {number for number, slot in self.slots.items() if slot.rows is not None}
-        agree("slots with an entry", entered, {slot.number for slot in rooms})
+        agree("slots with an entry", entered, {slot.number for slot in expected})
 
 
 def uptime_end(uptime: float, now: float) -> float:

@@ -39,7 +39,7 @@ class Bag:
     left_s: float = 0.0
     longest: float = 0.0
     took: float = 0.0
-    batches: list["Batch"] = field(default_factory=list)
+    batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
     prediction_error: PredictionError | None = None
 
@@ -67,7 +67,7 @@ class Bag:
 
 
 @dataclass(slots=True)
-class Batch:
+class TaskBatch:
     """Consecutive tasks submitted together. ``runtimes`` has one entry when all tasks share it."""
 
     bag: Bag
@@ -126,7 +126,7 @@ class TaskTable:
     def __init__(self) -> None:
         self.bags: dict[int, Bag] = {}
         self._firsts: list[int] = []
-        self._batches: list[Batch] = []
+        self._batches: list[TaskBatch] = []
         self._next = 0
         self._errors: dict[int, int] = {}
         # On which workers, in order.
@@ -136,7 +136,7 @@ class TaskTable:
         # Whether a task has taken longer than any of its bag before, since somebody cleared this.
         self.longer = False
 
-    def add(self, bag: int, first: int, count: int, runtimes: Sequence[float]) -> Batch:
+    def add(self, bag: int, first: int, count: int, runtimes: Sequence[float]) -> TaskBatch:
         """A new batch, all waiting; raises `IllegalEvent` and changes nothing when it cannot be."""
         if count < 1 or len(runtimes) not in (1, count):
             raise IllegalEvent(f"a batch of {count} tasks with {len(runtimes)} runtimes")
@@ -145,7 +145,7 @@ class TaskTable:
         values = array("d", [checked_runtime(seconds) for seconds in runtimes])
         owner = self.bags.setdefault(bag, Bag(bag))
         owner.bounded |= len(values) < count
-        batch = Batch(owner, first, count, values, bytearray(count))
+        batch = TaskBatch(owner, first, count, values, bytearray(count))
         owner.batches.append(batch)
         owner.total += count
         owner.left_s += sum(values) if len(values) == count else values[0] * count
@@ -155,7 +155,7 @@ class TaskTable:
         self._next = first + count
         return batch
 
-    def known(self, task: int) -> Batch:
+    def known(self, task: int) -> TaskBatch:
         """The batch ``task`` is in; raises `IllegalEvent` when it is unknown."""
         # Of a task before all of them the place is -1: then the last is looked at, which it is not in either.
         place = bisect_right(self._firsts, task) - 1
@@ -203,7 +203,7 @@ class TaskTable:
             found += self._succeed(batch, tasks[part], actual[part])
         return found
 
-    def _succeed(self, batch: Batch, tasks: Sequence[int], actual: Sequence[float]) -> list[float]:
+    def _succeed(self, batch: TaskBatch, tasks: Sequence[int], actual: Sequence[float]) -> list[float]:
         """The same with tasks of one batch."""
         bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(tasks)
         for task in tasks:
@@ -216,7 +216,7 @@ class TaskTable:
         self._ended(bag, tasks, sum(predicted))
         return told
 
-    def _settle(self, batch: Batch, task: int, state: State) -> None:
+    def _settle(self, batch: TaskBatch, task: int, state: State) -> None:
         bag = batch.bag
         if state == State.DONE:
             bag.done += 1
@@ -237,7 +237,7 @@ class TaskTable:
                 self._crashes.pop(task, None)
                 self._taken.pop(task, None)
 
-    def pieces(self, spans: Spans) -> Iterator[tuple[Batch, int, int]]:
+    def pieces(self, spans: Spans) -> Iterator[tuple[TaskBatch, int, int]]:
         """Ranges of tasks by batch: that, the first task, how many. Raises `IllegalEvent` for what is unknown."""
         for first, many in spans:
             task, end = first, first + many
@@ -258,7 +258,7 @@ class TaskTable:
         start = first - batch.first
         return sum([batch.states.count(state, start, start + count) for state in (State.QUEUED, State.SENT)])
 
-    def cancel(self, batch: Batch, spans: Spans) -> int:
+    def cancel(self, batch: TaskBatch, spans: Spans) -> int:
         """Tasks of a batch, none of which has ended, are cancelled; how many."""
         bag, before = batch.bag, batch.bag.cancelled
         for first, many in spans:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policy_view import ROUNDING_S
-from deskgrid.scheduler.state.quarantine import Rest
+from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot
 
 # Rows of slots and of coming windows in one explanation: what fits on a screen.
@@ -32,7 +32,7 @@ class SlotReason:
     left_s: float
     short_s: float
     silent_s: float | None
-    quarantined: Rest | None = None
+    quarantined: Quarantined | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     up = [(worker.name, worker.windows, worker.slots) for worker in grid.slots.workers.values()]
     away = [(name, away.windows, list[Slot]()) for name, away in grid.away.items()]
     for name, windows, its in [*up, *away]:
-        quarantined = grid.quarantine.rests.get(name)
+        quarantined = grid.quarantine.workers.get(name)
         slots += [_reason(slot, needs + ROUNDING_S, now, quarantined) for slot in its]
         coming += [ComingWindow(name, w.opens - now, w.lasts, w.lasts > needs) for w in windows if w.opens > now]
         rows += 1 + len(its) + len(windows)
@@ -98,7 +98,7 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     )
 
 
-def _reason(slot: Slot, more_than: float, now: float, quarantined: Rest | None) -> SlotReason:
+def _reason(slot: Slot, more_than: float, now: float, quarantined: Quarantined | None) -> SlotReason:
     left = slot.remaining(now)
     silent = None if slot.owes is None else now - slot.started
     return SlotReason(slot.worker.name, slot.position, left, max(0.0, more_than - left), silent, quarantined)

@@ -1,7 +1,7 @@
-"""When will it be done: work against the windows that are open and announced, as if it were a fluid.
+"""When will it be done: the work, as if it could be cut into pieces, against the windows that are open and announced.
 
-An estimate, and on the early side: tasks cannot be cut, so the last pieces of windows go unused. It takes the plans and
-the predictions at their word.
+An estimate, and on the early side: tasks cannot be cut, so the last pieces of windows go unused. It assumes that plans
+and predictions hold.
 """
 
 import math

@@ -4,7 +4,7 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.scheduler.state.quarantine import FIRST_REST_S
+from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S
 from tests.broker.office import Office
 from tests.peers import BareWorker
 
@@ -47,7 +47,7 @@ def test_a_worker_that_rests_says_why_and_for_how_long(lab: tuple[Office, BareWo
     crash(bad, 3)
     office.now += 4.0
     rows = {row["name"]: (row["rests_s"], row["note"]) for row in client.ask("status")["workers"]}
-    assert rows == {"good": (None, ""), "bad": (FIRST_REST_S - 4.0, "rests: 3 crashes in a row")}
+    assert rows == {"good": (None, ""), "bad": (FIRST_QUARANTINE_S - 4.0, "rests: 3 crashes in a row")}
 
 
 def test_a_task_that_waits_beside_a_worker_that_rests_is_told_so(lab: tuple[Office, BareWorker, BareWorker]) -> None:
@@ -65,10 +65,10 @@ def test_the_log_says_when_a_rest_begins_and_when_it_is_over(lab: tuple[Office, 
     office.client().submit([b"0"] * 9)
     crash(bad, 3)
     assert "worker-rests name='bad' for_s=10.0 why='3 crashes in a row'" in office.sessions.state.take_notices()
-    pass_time(office, FIRST_REST_S, good, bad)
+    pass_time(office, FIRST_QUARANTINE_S, good, bad)
     crash(bad, 1)
     assert "worker-rests name='bad' for_s=20.0 why='4 crashes in a row'" in office.sessions.state.take_notices()
-    pass_time(office, 2 * FIRST_REST_S, good, bad)
+    pass_time(office, 2 * FIRST_QUARANTINE_S, good, bad)
     bad.finish(*bad.work())
     assert "worker-works-again name='bad'" in office.sessions.state.take_notices()
 

@@ -6,7 +6,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.scheduler.state.deadlines import GRACE_S
-from deskgrid.scheduler.state.quarantine import FIRST_REST_S
+from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S
 from tests.broker.office import Office, OfficeLine
 from tests.peers import BareWorker, Client
 
@@ -77,7 +77,7 @@ def test_the_log_and_the_status_say_who_does_not_answer(office: Office, silent: 
     assert "worker-silent name='hole' taken_back=4" in notices
     assert "worker-rests name='hole' for_s=10.0 why='4 tasks not answered in a row'" in notices
     rows = {row["name"]: (row["rests_s"], row["note"]) for row in client.ask("status")["workers"]}
-    assert rows["hole"] == (pytest.approx(FIRST_REST_S, abs=0.2), "rests: 4 tasks not answered in a row")
+    assert rows["hole"] == (pytest.approx(FIRST_QUARANTINE_S, abs=0.2), "rests: 4 tasks not answered in a row")
     answer = client.ask("explain", bag=bag)
     assert "hole slot 0: rests, because it answers nothing; one task is tried there in 10 s" in answer["text"]
 

@@ -140,7 +140,7 @@ class Grid:
         self, attempts: Sequence[Attempt], outcome: Outcome = Outcome.DONE, elapsed: float = 0.0, worker: str = "?"
     ) -> list[int]:
         """These attempts end; which tasks have ended by that."""
-        ended = [ev.Ended(attempt, outcome, elapsed) for attempt in attempts]
+        ended = [ev.EndedAttempt(attempt, outcome, elapsed) for attempt in attempts]
         settled = _by_worker(self.tell(ev.AttemptsEnded(worker, ended)), ev.Settle)
         return settled.get("", [])
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from deskgrid.scheduler.state.quarantine import BAG_WORKERS, FIRST_REST_S, LONGEST_REST_S, STREAK
+from deskgrid.scheduler.state.quarantine import BAG_WORKERS, FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S, STREAK
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Health:
         if self.in_a_row[worker] >= STREAK and (rest is None or rest.tried):
             self.rests.pop(worker, None)
             if up - {worker} - set(self.rests):
-                lasts = FIRST_REST_S if rest is None else min(2 * rest.lasts, LONGEST_REST_S)
+                lasts = FIRST_QUARANTINE_S if rest is None else min(2 * rest.lasts, LONGEST_QUARANTINE_S)
                 self.rests[worker] = Pause(now + lasts, lasts)
 
     def works(self, worker: str) -> None:

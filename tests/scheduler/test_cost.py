@@ -18,7 +18,8 @@ from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.policy_view import PolicyView
-from deskgrid.scheduler.queues.waiting import OldestFirst, WaitingQueue
+from deskgrid.scheduler.queues.by_arrival import OldestFirst
+from deskgrid.scheduler.queues.waiting import WaitingQueue
 from tests.scheduler.builders import fcfs, packing, pgs
 
 FEW, MANY = 1_000, 100_000
@@ -89,7 +90,7 @@ def grid(policy: Policy, waiting: int, runtime: float, uptime: float = 1000.0) -
 def end_one(scheduler: Scheduler, now: float) -> None:
     """A task ends, and the slot takes what comes next."""
     slot = next(iter(scheduler.grid.slots.slots.values()))
-    ended = ev.Ended(slot.sent[0].attempt, Outcome.DONE, 10.0)
+    ended = ev.EndedAttempt(slot.sent[0].attempt, Outcome.DONE, 10.0)
     scheduler.handle(ev.AttemptsEnded(slot.worker.name, [ended]), now)
     scheduler.handle(ev.PassDue(), now)
     assert slot.sent

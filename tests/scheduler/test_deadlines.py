@@ -6,7 +6,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.state import deadlines
 from deskgrid.scheduler.state.deadlines import ENTRIES, FACTOR, GRACE_S, GROWTH, UNPROVEN
-from deskgrid.scheduler.state.quarantine import FIRST_REST_S, STREAK
+from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, STREAK
 from deskgrid.scheduler.trust import FIRST_SLOTS, WIDER_S
 from tests.scheduler.builders import Grid, fcfs
 
@@ -80,16 +80,16 @@ def test_a_worker_that_answers_nothing_rests() -> None:
     attempts = [grid.attempts[task] for task in tasks]
     grid.wait(2.0 + GRACE_S)
     passed(grid)
-    rest = grid.inside.quarantine.rests["hole"]
-    assert (rest.lasts, rest.why) == (FIRST_REST_S, f"{STREAK} tasks not answered in a row")
+    rest = grid.inside.quarantine.workers["hole"]
+    assert (rest.lasts, rest.why) == (FIRST_QUARANTINE_S, f"{STREAK} tasks not answered in a row")
     grid.expect()
-    grid.wait(FIRST_REST_S)
+    grid.wait(FIRST_QUARANTINE_S)
     # One is tried, on the slot that owes nothing.
     ((slot, (tried,)),) = grid.tell_pass().items()
     assert slot == f"hole_{STREAK}"
     late = next(attempt for attempt in attempts if attempt.task != tried)
     assert grid.answer([late], worker="hole") == [late.task]
-    assert grid.inside.quarantine.rests == {}
+    assert grid.inside.quarantine.workers == {}
 
 
 def test_a_long_task_of_a_worker_that_answers_others_is_never_taken_back() -> None:

@@ -8,10 +8,11 @@ import pytest
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, InvariantBroken, State, near
+from deskgrid.scheduler.queues.by_arrival import NewestFirst
+from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.mintree import MinTree
 from deskgrid.scheduler.queues.task_ranges import TaskRanges
-from deskgrid.scheduler.queues.waiting import LongestFirst, NewestFirst
-from deskgrid.scheduler.state.quarantine import Rest
+from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot
 from tests.scheduler.builders import Grid, pgs
 
@@ -109,15 +110,15 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
     ("an error of what is done", "tries of ended tasks", lambda s: s.tasks.erred(DONE)),
     ("a crash of what is done", "tries of ended tasks", lambda s: s.tasks.crashed(DONE, "pc")),
     (
-        "a rest without crashes",
-        "streaks of those that rest",
-        lambda s: s.quarantine.rests.update(gone=Rest(9, 9, 0, 3, False)),
+        "a quarantine without crashes",
+        "streaks of those in quarantine",
+        lambda s: s.quarantine.workers.update(gone=Quarantined(9, 9, 0, 3, False)),
     ),
     ("crashes of a bag that is gone", "bags that crashed", lambda s: s.quarantine._bags.update({99: {"pc"}})),
     (
-        "work for one who rests",
-        "work queued for a, which rests",
-        lambda s: s.quarantine.rests.update(a=Rest(9, 9, 0, 3, False)),
+        "work for one in quarantine",
+        "work queued for a, which is in quarantine",
+        lambda s: s.quarantine.workers.update(a=Quarantined(9, 9, 0, 3, False)),
     ),
     # Where tasks are.
     ("a task nowhere", f"places of task {REGULAR}", lambda s: s.regular.discard(REGULAR)),
@@ -178,7 +179,7 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
     ("all rows lost", "slots with room", lambda s: s.slots.queued.anchored.clear()),
     ("an entry that is gone", "slots with an entry", keep_entry),
     ("no alarm", "slot 2 moves without notice", lambda s: s.slots._due.clear()),
-    ("rooms miscounted", "how many slots have room", lambda s: setattr(s.slots, "rooms", 9)),
+    ("slots with room miscounted", "how many slots have room", lambda s: setattr(s.slots, "with_room", 9)),
     ("a slot indexed as overdue", "slot 1 moves without notice", lambda s: index_as_of(s, 100.0)),
     # The waiting queues.
     ("another order", "order of the priority queue", swap_queue),

@@ -16,8 +16,8 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.policies import POLICIES, Policy, make_policy
+from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import spans_of
-from deskgrid.scheduler.queues.waiting import ORDERS
 from deskgrid.scheduler.state.prediction_error import ENOUGH
 from deskgrid.scheduler.trust import FIRST_SLOTS, WIDER_S
 from tests.scheduler.health import Health
@@ -402,7 +402,7 @@ class GridMachine(RuleBasedStateMachine):
 
     def _end(self, answers: list[tuple[Attempt, Outcome]], name: str) -> None:
         settled = sorted(attempt for attempt, outcome in answers if self._counts(attempt, outcome, name))
-        event = ev.AttemptsEnded(name, [ev.Ended(attempt, outcome, 1.0) for attempt, outcome in answers])
+        event = ev.AttemptsEnded(name, [ev.EndedAttempt(attempt, outcome, 1.0) for attempt, outcome in answers])
         commands = self.tell(event)
         recalls = [command for command in commands if isinstance(command, ev.Recall)]
         others = [command for command in commands if command not in recalls]

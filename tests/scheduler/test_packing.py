@@ -13,10 +13,10 @@ from deskgrid.scheduler.planning.planner import FilledInterval, Interval
 from deskgrid.scheduler.policies.base import OpenSlot, UpcomingWindows
 from deskgrid.scheduler.policies.packing import (
     AMPLE,
-    LANE_COST_S,
+    INTERVAL_COST_S,
     PAUSE,
-    ROOM_COST_S,
     SLACK_S,
+    SLOT_COST_S,
     TASK_COST_S,
     WINDOW_COST_S,
 )
@@ -111,7 +111,7 @@ def test_one_task_is_not_planned_for_where_a_slot_without_an_end_is_free() -> No
 
 def test_after_a_look_nothing_is_planned_for_ten_times_as_long_as_it_took() -> None:
     grid = between_windows()
-    pause = PAUSE * (1 * ROOM_COST_S + 3 * TASK_COST_S + 2 * LANE_COST_S + 2 * WINDOW_COST_S)
+    pause = PAUSE * (1 * INTERVAL_COST_S + 3 * TASK_COST_S + 2 * SLOT_COST_S + 2 * WINDOW_COST_S)
     grid.tasks(25)
     assert grid.looks() == 1
     grid.wait(0.9 * pause)
@@ -187,7 +187,7 @@ def test_a_worker_that_rests_is_not_planned_with() -> None:
     grid = Planned()
     grid.pc("a", 10)
     grid.pc("b", 10)
-    grid.inside.quarantine.rests["a"] = None  # type: ignore[assignment]  # who rests is asked, not for how long
+    grid.inside.quarantine.workers["a"] = None  # type: ignore[assignment]  # who rests is asked, not for how long
     assert [slot.worker for slot in grid.view.open_slots()] == ["b"]
 
 

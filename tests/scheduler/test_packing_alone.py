@@ -9,7 +9,7 @@ from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome
 from deskgrid.scheduler.planning.planner import INTERVALS
 from deskgrid.scheduler.policies import Policy, make_policy
-from deskgrid.scheduler.policies.packing import LANE_COST_S, LONG_PAUSE, TASKS
+from deskgrid.scheduler.policies.packing import LONG_PAUSE, SLOT_COST_S, TASKS
 from deskgrid.scheduler.state.prediction_error import ENOUGH
 from tests.scheduler.builders import Grid, packing
 from tests.scheduler.planned import Planned
@@ -56,7 +56,7 @@ def test_where_no_plan_can_be_made_windows_are_seldom_looked_at() -> None:
     grid.pc("a", 10_000, slots=INTERVALS + 1)
     grid.tasks(5, 4)
     assert grid.looks() == 1
-    pause = LONG_PAUSE * LANE_COST_S * 2 * (INTERVALS + 1)
+    pause = LONG_PAUSE * SLOT_COST_S * 2 * (INTERVALS + 1)
     for wait, looks in ((0.9 * pause, 0), (0.2 * pause, 1)):
         grid.wait(wait)
         grid.tasks(5)
@@ -219,7 +219,7 @@ def test_filling_windows_by_themselves_does_not_depend_on_how_many_tasks_wait(wa
     scheduler.handle(ev.TasksSubmitted(0, 0, waiting, [3 + number / 1e5 for number in range(waiting)]), 0.0)
     scheduler.handle(ev.PassDue(), 0.0)
     slot = scheduler.grid.slots.slots[0]
-    ended = ev.Ended(slot.sent[0].attempt, Outcome.DONE, slot.sent[0].runtime)
+    ended = ev.EndedAttempt(slot.sent[0].attempt, Outcome.DONE, slot.sent[0].runtime)
     scheduler.handle(ev.AttemptsEnded("pc0", [ended]), slot.due)
     assert cost(scheduler, lambda: scheduler.handle(ev.PassDue(), scheduler.now)) < 2_000
     assert slot.sent

@@ -6,7 +6,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.policies import Policy, make_policy
-from deskgrid.scheduler.state.quarantine import BAG_WORKERS, FIRST_REST_S, LONGEST_REST_S, STREAK
+from deskgrid.scheduler.state.quarantine import BAG_WORKERS, FIRST_QUARANTINE_S, LONGEST_QUARANTINE_S, STREAK
 from tests.scheduler.builders import Grid, fcfs, pgs
 
 ENDLESS = 10_000.0
@@ -14,7 +14,7 @@ ENDLESS = 10_000.0
 
 def crash(grid: Grid, task: int) -> list[int]:
     """The newest attempt of ``task`` crashes; which tasks have ended by that."""
-    commands = grid.tell(ev.AttemptsEnded("?", [ev.Ended(grid.attempts[task], Outcome.CRASH, 0.1)]))
+    commands = grid.tell(ev.AttemptsEnded("?", [ev.EndedAttempt(grid.attempts[task], Outcome.CRASH, 0.1)]))
     return [attempt.task for command in commands if isinstance(command, ev.Settle) for attempt in command.attempts]
 
 
@@ -52,13 +52,13 @@ def crashed_on_one(grid: Grid) -> int:
 
 def rests(grid: Grid) -> dict[str, float]:
     """How long each resting worker has been told to rest."""
-    return {name: rest.lasts for name, rest in grid.inside.quarantine.rests.items()}
+    return {name: rest.lasts for name, rest in grid.inside.quarantine.workers.items()}
 
 
 def test_a_worker_on_which_task_after_task_crashes_gets_no_more_of_them() -> None:
     grid = Grid()
     tasks = broken(grid)
-    assert rests(grid) == {"bad": FIRST_REST_S}
+    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
     grid.expect()
     assert State.SENT not in {grid.state(task) for task in tasks}
 
@@ -80,7 +80,7 @@ def test_a_worker_that_rests_works_again_when_what_it_still_ran_succeeds() -> No
     for _ in range(STREAK):
         (task,) = grid.tell_pass()["bad_2"]
         assert crash(grid, task) == []
-    assert rests(grid) == {"bad": FIRST_REST_S}
+    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
     grid.expect()
     assert grid.end(*still) == still
     assert rests(grid) == {}
@@ -116,7 +116,7 @@ def test_after_the_rest_one_task_is_tried_and_all_is_well_when_it_does_not_crash
     handed = grid.tell_pass()
     for task in sorted(task for slot in handed.values() for task in slot):
         crash(grid, task)
-    grid.wait(FIRST_REST_S - 0.1)
+    grid.wait(FIRST_QUARANTINE_S - 0.1)
     grid.expect()
     grid.wait(0.2)
     ((slot, (probe,)),) = grid.tell_pass().items()
@@ -132,14 +132,14 @@ def test_after_the_rest_one_task_is_tried_and_all_is_well_when_it_does_not_crash
 def test_each_rest_is_twice_as_long_as_the_last_up_to_a_limit() -> None:
     grid = Grid()
     broken(grid)
-    lengths = [FIRST_REST_S]
-    while lengths[-1] < LONGEST_REST_S:
+    lengths = [FIRST_QUARANTINE_S]
+    while lengths[-1] < LONGEST_QUARANTINE_S:
         grid.wait(lengths[-1] + 0.1)
         (probe,) = grid.tell_pass()["bad"]
         crash(grid, probe)
         lengths.append(rests(grid)["bad"])
-    assert lengths[:3] == [FIRST_REST_S, 2 * FIRST_REST_S, 4 * FIRST_REST_S]
-    assert lengths[-1] == LONGEST_REST_S
+    assert lengths[:3] == [FIRST_QUARANTINE_S, 2 * FIRST_QUARANTINE_S, 4 * FIRST_QUARANTINE_S]
+    assert lengths[-1] == LONGEST_QUARANTINE_S
 
 
 def test_what_still_runs_on_a_resting_worker_ends_the_rest_when_it_works_and_not_when_it_crashes() -> None:
@@ -152,9 +152,9 @@ def test_what_still_runs_on_a_resting_worker_ends_the_rest_when_it_works_and_not
         grid.expect(bad_2=[task])
         crash(grid, task)
         grid.cancel(task)
-    assert rests(grid) == {"bad": FIRST_REST_S}
+    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
     crash(grid, second)
-    assert rests(grid) == {"bad": FIRST_REST_S}
+    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
     grid.end(first)
     assert rests(grid) == {}
 
@@ -171,7 +171,7 @@ def test_work_that_waits_at_a_broken_worker_is_taken_back() -> None:
     first, second, ahead, queued = grid.tasks(0.1, 0.1, 0.1, 50.0, bag=1)
     grid.expect(bad=[first, second, ahead])
     assert grid.queues()["bad"] == [queued]
-    commands = grid.tell(ev.AttemptsEnded("bad", [ev.Ended(grid.attempts[first], Outcome.CRASH, 0.1)]))
+    commands = grid.tell(ev.AttemptsEnded("bad", [ev.EndedAttempt(grid.attempts[first], Outcome.CRASH, 0.1)]))
     assert commands == [ev.Recall("bad", [grid.attempts[ahead]])]
     assert "bad" not in grid.queues()
     assert grid.state(queued) == State.WAITING
@@ -237,7 +237,7 @@ def test_the_last_worker_works_on_all_its_lanes_again() -> None:
     grid.tasks(*[5.0] * 9, bag=1)
     for handed in grid.tell_pass().values():
         crash(grid, handed[0])
-    assert rests(grid) == {"bad": FIRST_REST_S}
+    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
     grid.leave("good")
     ((probe,),) = grid.tell_pass().values()
     crash(grid, probe)
@@ -267,9 +267,9 @@ def test_a_crash_that_comes_late_counts_for_the_worker_that_tells_of_it() -> Non
     grid.pc("good")
     grid.leave("bad", planned=False)
     for task in tasks:
-        grid.tell(ev.AttemptsEnded("bad", [ev.Ended(grid.attempts[task], Outcome.CRASH, 0.1)]))
-    assert rests(grid) == {"bad": FIRST_REST_S}
-    grid.wait(LONGEST_REST_S)
+        grid.tell(ev.AttemptsEnded("bad", [ev.EndedAttempt(grid.attempts[task], Outcome.CRASH, 0.1)]))
+    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
+    grid.wait(LONGEST_QUARANTINE_S)
     assert "bad" not in grid.tell_pass()
     grid.pc("bad", slots=STREAK)
     (slot,) = grid.tell_pass()

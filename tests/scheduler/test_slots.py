@@ -92,7 +92,7 @@ def test_removing_a_slot_that_is_not_there_is_no_mistake() -> None:
     table = SlotTable()
     table.join(Worker("a", "", 0.0, math.inf, Windows()), 1)
     table.unindex(table.slots[0])
-    assert table.rooms == 0
+    assert table.with_room == 0
 
 
 @given(st.lists(SECONDS, min_size=1, max_size=30))

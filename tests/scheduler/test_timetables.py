@@ -110,7 +110,7 @@ def test_pcs_announce_what_is_to_come_when_they_appear_open_and_close() -> None:
         ev.WorkerJoined("a", 1, 10, ((15, 30),)),
         ev.WorkerLeft("a", True, windows=((5, 30),), unstarted=[]),
         ev.WorkerJoined("a", 1, 30, ()),
-        ev.AttemptsEnded("a", [ev.Ended(events[-1].ended[0].attempt, events[-1].ended[0].outcome, 20)]),  # type: ignore[union-attr]
+        ev.AttemptsEnded("a", [ev.EndedAttempt(events[-1].ended[0].attempt, events[-1].ended[0].outcome, 20)]),  # type: ignore[union-attr]
     ]
 
 

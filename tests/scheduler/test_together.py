@@ -6,9 +6,10 @@ from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.placing import AHEAD_TASKS, WORKER_TASKS, Placing
 from deskgrid.scheduler.policies.packing import TASKS
 from deskgrid.scheduler.policies.placement import TOGETHER_S, TOGETHER_TASKS
+from deskgrid.scheduler.queues.by_arrival import OldestFirst
+from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.runtime_index import RuntimeIndex
 from deskgrid.scheduler.queues.task_ranges import grouped
-from deskgrid.scheduler.queues.waiting import LongestFirst, OldestFirst
 from deskgrid.scheduler.state.slots import Sent
 from tests.scheduler.builders import Grid, packing, pgs
 

@@ -8,18 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst, Regular
+from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.mintree import MinTree
+from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.runtime_index import RuntimeIndex
 from deskgrid.scheduler.queues.task_ranges import TaskRanges, drop_places, grouped, joined, spans_of
-from deskgrid.scheduler.queues.waiting import (
-    ORDERS,
-    Entry,
-    LongestFirst,
-    NewestFirst,
-    OldestFirst,
-    Regular,
-    WaitingQueue,
-)
+from deskgrid.scheduler.queues.waiting import Entry, WaitingQueue
 
 # Few distinct values, so that many are equal and many equal the limit.
 VALUES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0])
