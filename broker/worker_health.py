@@ -2,6 +2,7 @@
 
 from collections.abc import Container
 
+from deskgrid.durations import precise
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.state.quarantine import Rest
 from deskgrid.scheduler.views.explain import SlotReason
@@ -27,5 +28,5 @@ def reason(slot: SlotReason, rests: Container[str]) -> str:
 def at_rest(rest: Rest, now: float) -> str:
     """Why a worker gets nothing, and for how long."""
     why = "it answers nothing" if rest.silent else "everything crashes there"
-    when = f"in {rest.until - now:.0f} s" if rest.until > now else "now"
+    when = f"in {precise(rest.until - now)}" if rest.until > now else "now"
     return f"rests, because {why}; one task is tried there {when}"

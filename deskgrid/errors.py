@@ -1,7 +1,7 @@
-"""Everything that can go wrong for a client, by what to do about it.
+"""Everything that can go wrong for a client, by what you can do about it.
 
-`DeskgridError` is the root. What a task did is below `TaskError`, except that an exception of the task's own comes back
-as itself, with the traceback it had on the worker as its ``__cause__`` (as `concurrent.futures` does it).
+`DeskgridError` is the root. Failures of tasks are below `TaskError`. Only an exception that the task itself raised
+comes back as it is, with its traceback on the worker as its ``__cause__`` (as in `concurrent.futures`).
 """
 
 
@@ -10,11 +10,11 @@ class DeskgridError(Exception):
 
 
 class GridUnreachable(DeskgridError):
-    """No broker answers. Start it, or look at the address and the network."""
+    """No broker answers. Start it, or check the address and the network."""
 
 
 class GridRefused(DeskgridError):
-    """The broker will not have this client, or the join line is none: trying again as it is would not help."""
+    """The broker refuses this client, or the join line is wrong. Trying again without a change would not help."""
 
 
 class GridClosed(DeskgridError, RuntimeError):
@@ -22,11 +22,11 @@ class GridClosed(DeskgridError, RuntimeError):
 
 
 class RequestFailed(DeskgridError):
-    """The broker did not do what it was asked; it says why."""
+    """The broker did not do what you asked; the message says why."""
 
 
 class BagRejected(DeskgridError):
-    """The bag, or a task of it, cannot be accepted as it is. Nothing of it is left on the grid."""
+    """The grid cannot take the bag, or one of its tasks, as it is. Nothing of the bag is left on the grid."""
 
 
 class PicklingFailed(BagRejected):
@@ -38,7 +38,7 @@ class PythonMismatch(BagRejected):
 
 
 class TaskError(DeskgridError):
-    """A task failed otherwise than by an exception that can be raised here."""
+    """A task failed, but not with an exception that can be raised here."""
 
 
 class RemoteError(TaskError):
@@ -46,7 +46,7 @@ class RemoteError(TaskError):
 
 
 class TaskCrashed(TaskError):
-    """The task ended its process: a segmentation fault, `os._exit`, or killed for its memory."""
+    """The task's process died: by a segmentation fault, by `os._exit`, or killed because it used too much memory."""
 
 
 class TaskTimeout(TaskError):

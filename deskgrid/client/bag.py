@@ -32,7 +32,7 @@ _GLANCE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TaskLog:
-    """What is known of one task. ``error``: its traceback or what befell it; ``elapsed_s``: seconds it ran."""
+    """What is known of one task. ``error``: its traceback, or what happened to it; ``elapsed_s``: how long it ran."""
 
     state: str
     worker: str | None
@@ -45,8 +45,12 @@ class TaskLog:
 class Bag(Generic[ItemT, ResultT]):
     """A set of independent tasks on the grid; made by `Grid.bag`, `Grid.command` and `Grid.attach`.
 
-    It goes on without this process; ``id`` is what another one attaches to. ``note``: what the broker had to say when
-    it accepted the bag (that a task is longer than any window known, say), or empty.
+    It goes on without this process; another process attaches to it by its ``id``. ``note``: what the broker had to say
+    when it accepted the bag (that a task is longer than any window known, say), or empty.
+
+    All methods raise `RequestFailed` when the broker refuses (because the bag was forgotten, say) and `GridClosed` when
+    the Grid was shut down. Those that ask or order something raise `GridUnreachable` when no answer comes in time;
+    those that wait for results wait as long as it takes.
     """
 
     def __init__(
@@ -67,8 +71,8 @@ class Bag(Generic[ItemT, ResultT]):
         self._total = total
         self._items = items
         self._owner = owner  # the Grid, which would close the link if nobody held it
-        # Numbers of requests for the end that nobody waits for any more. The broker still has them: the same number is
-        # no further request there, however often `wait` is called with a timeout.
+        # Numbers of requests for the end that nobody waits for any more. The broker still has them, so they are used
+        # again: else each `wait` with a timeout would leave one more request there.
         self._waited: deque[int] = deque()
 
     def __len__(self) -> int:
@@ -87,12 +91,12 @@ class Bag(Generic[ItemT, ResultT]):
     def as_completed(self, *, errors: Errors = "raise") -> Iterator[tuple[ItemT, ResultT | Exception]]:
         """Each item with its result, as tasks end; waits as long as it takes, also while the broker is restarted.
 
-        A task that fails does not stop the loop: the others still come, and at the end the exception of the first one
-        that failed is raised, with a note when there were more. ``errors="return"`` gives every exception in the
-        place of the result instead, and raises none.
+        A task that fails does not stop the loop: the others still come. At the end, the exception of the first task
+        that failed is raised, with a note if there were more. With ``errors="return"``, exceptions come in the place of
+        results, and none is raised.
 
-        The item is its index in the bag, from 0, where items came one by one (from a generator, `zip`, `map`) and
-        were not held, and for a bag attached to from another process.
+        Instead of the item you get its index in the bag, from 0, if the items came one by one (from a generator, `zip`,
+        `map`) and were not held, or if you attached to the bag from another process.
         """
         _check_errors(errors)
         return self._as_completed(errors == "return")
@@ -120,8 +124,8 @@ class Bag(Generic[ItemT, ResultT]):
     def results(self, *, errors: Errors = "raise") -> list[Any]:
         """All results in the order of the items; waits for them.
 
-        Raises a failing task's exception as soon as that is known, which changes nothing on the grid: the other tasks
-        go on, and their results can still be asked for. ``errors="return"``: exceptions stand in the list.
+        Raises the exception of a task that failed as soon as that is known. This changes nothing on the grid: the other
+        tasks go on, and you can still ask for their results. With ``errors="return"``, exceptions are in the list.
         """
         _check_errors(errors)
         found: dict[int, Any] = {}
@@ -133,7 +137,7 @@ class Bag(Generic[ItemT, ResultT]):
         return [found[item] for item in sorted(found)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether every task has ended, for better or worse, within ``timeout`` seconds (None: wait for that)."""
+        """Whether every task has ended, well or not, within ``timeout`` seconds; None: wait as long as it takes."""
         end = math.inf if timeout is None else time.monotonic() + checked_seconds(timeout, "the timeout")
         if self._is_complete():
             return True
@@ -204,28 +208,31 @@ class Bag(Generic[ItemT, ResultT]):
         return self._read(Progress.of, self._ask("progress", seconds=seconds))
 
     def cancel(self) -> int:
-        """Cancel every task that has not ended, also those running; how many these were."""
+        """Cancel every task that has not ended, including those that run; returns how many there were."""
         return self._read(lambda answer: int(answer["cancelled"]), self._ask("cancel", seconds=ORDER_S, items=None))
 
     def explain(self, item: int | None = None) -> str:
-        """Why a task waits, or where it is. ``item``: its index, from 0; None: the longest task that waits."""
+        """Why a task waits, or where it is. ``item``: its index, from 0; None: the longest waiting task."""
         return self._read(lambda answer: "\n".join(answer["text"]), self._ask("explain", item=item))
 
     def logs(self, item: int) -> TaskLog:
-        """What a task printed, where it ran and what befell it. ``item``: its index, from 0."""
+        """What a task printed, where it ran and how it ended. ``item``: its index, from 0."""
         return self._read(
             lambda answer: TaskLog(**{name: answer[name] for name in TaskLog.__slots__}), self._ask("logs", item=item)
         )
 
     def update_runtimes(self, runtimes: Mapping[int, float]) -> None:
-        """Predict some tasks' runtimes anew. ``runtimes``: seconds by index; tasks that wait are placed again."""
+        """Predict the runtimes of some tasks anew; those that wait are placed again. ``runtimes``: seconds by index.
+
+        Raises `BagRejected` for a runtime that is not a number of seconds.
+        """
         seconds = [checked_seconds(value, f"the runtime of item {item}") for item, value in runtimes.items()]
         items, some = list(runtimes), wire.QUESTION_ITEMS
         for part in (slice(start, start + some) for start in range(0, len(items), some)):
             self._ask("runtimes", seconds=ORDER_S, items=items[part], runtimes=seconds[part])
 
     def forget(self) -> None:
-        """Have the broker drop the bag with its results. Raises `RequestFailed` unless all its tasks have ended."""
+        """Drop the bag and its results. Raises `RequestFailed` unless all its tasks have ended."""
         self._ask("forget", seconds=ORDER_S)
 
     def _ask(self, what: str, *, seconds: float = ANSWER_S, **args: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The client: `Grid`, by which a program submits bags and calls, and `task`.
+"""The client: `Grid`, with which a program submits bags and calls, and `task`.
 
-What crosses the wire and when is in `conversation`; the socket and its thread are in `link`; a bag's way to the broker
-is in `submission`, its results are in `bag`; futures are in `futures`.
+`conversation` decides what crosses the wire and when; `link` has the socket and its thread; `submission` brings a bag
+to the broker, and `bag` its results back; `futures` has the futures.
 """
 
 import logging
@@ -40,7 +40,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[FunctionT]):
-    """A function with what is predicted of each call of it; still callable. Made by `task`."""
+    """A function with what you said of each call of it; still callable. Made by `task`."""
 
     function: FunctionT
     runtime: float | None = None
@@ -56,8 +56,8 @@ def task(
     """``function`` with the predicted ``runtime`` of a call, for `Grid.submit`, `Grid.map` and `Grid.bag`.
 
     ``runtime`` and ``timeout`` are seconds; a call that takes longer than ``timeout`` is stopped and fails.
-    ``retries``: how often a call that raised or was stopped is tried again. Raises `BagRejected` for what is no such
-    number.
+    ``retries``: how often a call that raised or was stopped is tried again. Raises `BagRejected` if one of them is not
+    such a number.
     """
     options = checked_options(TaskOptions(timeout, retries))
     return Task(function, None if runtime is None else checked_seconds(runtime, "the runtime"), options)
@@ -68,7 +68,8 @@ class Grid(Executor):
 
     ``join``: the broker's client line, or ``@FILE`` that holds it; None: $DESKGRID_JOIN, or else the broker of this
     machine (client.join in $DESKGRID_HOME or ~/.deskgrid). ``timeout``: seconds to wait for the broker at opening.
-    Raises `GridUnreachable` or `GridRefused`. Later it waits for a broker that is away, and goes on where it was.
+    Opening raises `GridUnreachable` or `GridRefused`. Later, a Grid waits for a broker that is away and goes on where
+    it was. After `shutdown`, all methods raise `GridClosed`.
 
     Threads may share a Grid. Leaving its ``with`` block waits for the futures of `submit` and `map`; bags go on.
     """
@@ -90,7 +91,8 @@ class Grid(Executor):
     def local(cls, workers: int = 4) -> Self:
         """A whole private grid on this machine: a broker and ``workers`` workers of one slot each.
 
-        All of it ends with this Grid, or with this program, however that ends. Bags do not outlive it.
+        All of it ends with this Grid, or with this program, however that ends. Bags do not outlive it. Raises
+        `GridUnreachable` if the grid does not start, and ValueError unless ``workers`` is 1 or more.
         """
         from deskgrid.client import local
 
@@ -144,16 +146,17 @@ class Grid(Executor):
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
         ``runtime``: how long a call is predicted to take, in seconds: a number, a list with one for each item, or a
-        function of the item; a wise one is a little too long. Without it the broker learns from the first results.
-        ``timeout``: seconds after which a call is stopped and has failed. ``retries``: how often one that raised is
-        tried again. Both default to what `task` said. What the broker has to say about the bag (that a call is longer
-        than any window known, say) is logged as a warning, which goes to stderr unless the program decides otherwise.
+        function of the item. Rather predict a little too much. Without a prediction, the broker learns from the first
+        results. ``timeout``: seconds after which a call is stopped and has failed. ``retries``: how often a call that
+        has failed is tried again. Both default to what `task` said. What the broker has to say about the bag (that a
+        call is longer than any window known, say) is logged as a warning, which goes to stderr unless the program
+        decides otherwise.
 
         ``items`` are taken one by one, so a generator may give millions; but then `Bag.as_completed` gives indexes,
-        because they are not held. The function and the program's own modules travel as they are now.
+        because the items are not held. The function and the program's own modules travel as they are now.
 
-        Raises `BagRejected` for items, runtimes or sizes that cannot be, `PicklingFailed`, `PythonMismatch`; then, and
-        when it is interrupted, nothing of the bag is left on the grid.
+        Raises `BagRejected` for items, runtimes, options or sizes that the grid cannot take, `PicklingFailed`, or
+        `PythonMismatch`. Then, and when you interrupt it, nothing of the bag is left on the grid.
         """
         job = _as_task(function)
         if runtime is None:
@@ -183,9 +186,9 @@ class Grid(Executor):
     ) -> Bag[str, str]:
         """Submit one run of a command line for each of ``items``, a text that takes the place of "{}" in ``argv``.
 
-        Where "{}" is nowhere, the text goes to the end. The result is what the command prints; one that ends with
-        another code than 0 has failed. The rest is as for `bag`, but what the broker has to say about it is only in
-        `Bag.note`.
+        If there is no "{}", the text is added at the end. The result is what the command prints; a command that ends
+        with another exit code than 0 has failed. Everything else is as for `bag`, except that what the broker has to
+        say about the bag is only in `Bag.note`.
         """
         options = checked_options(TaskOptions(timeout, retries))
         self._check_open()
@@ -216,7 +219,7 @@ class Grid(Executor):
         return Bag(self._link, bag, name, total, items=held, note=note, owner=self)
 
     def attach(self, bag_id: str) -> Bag[Any, Any]:
-        """The bag ``bag_id``, from anywhere. Raises `RequestFailed` when there is no such bag, or it is another's."""
+        """The bag ``bag_id``, from anywhere. Raises `RequestFailed` if there is no such bag, or if it is not yours."""
         row = self._ask("progress", {"bag": bag_id})
         total, name, note = int(row["total"]), str(row["name"]), str(row["note"])
         return Bag(self._link, bag_id, name, total, items=None, note=note, owner=self)
@@ -226,9 +229,9 @@ class Grid(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit one call ``fn(*args, **kwargs)``; `task` gives it a predicted runtime.
 
-        The future is as `concurrent.futures` documents it, except that cancelling it also stops a call that runs, and
-        that ``running()`` is not known before it ends. Nobody else can collect its result: a program that ends
-        without waiting leaves its calls running on the grid for nothing but their effects.
+        The future is as `concurrent.futures` documents it, except that cancelling it also stops a running call, and
+        that ``running()`` is False until the call has ended. Nobody else can collect its result: when a program ends
+        without waiting, its calls still run on the grid, but their results are lost.
 
         The modules that ``fn`` imports travel as they were at its first call. Raises `BagRejected`, `PicklingFailed`,
         `PythonMismatch`, or `GridClosed` (a RuntimeError) after `shutdown`.
@@ -249,9 +252,9 @@ class Grid(Executor):
     ) -> Iterator[Any]:
         """``map(fn, *iterables)`` on the grid: results in order, as `concurrent.futures.Executor.map` documents.
 
-        ``timeout``: seconds from now until a result that is not there yet raises TimeoutError. ``chunksize``: so many
-        calls make one task, which pays for calls shorter than a few milliseconds. ``runtime``: predicted seconds of
-        one call.
+        ``timeout``: seconds from now after which a result that is not there yet raises TimeoutError. ``chunksize``:
+        how many calls make one task; more than 1 pays for calls shorter than a few milliseconds. ``runtime``: predicted
+        seconds of one call. Raises what `submit` raises, and ValueError for a ``chunksize`` below 1.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1")
@@ -265,9 +268,9 @@ class Grid(Executor):
         return (result for results in found for result in results)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more work, and close when every future is settled: at once, or ``wait`` for it.
+        """Take no more work, and close when every future is settled. ``wait``: return only then.
 
-        ``cancel_futures``: those that do not run yet are cancelled. Bags are left as they are. May be called twice.
+        ``cancel_futures``: cancel the calls that do not run yet. Bags are left as they are. You may call it twice.
         """
         self._shut = True
         self._futures.close(cancel_futures)
@@ -298,7 +301,7 @@ class Grid(Executor):
     # --- the grid ----------------------------------------------------------------------------------------------------
 
     def status(self, timeout: float = ANSWER_S) -> "StatusDocument":
-        """The broker's status document: workers, bags, queues, counters. Its shape is that of `deskgrid status --json`.
+        """The broker's status document, as `deskgrid status --json` prints it: workers, bags, queues, counters.
 
         Raises `GridUnreachable` when no answer comes within ``timeout`` seconds.
         """
@@ -307,11 +310,14 @@ class Grid(Executor):
         return found
 
     def bags(self) -> "list[BagState]":
-        """All bags that the broker has, the oldest first: their ids ("bag"), names and counts, as in the status."""
+        """All bags that the broker has, the oldest first: their ids ("bag"), names and counts, as in the status.
+
+        Raises `GridUnreachable` when no answer comes.
+        """
         return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
 
     def policy(self, name: str, **options: object) -> None:
-        """Have the grid schedule by another policy, from now on. Raises `RequestFailed` for all but admins."""
+        """Have the grid schedule by another policy from now on. Raises `RequestFailed` unless you are an admin."""
         self._ask("policy", {"name": name, "options": options})
 
     def _ask(self, what: str, args: dict[str, Any], timeout: float = ANSWER_S) -> dict[str, Any]:
