@@ -13,6 +13,7 @@ from deskgrid.broker.bags import OpenBag, Watcher, checked_runtimes
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
+from deskgrid.durations import precise
 
 # A client of which nothing has been heard for this long is gone: one that waits for anything asks every few seconds
 # whether the broker is there. (One that was killed is gone when its connection ends.) An open bag counts as closed when
@@ -331,8 +332,8 @@ class Clients:
         too_long = sum(seconds + margin >= longest for seconds in runtimes)
         some = bag.total if len(runtimes) == 1 else too_long
         return (
-            f"{some} of {bag.total} tasks are longer than any window known: the longest is {longest:.0f} s, "
-            f"less {margin:g} s for starting up; they wait for a longer one"
+            f"{some} of {bag.total} tasks are longer than any window known: the longest is {precise(longest)}, "
+            f"less {precise(margin)} for starting up; they wait for a longer one"
         )
 
     # --- results -----------------------------------------------------------------------------------------------------

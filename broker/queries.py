@@ -23,6 +23,7 @@ from deskgrid.broker.store.rows import ResultRow
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.worker_health import at_rest, reason
 from deskgrid.broker.workers import Workers
+from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, State
 from deskgrid.scheduler.policies import make_policy, policy_options
@@ -33,10 +34,10 @@ BLOCK_UNITS = 300
 
 # States a task can be explained in besides waiting.
 _STATE_TEXT = {
-    State.PAUSED: "pauses, and is tried again in {again_s:.0f} s",
+    State.PAUSED: "pauses, and is tried again in {again}",
     State.QUEUED: "is queued on {on} and starts when that slot is free",
     State.SENT: "runs on {on}, or is next there",
-    State.HELD: "was running when the broker stopped; its worker is waited for",
+    State.HELD: "was running when the broker stopped; the broker waits for its worker to come back",
     State.DONE: "is done",
     State.FAILED: "failed",
     State.CANCELLED: "was cancelled",
@@ -255,25 +256,27 @@ def _error_text(row: ResultRow) -> str | None:
 
 def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[str]:
     """Why a task is where it is, in sentences."""
-    start = f"task {item} (predicted {why.runtime_s:g} s)"
+    start = f"task {item} (predicted {precise(why.runtime_s)})"
     if why.state != State.WAITING:
-        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again_s=why.again_s)}"]
+        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}"]
     if not workers:
         return [f"{start} waits: no worker has joined"]
-    lines = [f"{start} waits: it needs {why.runtime_s + why.margin_s:g} s, {why.margin_s:g} s of them to be safe"]
+    needs, margin = precise(why.runtime_s + why.margin_s), precise(why.margin_s)
+    lines = [f"{start} waits: it needs {needs}, which includes a safety margin of {margin}"]
     if why.runtime_s + why.margin_s >= why.longest_window_s:
-        lines.append(f"no window open or announced is that long: the longest is {why.longest_window_s:.0f} s")
+        longest = precise(why.longest_window_s)
+        lines.append(f"no window that is open or announced is that long: the longest is {longest}")
     for slot in why.slots:
         where = f"{slot.worker} slot {slot.slot}"
         if slot.quarantined is not None:
             lines.append(f"{where}: {at_rest(slot.quarantined, now)}")
         elif slot.silent_s is not None:
-            lines.append(f"{where}: has not answered for {slot.silent_s:.0f} s, and gets no work until it does")
+            lines.append(f"{where}: has not answered for {precise(slot.silent_s)}, and gets no work until it does")
         elif slot.short_s:
-            lines.append(f"{where}: {slot.left_s:.1f} s left, {slot.short_s:.1f} s short")
+            lines.append(f"{where}: {precise(slot.left_s)} left, {precise(slot.short_s)} short")
         else:
             lines.append(f"{where}: fits, but is busy with other work")
     for window in why.coming:
         fit = "fits" if window.fits else "too short"
-        lines.append(f"{window.worker}: in {window.starts_in_s:.0f} s for {window.lasts_s:.0f} s: {fit}")
+        lines.append(f"{window.worker}: window in {precise(window.starts_in_s)} for {precise(window.lasts_s)}: {fit}")
     return lines

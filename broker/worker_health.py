@@ -1,5 +1,6 @@
 """What is wrong with a worker, in words for people: it crashes everything, or it does not answer."""
 
+from deskgrid.durations import precise
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.views.explain import SlotReason
@@ -25,5 +26,5 @@ def reason(slot: SlotReason) -> str:
 def at_rest(rest: Quarantined, now: float) -> str:
     """Why a worker gets nothing, and for how long."""
     why = "it answers nothing" if rest.silent else "everything crashes there"
-    when = f"in {rest.until - now:.0f} s" if rest.until > now else "now"
+    when = f"in {precise(rest.until - now)}" if rest.until > now else "now"
     return f"rests, because {why}; one task is tried there {when}"

@@ -1,7 +1,7 @@
-"""The client: `Grid`, by which a program submits bags and calls, and `task`.
+"""The client: `Grid`, with which a program submits bags and calls, and `task`.
 
-What crosses the wire and when is in `conversation`; the socket and its thread are in `link`; a bag's way to the broker
-is in `submission`, its results are in `bag`; futures are in `futures`.
+`conversation` decides what crosses the wire and when; `link` has the socket and its thread; `submission` brings a bag
+to the broker, and `bag` its results back; `futures` has the futures.
 """
 
 import logging

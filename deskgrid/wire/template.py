@@ -1,4 +1,4 @@
-"""What all tasks of a bag share, as one blob: a map of msgpack, of which nobody makes more than it may have.
+"""What all tasks of a bag share, as one blob: a msgpack map, which is read within its limits.
 
 The broker reads only what kind it is; a worker reads the rest.
 """
@@ -21,7 +21,7 @@ class TemplateRefused(ValueError):
 
 
 def template_kind(data: Payload) -> Kind | None:
-    """Which kind of template this is, or None when it is none: the one thing the broker reads of it."""
+    """The kind of this template, or None if it is not a template. The broker reads nothing else of it."""
     first = data if isinstance(data, bytes) else bytes(data.frames()[0][:_BEGINNING])
     source = source_of(first[:_BEGINNING])
     try:

@@ -206,8 +206,8 @@ def test_a_task_waits_because_windows_are_too_short(office: Office, client: Clie
         ("pc1", 1000.0, 200.0, False),
     ]
     text = "\n".join(answer["text"])
-    assert "pc1 slot 0: 100.0 s left" in text
-    assert "pc1: in 5000 s for 900 s: fits" in text
+    assert "pc1 slot 0: 1 min 40 s left" in text
+    assert "pc1: window in 1 h 23 min for 15 min: fits" in text
 
 
 def test_a_task_longer_than_any_window_is_told_so(office: Office, client: Client) -> None:
@@ -215,7 +215,7 @@ def test_a_task_longer_than_any_window_is_told_so(office: Office, client: Client
     bag = client.submit([b"0"], runtime=500.0)
     office.settle()
     text = client.ask("explain", bag=bag, item=0)["text"]
-    assert any("no window open or announced is that long: the longest is 100 s" in line for line in text)
+    assert any("no window that is open or announced is that long: the longest is 1 min 40 s" in line for line in text)
 
 
 def test_a_task_waits_because_slots_are_busy(office: Office, client: Client) -> None:

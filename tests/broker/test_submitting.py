@@ -206,7 +206,7 @@ def test_tasks_longer_than_any_window_are_accepted_and_counted(office: Office, c
     else:
         office.worker().join(uptime=0.0, windows=(wire.Window(50.0, 100.0),))
     said = note(client, client.batch("b1", [b"0", b"1", b"2"], runtimes=(500.0, 5.0, 500.0)))
-    assert said.startswith("2 of 3 tasks are longer than any window known: the longest is 100 s")
+    assert said.startswith("2 of 3 tasks are longer than any window known: the longest is 1 min 40 s")
     assert row(client, "b1")["note"] == said
     said = note(client, client.batch("b2", [b"0", b"1"], runtime=500.0))
     assert said.startswith("2 of 2 tasks")

@@ -91,9 +91,7 @@ def test_the_key_of_another_broker_is_complained_about(grid: LiveGrid) -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_line_without_keys_is_complained_about(grid: LiveGrid) -> None:
-    assert complains(
-        started(grid, None), "if it is encrypted, as all are without --insecure, give its line with --join"
-    )
+    assert complains(started(grid, None), "If it was not started with --insecure, give its join line with --join")
 
 
 @pytest.mark.usefixtures("impatient")

@@ -98,7 +98,7 @@ class Plan(Protocol):
         """
 
     def boundary(self, now: Instant) -> float | None:
-        """Return the seconds, more than 0, until the next opening or closing; None if there is none ever."""
+        """Return the seconds, more than 0, until the next opening or closing; None if there will be none."""
 
     def over(self, now: Instant) -> bool:
         """Return whether no window is open and none will ever open, so that the worker may end."""
