@@ -173,8 +173,8 @@ class BagBook:
         self.by_number: dict[int, OpenBag] = {}
         self._firsts: list[int] = []
         self._where: list[tuple[OpenBag, OpenBatch]] = []
-        self.next_task = journal.next_task()
-        self._next_bag = journal.next_bag()
+        self.next_task = journal.recovery.next_task()
+        self._next_bag = journal.recovery.next_bag()
 
     def open(self, row: BagRow) -> OpenBag:
         """Make a bag known."""

@@ -13,7 +13,8 @@ from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.operations import Operation, Operations, Slices
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
-from deskgrid.broker.store.journal import JournalFull, Order
+from deskgrid.broker.store.journal import JournalFull
+from deskgrid.broker.store.rows import Order
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.queues.task_ranges import Spans, spans_of
 
@@ -43,7 +44,7 @@ class Orders:
 
     def resume(self) -> None:
         """Go on with what an earlier life of the broker had begun. Bags are known by now."""
-        for number, what in self._state.journal.orders():
+        for number, what in self._state.journal.recovery.orders():
             if number in self._state.broken_orders:
                 continue
             bag = self._state.book.by_number.get(number)

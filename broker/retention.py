@@ -63,5 +63,5 @@ class Retention:
 
     def _since(self, bag: OpenBag, now: float) -> float:
         """It was complete when the broker was started."""
-        ended = self._state.journal.last_ended(bag.row.number)
+        ended = self._state.journal.recovery.last_ended(bag.row.number)
         return now if ended is None else min(now, ended - self._state.facts.wall_at_zero)

@@ -62,18 +62,18 @@ class Sessions:
             self.state.disk.failed(self.state.journal.full, now)
             self.state.note("disk-full", reason=self.state.journal.full, home=str(self.state.journal.home))
         book, journal = self.state.book, self.state.journal
-        for row in journal.bags():
+        for row in journal.recovery.bags():
             book.open(row)
             self.state.quotas.opened(row.owner)
-        ended = {number: journal.outcomes(number) for number in book.by_number}
-        for batch in journal.batches():
+        ended = {number: journal.recovery.outcomes(number) for number in book.by_number}
+        for batch in journal.recovery.batches():
             if batch.bag not in ended:
                 raise Damaged(f"the journal has tasks from {batch.first} on, of no bag")
             try:
                 self._restore(batch, ended[batch.bag], now)
             except IllegalEvent as error:
                 raise Damaged(f"the journal contradicts itself: {error}") from error
-        for number, size in journal.result_sizes().items():
+        for number, size in journal.recovery.result_sizes().items():
             if number in book.by_number:
                 self.state.grown(book.by_number[number], size)
         if self.state.disk.state != "full":
@@ -91,7 +91,7 @@ class Sessions:
         failed = [task for tasks in its.values() for task in tasks]
         state.settled(bag, len(done) + len(cancelled) + len(failed))
         over = {*done, *cancelled, *failed}
-        sent = [row for row in state.journal.sent(batch.first, batch.count) if row[0] not in over]
+        sent = [row for row in state.journal.recovery.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
         held = [Attempt(task, number) for task, number, _ in sent]
         state.handle(bag.submitted(batch, done=done, cancelled=cancelled, failed=failed, held=held), now)

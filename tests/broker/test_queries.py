@@ -368,7 +368,7 @@ def test_new_runtimes_replace_old_ones_and_are_written_down(office: Office, clie
     bag = client.submit([b"0", b"1", b"2"], runtime=10.0)
     assert client.ask("runtimes", bag=bag, items=[0, 2], runtimes=[1, 2.5]) == {}
     assert client.ask("progress", bag=bag)["left_s"] == 13.5
-    assert [list(batch.runtimes) for batch in office.journal.batches()] == [[1.0, 10.0, 2.5]]
+    assert [list(batch.runtimes) for batch in office.journal.recovery.batches()] == [[1.0, 10.0, 2.5]]
 
 
 @pytest.mark.parametrize(
