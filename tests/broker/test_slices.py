@@ -257,7 +257,7 @@ def test_predictions_are_changed_in_slices_and_are_there_after_a_restart(tmp_pat
     assert turns(office, client) >= 5
     assert client.expect(wire.Answer) == wire.Answer(request, "{}")
     assert client.failed("runtimes", bag=bag, items=[20], runtimes=[1]).startswith(f"bag {bag} has no item 20")
-    assert client.failed("runtimes", bag=bag, items=[1, 2], runtimes=[1]) == "2 items came with 1 runtimes"
+    assert client.failed("runtimes", bag=bag, items=[1, 2], runtimes=[1]) == "the order has 2 items and 1 runtimes"
     office = killed(office)
     runtimes = [seconds for batch in office.journal.recovery.batches() for seconds in batch.runtimes]
     assert runtimes == [float(n) for n in range(19, -1, -1)]
