@@ -44,7 +44,7 @@ class WorkerSession:
     opened: float
     state: str = "away"
     done: int = 0
-    told_windows: str | None = None
+    sent_windows: str | None = None
     # When its last announced window closes; and the later of that and the end of its open window: a worker that is gone
     # is remembered until then. An open-ended window does not count: its worker may be gone for good.
     last_closes: float = -math.inf

@@ -116,7 +116,7 @@ class OpenBag:
     estimate_s: float = ASSUMED_RUNTIME_S
     runs: ObservedRuntimes = field(default_factory=ObservedRuntimes)
     note: str = ""
-    told_note: str = ""  # the last note that its client was sent
+    sent_note: str = ""  # the last note that its client was sent
     learned_at: int = 1
     remembered: set[int] = field(default_factory=set)
     alone_since: float | None = None

@@ -58,7 +58,7 @@ class Clients:
     def __init__(self, state: BrokerState, queries: Queries) -> None:
         self._state = state
         self._queries = queries
-        queries.operations.hears = self._hears
+        queries.operations.reads = self._reads
         self.by_peer: dict[bytes, ClientSession] = {}
         # The connection of each client, by credential and session; and bags whose client is gone, until it returns.
         self._by_session: dict[tuple[Credential, str], bytes] = {}
@@ -75,12 +75,12 @@ class Clients:
             self._state.send(peer, wire.Rejoin())
         else:
             self.by_peer[peer].heard = now
-            self._heard(peer, message, now)
+            self._handle(peer, message, now)
 
-    def _heard(self, peer: bytes, message: wire.Message, now: float) -> None:
+    def _handle(self, peer: bytes, message: wire.Message, now: float) -> None:
         if isinstance(message, wire.Submit):
             self._answer_submit(peer, message, now)
-        elif isinstance(message, wire.Watch | wire.Ask) and not self._hears(peer):
+        elif isinstance(message, wire.Watch | wire.Ask) and not self._reads(peer):
             return  # it reads no answers; it may ask again when it has read some
         elif isinstance(message, wire.Watch):
             self._watch(peer, message)
@@ -91,7 +91,7 @@ class Clients:
         elif isinstance(message, wire.Goodbye):
             self.gone(peer)
 
-    def _hears(self, peer: bytes) -> bool:
+    def _reads(self, peer: bytes) -> bool:
         """Whether a client reads its answers."""
         return self._state.has_room(peer, UNREAD_LIMIT)
 
@@ -189,12 +189,12 @@ class Clients:
                 for receipt, _ in its:
                     self._state.send(peer, receipt)
                     if bag is not None:
-                        bag.told_note = receipt.note or bag.told_note
+                        bag.sent_note = receipt.note or bag.sent_note
 
     def _riding_receipts(self, peer: bytes, bag: OpenBag) -> tuple[int, ...]:
         """Take the receipts that can go with results of a bag: all, unless one of them has a new note."""
         its = self._receipts.get((peer, bag.row.id), ())
-        if any(receipt.note not in ("", bag.told_note) for receipt, _ in its):
+        if any(receipt.note not in ("", bag.sent_note) for receipt, _ in its):
             return ()
         self._receipts.pop((peer, bag.row.id), None)
         return tuple([receipt.request for receipt, _ in its])
@@ -366,11 +366,11 @@ class Clients:
         for number in fresh:
             bag = self._state.book.by_number.get(number)
             if bag is not None and bag.watchers:
-                bag.watchers = [watcher for watcher in bag.watchers if not self._tell(bag, watcher)]
+                bag.watchers = [watcher for watcher in bag.watchers if not self._answer_watcher(bag, watcher)]
         if self._receipts:
             self._send_receipts(now)
 
-    def _tell(self, bag: OpenBag, watcher: Watcher) -> bool:
+    def _answer_watcher(self, bag: OpenBag, watcher: Watcher) -> bool:
         if not self._state.has_room(watcher.peer):
             self._state.fresh.add(bag.row.number)  # again when it has taken what it was sent
             return False

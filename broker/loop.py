@@ -71,7 +71,7 @@ class Loop:
         self._fair_queue = FairQueue()
         self._penalties = Penalties()
         # Large payloads of messages handled in this turn: what is not recorded at its end never will be.
-        self._heard: list[wire.Chunks] = []
+        self._payloads: list[wire.Chunks] = []
         # The peer whose message is being handled, and its credential. A careful loop keeps it until the message is
         # settled.
         self._suspect: tuple[bytes, str] | None = None
@@ -82,12 +82,12 @@ class Loop:
         self._settle_at = 0.0
         self._quiet_at = -OFTEN_S
         # When something other than a heartbeat was last handled.
-        self._heard_at = -math.inf
+        self._active_at = -math.inf
         # When each event was last logged.
-        self._told: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         # Peers whose messages are ignored until they are gone; and peers that are gone, until their messages are
         # handled.
-        self._shut: set[bytes] = set()
+        self._ignored: set[bytes] = set()
         self._gone: list[bytes] = []
 
     def _now(self) -> float:
@@ -136,16 +136,16 @@ class Loop:
     def _go(self, arrived: bool) -> None:
         log_was_long = self._journal.log_is_long
         read_all = self._read() if arrived else True
-        heard = self._hear()
+        handled = self._handle_messages()
         for name in self._sessions.state.revoked:
             self._fair_queue.drop(name)
-            self._shut.update(self._value_writer.peers_of(name))
+            self._ignored.update(self._value_writer.peers_of(name))
         if self._now() >= self._windows_at:
             self._look_at_windows()
         if self._sessions.unsettled or self._suspect or self._now() >= self._settle_at:
             self._settle_at = self._now() + TICK_S
             self._finish(self._sessions.settle(self._now()))
-        elif heard and not self._fair_queue and self._now() >= self._heard_at + SILENCE_S:
+        elif handled and not self._fair_queue and self._now() >= self._active_at + SILENCE_S:
             self._rest()
         if log_was_long:
             self._journal.shorten_log()
@@ -181,9 +181,9 @@ class Loop:
                 self._sockets.give_up(peer)
         return False
 
-    def _hear(self) -> bool:
+    def _handle_messages(self) -> bool:
         """Handle some messages; whether any of them had not waited for the disk."""
-        self._hear_waiting()
+        self._handle_written()
         # A careful loop may have handled its one message by now.
         return self._suspect is None and self._handle_some()
 
@@ -209,7 +209,7 @@ class Loop:
 
     def _handle(self, arrival: Arrival) -> None:
         peer, who = arrival.peer, arrival.who
-        if peer in self._shut:
+        if peer in self._ignored:
             return
         if seconds := self._penalties.barred_s(who.name, self._now()):
             self._dismiss(peer, f"messages of {who.name} made the broker fail; try again in {seconds:.0f} s")
@@ -228,10 +228,10 @@ class Loop:
             else:
                 self._sessions.receive(peer, who, message, self._now())
         if not isinstance(message, wire.Heartbeat):
-            self._heard_at = self._now()
-        self._heard_one()
+            self._active_at = self._now()
+        self._handled_one()
 
-    def _heard_one(self) -> None:
+    def _handled_one(self) -> None:
         """A message was handled. A careful loop keeps its suspect until the end of the turn."""
         if not self._careful:
             self._suspect = None
@@ -241,19 +241,19 @@ class Loop:
         """Whether only one message is handled in a turn, to find out whose makes the broker fail."""
         return self._now() < self._careful_until
 
-    def _hear_waiting(self) -> None:
+    def _handle_written(self) -> None:
         """Handle messages whose large payloads are in files by now."""
         for arrival in self._value_writer.ready():
-            self._heard += arrival.values
+            self._payloads += arrival.values
             for kept in arrival.kept:
                 try:
                     kept.result()
                 except OSError as error:
                     raise JournalFull(str(error)) from error
-            if arrival.peer not in self._shut:
+            if arrival.peer not in self._ignored:
                 self._suspect = arrival.peer, arrival.who.name
                 self._sessions.receive(arrival.peer, arrival.who, arrival.message, self._now())
-                self._heard_one()
+                self._handled_one()
             if self._suspect:
                 break
 
@@ -261,7 +261,7 @@ class Loop:
         """Forget a peer that is gone, once all its messages have been handled; whether it is forgotten."""
         if peer in self._value_writer or peer in self._fair_queue:
             return False
-        self._shut.discard(peer)
+        self._ignored.discard(peer)
         self._sessions.gone(peer, self._now())
         return True
 
@@ -269,8 +269,8 @@ class Loop:
 
     def _release(self) -> None:
         """Remove files that nobody needs: of payloads that were not recorded, and of forgotten bags."""
-        values, heard, self._heard = self._journal.values, self._heard, []
-        values.release(heard)
+        values, payloads, self._payloads = self._journal.values, self._payloads, []
+        values.release(payloads)
         if names := values.take_unneeded():
             self._value_writer.afterwards(lambda: values.remove(names))
 
@@ -292,7 +292,7 @@ class Loop:
 
     def _dismiss(self, peer: bytes, reason: str) -> None:
         """Ignore a peer from now on, and tell it why. A worker is only cut off: refused, it would exit for good."""
-        self._shut.add(peer)
+        self._ignored.add(peer)
         who = self._sockets.who(peer)
         if who is not None and who.role == "worker":
             self._sockets.give_up(peer)
@@ -337,8 +337,8 @@ class Loop:
 
     def _warn(self, event: str, *facts: object, error: Exception | None = None) -> None:
         """Log an event, at most once in `TELL_S`: peers must not fill the disk."""
-        if self._now() >= self._told.get(event, -math.inf) + TELL_S:
-            self._told[event] = self._now()
+        if self._now() >= self._logged_at.get(event, -math.inf) + TELL_S:
+            self._logged_at[event] = self._now()
             log.warning(event, *facts, exc_info=error)
 
     def _look_at_windows(self) -> None:

@@ -64,7 +64,7 @@ class Operations:
         # The order that made the broker fail, if one did: the turn is undone, and the sessions start again.
         self.failed: Operation | None = None
         # Whether a peer reads its answers.
-        self.hears: Callable[[bytes], bool] = lambda peer: True
+        self.reads: Callable[[bytes], bool] = lambda peer: True
 
     @property
     def waiting(self) -> bool:
@@ -111,7 +111,7 @@ class Operations:
 
     def _slice(self, operation: Operation, now: float) -> int:
         """One slice; how many units it took."""
-        if not operation.order and (operation.peer is None or not (operation.begun or self.hears(operation.peer))):
+        if not operation.order and (operation.peer is None or not (operation.begun or self.reads(operation.peer))):
             # Nobody waits for it, or the peer reads no answers; it may ask again when it has read some.
             operation.slices.close()
             self._end(operation, None)

@@ -194,14 +194,14 @@ class Sessions:
         """Whether the next turn is due soon, whether anything arrives or not."""
         return self.clients.owes_receipts
 
-    def suspect(self, heard: tuple[bytes, str] | None) -> tuple[bytes, str] | None:
+    def suspect(self, sender: tuple[bytes, str] | None) -> tuple[bytes, str] | None:
         """Who made the broker fail: the peer (empty if it is gone) and its credential; None for nobody.
 
-        ``heard``: the sender of the last message. They are not to blame when an order failed.
+        ``sender``: of the last message. They are not to blame when an order failed.
         """
         failed = self._queries.operations.failed
         if failed is None:
-            return heard
+            return sender
         return (failed.peer or b"", failed.owner) if failed.owner else None
 
     def settle(self, now: float) -> Leaving:

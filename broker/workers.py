@@ -38,7 +38,7 @@ class Workers:
         # The names of the workers that asked for each name: all but one got another.
         self._named: dict[str, list[str]] = {}
         # In the order of their last messages, so that only the first have to be checked for their leases.
-        self._heard: OrderedDict[str, WorkerSession] = OrderedDict()
+        self._leases: OrderedDict[str, WorkerSession] = OrderedDict()
         # Lost workers that have announced windows to come, and when the first of them has none left.
         self._lost: dict[str, WorkerSession] = {}
         self._faded_at = math.inf
@@ -55,7 +55,7 @@ class Workers:
         if worker is None or worker.who != who:
             self._send(peer, wire.Rejoin())
             return
-        self._hear(worker, now)
+        self._refresh_lease(worker, now)
         if isinstance(message, wire.Finished):
             self.attempts.finished(worker, message, now)
         elif isinstance(message, wire.Heartbeat):
@@ -107,12 +107,12 @@ class Workers:
                 worker.templates = set()
             worker.peer, worker.join = peer, join
         self.by_peer[peer] = worker
-        self._hear(worker, now)
-        worker.told_windows = self._state.windows.table_for(join.name)
+        self._refresh_lease(worker, now)
+        worker.sent_windows = self._state.windows.table_for(join.name)
         facts = self._state.facts
         self._send(
             peer,
-            wire.Welcome(wire.VERSION, facts.id, worker.name, facts.heartbeat_s, facts.lease_s, worker.told_windows),
+            wire.Welcome(wire.VERSION, facts.id, worker.name, facts.heartbeat_s, facts.lease_s, worker.sent_windows),
         )
         self._open_or_close(worker, join, now)
 
@@ -132,7 +132,7 @@ class Workers:
             "worker-joined", by=worker.who.name, name=worker.name, host=join.host, slots=join.slots, uptime=uptime_text
         )
         # A worker without a plan of its own follows the broker's; until then nobody knows how long it stays.
-        undecided = worker.told_windows is not None and join.kind == "open-ended" and not join.running
+        undecided = worker.sent_windows is not None and join.kind == "open-ended" and not join.running
         if join.uptime == 0.0 or undecided:
             self._close(worker, join.running, join.windows, now)
             return
@@ -221,22 +221,22 @@ class Workers:
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def _hear(self, worker: WorkerSession, now: float) -> None:
+    def _refresh_lease(self, worker: WorkerSession, now: float) -> None:
         worker.heard = now
-        self._heard[worker.name] = worker
-        self._heard.move_to_end(worker.name)
+        self._leases[worker.name] = worker
+        self._leases.move_to_end(worker.name)
         if self._lost.pop(worker.name, None) is not None:
             worker.state = "away"
 
     def expire(self, now: float) -> None:
         """Workers whose lease ran out are lost; those without windows to come are forgotten."""
         slots = 0
-        while self._heard and slots < SLOTS_A_TURN:
-            name, worker = next(iter(self._heard.items()))
+        while self._leases and slots < SLOTS_A_TURN:
+            name, worker = next(iter(self._leases.items()))
             if worker.heard + self._state.facts.lease_s > now:
                 break
             slots += worker.join.slots
-            del self._heard[name]
+            del self._leases[name]
             self.by_peer.pop(worker.peer, None)
             if worker.state == "up":
                 self._state.note("worker-lost", by=worker.who.name, name=name, silent_s=round(now - worker.heard, 1))
@@ -255,8 +255,8 @@ class Workers:
             return
         for worker in self.by_peer.values():
             table = self._state.windows.table_for(worker.join.name)
-            if table != worker.told_windows:
-                worker.told_windows = table
+            if table != worker.sent_windows:
+                worker.sent_windows = table
                 self._send(worker.peer, wire.Planned(table))
 
     def _forget(self, worker: WorkerSession, now: float) -> None:
@@ -269,7 +269,7 @@ class Workers:
             if not self._named[worker.join.name]:
                 del self._named[worker.join.name]
         self.by_peer.pop(worker.peer, None)
-        self._heard.pop(worker.name, None)
+        self._leases.pop(worker.name, None)
         self._lost.pop(worker.name, None)
         self.attempts.handle(ev.WorkerForgotten(worker.name), now)
 

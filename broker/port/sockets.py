@@ -89,12 +89,12 @@ class Sockets:
         self._now = 0.0
         # How often a message was asked for since the last wait.
         self._asked = 0
-        self._tell_at = 0.0
-        self._untold = 0
+        self._log_at = 0.0
+        self._unknown_keys = 0
         # How many handshakes have succeeded: with its key, a connection has the number of its own.
         self._handshakes = 0
         # Whether the monitor has something to report.
-        self._told = False
+        self._monitor_ready = False
         self._look_at = 0.0
         # The least memory that this process has had since little waited.
         self._held = 0.0
@@ -179,7 +179,7 @@ class Sockets:
             self._woken.recv(4096)
         if self._zap in ready:
             self._answer_zap()
-        self._told = self._monitor in ready
+        self._monitor_ready = self._monitor in ready
         self._asked = 0
         return self.router in ready
 
@@ -194,7 +194,7 @@ class Sockets:
         if self._keys is not None and self._keys.changes != self._known_changes:
             self._known_changes = self._keys.changes
             self.connections.condemn(lambda key: self._who(key) is not None, now)
-        if self._told or now >= self._look_at:
+        if self._monitor_ready or now >= self._look_at:
             self._gone += self._follow_monitor()
         if now >= self._look_at:
             self._look_at = now + receive_budget.LOOK_S
@@ -207,7 +207,7 @@ class Sockets:
         for peer in self._send_queue.too_many():
             self._cut_off(peer)
             gone.append(peer)
-        self._tell(now)
+        self._log_turned_away(now)
         return gone
 
     def _follow_monitor(self) -> list[bytes]:
@@ -253,11 +253,11 @@ class Sockets:
         if size:
             self._untaken.add(peer, self._untaken.key_of(peer), -size)
 
-    def _tell(self, now: float) -> None:
-        if (self._untold or self.connections.turned_away) and now >= self._tell_at:
-            self._tell_at = now + TELL_S
-            log.warning("turned-away unknown-keys=%d too-many=%d", self._untold, self.connections.turned_away)
-            self._untold = self.connections.turned_away = 0
+    def _log_turned_away(self, now: float) -> None:
+        if (self._unknown_keys or self.connections.turned_away) and now >= self._log_at:
+            self._log_at = now + TELL_S
+            log.warning("turned-away unknown-keys=%d too-many=%d", self._unknown_keys, self.connections.turned_away)
+            self._unknown_keys = self.connections.turned_away = 0
 
     def _answer_zap(self) -> None:
         """Answer ZeroMQ's questions about keys (RFC 27): a connection has a known key, or is turned away."""
@@ -272,7 +272,7 @@ class Sockets:
             curve = len(frames) == _ZAP_FRAMES and frames[5] == b"CURVE"
             known = curve and self._keys.who(frames[-1]) is not None
             if not known:
-                self._untold += 1
+                self._unknown_keys += 1
                 log.debug("turned-away address=%s", frames[3].decode(errors="replace"))
             self._handshakes += known
             user = f"{frames[-1].hex()}{self._handshakes:x}".encode()
@@ -309,11 +309,11 @@ class Sockets:
         key = bytes.fromhex(user[:KEY_DIGITS])
         if peer not in self.connections and not self._introduce(peer, head, key, int(user[KEY_DIGITS:] or "1", 16)):
             return peer, None, b"", ()
-        heard = self.connections.read(peer, size)
+        readable = self.connections.read(peer, size)
         if count > FRAMES_LIMIT or whole > wire.MESSAGE_LIMIT:
             self.give_up(peer)
-            heard = False
-        return (peer, self._who(key), first.bytes, chunks) if heard else (peer, None, b"", ())
+            readable = False
+        return (peer, self._who(key), first.bytes, chunks) if readable else (peer, None, b"", ())
 
     def _on_wire(self, frame: zmq.Frame) -> int:
         return receive_budget.on_wire(len(frame), self._keys is not None)
