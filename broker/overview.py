@@ -1,6 +1,6 @@
-"""What is shown of the whole grid: the status document, and rows of bags. Bounded, however large the grid is.
+"""Views of the whole grid: the status document, and rows of bags. Their size is bounded, however large the grid is.
 
-Everything here is made in slices. What was costly is made once for all who ask for it within a heartbeat.
+Everything here is made in slices. What is costly is made once for all who ask within a heartbeat.
 """
 
 import json
@@ -37,18 +37,18 @@ from deskgrid.wire.status import (
 
 # Rows of bags in one answer.
 PAGE = 500
-# What a row costs to make, in units (`deskgrid.broker.operations`), and how many are made in one slice.
+# The cost of a row in units (`deskgrid.broker.operations`), and rows in one slice.
 ROW_UNITS = 60
 SLICE_ROWS = 50
-# Bags that are looked at in one slice, each for a moment.
+# Bags sorted in one slice.
 LOOKED_AT = 10_000
 
-# In the order in which workers are shown.
+# The order in which workers are shown.
 _STATES: tuple[Presence, ...] = ("up", "lost", "away")
 
 
 class Overview:
-    """``clients``: the credentials of the client connections, by name."""
+    """``clients``: the names of the clients' credentials, one for each connection."""
 
     def __init__(
         self, state: BrokerState, workers: Workers, throughput: Throughput, clients: Callable[[], list[str]]
@@ -68,12 +68,12 @@ class Overview:
     # --- bags --------------------------------------------------------------------------------------------------------
 
     def row(self, bag: OpenBag) -> Slices:
-        """One bag."""
+        """The row of one bag."""
         outlook = yield from self._outlook.get(self._state.now)
         return self._row(bag, outlook)
 
     def page(self, after: int) -> Slices:
-        """Bags in the order they came; ``after``: the last one of the page before, by the number that came with it."""
+        """A page of bags in the order they came; ``after``: the number that came with the page before."""
         outlook = yield from self._outlook.get(self._state.now)
         bags = self._state.book.by_number
         numbers = list(bags)

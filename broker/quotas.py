@@ -14,9 +14,9 @@ from deskgrid.broker.bags import OpenBag
 
 # Tasks of one submitter that have not ended: two of the largest bags.
 TASKS_LIMIT = 20_000_000
-# Bytes of arguments and results of one submitter: a few times what a lab's bags have, and less than most disks.
+# Bytes of arguments and results of one submitter: several times what a lab's bags have, and less than most disks.
 BYTES_LIMIT = 64 * 2**30
-# Bags of one submitter, and of all, that are not forgotten: with so many, the broker is started in seconds.
+# Bags of one submitter, and of all, that are not forgotten: with so many, the broker starts within seconds.
 BAGS_LIMIT = 10_000
 BAGS_LIMIT_ALL = 50_000
 # Templates of one submitter whose bytes are freed when they are deleted, with a record in memory for each. More than
@@ -25,7 +25,7 @@ TEMPLATES_LIMIT = BAGS_LIMIT
 
 
 class Quotas:
-    """What each owner has of bags that are not forgotten."""
+    """What each owner has at the broker."""
 
     def __init__(self) -> None:
         self._bags: Counter[str] = Counter()
@@ -37,21 +37,21 @@ class Quotas:
         self._sent: Counter[str] = Counter()
 
     def opened(self, owner: str) -> None:
-        """There is one bag more."""
+        """``owner`` has one more bag."""
         self._bags[owner] += 1
         self._all_bags += 1
 
     def extended(self, owner: str, tasks: int, size: int) -> None:
-        """A bag of ``owner`` has so many more tasks, and ``size`` bytes more of arguments or results."""
+        """A bag of ``owner`` has more tasks, and ``size`` more bytes of arguments or results."""
         self._waiting[owner] += tasks
         self._bytes[owner] += size
 
     def ended(self, owner: str, tasks: int) -> None:
-        """So many of them have ended."""
+        """``tasks`` more tasks of ``owner`` have ended."""
         self._waiting[owner] -= tasks
 
     def forgotten(self, bag: OpenBag) -> None:
-        """A bag is no more."""
+        """A bag was forgotten."""
         owner = bag.row.owner
         self._bags[owner] -= 1
         self._all_bags -= 1
@@ -73,7 +73,7 @@ class Quotas:
             self._sent[owner] -= 1
 
     def refusal(self, owner: str, tasks: int, size: int) -> str:
-        """Why ``owner`` cannot add so much; empty when they can."""
+        """Why ``owner`` cannot add so much more; empty when they can."""
         if self._bytes[owner] + size > BYTES_LIMIT:
             kept = f"{self._bytes[owner]} bytes of arguments and results"
             free = max(0, BYTES_LIMIT - self._bytes[owner])

@@ -74,7 +74,7 @@ def test_a_batch_sent_again_after_its_bag_was_closed_is_accepted_and_changes_not
 
 
 def test_an_empty_bag_is_refused(client: Client) -> None:
-    assert "an empty bag" in reason(client, client.batch("b1", []))
+    assert "the bag is empty" in reason(client, client.batch("b1", []))
     assert "no bag b1" in client.failed("progress", bag="b1")
 
 
@@ -96,7 +96,7 @@ def test_more_for_a_closed_bag_is_refused(client: Client) -> None:
 @pytest.mark.parametrize("runtimes", [(1.0,), (1.0, 2.0, 3.0)])
 def test_runtimes_that_do_not_match_the_items_are_refused(client: Client, runtimes: tuple[float, ...]) -> None:
     said = reason(client, client.batch("b1", [b"0", b"1"], runtimes=runtimes))
-    assert said == f"2 items came with {len(runtimes)} runtimes"
+    assert said == f"the batch has 2 items and {len(runtimes)} runtimes"
 
 
 def test_runtimes_for_each_item_are_kept(client: Client) -> None:

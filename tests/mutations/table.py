@@ -156,8 +156,8 @@ MUTATIONS = (
     Mutation(
         "believe a worker how long others took",
         "deskgrid.broker.attempts:Attempts.its_own",
-        'if self._holder(each, where.find(each)) in ("", worker.session)',
-        "if self._holder(each, where.find(each)) is not None",
+        'if self._holder(each, lookup.find(each)) in ("", worker.session)',
+        "if self._holder(each, lookup.find(each)) is not None",
         "raid",
     ),
     Mutation(

@@ -57,7 +57,7 @@ def test_a_key_that_the_broker_does_not_know_ends_the_worker_at_once(grid: LiveG
 
 def test_a_client_key_ends_the_worker_at_once(grid: LiveGrid) -> None:
     worker = started(grid, grid.broker.line("client").keys)
-    assert failure(worker) == "the broker refuses this worker: a submitter does not send Enrol"
+    assert failure(worker) == "the broker refuses this worker: a submitter may not send Enrol"
 
 
 def test_another_python_is_refused_by_both_versions(grid: LiveGrid, monkeypatch: pytest.MonkeyPatch) -> None:
