@@ -40,7 +40,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[FunctionT]):
-    """A function, and what holds for each call of it. `task` makes it; it can still be called."""
+    """A function, and what holds for each call of it: runtime, timeout, retries. `task` makes it; it can be called."""
 
     function: FunctionT
     runtime: float | None = None
