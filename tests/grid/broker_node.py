@@ -113,6 +113,7 @@ class Loop(loop.Loop):
         self._began = broker.world.now
         self._watched = journal
         self._quiet = 0
+        self._roles: dict[bytes, str] = {}
         sessions.restore(self._now())
         self._look_at_windows()
 
@@ -172,6 +173,7 @@ class Loop(loop.Loop):
             return None
         self._broker.steps.step("receive")
         peer, role, data = self._broker.inbox.popleft()
+        self._roles[peer] = role
         return peer, credential_of(role), data, ()
 
     def send(self, peer: bytes, parts: Parts) -> bool:
@@ -187,6 +189,10 @@ class Loop(loop.Loop):
             self._broker.world.note("broker -> {}: {} {}", peer, Brief(message), "" if sent else "(nobody)")
         self._broker.steps.step("send: after")
         return sent
+
+    def who(self, peer: bytes) -> Credential | None:
+        """By which credential a peer is connected."""
+        return credential_of(self._roles[peer]) if peer in self._roles else None
 
     def give_up(self, peer: bytes) -> None:
         """Cut a peer off."""
