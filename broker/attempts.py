@@ -6,7 +6,7 @@ Rule 2: no attempt ran for longer than it was away.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deskgrid import wire
@@ -17,7 +17,7 @@ from deskgrid.broker.store.rows import ResultRow
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, Attempt, Outcome
 from deskgrid.scheduler.state.quarantine import Rest
-from deskgrid.scheduler.state.slots import Sent, Slot
+from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from deskgrid.wire.status import Presence
 
 # An attempt is written down as it is sent when it is at least this long: after a restart of the broker those are waited
@@ -64,27 +64,6 @@ class WorkerSession:
         return first
 
 
-class AttemptLookup:
-    """Where attempts are, while nothing changes: each slot is gone through once, however many of its are asked for."""
-
-    def __init__(self, bound: Mapping[int, Slot]) -> None:
-        self._bound = bound
-        self._met: dict[Attempt, tuple[Slot, Sent]] = {}
-        self._rest: dict[int, Iterator[Sent]] = {}
-
-    def find(self, attempt: Attempt) -> tuple[Slot, Sent] | None:
-        """The slot that has an attempt, if any."""
-        slot = self._bound.get(attempt.task)
-        if slot is None or attempt in self._met:
-            return self._met.get(attempt)
-        rest = self._rest.setdefault(slot.number, iter(slot.sent))
-        for sent in rest:
-            self._met[sent.attempt] = slot, sent
-            if sent.attempt == attempt:
-                break
-        return self._met.get(attempt)
-
-
 class Attempts:
     """``by_name``: the sessions of the workers that are known, kept by `deskgrid.broker.workers`."""
 
@@ -102,7 +81,7 @@ class Attempts:
 
     def handle(self, event: ev.Event, now: float) -> None:
         """Give the scheduler an event, and the workers what follows from it."""
-        if isinstance(event, ev.WorkerJoined | ev.WorkerLeft) and event.worker in self._state.scheduler.slots.workers:
+        if isinstance(event, ev.WorkerJoined | ev.WorkerLeft) and self._state.scheduler.is_up(event.worker):
             self._note_given(event.worker)
         for command in self._state.handle(event, now):
             self.carry_out(command)
@@ -120,27 +99,27 @@ class Attempts:
 
     def _note_given(self, name: str) -> None:
         """What this worker holds may soon be with nobody."""
-        session, slots = self._by_name[name].session, self._state.scheduler.slots.workers[name].slots
-        self.restore((sent.attempt.task, sent.attempt.number, session) for slot in slots for sent in slot.sent)
+        session = self._by_name[name].session
+        self.restore((task, number, session) for task, number in self._state.scheduler.attempts_at(name))
 
     def restore(self, rows: Iterable[tuple[int, int, str]]) -> None:
         """(task, attempt number, session) of attempts that are with nobody, or will be. Empty: of nobody knows whom."""
-        orphans = self._state.scheduler.orphans
-        if len(self._given) > 2 * len(orphans) + SPARE:
-            self._given = {task: given for task, given in self._given.items() if orphans.get(task) == given[0]}
+        scheduler, given = self._state.scheduler, self._given
+        if len(given) > 2 * scheduler.orphans + SPARE:
+            self._given = {task: to for task, to in given.items() if scheduler.is_orphan(Attempt(task, to[0]))}
         self._given.update((task, (number, session)) for task, number, session in rows)
 
     def _whereabouts(self) -> AttemptLookup:
-        return AttemptLookup(self._state.scheduler.bound)
+        return AttemptLookup(self._state.scheduler.grid)
 
-    def _holder(self, attempt: Attempt, found: tuple[Slot, Sent] | None) -> str | None:
+    def _holder(self, attempt: Attempt, found: tuple[str, float] | None) -> str | None:
         """The session that was given the newest attempt of a task; "" when nobody knows; None: it is not the newest.
 
         ``found``: where it is. What anybody else says of it than its holder counts for nothing.
         """
         if found is not None:
-            return self._by_name[found[0].worker.name].session
-        if self._state.scheduler.orphans.get(attempt.task) != attempt.number:
+            return self._by_name[found[0]].session
+        if not self._state.scheduler.is_orphan(attempt):
             return None
         number, session = self._given.get(attempt.task, (attempt.number, ""))
         return session if number == attempt.number else ""
@@ -149,6 +128,11 @@ class Attempts:
         """Those attempts that are the newest of their tasks, and were given to this worker."""
         where = self._whereabouts()
         return [each for each in attempts if self._holder(each, where.find(each)) in ("", worker.session)]
+
+    def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Its own, and those that were taken back from it because it did not answer in time."""
+        owed = self._state.scheduler.owed_by(worker.name)
+        return [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in owed)]
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running]) -> list[ev.HeldAttempt]:
         """What a worker that introduces itself says it has, but for what was never its own: that it is to stop."""
@@ -166,9 +150,7 @@ class Attempts:
     def returned(self, worker: WorkerSession, message: wire.Returned, now: float) -> None:
         """A worker gives back what it has not begun, or has stopped."""
         attempts = [Attempt(ref.task, ref.number) for ref in message.attempts]
-        debts = self._state.scheduler.deadlines.debts.get(worker.name, {})
-        own = [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in debts)]
-        self.handle(ev.AttemptsReturned(worker.name, own), now)
+        self.handle(ev.AttemptsReturned(worker.name, self.given_to(worker, attempts)), now)
 
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         """Attempts ended at a worker."""
@@ -188,22 +170,22 @@ class Attempts:
         ended = [ev.Ended(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
         scheduler = self._state.scheduler
         crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
-        self._crashes = {task: scheduler.tasks.crashes(task) for task in crashed}
-        rest = scheduler.quarantine.rests.get(worker.name)
+        self._crashes = {task: scheduler.crashes(task) for task in crashed}
+        rest = scheduler.quarantined(worker.name)
         self.handle(ev.AttemptsEnded(worker.name, ended), now)
         for result in failed:
             self._remember(result)
-        self._note_rest(worker.name, rest, scheduler.quarantine.rests.get(worker.name))
+        self._note_rest(worker.name, rest, scheduler.quarantined(worker.name))
         self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
 
     def _believable(
-        self, attempt: Attempt, result: wire.Result, found: tuple[Slot, Sent] | None, now: float
+        self, attempt: Attempt, result: wire.Result, found: tuple[str, float] | None, now: float
     ) -> wire.Result:
         """A result that says no more seconds than there were since the attempt was sent: predictions are made of it."""
         if found is not None:
-            most = now - found[1].at
-        elif self._state.scheduler.orphans.get(attempt.task) == attempt.number:
+            most = now - found[1]
+        elif self._state.scheduler.is_orphan(attempt):
             # Perhaps it was sent by an earlier life of the broker; not before its bag was there, though.
             most = self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created
         else:
@@ -212,7 +194,7 @@ class Attempts:
 
     def _remember(self, result: wire.Result) -> None:
         """The newest attempt of a task failed. If it was the last one, the journal says how the task ended."""
-        if self._state.scheduler.tasks.state(result.task) in ENDED:
+        if self._state.scheduler.state(result.task) in ENDED:
             self._state.failed_attempts.drop(result.task)
             return
         bag, item = self._state.book.item(result.task)
@@ -315,7 +297,7 @@ class Attempts:
         self._send(worker.peer, wire.Stop(refs) if stops else wire.Recall(refs))
 
     def _note_overdue(self, name: str, count: int) -> None:
-        rest = self._state.scheduler.quarantine.rests.get(name)
+        rest = self._state.scheduler.quarantined(name)
         self._state.note("worker-silent", by=self._by_name[name].who.name, name=name, taken_back=count)
         if rest is not None and rest.silent:
             self._state.note("worker-rests", by=self._by_name[name].who.name, name=name, for_s=rest.lasts, why=rest.why)

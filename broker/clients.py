@@ -14,7 +14,6 @@ from deskgrid.broker.queries import Queries
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
-from deskgrid.scheduler.views.explain import is_longer_window, longest_window
 
 # A client of which nothing has been heard for this long is gone: one that waits for anything asks every few seconds
 # whether the broker is there. (One that was killed is gone when its connection ends.) An open bag counts as closed when
@@ -39,7 +38,8 @@ SWEEP_S = 10.0
 class ClientSession:
     """One connection of a client. ``user`` is what it calls itself; what it may do is by ``who``.
 
-    ``watched``: numbers of bags whose results it has waited for.
+    ``watched``: numbers of bags whose results it has waited for. ``refused_template``: digest and bytes of the last
+    template that was over its quota.
     """
 
     who: Credential
@@ -48,6 +48,7 @@ class ClientSession:
     python: str
     heard: float
     watched: set[int] = field(default_factory=set)
+    refused_template: tuple[str, int] = ("", 0)
 
 
 class Clients:
@@ -202,10 +203,12 @@ class Clients:
         if kind is None or wire.sha256_of(blob.data) != blob.digest:
             self._state.send(peer, wire.Refused("that is not a template, or it was damaged on the way"))
         elif self._state.journal.template_kind(blob.digest) is None:
-            owner, size = self.by_peer[peer].who.name, len(blob.data)
-            # Without room its bag is refused, and says why.
-            if not self._state.disk.refusal and not self._state.quotas.refusal(owner, 0, size):
-                self._state.quotas.extended(owner, 0, size)
+            client, size = self.by_peer[peer], len(blob.data)
+            # Without room the bag is refused, and that answer says why.
+            if self._state.quotas.refusal(client.who.name, 0, size):
+                client.refused_template = blob.digest, size
+            elif not self._state.disk.refusal:
+                self._state.quotas.template_added(client.who.name, blob.digest, size)
                 self._state.journal.add_template(blob.digest, kind, blob.data)
 
     def _submit(self, peer: bytes, submit: wire.Submit, now: float) -> wire.Message | str:
@@ -253,6 +256,13 @@ class Clients:
         why = why or self._state.quotas.refusal(owner, len(submit.payloads), sum(map(len, submit.payloads)))
         return f"bag {submit.bag} is not taken: {why}" if why else ""
 
+    def _refusal_by_template(self, peer: bytes, submit: wire.Submit) -> str:
+        """Why there was no room for the template of a bag; empty when there is by now, or it did not arrive."""
+        client = self.by_peer[peer]
+        digest, size = client.refused_template
+        why = self._state.quotas.refusal(client.who.name, 0, size) if digest == submit.template else ""
+        return f"bag {submit.bag} is not taken: its template has {size} bytes; {why}" if why else ""
+
     @staticmethod
     def _refusal(bag: OpenBag, submit: wire.Submit) -> str:
         """Why what is new of ``bag`` cannot be added to it; empty when it can."""
@@ -272,7 +282,7 @@ class Clients:
         kind = self._state.journal.template_kind(submit.template)
         # Both beginnings tell a client to send the batch again: of several on their way all come back, in order.
         if kind is None:
-            return "template: send it first"
+            return self._refusal_by_template(peer, submit) or "template: send it first"
         if submit.first:
             return f"template: no bag {submit.bag}: its beginning did not arrive, or it was forgotten"
         client = self.by_peer[peer]
@@ -313,10 +323,10 @@ class Clients:
         scheduler = self._state.scheduler
         if not scheduler.policy.timed:
             return bag.note
-        margin = scheduler.policy.margin
-        if is_longer_window(scheduler, max(runtimes) + margin, now):
+        margin = scheduler.policy.requirement.margin
+        if scheduler.has_longer_window(max(runtimes) + margin, now):
             return bag.note
-        longest = longest_window(scheduler, now)
+        longest = scheduler.longest_window(now)
         if not longest:
             return "no worker is known yet: the bag waits"
         too_long = sum(seconds + margin >= longest for seconds in runtimes)

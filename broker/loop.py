@@ -1,7 +1,8 @@
 """The broker's loop. Its sockets are in `deskgrid.broker.port.sockets`.
 
 Rule 1: read what has arrived and handle some of it, credentials in turns; settle, hand out work, commit, send: in this
-order, always. A message with large payloads is heard when these are files, some turns later.
+order, always. A message with large payloads is heard when these are files, some turns later. What takes long, a long
+message or shortening the journal's log, has a turn of its own: nobody waits for two of these.
 Rule 2: never block on a peer. What a slow one does not take waits for it, within bounds; others do not wait for it.
 Rule 3: an exception that nobody expected costs the peer whose message it was. What the turn did is undone, in the
 journal and in memory alike: the sessions begin again from the journal.
@@ -29,11 +30,13 @@ log = logging.getLogger("deskgrid.broker")
 # Messages that are read in a turn of the loop, and bytes of them: that costs some milliseconds. Whoever sends faster
 # than messages are read and handled has too many waiting soon, and is cut off.
 DRAIN = 1_000
-DRAIN_BYTES = 16 * 2**20
+DRAIN_BYTES = 8 * 2**20
 # No more is read while so many bytes wait to be handled.
 HELD_BYTES = 4 * wire.PAYLOAD_LIMIT
 # How long messages are handled in one turn, before answers go out. Seconds. One message may take longer.
 TURN_S = 0.01
+# From this size on a message has a turn of its own: with the commit at its end it takes ten milliseconds and more.
+LONG_BYTES = wire.BATCH_BYTES // 4
 # How long the loop waits for a message before it looks at leases, at the windows file and at whether to stop. What says
 # nothing new, as nearly every heartbeat, is settled no sooner than that: a thousand workers send 500 in a second.
 TICK_S = 0.2
@@ -50,12 +53,11 @@ OUR_FAULTS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingErro
 # How often the windows file is looked at.
 WINDOWS_S = 1.0
 # Heartbeats that come so close on each other are taken several at a time, for which the loop rests a little when it has
-# heard nothing else: to be woken costs more than to hear one. With fewer than a hundred workers it never rests, and
-# with more of them only the first message after a silence waits. It does not rest after more work than that of such
-# heartbeats: somebody sends a lot, and others have waited for it already. Seconds.
+# heard nothing else for a while: to be woken costs more than to hear one. With fewer than a hundred workers it never
+# rests, and with more of them only the first message after a silence waits. Seconds.
 OFTEN_S = 0.02
 REST_S = 0.03
-LITTLE_S = 0.005
+SILENCE_S = 0.5
 
 
 class Loop:
@@ -79,6 +81,8 @@ class Loop:
         self._windows_at = 0.0
         self._settle_at = 0.0
         self._quiet_at = -OFTEN_S
+        # When something other than a heartbeat was last heard.
+        self._heard_at = -math.inf
         # When each event was last told of in the log.
         self._told: dict[str, float] = {}
         # Peers that are not heard any more, until they are gone; and those that are gone, until all they said is heard.
@@ -106,6 +110,8 @@ class Loop:
     @property
     def _patience(self) -> float:
         """How long to wait for a message. Seconds."""
+        if self._journal.log_is_long:
+            return 0.0
         if self._sessions.unfinished or self._fair_queue:
             # What waits for the disk is not handled before that is done with something; then the loop is woken.
             return 0.0 if self._sessions.unfinished or self._fair_queue.next_is_ready(self._has_to_wait) else TICK_S
@@ -126,7 +132,7 @@ class Loop:
             self._recover(error)
 
     def _go(self, arrived: bool) -> None:
-        began = self._now()
+        log_was_long = self._journal.log_is_long
         read_all = self._read() if arrived else True
         heard = self._hear()
         for name in self._sessions.state.revoked:
@@ -137,8 +143,11 @@ class Loop:
         if self._sessions.unsettled or self._suspect or self._now() >= self._settle_at:
             self._settle_at = self._now() + TICK_S
             self._finish(self._sessions.settle(self._now()))
-        elif heard and not self._fair_queue and self._now() < began + LITTLE_S:
+        elif heard and not self._fair_queue and self._now() >= self._heard_at + SILENCE_S:
             self._rest()
+        if log_was_long:
+            self._journal.shorten_log()
+            self._release()
         if read_all and self._gone:
             self._gone = [peer for peer in self._gone if not self._let_go(peer)]
         if not self._careful:
@@ -178,18 +187,23 @@ class Loop:
 
     def _handle_some(self) -> bool:
         """Handle what was read, credentials in turns, for as long as a turn may take; whether anything was."""
-        end, first = self._now() + TURN_S, True
-        while (arrival := self._fair_queue.take(self._has_to_wait)) is not None:
+        end, waits, anything = self._now() + TURN_S, self._has_to_wait, False
+        while (arrival := self._fair_queue.take(waits)) is not None:
             began = self._now()
             self._handle(arrival)
             self._fair_queue.took(arrival.who.name, self._now() - began)
-            first = False
-            if self._now() >= end or self._careful:
+            waits, anything = self._waits_for_a_turn, True
+            if self._now() >= end or len(arrival.data) >= LONG_BYTES or self._careful:
                 break
-        return not first
+        return anything
 
     def _has_to_wait(self, arrival: Arrival) -> bool:
+        if self._journal.log_is_long and len(arrival.data) >= LONG_BYTES:
+            return True
         return not self._value_writer.has_room(arrival.peer, arrival.who.name, bool(arrival.chunks))
+
+    def _waits_for_a_turn(self, arrival: Arrival) -> bool:
+        return len(arrival.data) >= LONG_BYTES or self._has_to_wait(arrival)
 
     def _handle(self, arrival: Arrival) -> None:
         peer, who = arrival.peer, arrival.who
@@ -199,17 +213,20 @@ class Loop:
             self._dismiss(peer, f"messages of {who.name} made the broker fail; try again in {seconds:.0f} s")
             return
         self._suspect = peer, who.name
+        message: wire.Message | None = None
         try:
             message = wire.decode(arrival.data, arrival.chunks)
         except wire.ProtocolError as error:
             self._warn("garbage credential=%r bytes=%d reason=%r", who.name, len(arrival.data), str(error))
             self._send(peer, wire.Refused(f"that is not a message of deskgrid {wire.VERSION}: {error}"))
         else:
-            values = wire.large_of(message) if arrival.chunks and self._sessions.records(who, message) else []
+            values = wire.large_of(message) if arrival.chunks and self._sessions.records(peer, who, message) else []
             if self._value_writer.put(peer, who, message, values):
                 self._suspect = None  # nothing has come of it yet
             else:
                 self._sessions.receive(peer, who, message, self._now())
+        if not isinstance(message, wire.Heartbeat):
+            self._heard_at = self._now()
         self._heard_one()
 
     def _heard_one(self) -> None:
@@ -272,8 +289,12 @@ class Loop:
             self._sessions.gone(peer)
 
     def _dismiss(self, peer: bytes, reason: str) -> None:
-        """Hear nothing more of a peer, and tell it why."""
+        """Hear nothing more of a peer, and tell it why. A worker is cut off: refused, it would end for good."""
         self._shut.add(peer)
+        who = self._sockets.who(peer)
+        if who is not None and who.role == "worker":
+            self._sockets.give_up(peer)
+            return
         self._send(peer, wire.Refused(reason))
         self._sockets.dismiss(peer)
 

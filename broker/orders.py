@@ -106,12 +106,12 @@ class Orders:
 
     def _pieces(self, bag: OpenBag, spans: Spans, spare: bool) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
         """What to cancel in these ranges of items, in small pieces: their units, and (first task, how many, item)."""
-        tasks = self._state.scheduler.tasks
+        scheduler = self._state.scheduler
         for first, count, item in bag.pieces(spans):
             for start in range(first, first + count, PIECE_TASKS):
                 size = min(PIECE_TASKS, first + count - start)
-                found = tasks.open_spans([(start, size)], spare)
-                units = size + RANGE_UNITS * len(found) + BOUND_UNITS * tasks.elsewhere(start, size)
+                found = scheduler.open_spans([(start, size)], spare)
+                units = size + RANGE_UNITS * len(found) + BOUND_UNITS * scheduler.bound_tasks(start, size)
                 yield units, [(task, many, item + task - first) for task, many in found]
 
     def _cancel_now(self, bag: OpenBag, chosen: Sequence[tuple[int, int, int]]) -> int:
@@ -140,12 +140,15 @@ class Orders:
     def forget(self, bag: OpenBag, why: str) -> None:
         """A bag that is complete is gone; ``why`` is told to those who wait for more of it."""
         self._state.forget(bag, why)
-        self._begin(bag.row.owner, self._dropping(bag.row.number))
+        self._begin(bag.row.owner, self._dropping(bag.row.number, bag.row.template))
 
-    def _dropping(self, number: int) -> Slices:
+    def _dropping(self, number: int, template: str = "") -> Slices:
+        """``template``: its digest; unknown after a restart, when templates do not count."""
         with self._given_up(number):
             while self._state.journal.purge.some(number):
                 yield DROPPING_UNITS
+        if self._state.journal.template_kind(template) is None:
+            self._state.quotas.template_deleted(template)
         return {}
 
     # --- predictions -------------------------------------------------------------------------------------------------
@@ -172,10 +175,10 @@ class Orders:
         return {}
 
     def _predict_now(self, news: dict[int, float], firsts: Iterable[int]) -> int:
-        state, tasks = self._state, self._state.scheduler.tasks
+        state = self._state
         state.pending += state.handle(ev.RuntimesUpdated(list(news), list(news.values())), state.now)
         for first in firsts:
-            state.journal.predict(first, tasks.known(first).runtimes)
+            state.journal.predict(first, state.scheduler.batch_runtimes(first))
         return PREDICTION_UNITS * len(news)
 
 

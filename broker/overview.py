@@ -17,7 +17,7 @@ from deskgrid.broker.worker_health import trouble
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.policies import policy_options
-from deskgrid.scheduler.views.snapshot import Outlook, SlotView, queue_longest_s, windows_of, worker_view
+from deskgrid.scheduler.views.snapshot import Outlook, SlotView, queues_view, worker_view
 from deskgrid.wire.status import (
     BAG_ROWS,
     SCHEMA,
@@ -28,6 +28,7 @@ from deskgrid.wire.status import (
     CounterValues,
     GridState,
     Presence,
+    Queues,
     RunningTask,
     SlotState,
     Totals,
@@ -60,7 +61,7 @@ class Overview:
         self._document = Shared(self._make_document, state.facts.heartbeat_s)
 
     def _make_outlook(self, now: float) -> Generator[int, None, Outlook]:
-        outlook = Outlook(self._state.scheduler, now)
+        outlook = Outlook(self._state.scheduler.grid, now)
         yield from outlook.pieces()
         return outlook
 
@@ -83,7 +84,7 @@ class Overview:
 
     def _row(self, bag: OpenBag, outlook: Outlook) -> BagState:
         now = self._state.now
-        view = outlook.view(self._state.scheduler.tasks.bags[bag.row.number], now)
+        view = outlook.view(bag.row.number, now)
         settled = view.done + view.failed + view.cancelled
         return {
             "bag": bag.row.id,
@@ -170,45 +171,37 @@ class Overview:
                 "disk_note": self._state.disk.refusal,
             },
             "totals": totals,
-            "queues": {
-                "regular": len(scheduler.regular),
-                "priority": len(scheduler.priority),
-                "longest_s": queue_longest_s(scheduler),
-            },
+            "queues": self._queues(),
             "counters": _values_of(scheduler.counters),
             "throughput": {"per_s": self._throughput.per_second(now)},
         }
 
     def _worker_row(self, session: WorkerSession, now: float, most_slots: int) -> WorkerState:
         join, scheduler = session.join, self._state.scheduler
-        rest = scheduler.quarantine.rests.get(session.name)
-        row: WorkerState = {
+        rest = scheduler.quarantined(session.name)
+        view = worker_view(scheduler.grid, session.name, now, most_slots, WINDOW_ROWS)
+        return {
             "name": session.name,
             "host": join.host,
             "site": join.site,
             "state": session.state,
             "kind": join.kind,
             "plan": join.plan,
-            "uptime_s": 0.0,
+            "uptime_s": view.uptime_s,
             "opened_s": max(0.0, now - session.opened) if session.state == "up" else 0.0,
-            "windows": [],
+            "windows": list(view.windows),
             "silent_s": max(0.0, now - session.heard),
             "done": session.done,
             "rests_s": None if rest is None else max(0.0, rest.until - now),
             "note": trouble(scheduler, session.name),
-            "slot_count": 0,
-            "busy": 0,
-            "slots": [],
+            "slot_count": view.slot_count,
+            "busy": view.busy,
+            "slots": [self._slot_row(slot) for slot in view.slots],
         }
-        worker = scheduler.slots.workers.get(session.name)
-        if worker is not None:
-            view = worker_view(worker, now, most_slots, WINDOW_ROWS)
-            row["uptime_s"], row["windows"] = view.uptime_s, list(view.windows)
-            row["slot_count"], row["busy"] = view.slot_count, view.busy
-            row["slots"] = [self._slot_row(slot) for slot in view.slots]
-        elif (away := scheduler.away.get(session.name)) is not None:
-            row["windows"] = list(windows_of(away.windows, now, WINDOW_ROWS))
-        return row
+
+    def _queues(self) -> Queues:
+        queues = queues_view(self._state.scheduler.grid)
+        return {"regular": queues.regular, "priority": queues.priority, "longest_s": queues.longest_s}
 
     def _slot_row(self, slot: SlotView) -> SlotState:
         return {

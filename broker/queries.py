@@ -6,7 +6,7 @@ shape from `deskgrid.wire.status`; every other answer is a few named values.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from copy import deepcopy
 from dataclasses import asdict
 
@@ -27,13 +27,10 @@ from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, State
 from deskgrid.scheduler.policies import make_policy, policy_options
-from deskgrid.scheduler.state.quarantine import Rest
-from deskgrid.scheduler.views.explain import Explanation, explain
+from deskgrid.scheduler.views.explain import Explanation, explain, waiting_of
 
 # What things cost, in units of `deskgrid.broker.operations`.
 BLOCK_UNITS = 300
-TASKS_A_UNIT = 10
-EXPLAIN_UNITS = 5_000
 
 # States a task can be explained in besides waiting.
 _STATE_TEXT = {
@@ -160,7 +157,7 @@ class Queries:
     def _logs(self, args: Json, now: float) -> Slices:
         bag = self._bag(args)
         task = self._task(bag, args["item"])
-        state = self._state.scheduler.tasks.state(task)
+        state = self._state.scheduler.state(task)
         row = None
         for seq, size in self._state.journal.blocks_around(task) if state in ENDED else ():
             row = self._state.journal.result_in(seq, size, task)
@@ -186,17 +183,17 @@ class Queries:
     def _explain(self, args: Json, now: float) -> Slices:
         bag, scheduler = self._bag(args), self._state.scheduler
         if args.get("item") is None:
-            waiting, paused, longest = yield from self._longest(bag)
-            if longest is None:
-                return (yield from self._nothing_waits(bag, paused))
-            task = longest
+            found = yield from waiting_of(scheduler.grid, bag.row.number)
+            if found.longest is None:
+                return (yield from self._nothing_waits(bag, found.paused))
+            task, waiting = found.longest, found.waiting
         else:
             task = self._task(bag, args["item"])
-            waiting = int(scheduler.tasks.state(task) == State.WAITING)
-        why, rests = (yield from explain(scheduler, task, now)), scheduler.quarantine.rests
+            waiting = int(scheduler.state(task) == State.WAITING)
+        why = yield from explain(scheduler.grid, task, now)
         return {
             "text": [
-                *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), rests, now),
+                *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now),
                 *self._failures(task, why),
             ],
             "waiting": waiting,
@@ -207,7 +204,7 @@ class Queries:
                     "slot": slot.slot,
                     "left_s": None if math.isinf(slot.left_s) else slot.left_s,
                     "short_s": slot.short_s,
-                    "reason": reason(slot, rests),
+                    "reason": reason(slot),
                 }
                 for slot in why.slots
             ],
@@ -224,23 +221,6 @@ class Queries:
         failure = wire.read_failure(last.payload)
         why_not = " ".join(f"{failure.kind}: {failure.message:.300}".split())
         return [f"it has failed {times}, the last time on {last.worker}: {why_not}"]
-
-    def _longest(self, bag: OpenBag) -> Generator[int, None, tuple[int, int, int | None]]:
-        """How many tasks of a bag wait, how many pause, and the first of the longest of those that wait."""
-        waiting, paused, longest, found, units = 0, 0, -1.0, None, 0
-        for batch in list(self._state.scheduler.tasks.bags[bag.row.number].batches):
-            paused += batch.states.count(State.PAUSED)
-            if many := batch.states.count(State.WAITING):
-                waiting += many
-                seconds, task = batch.longest()
-                if seconds > longest:
-                    longest, found = seconds, task
-            units += 1 + batch.count // TASKS_A_UNIT
-            if units >= EXPLAIN_UNITS:
-                yield units
-                units = 0
-        yield units
-        return waiting, paused, found
 
     def _nothing_waits(self, bag: OpenBag, paused: int) -> Generator[int, None, Json]:
         row = yield from self._overview.row(bag)
@@ -274,8 +254,8 @@ def _error_text(row: ResultRow) -> str | None:
     return trace if trace.rstrip().endswith(message or kind) else "\n".join(filter(None, [trace.rstrip(), reason]))
 
 
-def _explanation(why: Explanation, item: int, workers: int, rests: Mapping[str, Rest], now: float) -> list[str]:
-    """Why a task is where it is, in sentences. ``rests``: workers that get nothing for a while."""
+def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[str]:
+    """Why a task is where it is, in sentences."""
     start = f"task {item} (predicted {precise(why.runtime_s)})"
     if why.state != State.WAITING:
         return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}"]
@@ -288,8 +268,8 @@ def _explanation(why: Explanation, item: int, workers: int, rests: Mapping[str, 
         lines.append(f"no window that is open or announced is that long: the longest is {longest}")
     for slot in why.slots:
         where = f"{slot.worker} slot {slot.slot}"
-        if slot.worker in rests:
-            lines.append(f"{where}: {at_rest(rests[slot.worker], now)}")
+        if slot.quarantined is not None:
+            lines.append(f"{where}: {at_rest(slot.quarantined, now)}")
         elif slot.silent_s is not None:
             lines.append(f"{where}: has not answered for {precise(slot.silent_s)}, and gets no work until it does")
         elif slot.short_s:

@@ -108,15 +108,17 @@ class Sessions:
             state.note("disk-full", reason=disk_full, home=str(state.journal.home))
         others = Sessions(state, self._retention.days)
         others.restore(now)
-        state.scheduler.counters = self.state.scheduler.counters
+        state.scheduler.count_on(self.state.scheduler.counters)
         others._throughput, others._counted = self._throughput, self._counted
         for peer in [*self.workers.by_peer, *self.clients.by_peer]:
             state.send(peer, wire.Rejoin())
         return others
 
-    def records(self, who: Credential, message: wire.Message) -> bool:
+    def records(self, peer: bytes, who: Credential, message: wire.Message) -> bool:
         """Whether what ``message`` brings may be written down, as far as can be said before it is handled."""
-        return isinstance(message, SAYS[who.role]) and self.state.disk.records(message)
+        if not isinstance(message, SAYS[who.role]) or not self.state.disk.records(message):
+            return False
+        return not isinstance(message, wire.Finished) or self.workers.expects(peer, message)
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """One message of the peer who holds the credential ``who``."""

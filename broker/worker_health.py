@@ -1,7 +1,5 @@
 """What is wrong with a worker, in words for people: it crashes everything, or it does not answer."""
 
-from collections.abc import Container
-
 from deskgrid.durations import precise
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.state.quarantine import Rest
@@ -10,15 +8,15 @@ from deskgrid.scheduler.views.explain import SlotReason
 
 def trouble(scheduler: Scheduler, name: str) -> str:
     """What is wrong with the worker ``name``; empty when all is well."""
-    rest, owed = scheduler.quarantine.rests.get(name), len(scheduler.deadlines.debts.get(name, ()))
+    rest, owed = scheduler.quarantined(name), len(scheduler.owed_by(name))
     if rest is not None:
         return f"rests: {rest.why}"
     return f"does not answer on {owed} of its slots" if owed else ""
 
 
-def reason(slot: SlotReason, rests: Container[str]) -> str:
+def reason(slot: SlotReason) -> str:
     """Why a task is not on a slot, in a word or two."""
-    if slot.worker in rests:
+    if slot.quarantined is not None:
         return "rests"
     if slot.silent_s is not None:
         return "silent"

@@ -67,6 +67,14 @@ class Workers:
         elif isinstance(message, wire.Fetch) and self._state.has_room(peer, UNTAKEN_LIMIT):
             self.attempts.send_template(worker, message.digest)
 
+    def expects(self, peer: bytes, message: wire.Finished) -> bool:
+        """Whether a large result in ``message`` is of work that its sender was given: nobody fills the disk unasked."""
+        worker = self.by_peer.get(peer)
+        large = [
+            Attempt(result.task, result.number) for result in message.results if not isinstance(result.payload, bytes)
+        ]
+        return worker is not None and bool(self.attempts.given_to(worker, large))
+
     def gone(self, peer: bytes) -> None:
         """Nothing can be sent to this connection any more. The lease decides what that means for the worker."""
         self.by_peer.pop(peer, None)
@@ -192,8 +200,7 @@ class Workers:
         stopped = {attempt: ran[attempt] for attempt in self.attempts.its_own(worker, ran)}
         if worker.state == "up":
             # What it does not name as stopped never started there, or ended; some may still be on its way.
-            slots = self._state.scheduler.slots.workers[worker.name].slots
-            sent = [held.attempt for slot in slots for held in slot.sent]
+            sent = self._state.scheduler.attempts_at(worker.name)
             unstarted = [attempt for attempt in sent if attempt not in stopped]
             left = ev.WorkerLeft(worker.name, True, early, unstarted, windows)
             self._left(left, "stop" if early else "departure", now)

@@ -1,7 +1,7 @@
-"""Everything that can go wrong for a client, by what you can do about it.
+"""What can go wrong for a client. Each exception says what to do about it.
 
-`DeskgridError` is the root. Failures of tasks are below `TaskError`. Only an exception that the task itself raised
-comes back as it is, with its traceback on the worker as its ``__cause__`` (as in `concurrent.futures`).
+`DeskgridError` is the root of all. A task that failed raises a `TaskError`, unless it raised an exception of its own:
+that comes back as itself, and its ``__cause__`` has the traceback from the worker, as in `concurrent.futures`.
 """
 
 
@@ -14,7 +14,7 @@ class GridUnreachable(DeskgridError):
 
 
 class GridRefused(DeskgridError):
-    """The broker refuses this client, or the join line is wrong. Trying again without a change would not help."""
+    """The broker does not let this client in, or the join line is not one. Trying again would not help."""
 
 
 class GridClosed(DeskgridError, RuntimeError):
@@ -26,7 +26,7 @@ class RequestFailed(DeskgridError):
 
 
 class BagRejected(DeskgridError):
-    """The grid cannot take the bag, or one of its tasks, as it is. Nothing of the bag is left on the grid."""
+    """The bag, or one of its tasks, cannot be accepted. Nothing of the bag is left on the grid."""
 
 
 class PicklingFailed(BagRejected):
@@ -38,7 +38,7 @@ class PythonMismatch(BagRejected):
 
 
 class TaskError(DeskgridError):
-    """A task failed, but not with an exception that can be raised here."""
+    """A task failed, and not by an exception that can be raised here."""
 
 
 class RemoteError(TaskError):
@@ -46,7 +46,7 @@ class RemoteError(TaskError):
 
 
 class TaskCrashed(TaskError):
-    """The task's process died: by a segmentation fault, by `os._exit`, or killed because it used too much memory."""
+    """The task ended its process: by a segmentation fault, by `os._exit`, or by using too much memory."""
 
 
 class TaskTimeout(TaskError):

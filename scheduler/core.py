@@ -2,88 +2,95 @@
 
 Rule 1: ``handle(event, now)`` is the only way in; ``now`` never runs backwards.
 Rule 2: an illegal event raises and changes nothing; a stale but legal one (an old attempt's answer, say) is ignored.
-Rule 3: a task is done if and only if the answer was of its newest attempt.
-Rule 4: a departure or a loss never counts against a task; crashes and errors do. One that fails again and again pauses.
 Placements are decided only at `PassDue`, once for everything that had arrived.
+
+What the scheduler knows is in `deskgrid.scheduler.grid`. Who decides: `workers` (windows open and close), `answers`
+(attempts end), `placing` (a pass), `trust` (silent workers); here is what happens to tasks, and what a driver may ask.
 """
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.answers import Answers
+from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.invariants import check
-from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State, Window, Windows, checked_runtime
+from deskgrid.scheduler.metrics import Counters
+from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
+from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.queues.task_ranges import within
+from deskgrid.scheduler.queues.task_ranges import Spans, within
 from deskgrid.scheduler.queues.waiting import ORDERS
-from deskgrid.scheduler.state.pauses import pause_after
-from deskgrid.scheduler.state.prediction_error import ratios
-from deskgrid.scheduler.state.slots import UPTIME_JITTER_S, Away, Slot, Worker, announced, differ, uptime_end
+from deskgrid.scheduler.state.prediction_error import outlived
+from deskgrid.scheduler.state.quarantine import Rest
 from deskgrid.scheduler.state.tasks import ELSEWHERE, OPEN, WAITING
 from deskgrid.scheduler.trust import Trust
+from deskgrid.scheduler.workers import Workers
 
 # A task that has killed its process so often is given up: it would go on killing. Departures never count.
 CRASH_LIMIT = 3
 
 
-class Scheduler(Trust):
-    """The state machine. What a pass does is in `Placing`, how far workers are trusted in `Trust`; here is what each
-    event does.
-    """
+class Scheduler:
+    """The state machine. ``grid``: what it knows, to be read by `deskgrid.scheduler.views`."""
 
     def __init__(self, policy: Policy, first_attempt: int = 1, crash_limit: int = CRASH_LIMIT) -> None:
-        super().__init__(policy, first_attempt)
-        self.crash_limit = crash_limit
+        self.grid = GridState(policy, first_attempt)
+        self._trust = Trust(self.grid)
+        self._workers = Workers(self.grid, self._trust)
+        self._placing = Placing(self.grid)
+        answers = Answers(self.grid, self._trust, crash_limit)
         self._table: dict[type, Callable[[Any, float], None]] = {
             ev.TasksSubmitted: self._submitted,
             ev.RuntimesUpdated: self._runtimes_updated,
             ev.BagPredicted: self._bag_predicted,
             ev.TasksCancelled: self._cancelled,
             ev.BagForgotten: self._forgotten,
-            ev.WorkerJoined: self._joined,
-            ev.UptimeRefreshed: self._refreshed,
-            ev.WorkerLeft: self._left,
-            ev.WorkerForgotten: self._worker_forgotten,
-            ev.AttemptsEnded: self._attempts_ended,
-            ev.AttemptsReturned: self._returned,
+            ev.WorkerJoined: self._workers.joined,
+            ev.UptimeRefreshed: self._workers.refreshed,
+            ev.WorkerLeft: self._workers.left,
+            ev.WorkerForgotten: self._workers.forgotten,
+            ev.AttemptsEnded: answers.ended,
+            ev.AttemptsReturned: answers.returned,
             ev.HoldExpired: self._hold_expired,
             ev.PolicyChanged: self._policy_changed,
             ev.PassDue: self._pass_due,
         }
 
     def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
-        """What ``event`` at ``now`` (seconds on the driver's clock) makes necessary."""
-        if not self.now <= now < math.inf:
-            raise IllegalEvent(f"time runs backwards: {now} after {self.now}")
+        """What ``event`` at ``now`` (seconds on the driver's clock) makes necessary. Raises `IllegalEvent`."""
+        grid = self.grid
+        if not grid.now <= now < math.inf:
+            raise IllegalEvent(f"time runs backwards: {now} after {grid.now}")
         self._table[type(event)](event, now)
-        self.now = now
-        commands, self._commands = self._commands, []
+        grid.now = now
+        commands, grid.commands = grid.commands, []
         return commands
 
     def check(self, now: float) -> None:
         """Raise `InvariantBroken` where the state at ``now`` contradicts itself. For tests: it looks at everything."""
-        check(self, now)
+        check(self.grid, self._placing, now)
 
     # --- tasks -------------------------------------------------------------------------------------------------------
 
     def _submitted(self, event: ev.TasksSubmitted, now: float) -> None:
+        grid = self.grid
         ended = ((event.done, State.DONE), (event.failed, State.FAILED), (event.cancelled, State.CANCELLED))
         self._check_restored(event)
-        batch = self.tasks.add(event.bag, event.first, event.count, event.runtimes)
+        batch = grid.tasks.add(event.bag, event.first, event.count, event.runtimes)
         batch.bag.retries, batch.bag.timeout = event.retries, event.timeout
-        self.counters.submitted += event.count
+        grid.counters.submitted += event.count
         for tasks, state in ended:
             for task in tasks:
-                self.tasks.move(task, state)
+                grid.tasks.move(task, state)
         for attempt in event.held:
-            self.tasks.move(attempt.task, State.HELD)
-            self.orphans[attempt.task] = attempt.number
-        self.regular.add(batch.waiting())
-        self.changes += 1
+            grid.tasks.move(attempt.task, State.HELD)
+            grid.orphans[attempt.task] = attempt.number
+        grid.regular.add(batch.waiting())
+        grid.changes += 1
 
     def _check_restored(self, event: ev.TasksSubmitted) -> None:
         """What is already known of a batch is said of its own tasks, once each, and of attempts made before."""
@@ -91,7 +98,7 @@ class Scheduler(Trust):
         known = [*event.done, *event.failed, *event.cancelled, *held]
         if any(not 0 <= task - event.first < event.count for task in known) or len(set(known)) < len(known):
             raise IllegalEvent(f"the batch from {event.first} on is restored with tasks not its own, or twice")
-        if any(self.is_new(attempt.number) for attempt in event.held):
+        if any(attempt.number >= self.grid.next_attempt for attempt in event.held):
             raise IllegalEvent("an attempt is held whose number has not been given yet")
 
     def _runtimes_updated(self, event: ev.RuntimesUpdated, now: float) -> None:
@@ -101,312 +108,196 @@ class Scheduler(Trust):
             checked_runtime(runtime)
         # Of a task that is named twice, the last counts.
         news = dict(zip(event.tasks, event.runtimes, strict=True))
-        before = self.tasks.predict(news)
-        self.predict([(task, 1) for task in before], set(before.values()), news.__getitem__)
+        before = self.grid.tasks.predict(news)
+        self.grid.predict([(task, 1) for task in before], set(before.values()), news.__getitem__)
         self._predictions_changed(news, now)
 
     def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
         checked_runtime(event.runtime)
-        spans, before = self.tasks.predict_bag(event.bag, event.runtime)
-        self.predict(spans, before - {event.runtime}, lambda task: event.runtime)
-        self._predictions_changed(within(self.bound, spans), now)
+        grid = self.grid
+        spans, before = grid.tasks.predict_bag(event.bag, event.runtime)
+        grid.predict(spans, before - {event.runtime}, lambda task: event.runtime)
+        self._predictions_changed(within(grid.bound, spans), now)
 
     def _predictions_changed(self, tasks: Iterable[int], now: float) -> None:
         """Give queued tasks another chance to be placed (paper, Section 2.1)."""
-        self.changes += 1
-        slots = {self.bound[task].number: self.bound[task] for task in tasks if task in self.bound}
+        grid = self.grid
+        grid.changes += 1
+        slots = {grid.bound[task].number: grid.bound[task] for task in tasks if task in grid.bound}
         for slot in slots.values():
-            self.change(slot)
-            self.to_priority(self.release_queue(slot))
-            slot.sent = deque(sent._replace(runtime=self.tasks.runtime(sent.attempt.task)) for sent in slot.sent)
+            grid.change(slot)
+            grid.to_priority(grid.release_queue(slot))
+            slot.sent = deque(sent._replace(runtime=grid.tasks.runtime(sent.attempt.task)) for sent in slot.sent)
             slot.ahead_s = sum(sent.runtime for sent in islice(slot.sent, 1, None))
-            self._recall_excess(slot, now)
+            self._workers.recall_excess(slot, now)
 
     def _cancelled(self, event: ev.TasksCancelled, now: float) -> None:
-        pieces = list(self.tasks.pieces(event.spans))
+        grid = self.grid
+        pieces = list(grid.tasks.pieces(event.spans))
         stops: dict[str, list[Attempt]] = {}
         for batch, first, count in pieces:
             spans = batch.spans(OPEN, first, count)
             for task, _ in batch.spans(ELSEWHERE, first, count):
                 self._take_out(task, stops, now)
             for waiting in batch.spans(WAITING, first, count):
-                for others in self.regular.drop(*waiting):
-                    self.priority.discard(*others)
-            if self.orphans:
-                self.disown(chain.from_iterable(range(first, first + many) for first, many in spans))
-            self.counters.cancelled += self.tasks.cancel(batch, spans)
-            self.changes += bool(spans)
-        self._commands += [ev.Stop(worker, attempts) for worker, attempts in stops.items()]
+                for others in grid.regular.drop(*waiting):
+                    grid.priority.discard(*others)
+            if grid.orphans:
+                grid.disown(chain.from_iterable(range(first, first + many) for first, many in spans))
+            grid.counters.cancelled += grid.tasks.cancel(batch, spans)
+            grid.changes += bool(spans)
+        grid.commands += [ev.Stop(worker, attempts) for worker, attempts in stops.items()]
 
     def _take_out(self, task: int, stops: dict[str, list[Attempt]], now: float) -> None:
         """Take a task that is cancelled, and does not wait, off its slot; ``stops``: attempts to stop, by worker."""
-        state = self.tasks.state(task)
+        grid = self.grid
+        state = grid.tasks.state(task)
         if state == State.SENT:
-            slot = self.bound[task]
-            stops.setdefault(slot.worker.name, []).append(self.withdraw(slot, slot.place_of(task), now))
+            slot = grid.bound[task]
+            stops.setdefault(slot.worker.name, []).append(grid.withdraw(slot, slot.place_of(task), now))
         else:
-            self.unqueue(task, state)
+            grid.unqueue(task, state)
 
     def _forgotten(self, event: ev.BagForgotten, now: float) -> None:
-        self.tasks.forget(event.bag)
-        self.quarantine.forget_bag(event.bag)
-
-    # --- workers -----------------------------------------------------------------------------------------------------
-
-    def _joined(self, event: ev.WorkerJoined, now: float) -> None:
-        if event.slots < 1 or not event.uptime > 0.0:
-            raise IllegalEvent(f"worker {event.worker}: {event.slots} slots for {event.uptime} s")
-        if event.worker in self.slots.workers:
-            # The same worker over a new connection: what was on its way may be lost. Its own list says what it has.
-            self._detach(event.worker, now)
-        before = self.away.pop(event.worker, None)
-        self.changes += 1
-        windows = announced(event.windows, now)
-        worker = Worker(event.worker, event.site, now, uptime_end(event.uptime, now), windows)
-        if before is not None and before.last is not None:
-            worker.gap = now - before.last.closes
-        self.slots.join(worker, event.slots)
-        self.admit(worker)
-        for slot in worker.slots:
-            self.change(slot)
-        self._adopt(worker, event.holds, now)
-
-    def _adopt(self, worker: Worker, holds: Sequence[ev.HeldAttempt], now: float) -> None:
-        """Let a worker keep those attempts it holds that are still the newest of their tasks; stop the others."""
-        stale = []
-        for hold in sorted(holds, key=lambda hold: hold.elapsed is None):
-            task, number = hold.attempt.task, hold.attempt.number
-            welcome = self.orphans.get(task) == number and 0 <= hold.slot < len(worker.slots)
-            if not welcome:
-                stale.append(hold.attempt)
-                continue
-            self.unqueue(task, self.tasks.state(task))
-            del self.orphans[task]
-            self.counters.adopted += 1
-            slot, elapsed = worker.slots[hold.slot], hold.elapsed or 0.0
-            # What it ran before this window is not of this window; it was counted with the slot it had then.
-            slot.busy_s -= elapsed
-            self.sent(slot, hold.attempt, now - elapsed)
-        if stale:
-            self._commands.append(ev.Stop(worker.name, stale))
-
-    def _refreshed(self, event: ev.UptimeRefreshed, now: float) -> None:
-        if not event.uptime >= 0.0:
-            raise IllegalEvent(f"worker {event.worker}: an uptime of {event.uptime} s")
-        worker = self.slots.workers.get(event.worker)
-        if event.windows is not None:
-            windows = announced(event.windows, now)
-            if worker is None:
-                self._note_away(event.worker, windows)
-            else:
-                self.changes += differ(worker.windows, windows)
-                worker.windows = windows
-        if worker is None:
-            return
-        worker.seen = now
-        ends_at = uptime_end(event.uptime, now)
-        if ends_at == worker.ends_at or worker.ends_at < ends_at < worker.ends_at + UPTIME_JITTER_S:
-            return
-        worker.ends_at = ends_at
-        self.changes += 1
-        for slot in worker.slots:
-            self.change(slot)
-            self._shed(slot, now)
-
-    def _shed(self, slot: Slot, now: float) -> None:
-        """Give back what a shortened window no longer holds, the last first."""
-        shed = []
-        while self.policy.timed and slot.queue and slot.remaining(now) < 0.0:
-            shed.append(self.unbind(slot, slot.queue[-1][0]))
-        self.to_priority(shed[::-1])
-        self._recall_excess(slot, now)
-
-    def _recall_excess(self, slot: Slot, now: float) -> None:
-        if self.policy.timed and len(slot.sent) > 1 and slot.remaining(now) < 0.0:
-            ahead = [sent.attempt for sent in list(slot.sent)[1:]]
-            self._commands.append(ev.Recall(slot.worker.name, ahead))
-
-    def _left(self, event: ev.WorkerLeft, now: float) -> None:
-        if event.worker not in self.slots.workers:
-            if event.planned:
-                self._note_away(event.worker, announced(event.windows, now))
-            return  # It had no window open; a loss of a worker that is away loses nothing.
-        worker = self.slots.workers[event.worker]
-        windows = announced(event.windows, now) if event.planned else worker.windows
-        last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
-        self.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap)
-        self.counters.departures += event.planned
-        self.counters.losses += not event.planned
-        unstarted = set(event.unstarted)
-        killed = [slot for slot in worker.slots if slot.sent and slot.sent[0].attempt not in unstarted]
-        self.counters.kills += len(killed)
-        self.counters.planned_kills += len(killed) if event.planned and not event.early else 0
-        self.counters.wasted_s += sum(now - slot.started for slot in killed)
-        for slot in killed:
-            if now > slot.due:
-                self._learn(slot.sent[0].attempt.task, slot.sent[0].runtime, now - slot.started)
-        self._detach(event.worker, now)
-
-    def _detach(self, name: str, now: float) -> None:
-        """Take a worker's slots away; its work joins the priority queue."""
-        self.changes += 1
-        worker = self.slots.leave(name)
-        self.dismiss(worker)
-        for slot in worker.slots:
-            self.dirty.pop(slot.number, None)
-            tasks = [sent.attempt.task for sent in slot.sent]
-            self.orphans.update((sent.attempt.task, sent.attempt.number) for sent in slot.sent)
-            for task in tasks:
-                del self.bound[task]
-            self.to_priority([*tasks, *self.release_queue(slot)])
-            self.counters.window_s += now - worker.joined_at
-            self.counters.busy_s += slot.busy_s + (now - slot.started if tasks else 0.0)
-
-    def _worker_forgotten(self, event: ev.WorkerForgotten, now: float) -> None:
-        self.changes += self.away.pop(event.worker, None) is not None
-        self._heard.pop(event.worker, None)
-        self.quarantine.forget_worker(event.worker)
-        if (worker := self.slots.workers.get(event.worker)) is not None:
-            self.change_all(worker)
-
-    def _note_away(self, name: str, windows: Windows) -> None:
-        """What a worker announces whose window is closed."""
-        known = self.away.get(name, Away(Windows()))
-        self.changes += differ(known.windows, windows)
-        self.away[name] = replace(known, windows=windows)
-
-    # --- attempts ----------------------------------------------------------------------------------------------------
-
-    def _attempts_ended(self, event: ev.AttemptsEnded, now: float) -> None:
-        settled, others = self._take_runs(event.ended, now) if len(event.ended) > 1 else ([], event.ended)
-        for ended in others:
-            where = self._take_answer(ended, event.worker, now)
-            if where is None:
-                self.counters.stale += 1
-                continue
-            self._watch(*where, ended, now)
-            if self._judge(ended, now):
-                settled.append(ended.attempt)
-        if settled:
-            self._commands.append(ev.Settle(settled))
-
-    def _take_runs(self, all_ended: Sequence[ev.Ended], now: float) -> tuple[list[Attempt], Sequence[ev.Ended]]:
-        """The successes that are the next ones of their slots end their tasks, those of a slot together.
-
-        These; and the others, which are to be looked at one by one. Where something went wrong, all are.
-        """
-        if any(ended.outcome for ended in all_ended):
-            return [], all_ended
-        runs: dict[int, tuple[Slot, list[ev.Ended]]] = {}
-        settled: list[Attempt] = []
-        others: list[ev.Ended] = []
-        for ended in all_ended:
-            slot = self.bound.get(ended.attempt.task)
-            if slot is None:
-                others.append(ended)
-                continue
-            run = runs.setdefault(slot.number, (slot, []))[1]
-            is_next = len(run) < len(slot.sent) and slot.sent[len(run)].attempt == ended.attempt
-            (run if is_next else others).append(ended)
-            if is_next:
-                settled.append(ended.attempt)
-        for slot, run in runs.values():
-            if run:
-                self._succeed(slot, run, now)
-        return settled, others
-
-    def _succeed(self, slot: Slot, run: Sequence[ev.Ended], now: float) -> None:
-        """As `_take_answer`, `_watch` and `_judge` do for each."""
-        self.change(slot)
-        self._freed += len(run)
-        tasks, elapsed = [ended.attempt.task for ended in run], [ended.elapsed for ended in run]
-        for task in tasks:
-            del self.bound[task]
-        # The first was running, those behind it were ahead; and the one behind these runs now.
-        off = [slot.sent.popleft().runtime for _ in run]
-        slot.ahead_s -= sum(off[1:]) + (slot.sent[0].runtime if slot.sent else 0.0)
-        if len(slot.sent) < 2:
-            slot.ahead_s = 0.0
-        slot.started = now
-        slot.busy_s += sum(elapsed)
-        self.counters.done += len(run)
-        self.prediction_error.add(self.tasks.succeed(tasks, elapsed))
-        self.clear(slot.worker, now)
-
-    def _take_answer(self, ended: ev.Ended, reporter: str, now: float) -> tuple[str, int] | None:
-        """Free the slot the attempt was on: its worker, and which slot. None: not the newest of an unended task."""
-        task, number = ended.attempt
-        paid = self.pay(reporter, ended.attempt) if self.deadlines.debts else None
-        slot = self.bound.get(task)
-        if slot is not None:
-            place = slot.place_of(task)
-            if place >= 0 and slot.sent[place].attempt == ended.attempt:
-                self.withdraw(slot, place, now, ended.elapsed)
-                return slot.worker.name, slot.position
-        if self.orphans.get(task) == number:
-            # The worker was given up for lost, but finished the work: nothing newer exists, so this is the answer.
-            self.unqueue(task, self.tasks.state(task))
-            del self.orphans[task]
-            self.counters.adopted += 1
-            return reporter, 0
-        if paid is not None and ended.outcome != Outcome.CRASH:
-            self.clear(paid, now)
-        return None
-
-    def _judge(self, ended: ev.Ended, now: float) -> bool:
-        """Count the outcome; True when the task has ended by it, False when it will be tried again."""
-        (task, _), outcome, elapsed = ended
-        self.counters.count(outcome)
-        if not outcome:  # done
-            self.prediction_error.add(self.tasks.succeed([task], [elapsed]))
-            return True
-        pause = 0.0
-        if outcome == Outcome.CRASH:
-            places = self.tasks.crashes(task)
-            again = len(places) < self.crash_limit or self.quarantine.excuses(places)
-        else:
-            errors = self.tasks.erred(task)
-            again = errors <= self.tasks.known(task).bag.retries
-            pause = pause_after(errors, max(elapsed, self.tasks.runtime(task)))
-        if not again:
-            self.tasks.move(task, State.FAILED)
-        elif pause:
-            self.pauses.begin(task, now + pause)
-            self.tasks.move(task, State.PAUSED)
-        else:
-            self.to_priority([task])
-        return not again
-
-    def _learn(self, task: int, predicted: float, actual: float) -> None:
-        self.prediction_error.add(told := ratios([predicted], [actual]))
-        self.tasks.known(task).bag.learn(told)
-
-    def _returned(self, event: ev.AttemptsReturned, now: float) -> None:
-        for attempt in event.attempts:
-            self.pay(event.worker, attempt)
-            slot = self.bound.get(attempt.task)
-            # Anything else is an answer to a recall that something newer has overtaken.
-            place = -1 if slot is None else slot.place_of(attempt.task)
-            if slot is not None and place >= 0 and slot.sent[place].attempt == attempt:
-                self.withdraw(slot, place, now, elapsed=0.0)
-                self.to_priority([attempt.task])
+        self.grid.tasks.forget(event.bag)
+        self.grid.quarantine.forget_bag(event.bag)
 
     def _hold_expired(self, event: ev.HoldExpired, now: float) -> None:
-        held = [task for task in self.orphans if self.tasks.state(task) == State.HELD]
-        self.to_priority(held)
+        grid = self.grid
+        grid.to_priority([task for task in grid.orphans if grid.tasks.state(task) == State.HELD])
 
     # --- passes ------------------------------------------------------------------------------------------------------
 
     def _policy_changed(self, event: ev.PolicyChanged, now: float) -> None:
         if event.policy.order not in ORDERS:
             raise IllegalEvent(f"policy {event.policy.name}: no order {event.policy.order!r}")
-        for slot in list(self.slots.slots.values()):
-            self.change(slot)
-            self.to_priority(self.release_queue(slot))
-        self.set_policy(event.policy)
+        grid = self.grid
+        for slot in list(grid.slots.slots.values()):
+            grid.change(slot)
+            grid.to_priority(grid.release_queue(slot))
+        grid.set_policy(event.policy)
 
     def _pass_due(self, event: ev.PassDue, now: float) -> None:
         if not event.most >= 1:
             raise IllegalEvent(f"a pass that decides {event.most} times")
-        self.look_after(now)
-        self._commands += self.place_all(now, event.most)
+        grid = self.grid
+        if over := grid.pauses.over(now):
+            grid.to_priority(over)
+        self._trust.look_after(now)
+        grid.commands += self._placing.place_all(now, event.most)
+
+    # --- what a driver may ask ---------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The time of the last event."""
+        return self.grid.now
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self.grid.policy
+
+    @property
+    def counters(self) -> Counters:
+        """What has been counted so far; it goes on counting."""
+        return self.grid.counters
+
+    def count_on(self, counters: Counters) -> None:
+        """Count on from what another scheduler has counted."""
+        self.grid.counters = counters
+
+    @property
+    def next_attempt(self) -> int:
+        """The number that the next attempt will have."""
+        return self.grid.next_attempt
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether there is something that the last pass did not know."""
+        return self._placing.unsettled
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last pass was stopped by its bound: then the next one is due at once."""
+        return self._placing.unfinished
+
+    @property
+    def wakes_at(self) -> float:
+        """When a pass is due though nothing has happened: new workers get more, or a task is tried again."""
+        return min(self.grid.pauses.next_end, self._trust.next_widening)
+
+    @property
+    def next_look(self) -> float:
+        """When a pass has to look at a slot that is at work; infinity when none is."""
+        return self.grid.deadlines.next_look
+
+    # Of workers.
+
+    def is_up(self, worker: str) -> bool:
+        """Whether a window of ``worker`` is open."""
+        return worker in self.grid.slots.workers
+
+    def attempts_at(self, worker: str) -> list[Attempt]:
+        """Every attempt that a worker which is up holds, slot by slot, in the order in which they are to run."""
+        return [sent.attempt for slot in self.grid.slots.workers[worker].slots for sent in slot.sent]
+
+    def owed_by(self, worker: str) -> Collection[Attempt]:
+        """Attempts that were taken back from ``worker``, and for which it has not answered since."""
+        return self.grid.deadlines.debts.get(worker, {})
+
+    def quarantined(self, worker: str) -> Rest | None:
+        """Why ``worker`` gets nothing, and for how long; None when all is well."""
+        return self.grid.quarantine.rests.get(worker)
+
+    def longest_window(self, now: float) -> float:
+        """The longest window that is open or announced, 0.0 when there is none: a task must need less."""
+        return self.grid.longest_window(now)
+
+    def has_longer_window(self, than: float, now: float) -> bool:
+        """Whether `longest_window` is longer than so many seconds."""
+        return self.grid.has_longer_window(than, now)
+
+    # Of tasks and their attempts. All but the first two raise `IllegalEvent` for a task that is unknown.
+
+    def is_orphan(self, attempt: Attempt) -> bool:
+        """Whether ``attempt`` is the newest of its task, and on no slot: an answer still counts."""
+        return self.grid.is_orphan(attempt)
+
+    @property
+    def orphans(self) -> int:
+        """How many attempts there are of which `is_orphan` is true."""
+        return len(self.grid.orphans)
+
+    def state(self, task: int) -> State:
+        """Where ``task`` is."""
+        return self.grid.tasks.state(task)
+
+    def runtime(self, task: int) -> float:
+        """The predicted runtime of ``task``."""
+        return self.grid.tasks.runtime(task)
+
+    def batch_runtimes(self, task: int) -> Sequence[float]:
+        """Those of all tasks that were submitted with ``task``; one if they share it."""
+        return self.grid.tasks.known(task).runtimes
+
+    def crashes(self, task: int) -> Sequence[str]:
+        """The workers on which ``task``, which has not ended, has crashed."""
+        return self.grid.tasks.crashes(task)
+
+    def open_spans(self, spans: Spans, unsent: bool = False) -> list[tuple[int, int]]:
+        """The ranges of those tasks in ``spans`` that have not ended, or are ``unsent`` besides: at no worker."""
+        return self.grid.tasks.open_spans(spans, unsent)
+
+    def bound_tasks(self, first: int, count: int) -> int:
+        """How many of ``count`` tasks of one batch, from ``first`` on, are on a slot."""
+        return self.grid.tasks.elsewhere(first, count)
+
+    def outlived(self, elapsed: Mapping[int, float], now: float) -> dict[int, float]:
+        """Longer predictions for tasks that were stopped, unfinished, after more seconds than predicted.
+
+        ``elapsed``: what each had used; those that were stopped within their prediction keep it, and are left out.
+        """
+        found = {task: seconds for task, seconds in elapsed.items() if seconds > self.runtime(task)}
+        longest = self.longest_window(now) if found else 0.0
+        return {task: outlived(seconds, longest) for task, seconds in found.items()}

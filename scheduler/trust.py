@@ -14,12 +14,12 @@ Rule 7: of a worker that has never answered a few slots are used, with one task 
 short or long; its first answer ends that.
 """
 
+import math
 from collections.abc import Sequence
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import Attempt, Outcome, State
-from deskgrid.scheduler.placing import Placing
-from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.slots import NEVER, Slot, Worker
 
@@ -32,11 +32,12 @@ AGAIN_S = 1.0
 _CRASH = Outcome.CRASH  # looked up once: the name of a member is looked up slowly in Python 3.11
 
 
-class Trust(Placing):
-    """What passes and answers do to workers that are silent, and to those that are not."""
+class Trust:
+    """What passes and answers do to the workers of ``grid`` that are silent, and to those that are not."""
 
-    def __init__(self, policy: Policy, first_attempt: int) -> None:
-        super().__init__(policy, first_attempt)
+    def __init__(self, grid: GridState) -> None:
+        self._grid = grid
+        self._deadlines = grid.deadlines
         # When workers that are not up have answered last.
         self._heard: dict[str, float] = {}
         # New workers of which not all slots are used yet.
@@ -45,9 +46,9 @@ class Trust(Placing):
     # --- new workers -------------------------------------------------------------------------------------------------
 
     @property
-    def wakes_at(self) -> float:
-        """When a pass is due though nothing has happened: new workers get more, or a task is tried again."""
-        return min([self.pauses.next_end, *(worker.wider_at for worker in self._widening.values())])
+    def next_widening(self) -> float:
+        """When a new worker gets more, though nothing has happened; infinity when none does."""
+        return min([worker.wider_at for worker in self._widening.values()], default=math.inf)
 
     def admit(self, worker: Worker) -> None:
         """``worker`` has come, for the first time or again."""
@@ -60,40 +61,40 @@ class Trust(Placing):
         """``worker`` has gone, and its slots with it."""
         self._heard[worker.name] = worker.heard
         self._widening.pop(worker.name, None)
-        self.deadlines.debts.pop(worker.name, None)
+        self._deadlines.debts.pop(worker.name, None)
 
     def _widen(self, worker: Worker) -> None:
         """Twice as many slots of a new worker are used, or all."""
         for slot in worker.slots[worker.width : 2 * worker.width]:
-            self.change(slot)
+            self._grid.change(slot)
         worker.width *= 2
         worker.wider_at += WIDER_S
         if worker.width >= len(worker.slots):
             del self._widening[worker.name]
 
+    def forget(self, name: str) -> None:
+        """The worker of that name, which is away, will not be back."""
+        self._heard.pop(name, None)
+
     # --- taking back -------------------------------------------------------------------------------------------------
 
     def look_after(self, now: float) -> None:
-        """Before a pass: widen new workers, take back what is overdue, give back what was taken without need.
-
-        And tasks whose pause is over wait for a slot again.
-        """
-        if over := self.pauses.over(now):
-            self.to_priority(over)
+        """Before a pass: widen new workers, take back what is overdue, give back what was taken without need."""
         for worker in list(self._widening.values()):
             while now >= worker.wider_at and worker.width < len(worker.slots):
                 self._widen(worker)
-        if self.tasks.longer:
-            self.tasks.longer = False
-            for debts in list(self.deadlines.debts.values()):
+        grid = self._grid
+        if grid.tasks.longer:
+            grid.tasks.longer = False
+            for debts in list(self._deadlines.debts.values()):
                 for attempt, slot in list(debts.items()):
                     self._reconsider(attempt, slot, now)
-        for slot in self.deadlines.looks(self.slots.slots, now):
+        for slot in self._deadlines.looks(grid.slots.slots, now):
             if slot.sent:
                 self._look_at(slot, now)
 
     def _look_at(self, slot: Slot, now: float) -> None:
-        deadlines, worker, due = self.deadlines, slot.worker, self.deadlines.due(slot)
+        deadlines, worker, due = self._deadlines, slot.worker, self._deadlines.due(slot)
         if now < due:
             deadlines.look(slot, due)
         elif worker.seen < due:
@@ -107,29 +108,29 @@ class Trust(Placing):
 
     def _has_others(self, worker: Worker) -> bool:
         """Whether another worker is up that does not rest."""
-        rests = self.quarantine.rests
-        return any(name != worker.name and name not in rests for name in self.slots.workers)
+        rests = self._grid.quarantine.rests
+        return any(name != worker.name and name not in rests for name in self._grid.slots.workers)
 
     def _take_back(self, slots: Sequence[Slot], now: float, *, stop: bool) -> None:
         """Everything on these slots of one worker waits again."""
-        worker, taken, changed = slots[0].worker, list[Attempt](), False
+        grid, worker, taken, changed = self._grid, slots[0].worker, list[Attempt](), False
         for slot in slots:
             since, attempts = slot.started, [sent.attempt for sent in slot.sent]
             for attempt in attempts:
-                self.withdraw(slot, 0, now, elapsed=0.0)
-                self.orphans[attempt.task] = attempt.number
+                grid.withdraw(slot, 0, now, elapsed=0.0)
+                grid.orphans[attempt.task] = attempt.number
             slot.started = since
-            self.deadlines.owe(slot, attempts[0])
-            self.tasks.taken(attempts[0].task)
-            self.to_priority([*(attempt.task for attempt in attempts), *self.release_queue(slot)])
-            self.counters.overdue += 1
-            changed |= self.quarantine.silent(worker.name, slot.position, self.slots.workers, now)
+            self._deadlines.owe(slot, attempts[0])
+            grid.tasks.taken(attempts[0].task)
+            grid.to_priority([*(attempt.task for attempt in attempts), *grid.release_queue(slot)])
+            grid.counters.overdue += 1
+            changed |= grid.quarantine.silent(worker.name, slot.position, grid.slots.workers, now)
             taken += attempts
-        before = self._commands[-1] if self._commands else None
+        before = grid.commands[-1] if grid.commands else None
         if isinstance(before, ev.GiveUp) and (before.worker, before.stop) == (worker.name, stop):
             before.attempts.extend(taken)
         else:
-            self._commands.append(ev.GiveUp(worker.name, taken, stop))
+            grid.commands.append(ev.GiveUp(worker.name, taken, stop))
         if changed:
             self._relieve(worker)
 
@@ -142,53 +143,52 @@ class Trust(Placing):
             worker.width = len(worker.slots)
             self._widening.pop(worker.name, None)
             for slot in worker.slots:  # no plan has to be made anew for that
-                self.change(slot)
-        if self.deadlines.debts:
-            for slot in list(self.deadlines.debts.get(worker.name, {}).values()):
+                self._grid.change(slot)
+        if self._deadlines.debts:
+            for slot in list(self._deadlines.debts.get(worker.name, {}).values()):
                 self._believe(slot)
 
     def clear(self, worker: Worker, now: float) -> None:
         """``worker`` has answered, and not by a crash: it works."""
         self.hear(worker, now)
-        if self.quarantine.works(worker.name):
-            self.change_all(worker)
+        if self._grid.quarantine.works(worker.name):
+            self._grid.change_all(worker)
 
     def pay(self, name: str, attempt: Attempt) -> Worker | None:
         """``attempt`` is with its worker no more, whatever came of it; the worker, if it owed that."""
-        slot = self.deadlines.pay(name, attempt)
+        slot = self._deadlines.pay(name, attempt)
         if slot is None:
             return None
-        self.change(slot)
+        self._grid.change(slot)
         return slot.worker
 
     def _reconsider(self, attempt: Attempt, slot: Slot, now: float) -> None:
         """Tasks are longer than was known when ``attempt`` was taken back: perhaps that was too soon."""
-        if self.orphans.get(attempt.task) == attempt.number:
-            times = self.tasks.times_taken(attempt.task) - 1
-            if not self.deadlines.is_late(slot.worker, attempt.task, slot.started, times, now):
+        if self._grid.is_orphan(attempt):
+            times = self._grid.tasks.times_taken(attempt.task) - 1
+            if not self._deadlines.is_late(slot.worker, attempt.task, slot.started, times, now):
                 self._believe(slot)
 
     def _believe(self, slot: Slot) -> None:
         """What was taken back from ``slot`` is its own again, if it was not stopped and nobody else has begun."""
         attempt, since = slot.owes, slot.started
-        if attempt is None or self.orphans.get(attempt.task) != attempt.number:
+        if attempt is None or not self._grid.is_orphan(attempt):
             return
-        if self.deadlines.timeout(attempt.task) is None:
+        if self._deadlines.timeout(attempt.task) is None:
             self.pay(slot.worker.name, attempt)
-            self.unqueue(attempt.task, self.tasks.state(attempt.task))
-            del self.orphans[attempt.task]
-            self.counters.adopted += 1
-            self.sent(slot, attempt, since)
+            self._grid.claim(attempt.task)
+            self._grid.resume(slot, attempt, since)
 
     # --- rests -------------------------------------------------------------------------------------------------------
 
-    def _watch(self, name: str, slot: int, ended: ev.Ended, now: float) -> None:
+    def judge(self, name: str, slot: int, ended: ev.Ended, now: float) -> None:
         """Notice workers that are broken, and those that are not."""
-        worker = self.slots.workers.get(name)
+        grid = self._grid
+        worker = grid.slots.workers.get(name)
         if ended.outcome == _CRASH:
             task = ended.attempt.task
-            self.tasks.crashed(task, name)
-            changed = self.quarantine.crashed(name, slot, self.tasks.known(task).bag, self.slots.workers, now)
+            grid.tasks.crashed(task, name)
+            changed = grid.quarantine.crashed(name, slot, grid.tasks.known(task).bag, grid.slots.workers, now)
             if worker is not None:
                 self.hear(worker, now)
                 if changed:
@@ -196,45 +196,13 @@ class Trust(Placing):
         elif worker is not None:
             self.clear(worker, now)
         else:
-            self.quarantine.works(name)
+            grid.quarantine.works(name)
 
     def _relieve(self, worker: Worker) -> None:
         """Take back what has not begun on a worker that is to rest, or need not any more."""
-        self.change_all(worker)
+        grid = self._grid
+        grid.change_all(worker)
         for slot in worker.slots:
-            self.to_priority(self.release_queue(slot))
+            grid.to_priority(grid.release_queue(slot))
             if len(slot.sent) > 1:
-                self._commands.append(ev.Recall(worker.name, [sent.attempt for sent in list(slot.sent)[1:]]))
-
-    # --- changes of attempts that answers share -----------------------------------------------------------------------
-
-    def withdraw(self, slot: Slot, place: int, now: float, elapsed: float | None = None) -> Attempt:
-        """Take the attempt at ``place`` off ``slot``; the next one there starts now."""
-        self.change(slot)
-        self._freed += 1
-        sent = slot.sent[place]
-        del slot.sent[place]
-        del self.bound[sent.attempt.task]
-        if elapsed is not None:
-            slot.busy_s += elapsed
-        elif place == 0:
-            slot.busy_s += now - slot.started
-        if place == 0:
-            slot.started = now
-            if slot.sent:
-                slot.ahead_s -= slot.sent[0].runtime
-        else:
-            slot.ahead_s -= sent.runtime
-        if len(slot.sent) < 2:
-            slot.ahead_s = 0.0
-        return sent.attempt
-
-    def unqueue(self, task: int, state: State) -> None:
-        """Take a task that is not at a worker out of wherever it waits."""
-        if state == State.QUEUED:
-            self.change(self.bound[task])
-            self.unbind(self.bound[task], task)
-        elif state == State.WAITING:
-            (self.regular if self.regular.holds(task) else self.priority).discard(task)
-        elif state == State.PAUSED:
-            self.pauses.drop(task)
+                grid.commands.append(ev.Recall(worker.name, [sent.attempt for sent in list(slot.sent)[1:]]))

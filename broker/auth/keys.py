@@ -181,7 +181,11 @@ class KeyRing:
         if (pc := self._pcs.get(name)) is None or pc.name != name:
             raise CredentialError(f"there is no PC {name!r}")
         with self._writing():
-            self._pcs.drop(name)
+            try:
+                self._pcs.drop(name)
+            except FileNotFoundError as error:
+                gone = "its file was moved or removed: put it back, or restart the broker"
+                raise CredentialError(f"there is no PC {name!r} in {self._pcs.folder}: {gone}") from error
         self.changes += 1
 
     def let_enrol(self, on: bool) -> None:

@@ -35,7 +35,7 @@ class PCs:
 
     def __init__(self, folder: Path) -> None:
         make_private_folder(folder)
-        self._folder = folder
+        self.folder = folder
         self._by_name: dict[str, PC] = {}
         self._by_key: dict[bytes, PC] = {}
         self._let_in: dict[bytes, Credential] = {}
@@ -70,12 +70,12 @@ class PCs:
         self._learn(pc)
 
     def drop(self, name: str) -> None:
-        """Forget a PC. Raises OSError."""
-        self._path(name).unlink(missing_ok=True)
+        """Forget a PC. Raises OSError, FileNotFoundError when somebody removed its file."""
+        self._path(name).unlink()
         self._forget(name)
 
     def _path(self, name: str) -> Path:
-        return self._folder / f"{name.lower()}{_SUFFIX}"
+        return self.folder / f"{name.lower()}{_SUFFIX}"
 
     def _learn(self, pc: PC) -> None:
         self._by_name[pc.name.lower()] = pc

@@ -328,6 +328,10 @@ class Sockets:
         """Read nothing more of a peer, and cut it off when it has had a moment to read its last word."""
         self.connections.dismiss(peer, self._now)
 
+    def who(self, peer: bytes) -> Credential | None:
+        """By which credential a peer is connected; None when it is gone, or its key was revoked."""
+        return self._who(self.connections.key_of(peer))
+
     def _introduce(self, peer: bytes, frame: zmq.Frame, key: bytes, handshake: int) -> bool:
         # What was told of the connection is told before its first message, also that one before it had the same number.
         self._gone += self._follow_monitor()

@@ -64,11 +64,10 @@ Durability = Literal["process", "power"]
 # What may be under way with a bag: all of it that has not ended is cancelled, or what is at no worker; it is forgotten.
 Order = Literal["cancel", "cancel waiting", "forget"]
 _SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
-# The log of commits is worked into the tables, and cut to nothing, when it is as long as this. That takes tens of
-# milliseconds, for which everybody waits: of tasks that are submitted one at a time, one in eight hundred. SQLite does
-# it by itself four times as often, and would keep what it has worked in: then a log that is damaged later could give a
-# mixture of states.
-LOG_BYTES = 16 * 1024 * 1024
+# The log of commits is worked into the tables, and cut to nothing, when it is as long as this. That takes some twenty
+# milliseconds, for which everybody waits. SQLite would do it by itself, but keeps what it has worked in: a log that is
+# damaged later could then give a mixture of states.
+LOG_BYTES = 4 * 1024 * 1024
 # What a disk that was full has to take before it is written to again.
 TRIAL_BYTES = 1024 * 1024
 # Windows of workers that closed so long ago are dropped at the next opening, so that the table does not grow for ever:
@@ -104,6 +103,8 @@ class Journal:
         self.waits = durability == "power"
         self._log = home / f"{NAME}-wal"
         self._shorten_at = LOG_BYTES
+        # Whether `shorten_log` has something to do.
+        self.log_is_long = False
         self._cache: OrderedDict[int, list[StoredValue]] = OrderedDict()
         # Of bags of which results were recorded by this object: the last of their blocks that was committed, and those
         # that will be with the next commit. They are told before that, and so without being read.
@@ -201,7 +202,7 @@ class Journal:
             for bag, blocks in self._blocks.items():
                 self._newest[bag] = blocks[-1].seq
             self._blocks.clear()
-            self._shorten_log()
+            self.log_is_long = bool(self.values.dropped) or os.stat(self._log).st_size >= self._shorten_at
 
     def rollback(self) -> None:
         """Undo what has been written since the last commit."""
@@ -211,11 +212,12 @@ class Journal:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    def _shorten_log(self) -> None:
-        size = os.stat(self._log).st_size
-        if size >= self._shorten_at or self.values.dropped:
+    def shorten_log(self) -> None:
+        """Work the log of commits into the tables, if it is long. That takes about as long as the commits did."""
+        if self.log_is_long:
+            self.log_is_long = False
             # On a full disk there may be no room for the tables to grow: the commits stay where they are, in the log.
-            self._shorten_at = size + LOG_BYTES
+            self._shorten_at = os.stat(self._log).st_size + LOG_BYTES
             with suppress(sqlite3.OperationalError):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._shorten_at = LOG_BYTES

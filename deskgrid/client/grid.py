@@ -40,7 +40,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[FunctionT]):
-    """A function with what you said of each call of it; still callable. Made by `task`."""
+    """A function, and what holds for each call of it. `task` makes it; it can still be called."""
 
     function: FunctionT
     runtime: float | None = None
@@ -53,11 +53,12 @@ class Task(Generic[FunctionT]):
 def task(
     function: FunctionT, runtime: float | None = None, timeout: float | None = None, retries: int = 0
 ) -> Task[FunctionT]:
-    """``function`` with the predicted ``runtime`` of a call, for `Grid.submit`, `Grid.map` and `Grid.bag`.
+    """Say of ``function`` how long a call takes, for `Grid.submit`, `Grid.map` and `Grid.bag`.
 
-    ``runtime`` and ``timeout`` are seconds; a call that takes longer than ``timeout`` is stopped and fails.
-    ``retries``: how often a call that raised or was stopped is tried again. Raises `BagRejected` if one of them is not
-    such a number.
+    ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and has failed.
+    ``retries``: how often a call that raised, or was stopped, is tried again.
+
+    Raises `BagRejected` if one of them is not such a number.
     """
     options = checked_options(TaskOptions(timeout, retries))
     return Task(function, None if runtime is None else checked_seconds(runtime, "the runtime"), options)
@@ -66,12 +67,14 @@ def task(
 class Grid(Executor):
     """A connection to a broker, and an executor in the sense of `concurrent.futures`.
 
-    ``join``: the broker's client line, or ``@FILE`` that holds it; None: $DESKGRID_JOIN, or else the broker of this
-    machine (client.join in $DESKGRID_HOME or ~/.deskgrid). ``timeout``: seconds to wait for the broker at opening.
-    Opening raises `GridUnreachable` or `GridRefused`. Later, a Grid waits for a broker that is away and goes on where
-    it was. After `shutdown`, all methods raise `GridClosed`.
+    ``join``: the broker's line for clients, or ``@FILE`` that holds it. None: $DESKGRID_JOIN, or else the broker of
+    this machine (client.join in $DESKGRID_HOME or ~/.deskgrid). ``timeout``: how many seconds opening waits for the
+    broker.
 
-    Threads may share a Grid. Leaving its ``with`` block waits for the futures of `submit` and `map`; bags go on.
+    Threads may share a Grid. Once it is open, it waits for a broker that is away, and then carries on where it was. At
+    the end of its ``with`` block it waits for the futures of `submit` and `map`; bags go on without it.
+
+    Raises `GridUnreachable` when no broker answers, and `GridRefused` when the broker does not let this client in.
     """
 
     def __init__(self, join: str | None = None, *, timeout: float = OPENING_S) -> None:
@@ -89,10 +92,11 @@ class Grid(Executor):
 
     @classmethod
     def local(cls, workers: int = 4) -> Self:
-        """A whole private grid on this machine: a broker and ``workers`` workers of one slot each.
+        """Start a whole private grid on this machine: a broker, and ``workers`` workers of one slot each.
 
-        All of it ends with this Grid, or with this program, however that ends. Bags do not outlive it. Raises
-        `GridUnreachable` if the grid does not start, and ValueError unless ``workers`` is 1 or more.
+        All of it ends with this Grid, or with this program, however that ends. Bags do not outlive it.
+
+        Raises `GridUnreachable` when it does not start in time.
         """
         from deskgrid.client import local
 
@@ -145,18 +149,18 @@ class Grid(Executor):
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
-        ``runtime``: how long a call is predicted to take, in seconds: a number, a list with one for each item, or a
-        function of the item. Rather predict a little too much. Without a prediction, the broker learns from the first
+        ``runtime``: how many seconds a call is predicted to take: a number, a list with one for each item, or a
+        function of the item. A little too long is better than too short. Without it the broker learns from the first
         results. ``timeout``: seconds after which a call is stopped and has failed. ``retries``: how often a call that
-        has failed is tried again. Both default to what `task` said. What the broker has to say about the bag (that a
-        call is longer than any window known, say) is logged as a warning, which goes to stderr unless the program
-        decides otherwise.
+        raised is tried again. Both default to what `task` said.
 
-        ``items`` are taken one by one, so a generator may give millions; but then `Bag.as_completed` gives indexes,
-        because the items are not held. The function and the program's own modules travel as they are now.
+        ``items`` are taken one by one, so a generator may give millions of them. They are not held then, and
+        `Bag.as_completed` gives their indexes. The function and the program's own modules travel as they are now. If
+        the broker has something to say about the bag, such as that a call is longer than any known window, it is logged
+        as a warning, which goes to stderr unless the program decides otherwise.
 
-        Raises `BagRejected` for items, runtimes, options or sizes that the grid cannot take, `PicklingFailed`, or
-        `PythonMismatch`. Then, and when you interrupt it, nothing of the bag is left on the grid.
+        Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
+        `PythonMismatch`. Nothing of the bag is then left on the grid, and neither is it after an interrupt.
         """
         job = _as_task(function)
         if runtime is None:
@@ -184,11 +188,11 @@ class Grid(Executor):
         timeout: float | None = None,
         retries: int = 0,
     ) -> Bag[str, str]:
-        """Submit one run of a command line for each of ``items``, a text that takes the place of "{}" in ``argv``.
+        """Submit one run of a command for each of ``items``, a text that takes the place of "{}" in ``argv``.
 
-        If there is no "{}", the text is added at the end. The result is what the command prints; a command that ends
-        with another exit code than 0 has failed. Everything else is as for `bag`, except that what the broker has to
-        say about the bag is only in `Bag.note`.
+        Without a "{}" the text is added at the end. The result is what the command prints to stdout; a command that
+        exits with another code than 0 has failed. The rest is as for `bag`, but nothing is logged: what the broker has
+        to say about the bag is in `Bag.note`.
         """
         options = checked_options(TaskOptions(timeout, retries))
         self._check_open()
@@ -219,7 +223,10 @@ class Grid(Executor):
         return Bag(self._link, bag, name, total, items=held, note=note, owner=self)
 
     def attach(self, bag_id: str) -> Bag[Any, Any]:
-        """The bag ``bag_id``, from anywhere. Raises `RequestFailed` if there is no such bag, or if it is not yours."""
+        """Return the bag with the id ``bag_id``, whichever program submitted it.
+
+        Raises `RequestFailed` when there is no such bag, or it belongs to another credential.
+        """
         row = self._ask("progress", {"bag": bag_id})
         total, name, note = int(row["total"]), str(row["name"]), str(row["note"])
         return Bag(self._link, bag_id, name, total, items=None, note=note, owner=self)
@@ -229,12 +236,13 @@ class Grid(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit one call ``fn(*args, **kwargs)``; `task` gives it a predicted runtime.
 
-        The future is as `concurrent.futures` documents it, except that cancelling it also stops a running call, and
-        that ``running()`` is False until the call has ended. Nobody else can collect its result: when a program ends
-        without waiting, its calls still run on the grid, but their results are lost.
+        The future behaves as `concurrent.futures` documents it, with two exceptions: cancelling it also stops a call
+        that runs, and ``running()`` does not tell whether it runs. Nobody else can collect its result: if the program
+        ends without waiting, the call still runs, but its result is lost.
 
-        The modules that ``fn`` imports travel as they were at its first call. Raises `BagRejected`, `PicklingFailed`,
-        `PythonMismatch`, or `GridClosed` (a RuntimeError) after `shutdown`.
+        The modules that ``fn`` imports travel as they were at its first call.
+
+        Raises `BagRejected`, `PicklingFailed`, `PythonMismatch`, and, after `shutdown`, `GridClosed` (a RuntimeError).
         """
         job = _as_task(fn)
         name = name_of(job.function)
@@ -250,11 +258,13 @@ class Grid(Executor):
         chunksize: int = 1,
         runtime: float | None = None,
     ) -> Iterator[Any]:
-        """``map(fn, *iterables)`` on the grid: results in order, as `concurrent.futures.Executor.map` documents.
+        """Run ``map(fn, *iterables)`` on the grid: results in order, as `concurrent.futures.Executor.map` documents.
 
-        ``timeout``: seconds from now after which a result that is not there yet raises TimeoutError. ``chunksize``:
-        how many calls make one task; more than 1 pays for calls shorter than a few milliseconds. ``runtime``: predicted
-        seconds of one call. Raises what `submit` raises, and ValueError for a ``chunksize`` below 1.
+        ``timeout``: a result that is not there after so many seconds from now raises TimeoutError. ``chunksize``: so
+        many calls make one task, which pays if they are shorter than a few milliseconds. ``runtime``: predicted seconds
+        of one call.
+
+        Raises what `submit` raises.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1")
@@ -268,9 +278,10 @@ class Grid(Executor):
         return (result for results in found for result in results)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more work, and close when every future is settled. ``wait``: return only then.
+        """Take no more work, and close the connection when every future has its result.
 
-        ``cancel_futures``: cancel the calls that do not run yet. Bags are left as they are. You may call it twice.
+        ``wait``: return only then. ``cancel_futures``: cancel those that do not run yet. Bags are left as they are. It
+        may be called twice.
         """
         self._shut = True
         self._futures.close(cancel_futures)
@@ -301,7 +312,7 @@ class Grid(Executor):
     # --- the grid ----------------------------------------------------------------------------------------------------
 
     def status(self, timeout: float = ANSWER_S) -> "StatusDocument":
-        """The broker's status document, as `deskgrid status --json` prints it: workers, bags, queues, counters.
+        """Return what `deskgrid status --json` prints: workers, bags, queues and counters.
 
         Raises `GridUnreachable` when no answer comes within ``timeout`` seconds.
         """
@@ -310,14 +321,11 @@ class Grid(Executor):
         return found
 
     def bags(self) -> "list[BagState]":
-        """All bags that the broker has, the oldest first: their ids ("bag"), names and counts, as in the status.
-
-        Raises `GridUnreachable` when no answer comes.
-        """
+        """Return all bags that the broker has, the oldest first: ids ("bag"), names and counts, as in the status."""
         return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
 
     def policy(self, name: str, **options: object) -> None:
-        """Have the grid schedule by another policy from now on. Raises `RequestFailed` unless you are an admin."""
+        """Change the policy of the running grid. Raises `RequestFailed` for everybody but admins."""
         self._ask("policy", {"name": name, "options": options})
 
     def _ask(self, what: str, args: dict[str, Any], timeout: float = ANSWER_S) -> dict[str, Any]:

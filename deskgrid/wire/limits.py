@@ -10,16 +10,17 @@ PAYLOAD_LIMIT = 64 * 2**20
 LARGE_BYTES = 2**20
 # A frame of a large payload: while one is deciphered the next is enciphered, and messages of others go between two.
 CHUNK_BYTES = 2**20
-# A batch closes at this size, so that one message never holds the line for long; a single large payload travels alone.
-BATCH_BYTES = 4 * 2**20
+# A batch closes at this size, so that one message never holds the line, or the broker's loop, for long. A single large
+# payload travels alone.
+BATCH_BYTES = 2**20
 # Rows in one message: a few milliseconds of work for whoever decodes it.
 BATCH_ROWS = 10_000
 # Attempts that one worker may hold. The scheduler hands out no more (`deskgrid.scheduler.placing.WORKER_TASKS`); all of
 # them, named at once when the worker introduces itself, fit into CONTROL_BYTES.
 HELD_ROWS = 32_768
-# What a worker or a client says in one message at most, not counting the large payloads behind it: a batch, and its
-# last row. A longer message is none of ours, and would hold up the broker's loop.
-SAID_BYTES = 2 * BATCH_BYTES
+# What a worker or a client says in one message at most, not counting the large payloads behind it: a batch, its last
+# row, and what 10,000 rows have beside their payloads. A longer message is none of ours, and would hold up the loop.
+SAID_BYTES = BATCH_BYTES + 2 * LARGE_BYTES
 # A message and its large payloads: one of the limit, and a batch around it.
 MESSAGE_LIMIT = PAYLOAD_LIMIT + SAID_BYTES
 # A message that carries neither payloads nor an answer. The longest is an introduction with HELD_ROWS attempts.

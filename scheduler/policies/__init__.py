@@ -6,7 +6,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from deskgrid.scheduler.model import UnknownOption, UnknownPolicy
-from deskgrid.scheduler.policies.base import Place, Policy, Postpone, View
+from deskgrid.scheduler.policies.base import Place, Policy, Postpone, Requirement, View
 from deskgrid.scheduler.policies.fcfs import FCFS
 from deskgrid.scheduler.policies.longest import Longest
 from deskgrid.scheduler.policies.packing import Packing
@@ -23,6 +23,7 @@ __all__ = [
     "Place",
     "Policy",
     "Postpone",
+    "Requirement",
     "View",
     "make_policy",
     "policy_names",
@@ -87,7 +88,12 @@ def _check_names(policy: str, options: Iterable[str], known: Sequence[str]) -> N
 def _check_options(policy: Policy) -> None:
     if policy.order not in ORDERS:
         raise ValueError(f"order is one of {', '.join(ORDERS)}, not {policy.order!r}")
-    for option, least in (("stretch", 1), ("queue_length", 0), ("queue_s", 0), ("margin", 0)):
-        value = getattr(policy, option)
+    numbers: list[tuple[str, int, object]] = [
+        ("stretch", 1, policy.requirement.stretch),
+        ("queue_length", 0, policy.queue_length),
+        ("queue_s", 0, policy.queue_s),
+        ("margin", 0, policy.requirement.margin),
+    ]
+    for option, least, value in numbers:
         if not isinstance(value, int | float) or not least <= value < math.inf:
             raise ValueError(f"{option} is a finite number from {least} up, not {value!r:.40}")

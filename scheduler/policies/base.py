@@ -6,6 +6,7 @@ changes anything itself; a new one is one file and one row in the table of `desk
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar, NamedTuple, Protocol
 
 from deskgrid.scheduler.model import Windows
@@ -13,15 +14,34 @@ from deskgrid.scheduler.queues.waiting import Entry, OldestFirst, WaitingQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 
 
+class Requirement(NamedTuple):
+    """What a slot must have left for a task: more than ``stretch`` times its runtime, and ``margin`` s to start up.
+
+    Where more than ``ample`` seconds are left no stretch is asked for: better chances will not come.
+    """
+
+    margin: float = 0.0
+    stretch: float = 1.0
+    ample: float = inf
+
+    def needs(self, runtime: float) -> float:
+        """Seconds of which a slot must have more left for a task to fit."""
+        margin, stretch, ample = self
+        stretched = runtime * stretch
+        return (stretched if stretched <= ample else max(runtime, ample)) + margin
+
+
 class Place(NamedTuple):
     """Bind the waiting task of ``entry`` to the slot numbered ``slot``.
 
+    ``priority``: it waits in the priority queue. ``requirement``: by which the fit is tested again if it is sent now.
     ``many``: and those alike behind it, so many in all (``entry.alike`` at most), as far as they fit there.
     """
 
     entry: Entry
     slot: int
     priority: bool
+    requirement: Requirement
     many: int = 1
 
 
@@ -72,13 +92,13 @@ class View(Protocol):
     @property
     def regular(self) -> OldestFirst: ...
 
-    def tightest(self, runtime: float) -> int | None:
-        """The slot with the smallest tl strictly greater than ``runtime`` and the margin."""
+    def tightest(self, runtime: float, requirement: Requirement) -> int | None:
+        """The slot with the smallest tl strictly greater than what ``runtime`` needs."""
 
-    def tightest_empty(self, runtime: float) -> tuple[int, float] | None:
+    def tightest_empty(self, runtime: float, requirement: Requirement) -> tuple[int, float] | None:
         """The same among slots with an empty queue, idle ones first; and the limit on runtimes that fit there."""
 
-    def longest_fit(self) -> float:
+    def longest_fit(self, requirement: Requirement) -> float:
         """The limit on runtimes that fit on some slot, or minus infinity when no slot has room."""
 
     def slots_with_room(self) -> int:
@@ -109,13 +129,10 @@ class Policy(Protocol):
     # How many tasks a slot's queue holds beside the running one, and the seconds of work up to which it may hold more.
     queue_length: int
     queue_s: float
-    # Whether remaining time matters: then a task fits where more is left than ``stretch`` times its runtime and
-    # ``margin`` seconds for starting up. That is tested when it is placed, and again at dispatch. Where more than
-    # ``ample`` seconds are left no stretch is asked for: better chances will not come.
+    # Whether remaining time matters. Then a task is placed where it fits, and that is tested again when it is sent.
     timed: bool
-    margin: float
-    stretch: float
-    ample: float
+    # What a task needs, as a rule: a placement may say otherwise. What was queued on a slot is tested by this one.
+    requirement: Requirement
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         """Placements for this pass. Asked only when a task waits and a slot has room."""

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import ClassVar
 
-from deskgrid.scheduler.policies.base import Place, Postpone, View
+from deskgrid.scheduler.policies.base import Place, Postpone, Requirement, View
 from deskgrid.scheduler.queues.waiting import Entry
 
 CHOICES = ("random", "in-turn", "first")
@@ -22,9 +22,7 @@ class FCFS:
     name: ClassVar[str] = "fcfs"
     order = "newest-first"
     timed = False
-    margin = 0.0
-    stretch = 1.0
-    ample = 0.0
+    requirement = Requirement()
 
     def __init__(self, queue_length: int = 0, queue_s: float = 1.0, seed: int = 0, choice: str = "random") -> None:
         if choice not in CHOICES:
@@ -38,7 +36,7 @@ class FCFS:
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         while (rooms := view.slots_with_room()) and (entry := self._next(view)) is not None:
             first, priority = entry
-            yield Place(first, self._choose(view, rooms), priority)
+            yield Place(first, self._choose(view, rooms), priority, self.requirement)
 
     def _choose(self, view: View, rooms: int) -> int:
         if self.choice == "random":

@@ -1,10 +1,9 @@
 """Longest first: each free slot gets the longest waiting task that fits. What planning has to be better than."""
 
 from collections.abc import Iterator
-from math import inf
 from typing import ClassVar
 
-from deskgrid.scheduler.policies.base import Place, Postpone, View
+from deskgrid.scheduler.policies.base import Place, Postpone, Requirement, View
 from deskgrid.scheduler.policies.placement import task_for_each_slot
 
 
@@ -16,13 +15,12 @@ class Longest:
     queue_length = 0
     queue_s = 0.0
     timed = True
-    stretch = 1.0
-    ample = inf
 
     def __init__(self, margin: float = 1.0) -> None:
         self.margin = margin
+        self.requirement = Requirement(margin)
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         if len(view.regular):
             yield Postpone(None)
-        yield from task_for_each_slot(view)
+        yield from task_for_each_slot(view, self.requirement)

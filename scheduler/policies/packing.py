@@ -17,7 +17,7 @@ from math import inf, nextafter
 from typing import ClassVar
 
 from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, Planner, Prospect, SlotKey
-from deskgrid.scheduler.policies.base import OpenSlot, Place, Postpone, UpcomingWindows, View
+from deskgrid.scheduler.policies.base import OpenSlot, Place, Postpone, Requirement, UpcomingWindows, View
 from deskgrid.scheduler.policies.placement import slot_for_each_task, task_for_each_slot
 from deskgrid.scheduler.queues.waiting import Entry
 
@@ -54,8 +54,8 @@ class Packing:
     """``margin``: seconds kept free for starting up. ``queue_s``: as for `PGS`.
 
     ``confidence``: the fraction of attempts, by experience, that have to end within what a task is given of a window; 0
-    trusts the predictions. It sets ``stretch``; what would then fit in no window may have nearly all of the longest.
-    Slots that are idle for it take chances; but none if predictions are trusted.
+    trusts the predictions. It sets the stretch that is required; what would then fit in no window may have nearly all
+    of the longest. Slots that are idle for it take chances; but none if predictions are trusted.
     """
 
     name: ClassVar[str] = "packing"
@@ -69,8 +69,8 @@ class Packing:
         self.margin = margin
         self.queue_s = queue_s
         self.confidence = confidence
-        self.stretch = 1.0
-        self.ample = inf
+        self.requirement = Requirement(margin)
+        self._ample = inf
         self._planner = Planner()
         self._fills: dict[SlotKey, deque[FilledInterval]] = {}  # of the plan, by slot, the earliest first
         self._tried: dict[int, float] = {}  # tasks that were long shots, and what was left of the window
@@ -80,26 +80,24 @@ class Packing:
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         if len(view.regular):
             yield Postpone(None)
-        self.stretch = max(1.0, view.prediction_error.quantile(self.confidence)) if self.confidence else 1.0
-        if len(view.priority) == 1 and view.longest_fit() == inf:
-            self.ample = inf  # nothing to be planned: one task, and a slot that it can have now, without any end
+        if len(view.priority) == 1 and view.longest_fit(self.requirement) == inf:
+            self._ample = inf  # nothing to be planned: one task, and a slot that it can have now, without any end
         elif view.changes != self._seen and view.now >= self._next_look:
             self._look(view)
-        yield from task_for_each_slot(view, partial(self._planned, view)) if self._fills else task_for_each_slot(view)
+        stretch = max(1.0, view.prediction_error.quantile(self.confidence)) if self.confidence else 1.0
+        self.requirement = requirement = Requirement(self.margin, stretch, self._ample)
+        if self._fills:
+            yield from task_for_each_slot(view, requirement, partial(self._planned, view))
+        else:
+            yield from task_for_each_slot(view, requirement)
         if not view.slots_with_room() or not len(view.priority):
             return
         # More for queues that may hold some seconds of work: a plan does not matter to tasks as short as that.
-        yield from slot_for_each_task(view, self.queue_s)
+        yield from slot_for_each_task(view, requirement, self.queue_s)
         if self.confidence and view.slots_with_room():
-            stretch, ample = self.stretch, self.ample
-            yield from self._chances(view)
+            # For slots that nothing is certain enough for: what ends in time if its prediction is right.
+            yield from task_for_each_slot(view, Requirement(self.margin))
             yield from self._long_shots(view)
-            self.stretch, self.ample = stretch, ample
-
-    def _chances(self, view: View) -> Iterator[Place]:
-        """For slots that nothing is certain enough for: what ends in time if its prediction is right."""
-        self.stretch, self.ample = 1.0, inf
-        yield from task_for_each_slot(view)
 
     def _long_shots(self, view: View) -> Iterator[Place]:
         """For slots that are idle even so: what is predicted not to fit, if its bag was predicted far too long."""
@@ -109,19 +107,20 @@ class Packing:
         for _ in range(LONG_SHOTS):
             if entry is None:
                 return
-            self.stretch = view.prediction_error_with(entry.task).quantile(LONG_SHOT)
-            if self.stretch < FAR_TOO_LONG:
-                yield from self._long_shot(view, entry)
+            stretch = view.prediction_error_with(entry.task).quantile(LONG_SHOT)
+            if stretch < FAR_TOO_LONG:
+                yield from self._long_shot(view, entry, Requirement(self.margin, stretch))
             entry = view.priority.next_fit(inf, entry)
 
-    def _long_shot(self, view: View, entry: Entry) -> Iterator[Place]:
+    def _long_shot(self, view: View, entry: Entry, requirement: Requirement) -> Iterator[Place]:
         """A slot that is idle, with much more left than this task has had in vain."""
-        found = view.tightest_empty(max(entry.runtime, AGAIN * self._tried.get(entry.task, 0.0) / self.stretch))
+        least = max(entry.runtime, AGAIN * self._tried.get(entry.task, 0.0) / requirement.stretch)
+        found = view.tightest_empty(least, requirement)
         if found is not None and (at := view.open_slot(found[0])).free <= view.now:
             if len(self._tried) == TASKS:
                 del self._tried[next(iter(self._tried))]
             self._tried[entry.task] = at.closes - view.now
-            yield Place(entry, found[0], priority=True)
+            yield Place(entry, found[0], True, requirement)
 
     # --- one slot ----------------------------------------------------------------------------------------------------
 
@@ -143,7 +142,7 @@ class Packing:
         self._seen = view.changes
         slots, coming = list(islice(view.open_slots(), INTERVALS + 1)), list(islice(view.upcoming(), INTERVALS + 1))
         longest = self._longest(slots, coming)
-        self.ample = AMPLE * longest
+        self._ample = AMPLE * longest
         cost_s, pause = _cost_s(slots, coming), PAUSE
         if max(len(slots), len(coming)) > INTERVALS:  # of too many no plan is made
             slots, coming, runtimes, pause = [], [], [], LONG_PAUSE

@@ -6,10 +6,9 @@ greater than its runtime, which keeps long windows for long tasks; what fits now
 """
 
 from collections.abc import Iterator
-from math import inf
 from typing import ClassVar
 
-from deskgrid.scheduler.policies.base import Place, Postpone, View
+from deskgrid.scheduler.policies.base import Place, Postpone, Requirement, View
 from deskgrid.scheduler.policies.placement import slot_for_each_task
 
 
@@ -26,7 +25,6 @@ class PGS:
 
     name: ClassVar[str] = "pgs"
     timed = True
-    ample = inf
 
     def __init__(
         self,
@@ -41,28 +39,34 @@ class PGS:
         self.queue_s = queue_s
         self.margin = margin
         self.stretch = stretch
+        self.requirement = Requirement(margin, stretch)
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         yield from self._first_task_for_each_slot(view)
         if view.slots_with_room():
-            yield from slot_for_each_task(view)
+            yield from slot_for_each_task(view, self.requirement)
             yield from self._regular_tasks(view)
 
     def _first_task_for_each_slot(self, view: View) -> Iterator[Place]:
-        while (found := view.tightest_empty(min(view.priority.shortest(), view.regular.shortest()))) is not None:
+        requirement = self.requirement
+        while True:
+            found = view.tightest_empty(min(view.priority.shortest(), view.regular.shortest()), requirement)
+            if found is None:
+                return
             slot, limit = found
             entry = view.priority.next_fit(limit)
             if entry is not None:
-                yield Place(entry, slot, priority=True)
+                yield Place(entry, slot, True, requirement)
             elif (entry := view.regular.next_fit(limit)) is not None:
-                yield Place(entry, slot, priority=False)
+                yield Place(entry, slot, False, requirement)
 
     def _regular_tasks(self, view: View) -> Iterator[Place | Postpone]:
+        requirement = self.requirement
         while view.slots_with_room() and len(view.regular):
-            entry = view.regular.next_fit(view.longest_fit())
-            if entry is None or (slot := view.tightest(entry.runtime)) is None:
+            entry = view.regular.next_fit(view.longest_fit(requirement))
+            if entry is None or (slot := view.tightest(entry.runtime, requirement)) is None:
                 yield Postpone(None)
                 return
             if view.regular.first_before(entry):
                 yield Postpone(entry)
-            yield Place(entry, slot, priority=False)
+            yield Place(entry, slot, False, requirement)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from math import inf
 
-from deskgrid.scheduler.policies.base import Place, View
+from deskgrid.scheduler.policies.base import Place, Requirement, View
 from deskgrid.scheduler.queues.waiting import Entry
 
 # Short tasks that are alike are placed on one slot so many together, and not more seconds of them: it matters to nobody
@@ -17,24 +17,26 @@ TOGETHER_ROUNDS = 4
 Choice = Callable[[int, float], Entry | None]
 
 
-def task_for_each_slot(view: View, choice: Choice = lambda slot, limit: None) -> Iterator[Place]:
+def task_for_each_slot(
+    view: View, requirement: Requirement, choice: Choice = lambda slot, limit: None
+) -> Iterator[Place]:
     """Each slot with an empty queue, the tightest first, gets what ``choice`` says, or the first task that fits."""
-    while (found := view.tightest_empty(view.priority.shortest())) is not None:
+    while (found := view.tightest_empty(view.priority.shortest(), requirement)) is not None:
         slot, limit = found
         chosen = choice(slot, limit)
         entry = chosen or view.priority.next_fit(limit)
         if entry is not None:
-            yield Place(entry, slot, priority=True, many=1 if chosen else _together(entry, view))
+            yield Place(entry, slot, True, requirement, 1 if chosen else _together(entry, view))
 
 
-def slot_for_each_task(view: View, limit: float = inf) -> Iterator[Place]:
+def slot_for_each_task(view: View, requirement: Requirement, limit: float = inf) -> Iterator[Place]:
     """Each task below ``limit``, in the order of the queue, goes to the tightest slot that has room for it."""
     if not view.slots_with_room() or view.priority.shortest() >= limit:
         return
-    entry = view.priority.next_fit(min(view.longest_fit(), limit))
-    while entry is not None and (slot := view.tightest(entry.runtime)) is not None:
-        yield Place(entry, slot, priority=True, many=_together(entry, view))
-        entry = view.priority.next_fit(min(view.longest_fit(), limit), entry)
+    entry = view.priority.next_fit(min(view.longest_fit(requirement), limit))
+    while entry is not None and (slot := view.tightest(entry.runtime, requirement)) is not None:
+        yield Place(entry, slot, True, requirement, _together(entry, view))
+        entry = view.priority.next_fit(min(view.longest_fit(requirement), limit), entry)
 
 
 def _together(entry: Entry, view: View) -> int:

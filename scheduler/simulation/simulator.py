@@ -21,8 +21,6 @@ from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerError
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.simulation.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
-from deskgrid.scheduler.state.prediction_error import outlived
-from deskgrid.scheduler.views.explain import longest_window
 
 __all__ = [
     "ANNOUNCED",
@@ -240,11 +238,11 @@ class Simulator:
     def _next(self) -> float:
         """When the next thing happens, or is due."""
         happens = min(self._heap[0][0] if self._heap else math.inf, self.scheduler.wakes_at)
-        return min(happens, self.scheduler.deadlines.next_look) if self._silent else happens
+        return min(happens, self.scheduler.next_look) if self._silent else happens
 
     def _say_alive(self, name: str) -> None:
         """A silent PC says that it is there, as one does that takes work and never answers."""
-        if (worker := self.scheduler.slots.workers.get(name)) is not None:
+        if (worker := self.scheduler.grid.slots.workers.get(name)) is not None:
             self._feed(ev.UptimeRefreshed(name, worker.uptime(self.now)))
 
     # --- whether it will end ----------------------------------------------------------------------------------------
@@ -256,13 +254,11 @@ class Simulator:
             if (kinds := kinds_of_spans(pc.timetable)) is None:
                 return 0
             spans += kinds
-        timed = self.scheduler.policy.timed
+        timed, needs = self.scheduler.policy.timed, self.scheduler.policy.requirement.needs
         holds = max((span.closes - span.opens for span in spans), default=0.0) - self._conditions.overhead_s
         known = max((span.longest() for span in spans), default=0.0)
         pairs = zip(self._predicted, self._actual, strict=True)
-        return sum(
-            actual > holds or (timed and self.scheduler.needs(predicted) >= known) for predicted, actual in pairs
-        )
+        return sum(actual > holds or (timed and needs(predicted) >= known) for predicted, actual in pairs)
 
     def _hopeless(self) -> bool:
         """Whether nothing has ended for so long that nothing will."""
@@ -316,18 +312,18 @@ class Simulator:
 
     def _closes(self, pc: _PC, span: Span) -> None:
         unstarted: list[Attempt] = []
-        longer: dict[int, float] = {}
+        stopped: dict[int, float] = {}
         for slot in pc.slots:
             begun = bool(slot.work) and slot.started <= self.now
             unstarted += [assignment.attempt for assignment in list(slot.work)[begun:]]
             if begun:
-                task, elapsed = slot.work[0].attempt.task, self.now - slot.started
+                task = slot.work[0].attempt.task
+                stopped[task] = self.now - slot.started
                 if self._trace:
                     self._traced(pc, slot, task, done=False)
-                if elapsed > self.scheduler.tasks.runtime(task):
-                    longer[task] = outlived(elapsed, longest_window(self.scheduler, self.now))
             slot.work.clear()
             slot.generation += 1
+        longer = self.scheduler.outlived(stopped, self.now)
         self._feed(ev.WorkerLeft(pc.name, True, span.closings[-1] > span.closes, unstarted, self._coming(pc)))
         if longer:
             self._feed(ev.RuntimesUpdated(list(longer), list(longer.values())))
@@ -363,7 +359,7 @@ class Simulator:
 
     def _idle_s(self) -> float:
         """Window time less that of tasks, of those done and those killed."""
-        counters, workers = self.scheduler.counters, self.scheduler.slots.workers.values()
+        counters, workers = self.scheduler.counters, self.scheduler.grid.slots.workers.values()
         open_s = sum((self.now - worker.joined_at) * len(worker.slots) for worker in workers)
         return counters.window_s + open_s - math.fsum(self._actual) - counters.wasted_s
 

@@ -11,21 +11,21 @@ from deskgrid.scheduler.model import agree
 
 # Errors after which a task is tried again at once: what goes wrong now and then may well work the next time.
 AT_ONCE = 3
-# The pause after the next error lasts as long as the task, and this at least; each is twice as long as the one before,
-# until it is so many times as long: a task that always fails then takes next to nothing of a slot. Seconds.
+# The pause after the next error lasts as long as the attempt that failed, and this at least. Each is twice as long as
+# the one before, but none is longer than an hour, or than the attempt. Seconds.
 LEAST_PAUSE_S = 1.0
-MOST_TIMES = 2.0**12
+MOST_PAUSE_S = 3600.0
 # Entries of tasks that no longer pause are dropped when there are so many of them, and more than of others.
 _STALE = 1024
 
 
-def pause_after(errors: int, lasts: float) -> float:
-    """Seconds that a task pauses which has failed so often, and ``lasts`` so many seconds."""
-    beyond = errors - AT_ONCE
-    if beyond <= 0:
+def pause_after(errors: int, elapsed: float) -> float:
+    """How long a task pauses that has failed so often, the last time after ``elapsed``. Seconds."""
+    doublings = errors - AT_ONCE - 1
+    if doublings < 0:
         return 0.0
-    # A million errors would overflow.
-    return max(LEAST_PAUSE_S, lasts) * min(2.0 ** min(beyond - 1, 60), MOST_TIMES)
+    longer = max(LEAST_PAUSE_S, elapsed) * 2.0 ** min(doublings, 60)  # a million errors would overflow
+    return min(longer, max(MOST_PAUSE_S, elapsed))
 
 
 class Pauses:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
-from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Window
-from deskgrid.scheduler.state.slots import Slot, Worker
+from deskgrid.scheduler.state.slots import Slot
 from deskgrid.scheduler.state.tasks import Bag
 from deskgrid.scheduler.views.forecast import Capacity, Span, spans_of_away, spans_of_worker
 
@@ -37,13 +37,12 @@ class SlotView:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """One worker with an open window. ``windows``: (starts in, lasts) of those to come, the first of them.
+    """One worker; one that is away has no slots. ``windows``: (starts in, lasts) of those to come, the first of them.
 
     ``slots``: the first of its ``slot_count``, ``busy`` of which run something.
     """
 
     name: str
-    site: str
     uptime_s: float | None
     windows: tuple[tuple[float, float], ...]
     slot_count: int
@@ -69,6 +68,15 @@ class BagView:
     eta_s: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class QueuesView:
+    """How many tasks wait in each queue, and the longest predicted runtime in bags that have not ended."""
+
+    regular: int
+    priority: int
+    longest_s: float
+
+
 class Outlook:
     """What there is to say of all bags at one moment: what runs of each, and when it should be done.
 
@@ -76,14 +84,14 @@ class Outlook:
     between which the grid may go on; then `view` costs next to nothing.
     """
 
-    def __init__(self, scheduler: Scheduler, now: float) -> None:
+    def __init__(self, grid: GridState, now: float) -> None:
         self.made = now
-        self.changes = scheduler.changes
+        self.changes = grid.changes
         # Rows that were looked at.
         self.cost = 0
         # Slots that are busy, of all that there are.
         self.busy = self.slots = 0
-        self._scheduler = scheduler
+        self._grid = grid
         self._running: Counter[int] = Counter()
         self._capacity = Capacity()
         # Seconds of work before each bag that has not ended, by number; and before one that comes now.
@@ -96,8 +104,8 @@ class Outlook:
         for rows in chain(self._looks(spans), self._capacity.build(spans)):
             self.cost += rows
             yield rows
-        margin = self._scheduler.policy.margin
-        for some in _in_pieces(list(self._scheduler.tasks.bags.values())):
+        margin = self._grid.policy.requirement.margin
+        for some in _in_pieces(list(self._grid.tasks.bags.values())):
             for bag in some:
                 if bag.settled < bag.total:
                     self._ahead[bag.number] = self._work
@@ -108,8 +116,8 @@ class Outlook:
 
     def _looks(self, spans: list[Span]) -> Iterator[int]:
         """Look at the workers; what windows they have."""
-        rows, known = 0, self._scheduler.tasks.known
-        for worker in list(self._scheduler.slots.workers.values()):
+        rows, known = 0, self._grid.tasks.known
+        for worker in list(self._grid.slots.workers.values()):
             spans += spans_of_worker(worker, self.made)
             for slot in worker.slots:
                 if slot.sent:
@@ -120,17 +128,18 @@ class Outlook:
             if rows >= PIECE:
                 yield rows
                 rows = 0
-        for some in _in_pieces(list(self._scheduler.away.values())):
+        for some in _in_pieces(list(self._grid.away.values())):
             spans += (span for away in some for span in spans_of_away(away, self.made))
             yield sum([1 + len(away.windows) for away in some])
         yield rows
 
-    def view(self, bag: Bag, now: float) -> BagView:
-        """One bag, as it is ``now``."""
+    def view(self, number: int, now: float) -> BagView:
+        """The bag of that number, as it is ``now``."""
+        bag = self._grid.tasks.bags[number]
         eta: float | None = 0.0
         if bag.settled < bag.total:
             work = self._ahead.get(bag.number, self._work) + bag.left_s
-            eta = self._capacity.time_to_do(work, _longest(bag) + self._scheduler.policy.margin)
+            eta = self._capacity.time_to_do(work, _longest(bag) + self._grid.policy.requirement.margin)
             eta = None if eta is None else max(0.0, eta - (now - self.made))
         return BagView(
             number=bag.number,
@@ -155,23 +164,27 @@ def _in_pieces(rows: list[RowT]) -> Iterator[list[RowT]]:
         yield rows[start : start + PIECE]
 
 
-def queue_longest_s(scheduler: Scheduler) -> float:
-    """The longest predicted runtime in bags that have not ended."""
-    return max((bag.longest for bag in scheduler.tasks.bags.values() if bag.settled < bag.total), default=0.0)
+def queues_view(grid: GridState) -> QueuesView:
+    """The two queues."""
+    longest = max((bag.longest for bag in grid.tasks.bags.values() if bag.settled < bag.total), default=0.0)
+    return QueuesView(len(grid.regular), len(grid.priority), longest)
 
 
-def windows_of(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[float, float], ...]:
+def _windows(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[float, float], ...]:
     """The first of those that have not closed, (starts in, lasts); what has begun of one is of the past."""
     return tuple([(window.opens - now, window.lasts) for window in windows if window.closes > now][:most])
 
 
-def worker_view(worker: Worker, now: float, most_slots: int, most_windows: int) -> WorkerView:
-    """One worker with an open window: the first of its slots and of its windows to come."""
+def worker_view(grid: GridState, name: str, now: float, most_slots: int, most_windows: int) -> WorkerView:
+    """The worker of that name: the first of its slots and of its windows to come."""
+    worker = grid.slots.workers.get(name)
+    if worker is None:
+        away = grid.away.get(name)
+        return WorkerView(name, 0.0, () if away is None else _windows(away.windows, now, most_windows), 0, 0, ())
     return WorkerView(
-        name=worker.name,
-        site=worker.site,
+        name=name,
         uptime_s=_finite(worker.uptime(now)),
-        windows=windows_of([window for window in worker.windows if window.opens > now], now, most_windows),
+        windows=_windows([window for window in worker.windows if window.opens > now], now, most_windows),
         slot_count=len(worker.slots),
         busy=sum([bool(slot.sent) for slot in worker.slots]),
         slots=tuple([_slot(slot, now) for slot in worker.slots[:most_slots]]),

@@ -32,7 +32,8 @@ def leave_out_too_long(jobs: Jobs, lab: Lab, policies: Iterable[Policy] = (), co
     spans = [span for pc in lab.pcs for span in _first(pc)]
     announced = max((span.longest() for span in spans), default=0.0) - HAIR_S
     lasts = max((span.closes - span.opens for span in spans), default=0.0) - HAIR_S
-    limits = ((announced - policy.margin) / policy.stretch - conditions.overhead_s for policy in policies)
+    needs = [policy.requirement for policy in policies]
+    limits = ((announced - each.margin) / each.stretch - conditions.overhead_s for each in needs)
     predicted = min(limits, default=announced)
     actual = lasts - conditions.overhead_s - conditions.opening_s
     kept = tuple(part for arrival in jobs.arrivals if (part := _part(arrival, predicted, actual)) is not None)

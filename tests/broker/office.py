@@ -69,6 +69,7 @@ class Office:
         """What the server's loop does after a drain."""
         leaving = self.sessions.settle(self.now)
         self.journal.commit()
+        self.journal.shorten_log()
         self.deliver(leaving)
 
     def deliver(self, leaving: Leaving) -> None:

@@ -84,7 +84,7 @@ def bag(ann: Client) -> str:
 def state(office: Office) -> object:
     """What somebody who may not do anything must not change."""
     state = office.sessions.state
-    tasks = state.scheduler.tasks
+    tasks = state.scheduler.grid.tasks
     rows = [
         (bag.row.id, bag.closed, bag.settled, tuple(map(tasks.runtime, range(bag.total))))
         for bag in state.book.by_number.values()

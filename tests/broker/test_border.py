@@ -137,7 +137,7 @@ def test_a_reason_that_repeats_what_was_asked_is_short(office: Office) -> None:
 
 
 def test_a_template_of_many_small_things_is_known_by_its_beginning(office: Office) -> None:
-    filled = b"\x82\xa4kind\xa7command\xa4argv\xdd\x00\x40\x00\x00" + b"\x90" * 2**22
+    filled = b"\x82\xa4kind\xa7command\xa4argv\xdd\x00\x20\x00\x00" + b"\x90" * 2**21
     client = office.client()
     bag = client.submit([b"0"], template=filled)
     assert [row["bag"] for row in client.ask("bags")["bags"]] == [bag]

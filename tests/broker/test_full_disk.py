@@ -305,7 +305,7 @@ def test_a_policy_that_was_changed_stays_changed_with_its_options(office: Quota)
     office.client(ADMIN).ask("policy", name="pgs", options={"order": "fifo", "margin": 3.0})
     office.filled()
     policy = office.sessions.state.scheduler.policy
-    assert (policy.name, policy.order, policy.margin) == ("pgs", "fifo", 3.0)
+    assert (policy.name, policy.order, policy.requirement.margin) == ("pgs", "fifo", 3.0)
 
 
 def test_counters_go_on_where_they_were(office: Quota) -> None:

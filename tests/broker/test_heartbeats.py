@@ -18,7 +18,7 @@ def worker(office: Office) -> BareWorker:
 
 def coming(office: Office) -> list[tuple[float, float]]:
     """The windows to come of the only worker there is."""
-    (known,) = office.sessions.state.scheduler.slots.workers.values()
+    (known,) = office.sessions.state.scheduler.grid.slots.workers.values()
     return [(window.opens, window.lasts) for window in known.windows]
 
 
@@ -62,5 +62,5 @@ def test_one_that_is_away_may_say_as_little(office: Office) -> None:
     worker.join(uptime=0.0, windows=(wire.Window(200.0, 50.0),))
     office.now = 2.0
     worker.send(wire.Heartbeat(0.0, None))
-    assert [window.opens for window in office.sessions.state.scheduler.away["bare"].windows] == [200.0]
+    assert [window.opens for window in office.sessions.state.scheduler.grid.away["bare"].windows] == [200.0]
     assert office.sessions.workers.by_name["bare"].known_until == 250.0

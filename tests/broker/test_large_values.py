@@ -79,6 +79,7 @@ def test_a_large_template_is_a_file_and_goes_with_its_last_bag(tmp_path: Path) -
         assert (again.template_kind("digest"), content(again.template("digest"))) == ("python", VALUE)
         dropped(again, 2)
         again.commit()
+        again.shorten_log()
         assert again.template("digest") is None
         again.values.remove(again.values.take_unneeded())
         assert not on_disk(tmp_path)
@@ -191,6 +192,7 @@ def test_files_of_a_bag_go_when_it_is_forgotten_for_good_and_nobody_has_them_in_
         dropped(journal, 1)
         assert journal.values.take_unneeded() == []
         journal.commit()
+        journal.shorten_log()
         assert not (home / "journal.sqlite3-wal").stat().st_size  # no earlier commit can come back
         free = journal.values.take_unneeded()
         assert {*free, in_hand.file} == on_disk(home)

@@ -7,11 +7,13 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker import attempts as attempts_module
 from deskgrid.broker import clients as clients_module
+from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port import connections as limits
 from deskgrid.broker.port import send_queue as send_queue_module
 from deskgrid.broker.port.connections import Connections
 from deskgrid.broker.port.send_queue import MESSAGE_BYTES, Handed, Parts, SendQueue, Untaken
 from tests.broker.office import Office, OfficeLine
+from tests.peers import BareWorker
 
 
 class Cuts(Connections):
@@ -299,6 +301,25 @@ class Backpressure:
     def leave(self, line: Any, count: int) -> None:
         assert isinstance(line, OfficeLine)
         self._bytes[line._peer] = count
+
+
+def test_a_large_result_is_written_only_for_who_was_given_the_work(office: Office) -> None:
+    asked = office.worker("asked")
+    asked.join()
+    office.client().submit([b"0"])
+    (work,) = asked.work()
+    unasked = office.worker("unasked")
+    unasked.join()
+    payload = wire.payload_of(bytes(wire.LARGE_BYTES))
+
+    def written(worker: BareWorker, number: int) -> bool:
+        assert isinstance(worker.line, OfficeLine)
+        result = wire.Result(work.task, number, wire.Outcome.DONE, 0.0, payload, b"", b"")
+        who = Credential(worker.name, "worker")
+        return office.sessions.records(worker.line._peer, who, wire.Finished((result,)))
+
+    found = [written(worker, number) for worker in (asked, unasked) for number in (work.number, work.number + 1)]
+    assert found == [True, False, False, False]
 
 
 def test_results_are_not_read_from_the_disk_for_a_client_that_takes_none(office: Office) -> None:

@@ -50,8 +50,8 @@ def cut(*described: tuple[str, str, float, int]) -> list[int]:
 
 
 def test_within_the_limits_nobody_is_cut_off() -> None:
-    assert (BACKLOG_LIMIT, CREDENTIAL_LIMIT) == (1024 * MIB, 144 * MIB)
-    assert cut(("mallory", "10.0.0.1", 0.0, 144), ("ann", "10.0.0.2", 0.0, 144)) == []
+    assert (BACKLOG_LIMIT, CREDENTIAL_LIMIT) == (1024 * MIB, 134 * MIB)
+    assert cut(("mallory", "10.0.0.1", 0.0, 134), ("ann", "10.0.0.2", 0.0, 134)) == []
     assert cut() == []
 
 
@@ -76,7 +76,7 @@ def test_without_keys_only_the_limit_for_all_counts() -> None:
 
 def test_of_a_key_that_is_shared_the_machine_goes_first_that_has_more_than_one_needs() -> None:
     flooding = [("workers", "10.0.0.66", 0.0, 70)] * 3
-    others = [("workers", f"10.0.0.{number}", 5.0, 9) for number in range(8)]
+    others = [("workers", f"10.0.0.{number}", 5.0, 8) for number in range(8)]
     assert set(cut(*flooding, *others)) == {0, 1, 2}
 
 
@@ -214,7 +214,7 @@ def read_once(busy: Busy, home: Path) -> bool:
         return loop._read()
 
 
-@pytest.mark.parametrize(("size", "taken"), [(0, loop.DRAIN), (MIB, 16), (wire.MESSAGE_LIMIT, 1)])
+@pytest.mark.parametrize(("size", "taken"), [(0, loop.DRAIN), (MIB, 8), (wire.MESSAGE_LIMIT, 1)])
 def test_a_turn_reads_so_many_messages_or_so_many_bytes_of_them(size: int, taken: int, tmp_path: Path) -> None:
     busy = Busy(size)
     assert not read_once(busy, tmp_path)
@@ -222,10 +222,10 @@ def test_a_turn_reads_so_many_messages_or_so_many_bytes_of_them(size: int, taken
 
 
 def test_no_more_is_read_while_too_much_waits_to_be_handled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "HELD_BYTES", 10 * MIB)
+    monkeypatch.setattr(loop, "HELD_BYTES", 5 * MIB)
     busy = Busy(MIB)
     assert not read_once(busy, tmp_path)
-    assert busy.taken == 10
+    assert busy.taken == 5
 
 
 def test_whoever_says_more_than_its_share_before_it_is_handled_is_cut_off(

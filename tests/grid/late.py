@@ -20,7 +20,7 @@ def late_answer(seed: int, home: Path) -> None:
         second = grid.worker("second")
         grid.run_until(lambda: not second.idle, 40.0, "the other worker has the task")
         second.crash()
-        grid.run_until(lambda: not grid.broker.sessions.state.scheduler.slots.workers, 40.0, "both are lost")
+        grid.run_until(lambda: not grid.broker.sessions.state.scheduler.grid.slots.workers, 40.0, "both are lost")
         grid.run(60.0)
         grid.finish()
         (recorded,) = grid.witness.recorded.values()

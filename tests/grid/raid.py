@@ -47,7 +47,7 @@ def raid(seed: int, home: Path, kinds: list[type[Hostile]]) -> int:
         hostile = [kind(grid.world, grid.port, grid.witness, "pc1") for kind in kinds]
         grid.run(HARM_S)
         grid.run_until(lambda: client.idle, DONE_S - HARM_S, "all honest work done")
-        predicted = {grid.broker.sessions.state.scheduler.tasks.runtime(task) for task in range(90)}
+        predicted = {grid.broker.sessions.state.scheduler.grid.tasks.runtime(task) for task in range(90)}
         assert predicted == {1.5, 0.1}, "what others predicted stays as it is"
         for each in hostile:
             each.hang_up()

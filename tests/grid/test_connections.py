@@ -90,7 +90,7 @@ def test_a_leave_that_is_lost_is_made_good_by_the_next_introduction(grid: Virtua
 
 
 def test_a_window_that_closes_before_its_work_arrives_kills_nothing(grid: VirtualGrid) -> None:
-    grid.broker.sessions.state.scheduler.set_policy(make_policy("fcfs"))
+    grid.broker.sessions.state.scheduler.grid.set_policy(make_policy("fcfs"))
     pc = grid.worker("pc", cycle((20.0, 30.0)), delay_s=0.3)
     grid.run(19.8)
     submitted(grid, [10.0])

@@ -43,7 +43,7 @@ def test_a_worker_that_is_gone_for_good_is_forgotten(grid: VirtualGrid) -> None:
     assert list(grid.broker.sessions.workers.by_name) == ["cycling"], "its window was to last, so it may be back"
     grid.run(80.0)
     assert not grid.broker.sessions.workers.by_name
-    assert not grid.broker.sessions.state.scheduler.away
+    assert not grid.broker.sessions.state.scheduler.grid.away
 
 
 def test_a_worker_stopped_by_its_user_hands_its_work_back_at_once(grid: VirtualGrid) -> None:

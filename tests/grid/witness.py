@@ -125,12 +125,14 @@ class Witness:
         scheduler = sessions.state.scheduler
         scheduler.check(now)
         up = {name for name, worker in sessions.workers.by_name.items() if worker.state == "up"}
-        expect(up == set(scheduler.slots.workers), "up are {}, with slots {}", up, set(scheduler.slots.workers))
+        expect(
+            up == set(scheduler.grid.slots.workers), "up are {}, with slots {}", up, set(scheduler.grid.slots.workers)
+        )
         for peer, worker in sessions.workers.by_peer.items():
             known = sessions.workers.by_name.get(worker.name) is worker and worker.peer == peer
             expect(known, "connection {} is of {}, who is not there", peer, worker.name)
         for number, bag in sessions.state.book.by_number.items():
-            counted = scheduler.tasks.bags[number]
+            counted = scheduler.grid.tasks.bags[number]
             held = (bag.settled, bag.total)
             expect(held == (counted.settled, counted.total), "bag {}: {} settled of {}", bag.row.id, *held)
 
@@ -222,10 +224,10 @@ class Witness:
         left: dict[str, object] = {
             "bags": state.book.by_id or state.book.by_number or state.book._where or state.book._firsts,
             "news": state.fresh or state.pending or state.speaks,
-            "tasks": list(scheduler.tasks.each()) or scheduler.tasks.bags,
-            "failures": scheduler.tasks._errors or scheduler.tasks._crashes,
-            "bound": scheduler.bound or scheduler.orphans,
-            "waiting": len(scheduler.regular) + len(scheduler.priority),
+            "tasks": list(scheduler.grid.tasks.each()) or scheduler.grid.tasks.bags,
+            "failures": scheduler.grid.tasks._errors or scheduler.grid.tasks._crashes,
+            "bound": scheduler.grid.bound or scheduler.grid.orphans,
+            "waiting": len(scheduler.grid.regular) + len(scheduler.grid.priority),
         }
         for table in ("bags", "batches", "results", "sent"):  # unused templates go with the next bag that is forgotten
             left[f"journal: {table}"] = state.journal._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]

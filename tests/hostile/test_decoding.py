@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 MIB = 2**20
 # More than any message of a peer, and as much as one.
-SIZES = {"71 MiB": 71 * 2**20, "8 MiB": wire.SAID_BYTES - 1000}
+SIZES = {"71 MiB": 71 * 2**20, "3 MiB": wire.SAID_BYTES - 1000}
 TEMPLATE = 60 * 2**20
 # How long a stream of messages of 1 MiB goes on; seconds.
 STREAM_S = 3.0

@@ -21,6 +21,8 @@ OUTPUT = 60 * 1024
 AT_ONCE = 500
 BAGS, MANY_BAGS = 400, (60_000 if LARGE else 3_000)
 QUESTIONS, STATUSES = 1_000, 320
+# Submissions as long as a message may be: of gigabytes, a submitter is over its quota.
+LONG_ONES = 100 if LARGE else 20
 AFTER_S = 3.0
 # How long twenty short tasks of others may take beside tasks that fail. Without any it is half a second.
 OTHERS_S = 10.0
@@ -120,3 +122,20 @@ def test_thousands_of_bags_opened_and_cancelled_and_then_hundreds_of_status_ques
     assert took < SLACK * WORST_S
     assert len(str(body)) < 2**20
     assert place.grown() < GROWTH
+
+
+@pytest.mark.parametrize("size", [800, 64 * 1024])
+def test_submissions_as_long_as_a_message_may_be_hold_up_nobody(place: Lab, size: int) -> None:
+    raw = place.submitter()
+    raw.send(wire.Blob(TEMPLATE, COMMAND))
+    payloads = (b"x" * size,) * (wire.SAID_BYTES // (size + 4) - 1)
+    with place.pinging() as pings:
+        for number in range(LONG_ONES):
+            raw.send(
+                wire.Submit(
+                    number, f"evil-{number}", "", TEMPLATE, 0, payloads, 60.0, (), wire.TaskOptions(), True, 0, 0
+                )
+            )
+            if number % 4 == 3:
+                raw.await_turn(10**6 + number)
+    unharmed(place, pings, f"{LONG_ONES} submissions of 3 MiB, in arguments of {size:,} bytes")

@@ -9,8 +9,10 @@ from typing import Any
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, State
 from deskgrid.scheduler.policies import Policy, make_policy
+from deskgrid.scheduler.policy_view import PolicyView
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.queues.waiting import WaitingQueue
 from tests.scheduler.watched import Watched
@@ -44,6 +46,16 @@ class Grid:
     def scheduler(self) -> Scheduler:
         return self.watched.scheduler
 
+    @property
+    def inside(self) -> GridState:
+        """What the scheduler knows."""
+        return self.scheduler.grid
+
+    @property
+    def view(self) -> PolicyView:
+        """What a policy sees of it."""
+        return PolicyView(self.inside)
+
     def tell(self, event: ev.Event) -> list[ev.Command]:
         """Any event, now."""
         return self.watched.handle(event, self.now)
@@ -73,7 +85,7 @@ class Grid:
         return _by_worker(commands, ev.Recall)
 
     def state(self, task: int) -> State:
-        return self.scheduler.tasks.state(task)
+        return self.inside.tasks.state(task)
 
     # --- workers ----------------------------------------------------------------------------------------------------
 
@@ -82,7 +94,7 @@ class Grid:
     ) -> dict[str, list[int]]:
         """A window opens; which tasks the worker holds in vain. It has answered before, unless it is ``new``."""
         if not new:
-            self.scheduler._heard.setdefault(name, self.now)
+            self.scheduler._trust._heard.setdefault(name, self.now)
         return _by_worker(self.tell(ev.WorkerJoined(name, slots, uptime, **more)), ev.Stop)
 
     def refresh(self, name: str, uptime: float, **more: Any) -> dict[str, list[int]]:
@@ -91,7 +103,7 @@ class Grid:
 
     def say_alive(self) -> None:
         """Every worker that is up says so."""
-        for worker in list(self.scheduler.slots.workers.values()):
+        for worker in list(self.inside.slots.workers.values()):
             self.refresh(worker.name, worker.uptime(self.now))
 
     def leave(self, name: str, planned: bool = True, unstarted: Iterable[int] = (), early: bool = False) -> None:
@@ -140,22 +152,22 @@ class Grid:
 
     def running(self, name: str) -> int:
         """The task that runs on the first slot of a worker."""
-        return self.scheduler.slots.workers[name].slots[0].sent[0].attempt.task
+        return self.inside.slots.workers[name].slots[0].sent[0].attempt.task
 
     def queues(self) -> dict[str, list[int]]:
         """The queues of slots that are not empty, by worker and slot as in `expect`."""
-        slots = self.scheduler.slots.slots.values()
+        slots = self.inside.slots.slots.values()
         return {
             _place(slot.worker.name, slot.position): [task for task, _ in slot.queue] for slot in slots if slot.queue
         }
 
     def regular(self) -> list[int]:
         """The regular queue in its order."""
-        return in_order(self.scheduler.regular)
+        return in_order(self.inside.regular)
 
     def priority(self) -> list[int]:
         """The priority queue in its order."""
-        return in_order(self.scheduler.priority)
+        return in_order(self.inside.priority)
 
 
 def in_order(queue: WaitingQueue) -> list[int]:

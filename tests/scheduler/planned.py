@@ -39,14 +39,14 @@ class Planned(Grid):
     def experience(self, *ratios: float) -> None:
         """Attempts have taken so many times what was predicted."""
         for ratio in ratios:
-            self.scheduler.prediction_error.add([ratio])
+            self.scheduler.grid.prediction_error.add([ratio])
 
     def run_all(self, name: str, count: int) -> list[float]:
         """The runtimes of the next tasks on a PC of one slot, each of which takes what was predicted."""
         ran = []
         for _ in range(count):
             task = self.running(name)
-            ran.append(self.scheduler.tasks.runtime(task))
+            ran.append(self.scheduler.grid.tasks.runtime(task))
             self.wait(ran[-1])
             self.end(task)
             self.tell_pass()

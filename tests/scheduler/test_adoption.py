@@ -19,7 +19,7 @@ def test_a_worker_that_was_lost_may_go_on_with_what_it_holds() -> None:
     grid.wait(5)
     assert grid.pc("a", holds=[grid.holds(task, 25)]) == {}
     assert grid.state(task) == State.SENT
-    (slot,) = grid.scheduler.slots.slots.values()
+    (slot,) = grid.inside.slots.slots.values()
     assert (slot.started, slot.due) == (0, 50)
     grid.expect()
     assert grid.end(task) == [task]
@@ -71,7 +71,7 @@ def test_held_attempts_keep_their_lanes_and_what_runs_comes_first() -> None:
     grid.leave("a", planned=False)
     ahead, running, other = grid.holds(tasks[2], None), grid.holds(tasks[0], 0.2), grid.holds(tasks[1], 1, slot=1)
     assert grid.pc("a", slots=2, holds=[ahead, running, other]) == {}
-    slots = grid.scheduler.slots.workers["a"].slots
+    slots = grid.inside.slots.workers["a"].slots
     assert [[sent.attempt.task for sent in slot.sent] for slot in slots] == [[tasks[0], tasks[2]], [tasks[1]]]
 
 
@@ -105,7 +105,7 @@ def test_a_restored_batch_knows_what_has_ended_and_what_is_held() -> None:
     )
     states = [grid.state(task) for task in (done, failed, cancelled, held, waiting)]
     assert states == [State.DONE, State.FAILED, State.CANCELLED, State.HELD, State.WAITING]
-    bag = grid.scheduler.tasks.bags[0]
+    bag = grid.inside.tasks.bags[0]
     assert (bag.done, bag.failed, bag.cancelled, bag.left_s) == (1, 1, 1, 9)
     assert grid.regular() == [waiting]
     grid.pc("a")

@@ -195,7 +195,7 @@ def test_what_was_sent_ahead_starts_when_the_one_before_it_ends() -> None:
     grid.expect(a=[first, second])
     grid.wait(7)
     grid.end(first, elapsed=6)
-    (slot,) = grid.scheduler.slots.slots.values()
+    (slot,) = grid.inside.slots.slots.values()
     assert (slot.started, slot.due, slot.ahead_s, slot.busy_s) == (7, 7.3, 0, 6)
 
 
@@ -204,7 +204,7 @@ def test_what_is_ahead_is_counted_down_as_it_starts() -> None:
     grid.pc("a")
     tasks = grid.tasks(0.1, 0.1, 0.2, 0.05)
     grid.expect(a=tasks)
-    (slot,) = grid.scheduler.slots.slots.values()
+    (slot,) = grid.inside.slots.slots.values()
     for task, ahead in zip(tasks, (0.25, 0.05, 0.0, 0.0), strict=True):
         grid.end(task)
         assert slot.ahead_s == pytest.approx(ahead)
@@ -218,7 +218,7 @@ def test_answers_may_come_in_another_order_than_the_work_was_sent() -> None:
     grid.wait(1)
     assert grid.end(second, elapsed=0.3) == [second]
     assert grid.end(first, elapsed=0.25) == [first]
-    (slot,) = grid.scheduler.slots.slots.values()
+    (slot,) = grid.inside.slots.slots.values()
     assert slot.busy_s == pytest.approx(0.55)
     (third,) = grid.tasks(9)
     grid.expect(a=[third])
@@ -292,5 +292,5 @@ def test_the_next_attempt_has_the_number_that_was_told() -> None:
     number = grid.scheduler.next_attempt
     (task,) = grid.tasks(1)
     grid.expect(a=[task])
-    assert grid.scheduler.slots.workers["a"].slots[0].sent[0].attempt.number == number
+    assert grid.inside.slots.workers["a"].slots[0].sent[0].attempt.number == number
     assert grid.scheduler.next_attempt == number + 1

@@ -17,6 +17,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.policies import Policy
+from deskgrid.scheduler.policy_view import PolicyView
 from deskgrid.scheduler.queues.waiting import OldestFirst, WaitingQueue
 from tests.scheduler.builders import fcfs, packing, pgs
 
@@ -55,8 +56,8 @@ class Looks:
 def cost(scheduler: Scheduler, work: Callable[[], object]) -> int:
     """Calls and looks that ``work`` takes."""
     looks, calls = Looks(), 0
-    looks.into(scheduler.regular)
-    looks.into(scheduler.priority)
+    looks.into(scheduler.grid.regular)
+    looks.into(scheduler.grid.priority)
 
     def count(frame: FrameType, event: str, argument: object) -> None:
         nonlocal calls
@@ -81,13 +82,13 @@ def grid(policy: Policy, waiting: int, runtime: float, uptime: float = 1000.0) -
     scheduler.handle(ev.PassDue(), 0.0)
     scheduler.handle(ev.TasksSubmitted(1, filling, waiting, [runtime]), 0.0)
     scheduler.handle(ev.PassDue(), 0.0)
-    assert len(scheduler.regular) + len(scheduler.priority) == waiting
+    assert len(scheduler.grid.regular) + len(scheduler.grid.priority) == waiting
     return scheduler
 
 
 def end_one(scheduler: Scheduler, now: float) -> None:
     """A task ends, and the slot takes what comes next."""
-    slot = next(iter(scheduler.slots.slots.values()))
+    slot = next(iter(scheduler.grid.slots.slots.values()))
     ended = ev.Ended(slot.sent[0].attempt, Outcome.DONE, 10.0)
     scheduler.handle(ev.AttemptsEnded(slot.worker.name, [ended]), now)
     scheduler.handle(ev.PassDue(), now)
@@ -137,8 +138,8 @@ def test_tasks_that_are_too_long_for_every_slot_are_not_looked_at_one_by_one(ord
     for waiting in (FEW, MANY):
         scheduler = grid(pgs(queue_length, order), waiting, runtime=5000.0)
         end_one(scheduler, 10.0)
-        assert (len(scheduler.regular), len(scheduler.priority)) == (0, waiting)
-        assert scheduler.slots_with_room() > 0
+        assert (len(scheduler.grid.regular), len(scheduler.grid.priority)) == (0, waiting)
+        assert PolicyView(scheduler.grid).slots_with_room() > 0
         work = passing(scheduler, 11.0)
         costs.append(cost(scheduler, work))
     tell("nothing fits", costs, work)
@@ -162,7 +163,7 @@ def test_the_one_task_that_fits_is_found_among_very_many_that_do_not() -> None:
         scheduler = grid(pgs(0), waiting, runtime=5000.0)
         scheduler.handle(ev.TasksSubmitted(2, PCS + waiting, 1, [10.0]), 0.0)
         costs.append(cost(scheduler, ending(scheduler, 9.0)))
-        assert scheduler.tasks.state(PCS + waiting) == State.SENT
+        assert scheduler.grid.tasks.state(PCS + waiting) == State.SENT
     tell("the one that fits", costs)
     assert costs[1] <= 2 * costs[0]
 
@@ -187,7 +188,7 @@ def test_a_window_refreshed_with_every_heartbeat_leaves_nothing_behind() -> None
         now = beat / 1000
         scheduler.handle(ev.UptimeRefreshed("pc0", 1000.0 - 2 * now), now)
         scheduler.handle(ev.PassDue(), now)
-    assert len(scheduler.slots._due) < 3 * PCS
+    assert len(scheduler.grid.slots._due) < 3 * PCS
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, packing()], ids=[*NAMES, "packing"])
@@ -196,7 +197,7 @@ def test_a_new_prediction_costs_no_more_with_many_tasks_of_the_bag_waiting(polic
     for waiting in (FEW, MANY):
         scheduler = grid(policy, waiting, runtime=10.0)
         costs.append(cost(scheduler, lambda s=scheduler: s.handle(ev.BagPredicted(1, 7.0), 1.0)))  # type: ignore[misc]
-        assert scheduler.tasks.bags[1].longest == 7.0
+        assert scheduler.grid.tasks.bags[1].longest == 7.0
     tell("a new prediction for a bag", costs)
     assert costs[1] == costs[0] < 300
 
@@ -217,6 +218,6 @@ def test_a_bag_of_one_runtime_that_fits_nowhere_yet_is_put_aside_as_one() -> Non
     for waiting in (10 * FEW, 10 * MANY):
         scheduler = grid(packing(), waiting, runtime=10.0)
         costs.append(cost(scheduler, ending(scheduler, 9.0)))
-        assert (len(scheduler.regular), len(scheduler.priority)) == (0, waiting - 1)
+        assert (len(scheduler.grid.regular), len(scheduler.grid.priority)) == (0, waiting - 1)
     tell("put aside", costs)
     assert costs[1] <= 1.5 * costs[0] < 20_000

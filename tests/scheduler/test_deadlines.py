@@ -80,7 +80,7 @@ def test_a_worker_that_answers_nothing_rests() -> None:
     attempts = [grid.attempts[task] for task in tasks]
     grid.wait(2.0 + GRACE_S)
     passed(grid)
-    rest = grid.scheduler.quarantine.rests["hole"]
+    rest = grid.inside.quarantine.rests["hole"]
     assert (rest.lasts, rest.why) == (FIRST_REST_S, f"{STREAK} tasks not answered in a row")
     grid.expect()
     grid.wait(FIRST_REST_S)
@@ -89,7 +89,7 @@ def test_a_worker_that_answers_nothing_rests() -> None:
     assert slot == f"hole_{STREAK}"
     late = next(attempt for attempt in attempts if attempt.task != tried)
     assert grid.answer([late], worker="hole") == [late.task]
-    assert grid.scheduler.quarantine.rests == {}
+    assert grid.inside.quarantine.rests == {}
 
 
 def test_a_long_task_of_a_worker_that_answers_others_is_never_taken_back() -> None:
@@ -137,7 +137,7 @@ def test_a_worker_that_answers_has_its_other_tasks_again() -> None:
     assert passed(grid) == [ev.GiveUp("new", attempts, False)]
     assert grid.answer(attempts[:1], elapsed=1.0, worker="new") == [one]
     assert grid.state(two) == State.SENT
-    assert grid.scheduler.bound[two].worker.name == "new"
+    assert grid.inside.bound[two].worker.name == "new"
 
 
 def test_when_others_of_the_bag_take_as_long_it_was_taken_back_too_soon() -> None:
@@ -145,7 +145,7 @@ def test_when_others_of_the_bag_take_as_long_it_was_taken_back_too_soon() -> Non
     task, _ = doubted(grid, bag=0)
     grid.end(0, elapsed=LONG)
     passed(grid)
-    assert grid.scheduler.bound[task].worker.name == "new"
+    assert grid.inside.bound[task].worker.name == "new"
 
 
 def test_when_others_of_the_bag_take_longer_but_not_as_long_it_still_waits() -> None:
@@ -153,7 +153,7 @@ def test_when_others_of_the_bag_take_longer_but_not_as_long_it_still_waits() -> 
     task, held = doubted(grid, bag=0)
     grid.end(0, elapsed=2.0)
     assert passed(grid) == [ev.Stop("new", [held.attempt])]
-    assert grid.scheduler.bound[task].worker.name == "busy"
+    assert grid.inside.bound[task].worker.name == "busy"
 
 
 def test_what_somebody_else_has_done_is_owed_still_and_not_given_back() -> None:
@@ -166,7 +166,7 @@ def test_what_somebody_else_has_done_is_owed_still_and_not_given_back() -> None:
     grid.tell(ev.BagForgotten(1))
     grid.end(0, elapsed=LONG)
     assert passed(grid) == []
-    assert grid.scheduler.deadlines.debtor(held.attempt) == "new"
+    assert grid.inside.deadlines.debtor(held.attempt) == "new"
 
 
 def test_only_what_has_no_timeout_is_late_beside_it() -> None:
@@ -191,7 +191,7 @@ def test_nobody_is_told_to_stop_what_was_lost_with_its_worker() -> None:
     grid.leave("busy", planned=False)
     grid.pc("c", slots=2)
     assert passed(grid) == [ev.Stop("new", [held.attempt])]
-    assert {grid.scheduler.bound[number].worker.name for number in (0, task)} == {"c"}
+    assert {grid.inside.bound[number].worker.name for number in (0, task)} == {"c"}
 
 
 def test_when_somebody_else_begins_the_first_is_told_to_stop() -> None:
@@ -199,9 +199,9 @@ def test_when_somebody_else_begins_the_first_is_told_to_stop() -> None:
     task, held = doubted(grid)
     grid.pc("c")
     assert passed(grid) == [ev.Stop("new", [held.attempt])]
-    assert grid.scheduler.bound[task].worker.name == "c"
+    assert grid.inside.bound[task].worker.name == "c"
     assert grid.answer([held.attempt], worker="new") == []
-    assert not grid.scheduler.deadlines.debts
+    assert not grid.inside.deadlines.debts
 
 
 @pytest.mark.parametrize("slots", [FIRST_SLOTS, 64])
@@ -213,7 +213,7 @@ def test_a_new_worker_is_full_after_seconds_though_its_tasks_are_long(slots: int
     for _ in range(4):
         grid.wait(WIDER_S)
         grid.tell_pass()
-    assert len(grid.scheduler.bound) == slots
+    assert len(grid.inside.bound) == slots
 
 
 def test_the_first_answer_opens_all_slots_at_once() -> None:
@@ -223,7 +223,7 @@ def test_the_first_answer_opens_all_slots_at_once() -> None:
     grid.tell_pass()
     grid.end(0)
     grid.tell_pass()
-    assert len(grid.scheduler.bound) == 64
+    assert len(grid.inside.bound) == 64
 
 
 def test_a_pass_looks_at_some_slots_and_the_next_ones_at_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,6 +255,6 @@ def test_workers_that_come_and_go_are_not_looked_at_for_ever(monkeypatch: pytest
         grid.pc(f"pc{number}")
         grid.expect(**{f"pc{number}": [moved]})
         grid.leave(f"pc{number}")
-        assert len(grid.scheduler.deadlines._looks) <= most + 1
+        assert len(grid.inside.deadlines._looks) <= most + 1
     grid.wait(LONG + GRACE_S)
     assert passed(grid) == [ev.GiveUp("stays", [attempt], True)]

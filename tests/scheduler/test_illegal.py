@@ -131,20 +131,20 @@ def test_the_picture_shows_every_change() -> None:
     """The tests above are worth what `picture` sees: each of these changes one thing."""
     grid = busy_grid()
     scheduler = grid.scheduler
-    slot = next(slot for slot in scheduler.slots.slots.values() if slot.sent)
+    slot = next(slot for slot in scheduler.grid.slots.slots.values() if slot.sent)
     seen = [picture(scheduler)]
     changes: list[Callable[[], object]] = [
-        lambda: scheduler.tasks.bags[1].batches[0].states.__setitem__(0, 1),
-        lambda: scheduler.tasks.bags[1].batches[0].runtimes.__setitem__(0, 77.0),
+        lambda: scheduler.grid.tasks.bags[1].batches[0].states.__setitem__(0, 1),
+        lambda: scheduler.grid.tasks.bags[1].batches[0].runtimes.__setitem__(0, 77.0),
         lambda: setattr(slot, "started", 0.125),
         slot.sent.clear,
-        scheduler.bound.popitem,
-        scheduler.orphans.clear,
-        lambda: scheduler.regular.add(TaskRanges([777], [1], [1.0])),
-        lambda: scheduler.priority.discard(12),
+        scheduler.grid.bound.popitem,
+        scheduler.grid.orphans.clear,
+        lambda: scheduler.grid.regular.add(TaskRanges([777], [1], [1.0])),
+        lambda: scheduler.grid.priority.discard(12),
         lambda: setattr(scheduler.counters, "done", 99),
-        scheduler.away.clear,
-        lambda: scheduler.slots.index(slot, grid.now),
+        scheduler.grid.away.clear,
+        lambda: scheduler.grid.slots.index(slot, grid.now),
     ]
     for change in changes:
         change()

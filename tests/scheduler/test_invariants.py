@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, InvariantBroken, State, near
 from deskgrid.scheduler.queues.mintree import MinTree
 from deskgrid.scheduler.queues.task_ranges import TaskRanges
@@ -39,62 +40,62 @@ def grid() -> Scheduler:
     return made.scheduler
 
 
-def slot(scheduler: Scheduler, number: int) -> Slot:
-    return scheduler.slots.slots[number]
+def slot(state: GridState, number: int) -> Slot:
+    return state.slots.slots[number]
 
 
-def hold_back(scheduler: Scheduler) -> None:
+def hold_back(state: GridState) -> None:
     """What runs and what is queued on slot 1 are short all along, but the queued one was not sent."""
-    held = slot(scheduler, 1)
-    scheduler.slots.unindex(held)
+    held = slot(state, 1)
+    state.slots.unindex(held)
     for task in (RUNNING, QUEUED):
-        scheduler.tasks.predict({task: 0.1})
+        state.tasks.predict({task: 0.1})
     held.sent[0] = held.sent[0]._replace(runtime=0.1)
     held.queued_s = 0.1
     held.queue[0] = (QUEUED, 0.1)
-    scheduler.slots.index(held, 0.0)
+    state.slots.index(held, 0.0)
 
 
-def change_row(scheduler: Scheduler) -> None:
+def change_row(state: GridState) -> None:
     """Slot 1 is indexed as if it had promised more."""
-    changed, index = slot(scheduler, 1), scheduler.slots.queued
+    changed, index = slot(state, 1), state.slots.queued
     key, load, number = changed.row
     changed.row = (key, load + 1, number)
     index.anchored.clear()
     index.anchored.append(changed.row)
 
 
-def keep_entry(scheduler: Scheduler) -> None:
+def keep_entry(state: GridState) -> None:
     """Slot 1 has changed, and is out of its index, but goes on as if it were there."""
-    changed = slot(scheduler, 1)
+    changed = slot(state, 1)
     rows = changed.rows
-    scheduler.change(changed)
+    state.change(changed)
     changed.rows = rows
 
 
-def index_twice(scheduler: Scheduler) -> None:
+def index_twice(state: GridState) -> None:
     """Slot 1 is in another index, too."""
-    scheduler.slots.idle.falling.append(slot(scheduler, 1).row)
+    state.slots.idle.falling.append(slot(state, 1).row)
 
 
-def index_as_of(scheduler: Scheduler, now: float) -> None:
+def index_as_of(state: GridState, now: float) -> None:
     """Slot 1 is indexed as it has to be at another time."""
-    scheduler.slots.unindex(slot(scheduler, 1))
-    scheduler.slots.index(slot(scheduler, 1), now)
+    state.slots.unindex(slot(state, 1))
+    state.slots.index(slot(state, 1), now)
 
 
-def owe_at_work(scheduler: Scheduler) -> None:
+def owe_at_work(state: GridState) -> None:
     """Slot 1 is said to owe an answer, though it has work."""
-    scheduler.change(slot(scheduler, 1))
-    scheduler.deadlines.owe(slot(scheduler, 1), Attempt(LOST, 50))
+    state.change(slot(state, 1))
+    state.deadlines.owe(slot(state, 1), Attempt(LOST, 50))
 
 
-def swap_queue(scheduler: Scheduler) -> None:
-    scheduler.priority = NewestFirst()
+def swap_queue(state: GridState) -> None:
+    state.priority = NewestFirst()
 
 
 # What is spoilt, what is said about it, and how.
-SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
+SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
     # Bags and batches.
     ("a task too many", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "total", 9)),
     ("a task too many done", "counts of bag 0", lambda s: setattr(s.tasks.bags[0], "done", 2)),
@@ -191,10 +192,10 @@ SPOILT: list[tuple[str, str, Callable[[Scheduler], object]]] = [
 
 
 @pytest.mark.parametrize(("said", "spoil"), [row[1:] for row in SPOILT], ids=[row[0] for row in SPOILT])
-def test_the_check_finds(said: str, spoil: Callable[[Scheduler], object]) -> None:
+def test_the_check_finds(said: str, spoil: Callable[[GridState], object]) -> None:
     scheduler = grid()
     scheduler.check(0.5)
-    spoil(scheduler)
+    spoil(scheduler.grid)
     with pytest.raises(InvariantBroken, match=said):
         scheduler.check(0.0)
 

@@ -28,7 +28,7 @@ def test_an_idle_slot_tries_the_longest_of_a_bag_whose_predictions_were_far_too_
     _, long, too_long = grid.tasks(20, 90, 110, bag=BAG)
     grid.expect(a=[long])
     assert too_long in grid.priority()
-    assert grid.scheduler.needs(20) == 20, "for others, and afterwards, predictions count"
+    assert grid.scheduler.policy.requirement.needs(20) == 20, "for others, and afterwards, predictions count"
 
 
 def test_each_idle_slot_has_one_the_longest_first_on_the_tightest_where_it_may_end() -> None:

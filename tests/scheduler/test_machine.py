@@ -77,7 +77,7 @@ class GridMachine(RuleBasedStateMachine):
     def start(self, policy: Policy, eager: bool, runtimes: list[float], ratio: float) -> None:
         self.watched = Watched(policy, FIRST_ATTEMPT)
         for _ in range(ENOUGH):
-            self.watched.scheduler.prediction_error.add([ratio])
+            self.watched.scheduler.grid.prediction_error.add([ratio])
         self.now = 0.0
         self.eager = eager
         self.known: dict[int, Known] = {}
@@ -112,11 +112,11 @@ class GridMachine(RuleBasedStateMachine):
     def compare(self) -> None:
         """A task has ended in the scheduler just as it has in the model."""
         ended = {State.DONE, State.FAILED, State.CANCELLED}
-        states = dict(self.watched.scheduler.tasks.each())
+        states = dict(self.watched.scheduler.grid.tasks.each())
         assert {task: state for task, state in states.items() if state in ended} == {
             task: known.ended for task, known in self.known.items() if known.ended is not None
         }
-        sent = {task: slot.worker.name for task, slot in self.watched.scheduler.bound.items() if slot.sent}
+        sent = {task: slot.worker.name for task, slot in self.watched.scheduler.grid.bound.items() if slot.sent}
         for task, known in self.known.items():
             assert (states[task] == State.SENT) == (known.at is not None), f"task {task}: {known}"
             assert known.at is None or sent[task] == known.at
@@ -189,8 +189,8 @@ class GridMachine(RuleBasedStateMachine):
     def _believed_again(self) -> None:
         """What turned out not to be late is where it was."""
         for name, attempt in sorted(self.owed):
-            if self._is_newest(attempt) and self.watched.scheduler.tasks.state(attempt.task) == State.SENT:
-                slot = self.watched.scheduler.bound[attempt.task]
+            if self._is_newest(attempt) and self.watched.scheduler.grid.tasks.state(attempt.task) == State.SENT:
+                slot = self.watched.scheduler.grid.bound[attempt.task]
                 if slot.worker.name == name and slot.sent[slot.place_of(attempt.task)].attempt == attempt:
                     self._believe(name, attempt)
 
@@ -279,7 +279,7 @@ class GridMachine(RuleBasedStateMachine):
 
     @rule(bag=st.integers(0, 2), runtime=RUNTIMES)
     def predict_bag(self, bag: int, runtime: float) -> None:
-        if bag in self.watched.scheduler.tasks.bags:
+        if bag in self.watched.scheduler.grid.tasks.bags:
             self._recalls(self.tell(ev.BagPredicted(bag, runtime)))
 
     @rule(bag=st.integers(0, 2), cancel_it=st.booleans())
@@ -345,7 +345,7 @@ class GridMachine(RuleBasedStateMachine):
     def refresh_uptime(self, name: str, uptime: float, shift: float | None, announces: bool) -> None:
         """A worker announces another end of its window, or one that differs little; or it is away."""
         if name in self.up and shift is not None:
-            uptime = max(0.0, self.watched.scheduler.slots.workers[name].ends_at - self.now + shift)
+            uptime = max(0.0, self.watched.scheduler.grid.slots.workers[name].ends_at - self.now + shift)
         windows = [(uptime + 10, 50.0)] if announces else None
         self._recalls(self.tell(ev.UptimeRefreshed(name, uptime, windows)))
 
@@ -395,7 +395,7 @@ class GridMachine(RuleBasedStateMachine):
     @rule(data=st.data(), outcome=st.sampled_from(Outcome), late=st.sampled_from([0.0, 0.0, 3.0, 60.0]))
     def end_running(self, data: st.DataObject, outcome: Outcome, late: float) -> None:
         """What a worker has ends, at its time or late."""
-        slots = [slot for slot in self.watched.scheduler.slots.slots.values() if slot.sent]
+        slots = [slot for slot in self.watched.scheduler.grid.slots.slots.values() if slot.sent]
         slot = data.draw(st.sampled_from(slots))
         self.now = max(self.now, slot.due + late)
         self._end([(slot.sent[0].attempt, outcome)], slot.worker.name)
@@ -456,7 +456,7 @@ class GridMachine(RuleBasedStateMachine):
     @rule()
     def hold_expires(self) -> None:
         assert self.tell(ev.HoldExpired()) == []
-        states = dict(self.watched.scheduler.tasks.each())
+        states = dict(self.watched.scheduler.grid.tasks.each())
         assert State.HELD not in states.values()
 
     # --- the end ----------------------------------------------------------------------------------------------------
@@ -478,10 +478,10 @@ class GridMachine(RuleBasedStateMachine):
                 self.now += 1.0
                 self._end([(attempt, Outcome.DONE) for attempt in at_workers], "perfect")
         assert all(known.ended is not None for known in self.known.values())
-        for bag in self.watched.scheduler.tasks.bags.values():
+        for bag in self.watched.scheduler.grid.tasks.bags.values():
             assert (bag.settled, bag.left_s) == (bag.total, 0.0)
-        assert len(self.watched.scheduler.priority) == len(self.watched.scheduler.regular) == 0
-        assert not self.watched.scheduler.orphans
+        assert len(self.watched.scheduler.grid.priority) == len(self.watched.scheduler.grid.regular) == 0
+        assert not self.watched.scheduler.grid.orphans
 
 
 # Ten seconds, and several times that where coverage is measured on a busy machine.

@@ -142,18 +142,18 @@ def test_it_knows_every_lane_and_when_that_is_free() -> None:
     grid.tasks(7)
     grid.tell_pass()
     grid.wait(3)
-    slots = list(grid.scheduler.open_slots())
+    slots = list(grid.view.open_slots())
     # The scheduler's clock is that of its last event.
     grid.tell(ev.HoldExpired())
-    busy = [slot for slot in grid.scheduler.open_slots() if slot.free == 7]
+    busy = [slot for slot in grid.view.open_slots() if slot.free == 7]
     assert len(busy) == 1
     assert [slot[:2] for slot in slots] == [("a", 0), ("a", 1), ("b", 0)]
     assert {slot.closes for slot in slots} == {100, float("inf")}
-    idle = next(slot for slot in grid.scheduler.open_slots() if slot not in busy)
+    idle = next(slot for slot in grid.view.open_slots() if slot not in busy)
     assert idle.free == 3
     grid.wait(20)
     grid.tell(ev.HoldExpired())
-    assert {slot.free for slot in grid.scheduler.open_slots()} == {23}, "what is overdue is taken to end now"
+    assert {slot.free for slot in grid.view.open_slots()} == {23}, "what is overdue is taken to end now"
 
 
 def test_a_lane_is_free_when_what_is_queued_is_done() -> None:
@@ -161,7 +161,7 @@ def test_a_lane_is_free_when_what_is_queued_is_done() -> None:
     grid.pc("a", 100)
     grid.tasks(4, 4)
     grid.tell_pass()
-    assert grid.scheduler.open_slot(0) == OpenSlot("a", 0, 8, 100)
+    assert grid.view.open_slot(0) == OpenSlot("a", 0, 8, 100)
 
 
 def test_a_worker_that_is_away_has_the_slots_it_had_and_one_never_seen_has_one() -> None:
@@ -170,13 +170,13 @@ def test_a_worker_that_is_away_has_the_slots_it_had_and_one_never_seen_has_one()
     grid.pc("b", 10)
     grid.leave("a", planned=False)
     grid.tell(ev.UptimeRefreshed("c", 0, [(30, 5)]))
-    assert list(grid.scheduler.upcoming()) == [
+    assert list(grid.view.upcoming()) == [
         UpcomingWindows("b", 1, Windows()),
         UpcomingWindows("a", 3, Windows([Window(20, 25)])),
         UpcomingWindows("c", 1, Windows([Window(30, 35)])),
     ]
     grid.refresh("a", 0, windows=[(21, 5)])
-    assert next(come for come in grid.scheduler.upcoming() if come.worker == "a").slots == 3
+    assert next(come for come in grid.view.upcoming() if come.worker == "a").slots == 3
     grid.tasks(20)
     grid.tell_pass()
     ((prospect, _),) = grid.planner.asked
@@ -187,8 +187,8 @@ def test_a_worker_that_rests_is_not_planned_with() -> None:
     grid = Planned()
     grid.pc("a", 10)
     grid.pc("b", 10)
-    grid.scheduler.quarantine.rests["a"] = None  # type: ignore[assignment]  # who rests is asked, not for how long
-    assert [slot.worker for slot in grid.scheduler.open_slots()] == ["b"]
+    grid.inside.quarantine.rests["a"] = None  # type: ignore[assignment]  # who rests is asked, not for how long
+    assert [slot.worker for slot in grid.view.open_slots()] == ["b"]
 
 
 def test_a_margin_is_kept_free_in_each_window() -> None:
@@ -198,7 +198,7 @@ def test_a_margin_is_kept_free_in_each_window() -> None:
     grid.expect()
     ((prospect, runtimes),) = grid.planner.asked
     assert prospect.current == {("a", 0): Interval(0, 8 - SLACK_S, ("a", 0))}
-    assert grid.packing.ample == AMPLE * (8 - SLACK_S)
+    assert grid.packing.requirement.ample == AMPLE * (8 - SLACK_S)
     assert runtimes == []
     seven, _ = grid.tasks(7, 8)
     grid.expect(a=[seven])
@@ -215,14 +215,14 @@ def test_tasks_go_where_the_plan_has_them_on_workers_that_stay(slots: int) -> No
     grid.tasks(4, 4, 4, 6, 6)
     for _ in range(12):
         grid.looks()
-        for slot in list(grid.scheduler.slots.slots.values()):
+        for slot in list(grid.inside.slots.slots.values()):
             if slot.sent and slot.due <= grid.now:
                 grid.end(slot.sent[0].attempt.task)
         grid.looks()
         grid.wait(1)
     grid.looks()
     assert grid.now == 12
-    for slot in grid.scheduler.slots.slots.values():
+    for slot in grid.inside.slots.slots.values():
         grid.end(slot.sent[0].attempt.task)
     assert grid.scheduler.counters.done == 5
 
@@ -233,7 +233,7 @@ def test_a_short_window_keeps_its_tasks_for_the_best_fill_and_a_long_one_takes_t
     grid.pc("long", 21)
     grid.tasks(5, 4, 10, 10)
     grid.tell_pass()
-    assert grid.scheduler.tasks.runtime(grid.running("short")) in (4, 5)
+    assert grid.inside.tasks.runtime(grid.running("short")) in (4, 5)
     assert sorted(grid.run_all("short", 2)) == [4, 5]
 
 
@@ -258,7 +258,7 @@ def test_a_window_that_closes_when_it_was_not_to_is_filled_by_itself(uptime: flo
     grid.pc("a", uptime)
     grid.tell_pass()
     longest = 30 if uptime > 30 else 20
-    assert grid.scheduler.tasks.runtime(grid.running("a")) == longest
+    assert grid.inside.tasks.runtime(grid.running("a")) == longest
 
 
 def test_a_task_that_fits_no_window_waits_and_does_not_spoil_the_plan_for_the_others() -> None:
@@ -278,7 +278,7 @@ def test_predictions_that_change_are_planned_anew() -> None:
     grid.pc("a", 25)
     grid.tasks(12, 8, 6, 2)
     assert grid.looks() == 1
-    assert grid.scheduler.tasks.runtime(grid.running("a")) == 12
+    assert grid.inside.tasks.runtime(grid.running("a")) == 12
     grid.wait(1)
     grid.predict({1: 3, 2: 5})
     grid.wait(11)
@@ -338,7 +338,7 @@ def test_a_task_exactly_as_long_as_the_longest_room_is_no_part_of_a_plan() -> No
     grid.tasks(21 - SLACK_S, 10, 5)
     grid.tell_pass()
     ((_, runtimes),) = grid.planner.asked
-    assert grid.packing.ample == AMPLE * (21 - SLACK_S)
+    assert grid.packing.requirement.ample == AMPLE * (21 - SLACK_S)
     assert runtimes == [5, 10]
 
 

@@ -122,8 +122,8 @@ def test_badly_predicted_tasks_are_given_more_of_a_window() -> None:
     grid.pc("a", 10, windows=[(20, 100)])
     four, three = grid.tasks(4, 3)
     grid.expect(a=[three])
-    assert grid.packing.stretch == 3.0
-    assert grid.scheduler.needs(3) == 9
+    assert grid.packing.requirement.stretch == 3.0
+    assert grid.packing.requirement.needs(3) == 9
     assert grid.priority() == [four]
 
 
@@ -142,7 +142,7 @@ def test_predictions_are_trusted_without_confidence() -> None:
     grid.pc("a", 10, windows=[(20, 100)])
     (task,) = grid.tasks(9)
     grid.expect(a=[task])
-    assert grid.packing.stretch == 1.0
+    assert grid.packing.requirement.stretch == 1.0
 
 
 def test_what_would_fit_in_no_window_may_have_nearly_all_of_the_longest() -> None:
@@ -153,7 +153,7 @@ def test_what_would_fit_in_no_window_may_have_nearly_all_of_the_longest() -> Non
     grid.tasks(9.2)
     (task,) = grid.tasks(9.4)
     grid.expect(long=[task])
-    assert grid.packing.ample == pytest.approx(9.5, abs=0.001)
+    assert grid.packing.requirement.ample == pytest.approx(9.5, abs=0.001)
 
 
 def test_a_slot_for_which_nothing_is_certain_takes_what_fits_if_its_prediction_is_right() -> None:
@@ -218,7 +218,7 @@ def test_filling_windows_by_themselves_does_not_depend_on_how_many_tasks_wait(wa
         scheduler.handle(ev.WorkerJoined(f"pc{number}", 1, 10.6), 0.0)
     scheduler.handle(ev.TasksSubmitted(0, 0, waiting, [3 + number / 1e5 for number in range(waiting)]), 0.0)
     scheduler.handle(ev.PassDue(), 0.0)
-    slot = scheduler.slots.slots[0]
+    slot = scheduler.grid.slots.slots[0]
     ended = ev.Ended(slot.sent[0].attempt, Outcome.DONE, slot.sent[0].runtime)
     scheduler.handle(ev.AttemptsEnded("pc0", [ended]), slot.due)
     assert cost(scheduler, lambda: scheduler.handle(ev.PassDue(), scheduler.now)) < 2_000

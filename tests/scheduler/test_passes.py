@@ -7,7 +7,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import IllegalEvent, Outcome
 from deskgrid.scheduler.placing import AHEAD_TASKS
-from deskgrid.scheduler.policies import POLICIES, make_policy
+from deskgrid.scheduler.policies import POLICIES, Requirement, make_policy
 from tests.scheduler.builders import Grid, packing
 
 # Tasks that take no time, some like each other and some that are sent ahead, and some that are not.
@@ -50,9 +50,9 @@ def test_a_pass_hands_out_no_more_than_it_may_and_what_takes_the_place_of_others
     grid.tasks(*[0.0] * AHEAD_TASKS)
     first = grid.tell_pass(most=30)["pc0"]
     assert (len(first), grid.scheduler.unfinished, grid.scheduler.unsettled) == (30, True, True)
-    view = grid.scheduler
-    assert (view.slots_with_room(), view.longest_fit()) == (0, -math.inf)
-    assert (view.tightest(0.0), view.tightest_empty(0.0)) == (None, None)
+    view = grid.view
+    assert (view.slots_with_room(), view.longest_fit(Requirement())) == (0, -math.inf)
+    assert (view.tightest(0.0, Requirement()), view.tightest_empty(0.0, Requirement())) == (None, None)
     grid.end(*first[:20], outcome=Outcome.DONE)
     assert len(grid.tell_pass(most=30)["pc0"]) == 50
     assert len(grid.tell_pass()["pc0"]) == AHEAD_TASKS - 80

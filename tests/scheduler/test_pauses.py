@@ -4,7 +4,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import InvariantBroken, Outcome, State
-from deskgrid.scheduler.state.pauses import AT_ONCE, LEAST_PAUSE_S, MOST_TIMES, Pauses, pause_after
+from deskgrid.scheduler.state.pauses import AT_ONCE, LEAST_PAUSE_S, MOST_PAUSE_S, Pauses, pause_after
 from tests.scheduler.builders import Grid
 from tests.scheduler.test_views import explained
 
@@ -24,11 +24,12 @@ def test_the_first_errors_cost_no_time_and_later_ones_ever_more() -> None:
     pauses = [pause_after(errors, 0.01) for errors in range(AT_ONCE + 5)]
     assert pauses[: AT_ONCE + 1] == [0.0] * (AT_ONCE + 1)
     assert pauses[AT_ONCE + 1 :] == [LEAST_PAUSE_S * factor for factor in (1, 2, 4, 8)]
-    assert pause_after(10**6, 0.01) == LEAST_PAUSE_S * MOST_TIMES
+    assert pause_after(10**6, 0.01) == MOST_PAUSE_S
 
 
-def test_a_task_that_is_long_pauses_longer() -> None:
+def test_a_task_that_is_long_pauses_longer_but_never_much_longer_than_it_takes() -> None:
     assert pause_after(AT_ONCE + 2, 60.0) == 120.0
+    assert pause_after(10**6, 36_000.0) == pause_after(AT_ONCE + 1, 36_000.0) == 36_000.0
 
 
 def test_a_task_that_pauses_is_tried_again_when_that_is_over_and_others_run_meanwhile() -> None:
@@ -81,7 +82,7 @@ def test_a_task_that_pauses_takes_a_new_prediction() -> None:
     grid.predict({task: 7.0})
     grid.now += LEAST_PAUSE_S
     grid.expect(a=[task])
-    assert grid.scheduler.tasks.runtime(task) == 7.0
+    assert grid.inside.tasks.runtime(task) == 7.0
 
 
 def test_it_says_when_it_is_tried_again() -> None:

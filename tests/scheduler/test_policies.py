@@ -14,6 +14,7 @@ from deskgrid.scheduler.policies import (
     Place,
     Policy,
     Postpone,
+    Requirement,
     View,
     make_policy,
     policy_names,
@@ -32,9 +33,7 @@ class LastComeFirstServed:
     order = "newest-first"
     queue_s = 0.0
     timed = False
-    margin = 0.0
-    stretch = 1.0
-    ample = 0.0
+    requirement = Requirement()
 
     def __init__(self, queue_length: int = 0) -> None:
         self.queue_length = queue_length
@@ -42,7 +41,7 @@ class LastComeFirstServed:
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         yield Postpone(None)
         while view.slots_with_room() and (entry := view.priority.next_fit(float("inf"))) is not None:
-            yield Place(entry, view.slot_with_room(view.slots_with_room() - 1), priority=True)
+            yield Place(entry, view.slot_with_room(view.slots_with_room() - 1), True, self.requirement)
 
 
 class Stubborn(LastComeFirstServed):
@@ -52,9 +51,9 @@ class Stubborn(LastComeFirstServed):
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         while (entry := view.regular.next_fit(float("inf"))) is not None:
-            yield Place(entry, 0, priority=False)
+            yield Place(entry, 0, False, self.requirement)
         while (entry := view.priority.next_fit(float("inf"))) is not None:
-            yield Place(entry, 0, priority=True)
+            yield Place(entry, 0, True, self.requirement)
 
 
 def test_a_policy_is_made_by_name_with_options() -> None:
@@ -178,7 +177,7 @@ def test_there_is_no_slot_beyond_those_with_room() -> None:
     grid.pc("a")
     grid.expect()
     with pytest.raises(IndexError):
-        grid.scheduler.slot_with_room(1)
+        grid.view.slot_with_room(1)
 
 
 # --- a change of policy --------------------------------------------------------------------------------------------
@@ -221,4 +220,4 @@ def test_every_policy_can_take_over(policy: Policy) -> None:
     for _ in tasks:
         grid.end(grid.running("a"))
         grid.tell_pass()
-    assert grid.scheduler.tasks.bags[0].done == len(tasks)
+    assert grid.inside.tasks.bags[0].done == len(tasks)

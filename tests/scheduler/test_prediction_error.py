@@ -97,14 +97,14 @@ class Heard(PredictionError):
 def grid() -> Grid:
     """One PC that stays for 100 s, and runs a task of 30."""
     grid = Grid()
-    grid.scheduler.prediction_error = Heard()
+    grid.inside.prediction_error = Heard()
     grid.pc("a", 100)
     grid.expect(a=grid.tasks(30))
     return grid
 
 
 def heard(grid: Grid) -> list[float]:
-    accuracy = grid.scheduler.prediction_error
+    accuracy = grid.inside.prediction_error
     assert isinstance(accuracy, Heard)
     return accuracy.added
 

@@ -52,7 +52,7 @@ def crashed_on_one(grid: Grid) -> int:
 
 def rests(grid: Grid) -> dict[str, float]:
     """How long each resting worker has been told to rest."""
-    return {name: rest.lasts for name, rest in grid.scheduler.quarantine.rests.items()}
+    return {name: rest.lasts for name, rest in grid.inside.quarantine.rests.items()}
 
 
 def test_a_worker_on_which_task_after_task_crashes_gets_no_more_of_them() -> None:
@@ -302,7 +302,7 @@ def test_one_broken_pc_among_many_costs_a_bag_a_few_crashes(policy: Policy) -> N
                 running[task] = grid.now + (0.1 if slot == "bad" else 20.0)
         task = min(running, key=running.__getitem__)
         grid.now = max(grid.now, running.pop(task))
-        name = grid.scheduler.bound[task].worker.name
+        name = grid.inside.bound[task].worker.name
         crash(grid, task) if name == "bad" else grid.end(task)
     counters = grid.scheduler.counters
     assert (counters.done, [task for task in tasks if grid.state(task) != State.DONE]) == (200, [])

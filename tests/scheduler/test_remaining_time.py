@@ -47,7 +47,7 @@ def test_time_left_of_a_slot_that_nothing_happened_to_falls_when_its_task_become
     for seconds in (10, 10, 10):
         grid.wait(seconds)
         grid.expect()
-    (slot,) = grid.scheduler.slots.slots.values()
+    (slot,) = grid.inside.slots.slots.values()
     assert slot.remaining(grid.now) == 70
     grid.wait(10)
     (sixty,) = grid.tasks(60)
@@ -148,7 +148,7 @@ def test_a_slot_that_is_on_time_may_be_tighter_than_one_that_is_late() -> None:
     grid.tell_pass()
     grid.wait(20)
     grid.tell_pass()
-    slots, now = grid.scheduler.slots, grid.scheduler.now
+    slots, now = grid.inside.slots, grid.scheduler.now
     found = [index.tightest(limit, now) for index in slots.indexes() for limit in (10, 40)]
     names = {slots.slots[row[2]].worker.name for row in found if row is not None}
     assert names == {"on time"}

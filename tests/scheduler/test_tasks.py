@@ -47,7 +47,7 @@ def test_a_running_task_is_stopped_and_its_answer_no_longer_counts() -> None:
     assert grid.cancel(first) == {"a": [first]}
     assert grid.end(first) == []
     assert grid.state(first) == State.CANCELLED
-    (slot,) = grid.scheduler.slots.slots.values()
+    (slot,) = grid.inside.slots.slots.values()
     assert slot.busy_s == 0.75
     grid.expect(a=[second])
 
@@ -58,7 +58,7 @@ def test_a_task_that_was_sent_ahead_is_stopped() -> None:
     first, second = grid.tasks(0.2, 0.2)
     grid.expect(a=[first, second])
     assert grid.cancel(second) == {"a": [second]}
-    (slot,) = grid.scheduler.slots.slots.values()
+    (slot,) = grid.inside.slots.slots.values()
     assert (slot.busy_s, grid.running("a")) == (0, first)
 
 
@@ -92,7 +92,7 @@ def test_one_order_cancels_tasks_in_every_state() -> None:
     tasks = grid.tasks(1, 2, 3, 4, 5, 6)
     grid.expect(a=[tasks[0]], b=[tasks[1]])
     assert grid.cancel(*tasks) == {"a": [tasks[0]], "b": [tasks[1]]}
-    assert grid.scheduler.tasks.bags[0].cancelled == 6
+    assert grid.inside.tasks.bags[0].cancelled == 6
     grid.expect()
 
 
@@ -107,7 +107,7 @@ def test_a_cancelled_task_does_not_hide_those_that_wait(order: str) -> None:
     for task in grid.priority():
         grid.expect(a=[task])
         grid.end(task)
-    assert grid.scheduler.tasks.bags[0].done == 5
+    assert grid.inside.tasks.bags[0].done == 5
 
 
 def test_slots_are_still_filled_first_when_the_shortest_tasks_were_cancelled() -> None:
@@ -144,7 +144,7 @@ def test_a_bag_counts_its_tasks_over_all_its_batches() -> None:
     grid.expect(a=first[:1])
     grid.end(first[0])
     grid.cancel(second[0])
-    bag = grid.scheduler.tasks.bags[7]
+    bag = grid.inside.tasks.bags[7]
     assert (bag.total, bag.done, bag.cancelled, bag.settled, bag.left_s, bag.longest) == (4, 1, 1, 2, 6, 4)
 
 
@@ -152,8 +152,8 @@ def test_one_runtime_serves_a_whole_batch_until_one_task_differs() -> None:
     grid = Grid()
     grid.tell(ev.TasksSubmitted(0, 0, 4, [5.0]))
     grid.predict({2: 9.0})
-    assert [grid.scheduler.tasks.runtime(task) for task in range(4)] == [5, 5, 9, 5]
-    assert grid.scheduler.tasks.bags[0].left_s == 24
+    assert [grid.inside.tasks.runtime(task) for task in range(4)] == [5, 5, 9, 5]
+    assert grid.inside.tasks.bags[0].left_s == 24
 
 
 def test_a_prediction_for_a_task_that_has_ended_changes_nothing_that_is_left() -> None:
@@ -163,7 +163,7 @@ def test_a_prediction_for_a_task_that_has_ended_changes_nothing_that_is_left() -
     grid.expect(a=[first])
     grid.end(first)
     grid.predict({first: 100})
-    assert grid.scheduler.tasks.bags[0].left_s == 6
+    assert grid.inside.tasks.bags[0].left_s == 6
 
 
 def test_a_bag_is_predicted_anew_as_a_whole() -> None:
@@ -179,7 +179,7 @@ def test_a_bag_is_predicted_anew_as_a_whole() -> None:
     grid.expect()
     assert grid.queues() == {}
     assert set(grid.priority()) == {tasks[2], other}
-    bag = grid.scheduler.tasks.bags[1]
+    bag = grid.inside.tasks.bags[1]
     assert (bag.left_s, bag.longest) == (120, 60)
 
 
@@ -196,7 +196,7 @@ def test_a_bag_whose_tasks_have_ended_can_be_forgotten() -> None:
     grid.expect(a=[done])
     grid.end(done)
     assert grid.tell(ev.BagForgotten(2)) == []
-    assert set(grid.scheduler.tasks.bags) == {1}
+    assert set(grid.inside.tasks.bags) == {1}
     assert grid.end(done) == []
     (later,) = grid.tasks(1, bag=2)
     assert later > cancelled
@@ -208,10 +208,10 @@ def test_a_bag_that_grows_after_all_its_tasks_have_ended_has_work_left_again() -
     grid.pc("a")
     for runtime in (0.1, 0.2, 0.3):
         (task,) = grid.tasks(runtime)
-        assert grid.scheduler.tasks.bags[0].left_s == runtime
+        assert grid.inside.tasks.bags[0].left_s == runtime
         grid.expect(a=[task])
         grid.end(task)
-        assert grid.scheduler.tasks.bags[0].left_s == 0
+        assert grid.inside.tasks.bags[0].left_s == 0
 
 
 def test_the_longest_task_of_a_bag_that_waits_is_found_in_any_of_its_batches() -> None:

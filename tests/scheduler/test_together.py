@@ -3,7 +3,7 @@
 import pytest
 
 from deskgrid.scheduler.model import Attempt
-from deskgrid.scheduler.placing import AHEAD_TASKS, WORKER_TASKS
+from deskgrid.scheduler.placing import AHEAD_TASKS, WORKER_TASKS, Placing
 from deskgrid.scheduler.policies.packing import TASKS
 from deskgrid.scheduler.policies.placement import TOGETHER_S, TOGETHER_TASKS
 from deskgrid.scheduler.queues.runtime_index import RuntimeIndex
@@ -84,13 +84,13 @@ def test_of_tasks_that_take_no_time_a_slot_holds_a_bounded_number() -> None:
 def test_of_such_tasks_a_worker_with_many_slots_holds_no_more_than_one_with_few() -> None:
     grid = Grid(packing(queue_s=1.0))
     grid.pc("pc0", 1000.0, slots=64)
-    slot = grid.scheduler.slots.workers["pc0"].slots[0]
+    slot = grid.inside.slots.workers["pc0"].slots[0]
     slot.queue.append((0, 0.0))
     most = WORKER_TASKS // 64
     slot.sent.extend([Sent(Attempt(1, 1), 0.0, 0.0)] * (most - 1))
-    assert grid.scheduler.may_send(slot)
+    assert Placing(grid.inside).may_send(slot)
     slot.sent.append(slot.sent[0])
-    assert not grid.scheduler.may_send(slot)
+    assert not Placing(grid.inside).may_send(slot)
 
 
 def test_a_queue_that_has_room_for_one_task_gets_one_however_short() -> None:

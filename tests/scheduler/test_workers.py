@@ -11,7 +11,7 @@ from tests.scheduler.builders import Grid, pgs
 
 
 def ends_at(grid: Grid, name: str) -> float:
-    return grid.scheduler.slots.workers[name].ends_at
+    return grid.inside.slots.workers[name].ends_at
 
 
 # --- uptime --------------------------------------------------------------------------------------------------------
@@ -67,44 +67,44 @@ def test_a_window_may_become_open_ended_and_back() -> None:
     grid.wait(5)
     grid.refresh("a", 3)
     assert ends_at(grid, "a") == 8
-    assert grid.scheduler.slots.workers["a"].uptime(7) == 1
-    assert grid.scheduler.slots.workers["a"].uptime(9) == 0
+    assert grid.inside.slots.workers["a"].uptime(7) == 1
+    assert grid.inside.slots.workers["a"].uptime(9) == 0
 
 
 def test_announced_windows_are_kept_while_a_worker_is_up_and_while_it_is_away() -> None:
     grid = Grid()
     grid.wait(100)
     grid.pc("a", 10, windows=[(20, 5)])
-    worker = grid.scheduler.slots.workers["a"]
+    worker = grid.inside.slots.workers["a"]
     assert worker.windows == (Window(120, 125),)
     grid.refresh("a", 10, windows=[(30, 6)])
     assert worker.windows == (Window(130, 136),)
     assert worker.windows[0].lasts == 6
-    assert grid.scheduler.away == {}
+    assert grid.inside.away == {}
     grid.tell(ev.WorkerLeft("a", planned=True, windows=[(40, 7)]))
-    assert grid.scheduler.away == {"a": Away(Windows([Window(140, 147)]))}
+    assert grid.inside.away == {"a": Away(Windows([Window(140, 147)]))}
     grid.refresh("a", 0, windows=[(50, 8)])
-    assert grid.scheduler.away == {"a": Away(Windows([Window(150, 158)]))}
+    assert grid.inside.away == {"a": Away(Windows([Window(150, 158)]))}
     grid.pc("a", 10)
-    assert grid.scheduler.away == {}
+    assert grid.inside.away == {}
 
 
 def test_a_worker_that_vanished_is_expected_back_as_it_had_announced() -> None:
     grid = Grid()
     grid.pc("a", 10, windows=[(20, 5)])
     grid.leave("a", planned=False)
-    assert grid.scheduler.away == {"a": Away(Windows([Window(20, 25)]))}
+    assert grid.inside.away == {"a": Away(Windows([Window(20, 25)]))}
     grid.tell(ev.WorkerForgotten("a"))
-    assert grid.scheduler.away == {}
+    assert grid.inside.away == {}
     grid.tell(ev.WorkerForgotten("a"))
 
 
 def test_a_worker_without_an_open_window_may_leave_and_be_lost() -> None:
     grid = Grid()
     grid.leave("a", planned=False)
-    assert grid.scheduler.away == {}
+    assert grid.inside.away == {}
     grid.tell(ev.WorkerLeft("a", planned=True, windows=[(20, 5)]))
-    assert grid.scheduler.away == {"a": Away(Windows([Window(20, 25)]))}
+    assert grid.inside.away == {"a": Away(Windows([Window(20, 25)]))}
     counters = grid.scheduler.counters
     assert (counters.departures, counters.losses) == (0, 0)
 
@@ -169,7 +169,7 @@ def test_work_that_a_worker_comes_back_with_is_not_counted_twice() -> None:
 
 def expected(grid: Grid) -> list[tuple[str, int, list[Window]]]:
     """What policies are told of windows to come."""
-    return [(coming.worker, coming.slots, list(coming.windows)) for coming in grid.scheduler.upcoming()]
+    return [(coming.worker, coming.slots, list(coming.windows)) for coming in grid.view.upcoming()]
 
 
 def test_a_worker_that_announces_nothing_is_expected_to_go_on_as_it_did_once_it_has_come_back() -> None:

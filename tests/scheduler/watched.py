@@ -26,7 +26,7 @@ class Watched:
 
     def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
         """Hand on ``event``, and look at everything afterwards."""
-        slots = self.scheduler.slots.slots
+        slots = self.scheduler.grid.slots.slots
         self._excused |= {number for number, slot in slots.items() if slot.sent and slot.due < now}
         commands = self.scheduler.handle(event, now)
         self.scheduler.check(now)
@@ -38,18 +38,18 @@ class Watched:
         return commands
 
     def _check_pass(self, commands: list[ev.Command], now: float) -> None:
-        assert self.scheduler.unfinished or not self.scheduler.dirty, "a slot that changed was not looked at"
-        assert all(due > now for due, _ in self.scheduler.slots._due), "a slot that is overdue was not looked at"
+        assert self.scheduler.unfinished or not self.scheduler.grid.dirty, "a slot that changed was not looked at"
+        assert all(due > now for due, _ in self.scheduler.grid.slots._due), "a slot that is overdue was not looked at"
         assert not any(isinstance(command, ev.Settle) for command in commands), commands
         assigned = {work.attempt for command in commands if isinstance(command, ev.Assign) for work in command.work}
-        for slot in self.scheduler.slots.slots.values():
+        for slot in self.scheduler.grid.slots.slots.values():
             if self._is_long_shot(slot):
                 continue
             if slot.number not in self._excused:
                 over = self._over_s(slot, now)
                 assert over < HAIR_S, f"{slot.worker.name} has promised {over} s more than it has"
             if slot.sent and slot.sent[-1].attempt in assigned and self.scheduler.policy.timed:
-                ends = max(now, slot.due) + slot.ahead_s + self.scheduler.policy.margin
+                ends = max(now, slot.due) + slot.ahead_s + self.scheduler.policy.requirement.margin
                 assert ends < slot.worker.ends_at + HAIR_S, f"sent to {slot.worker.name}, which will be gone"
 
     def _is_long_shot(self, slot: Slot) -> bool:
@@ -60,4 +60,4 @@ class Watched:
         """By how many seconds the work of ``slot`` is more than its window."""
         if not self.scheduler.policy.timed or not (slot.sent or slot.queue) or slot.worker.ends_at == OPEN_ENDED:
             return 0.0
-        return self.scheduler.policy.margin - slot.remaining(now)
+        return self.scheduler.policy.requirement.margin - slot.remaining(now)

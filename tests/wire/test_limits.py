@@ -156,7 +156,7 @@ def test_a_control_message_has_a_mebibyte_at_most() -> None:
 @pytest.mark.parametrize("kind", [wire.Finished, wire.Submit, wire.Blob])
 def test_what_a_peer_says_in_one_message_has_8_mib_at_most(kind: type[wire.Message]) -> None:
     beginning = msgpack.packb([TAGS[kind], *[None] * len(FIELDS[kind])])
-    for size, reason in ((wire.SAID_BYTES, kind.__name__), (wire.SAID_BYTES + 1, "more than 8,388,608 bytes")):
+    for size, reason in ((wire.SAID_BYTES, kind.__name__), (wire.SAID_BYTES + 1, "more than 3,145,728 bytes")):
         with pytest.raises(wire.ProtocolError, match=reason):
             wire.decode(beginning.ljust(size, b"\xc0"))
 
@@ -164,7 +164,7 @@ def test_what_a_peer_says_in_one_message_has_8_mib_at_most(kind: type[wire.Messa
 def test_one_value_of_many_rows_is_not_made_more_of_than_a_message_has() -> None:
     count = 2_000
     columns = [[*range(count)], [1], [0], [0.5], [bytes(wire.LARGE_BYTES - 1)], [b""], [b""]]
-    with pytest.raises(wire.ProtocolError, match="2000 rows that have more than 75,497,472 bytes"):
+    with pytest.raises(wire.ProtocolError, match="2000 rows that have more than 70,254,592 bytes"):
         wire.decode(msgpack.packb([TAGS[wire.Finished], columns]))
 
 

@@ -1,0 +1,192 @@
+"""What the scheduler knows: tasks, workers with their slots, the queues, and where each task is; and how tasks move.
+
+It decides nothing. `deskgrid.scheduler.core`, `answers`, `placing` and `trust` decide; this state is all they share.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from deskgrid.scheduler.events import Command, Stop
+from deskgrid.scheduler.metrics import Counters
+from deskgrid.scheduler.model import Attempt, State
+from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.queues.task_ranges import Spans, grouped
+from deskgrid.scheduler.queues.waiting import ORDERS, NewRuntime, Regular, WaitingQueue
+from deskgrid.scheduler.state.deadlines import Deadlines
+from deskgrid.scheduler.state.pauses import Pauses
+from deskgrid.scheduler.state.prediction_error import PredictionError
+from deskgrid.scheduler.state.quarantine import Quarantine
+from deskgrid.scheduler.state.slots import Away, Sent, Slot, SlotTable, Worker
+from deskgrid.scheduler.state.tasks import TaskTable
+
+
+class GridState:
+    """All of the scheduler's state that its parts share. ``now``: the time of the last event, or of the pass."""
+
+    def __init__(self, policy: Policy, first_attempt: int) -> None:
+        self.now = 0.0
+        self.policy = policy
+        self.tasks = TaskTable()
+        self.slots = SlotTable()
+        self.counters = Counters()
+        self.prediction_error = PredictionError()
+        # Workers that are away, by name.
+        self.away: dict[str, Away] = {}
+        self.quarantine = Quarantine()
+        self.deadlines = Deadlines(self.tasks)
+        self.pauses = Pauses()
+        self.regular = Regular()
+        self.priority: WaitingQueue = ORDERS[policy.order]()
+        # Newest attempts of tasks whose worker is gone, or has not been seen since a restore: still welcome.
+        self.orphans: dict[int, int] = {}
+        # Where each task is that is bound to a slot, queued or sent.
+        self.bound: dict[int, Slot] = {}
+        # Slots that changed since the last pass; they are in no index until it.
+        self.dirty: dict[int, Slot] = {}
+        # Grows with each change that no plan could foresee: of workers, windows, tasks, predictions.
+        self.changes = 0
+        # Attempts that have left their slots since the last pass, and what this one may still hand out or decide.
+        self.freed = 0
+        self.budget = math.inf
+        # The number that the next attempt will have.
+        self.next_attempt = first_attempt
+        # What the driver is to do, until it is told.
+        self.commands: list[Command] = []
+
+    # --- attempts that are with nobody -------------------------------------------------------------------------------
+
+    def is_orphan(self, attempt: Attempt) -> bool:
+        """Whether ``attempt`` is the newest of its task, and on no slot: an answer still counts."""
+        return self.orphans.get(attempt.task) == attempt.number
+
+    def claim(self, task: int) -> None:
+        """The worker of an orphan is back with it, or with its answer: ``task`` need not be done again."""
+        self.unqueue(task, self.tasks.state(task))
+        del self.orphans[task]
+        self.counters.adopted += 1
+
+    def disown(self, tasks: Iterable[int]) -> None:
+        """The last attempts of these tasks, if they are orphans, count no more: newer ones are made, or none.
+
+        A worker that owes an answer for one, and was let go on with it, is told to stop.
+        """
+        for task in tasks:
+            number = self.orphans.pop(task, None)
+            if number is not None and self.deadlines.debts and self.deadlines.timeout(task) is None:
+                debtor = self.deadlines.debtor(attempt := Attempt(task, number))
+                if debtor is not None:
+                    self.commands.append(Stop(debtor, [attempt]))
+
+    # --- slots -------------------------------------------------------------------------------------------------------
+
+    def change(self, slot: Slot) -> None:
+        """``slot`` is about to change: out of the index until the next pass."""
+        if slot.number not in self.dirty:
+            if slot.rows is not None:
+                self.slots.unindex(slot)
+            self.dirty[slot.number] = slot
+
+    def change_all(self, worker: Worker) -> None:
+        """All slots of ``worker`` are about to change, and with them what a plan could reckon with."""
+        self.changes += 1
+        for slot in worker.slots:
+            self.change(slot)
+
+    def resume(self, slot: Slot, attempt: Attempt, started: float) -> None:
+        """``attempt`` is at the worker already, behind what the slot holds."""
+        runtime = self.tasks.runtime(attempt.task)
+        if slot.sent:
+            slot.ahead_s += runtime
+        else:
+            slot.started = started
+        slot.sent.append(Sent(attempt, runtime, started))
+        self.bound[attempt.task] = slot
+        self.tasks.move(attempt.task, State.SENT)
+
+    def withdraw(self, slot: Slot, place: int, now: float, elapsed: float | None = None) -> Attempt:
+        """Take the attempt at ``place`` off ``slot``; the next one there starts now."""
+        self.change(slot)
+        self.freed += 1
+        sent = slot.sent[place]
+        del slot.sent[place]
+        del self.bound[sent.attempt.task]
+        if elapsed is not None:
+            slot.busy_s += elapsed
+        elif place == 0:
+            slot.busy_s += now - slot.started
+        if place == 0:
+            slot.started = now
+            if slot.sent:
+                slot.ahead_s -= slot.sent[0].runtime
+        else:
+            slot.ahead_s -= sent.runtime
+        if len(slot.sent) < 2:
+            slot.ahead_s = 0.0
+        return sent.attempt
+
+    def unbind(self, slot: Slot, task: int) -> int:
+        """Take a queued task off ``slot``; returns it."""
+        place = next(i for i, (queued, _) in enumerate(slot.queue) if queued == task)
+        slot.queued_s -= slot.queue[place][1]
+        del slot.queue[place]
+        if not slot.queue:
+            slot.queued_s = 0.0
+        del self.bound[task]
+        return task
+
+    def release_queue(self, slot: Slot) -> list[int]:
+        """Empty the queue of ``slot``; its tasks in order."""
+        tasks = [task for task, _ in slot.queue]
+        for task in tasks:
+            del self.bound[task]
+        slot.queue.clear()
+        slot.queued_s = 0.0
+        return tasks
+
+    # --- queues ------------------------------------------------------------------------------------------------------
+
+    def unqueue(self, task: int, state: State) -> None:
+        """Take a task that is not at a worker out of wherever it waits."""
+        if state == State.QUEUED:
+            self.change(self.bound[task])
+            self.unbind(self.bound[task], task)
+        elif state == State.WAITING:
+            (self.regular if self.regular.holds(task) else self.priority).discard(task)
+        elif state == State.PAUSED:
+            self.pauses.drop(task)
+
+    def to_priority(self, tasks: Sequence[int]) -> None:
+        """These still need a slot, and had their turn."""
+        self.changes += bool(tasks)
+        self.tasks.move_all(tasks, State.WAITING)
+        self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))
+
+    def predict(self, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
+        """Waiting tasks in ``spans``, which took one of ``before``, take a new one: see `WaitingQueue.predict`."""
+        self.priority.predict(spans, before, new)
+        self.regular.predict(spans, before, new)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Place by ``policy`` from now on; the priority queue takes its order."""
+        self.policy = policy
+        self.changes += 1
+        if type(self.priority) is not ORDERS[policy.order]:
+            tasks = [task for task, _ in self.priority.tasks()]
+            self.priority = ORDERS[policy.order]()
+            self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))
+
+    # --- windows -----------------------------------------------------------------------------------------------------
+
+    def longest_window(self, now: float) -> float:
+        """The longest window that is open or announced, 0.0 when there is none."""
+        return max(self._window_lengths(now), default=0.0)
+
+    def has_longer_window(self, than: float, now: float) -> bool:
+        """Whether `longest_window` is longer than so many seconds: mostly one of the first looked at is."""
+        return any(length > than for length in self._window_lengths(now))
+
+    def _window_lengths(self, now: float) -> Iterator[float]:
+        workers = self.slots.workers.values()
+        yield from (worker.uptime(now) for worker in workers)
+        for known in (workers, self.away.values()):
+            yield from (each.windows.longest_s for each in known)

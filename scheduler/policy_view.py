@@ -1,0 +1,119 @@
+"""What policies read (`deskgrid.scheduler.policies.base.View`), and nothing else of the scheduler."""
+
+import math
+from collections.abc import Iterator
+
+from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
+from deskgrid.scheduler.queues.waiting import OldestFirst, WaitingQueue
+from deskgrid.scheduler.state.prediction_error import PredictionError
+from deskgrid.scheduler.state.slots import Slot
+
+# The same numbers added in another order give another sum. So each test of fit is stricter by this than the one that
+# follows it: what is searched for, the slot that is looked up for it, the test when it is sent.
+ROUNDING_S = 1e-6
+# Of bags of which nothing is known.
+_UNKNOWN = PredictionError()
+
+
+class PolicyView:
+    """The view of ``grid`` that a policy is given in one pass: true at any moment of it, and nothing can be changed."""
+
+    __slots__ = ("_grid", "_slots", "changes", "now", "prediction_error", "priority", "regular")
+
+    def __init__(self, grid: GridState) -> None:
+        self._grid = grid
+        self._slots = grid.slots
+        # None of these is replaced while a pass goes on.
+        self.now = grid.now
+        self.changes = grid.changes
+        self.prediction_error: PredictionError = grid.prediction_error
+        self.priority: WaitingQueue = grid.priority
+        self.regular: OldestFirst = grid.regular
+
+    def prediction_error_with(self, task: int) -> PredictionError:
+        """How well the tasks of its bag have been predicted, each by itself."""
+        return self._grid.tasks.known(task).bag.prediction_error or _UNKNOWN
+
+    def waiting(self, limit: int) -> list[float] | None:
+        """The runtimes of all waiting tasks, ascending; None when there are more than ``limit``."""
+        if len(self.priority) + len(self.regular) > limit:
+            return None
+        return sorted([*self.priority.ascending(limit), *self.regular.ascending(limit)])
+
+    # --- slots with room ---------------------------------------------------------------------------------------------
+
+    def tightest(self, runtime: float, requirement: Requirement) -> int | None:
+        """Paper, phase 2: the slot with the smallest tl strictly greater than what ``runtime`` needs."""
+        if not self.slots_with_room():
+            return None
+        needs = requirement.needs(runtime) + ROUNDING_S
+        found = [index.tightest(needs, self.now) for index in self._slots.indexes()]
+        fits = [row for row in found if row is not None]
+        return min(fits)[2] if fits else None
+
+    def tightest_empty(self, runtime: float, requirement: Requirement) -> tuple[int, float] | None:
+        """Paper, phase 1: a slot with an empty queue on which ``runtime`` fits, and the limit on runtimes there."""
+        slots = self._slots
+        if not slots.rooms or self._grid.budget <= 0:
+            return None
+        needs = requirement.needs(runtime) + 2 * ROUNDING_S
+        for index in (slots.idle, slots.spare):
+            row = index.tightest(needs, self.now)
+            if row is not None:
+                # Of numbers so large that rounding eats the difference, ``runtime`` still is below the limit.
+                return row[2], max(_limit(row[0], requirement), math.nextafter(runtime, math.inf))
+        return None
+
+    def longest_fit(self, requirement: Requirement) -> float:
+        """The limit on runtimes that fit anywhere."""
+        if not self.slots_with_room():
+            return -math.inf
+        return _limit(max(index.widest(self.now) for index in self._slots.indexes()), requirement)
+
+    def slots_with_room(self) -> int:
+        """How many slots have room; none any more when a bounded pass has done what it may."""
+        return self._slots.rooms if self._grid.budget > 0 else 0
+
+    def slot_with_room(self, place: int) -> int:
+        """The slot at ``place`` of ``slots_with_room()``."""
+        for index in self._slots.indexes():
+            if place < len(index):
+                return index.at(place)
+            place -= len(index)
+        raise IndexError(place)
+
+    # --- windows -----------------------------------------------------------------------------------------------------
+
+    def open_slot(self, slot: int) -> OpenSlot:
+        """The slot of that number."""
+        return self._open_slot(self._slots.slots[slot])
+
+    def _open_slot(self, slot: Slot) -> OpenSlot:
+        worker, now = slot.worker, self.now
+        due = slot.started + slot.sent[0].runtime if slot.sent else now
+        return OpenSlot(
+            worker.name, slot.position, (due if due > now else now) + slot.ahead_s + slot.queued_s, worker.ends_at
+        )
+
+    def open_slots(self) -> Iterator[OpenSlot]:
+        """Every slot of every worker that is up and not in quarantine, but for those that owe an answer."""
+        grid, slots = self._grid, self._slots.slots.values()
+        rests = grid.quarantine.rests
+        if not (rests or grid.deadlines.debts):
+            return map(self._open_slot, slots)
+        return map(self._open_slot, [slot for slot in slots if slot.owes is None and slot.worker.name not in rests])
+
+    def upcoming(self) -> Iterator[UpcomingWindows]:
+        """Every worker's windows to come, announced or by habit."""
+        for worker in self._slots.workers.values():
+            yield UpcomingWindows(worker.name, len(worker.slots), worker.expected(self.now))
+        for name, away in self._grid.away.items():
+            yield UpcomingWindows(name, away.slots, away.expected(self.now))
+
+
+def _limit(left: float, requirement: Requirement) -> float:
+    """The limit on runtimes that fit where ``left`` is left: `Requirement.needs` inverted, less rounding."""
+    margin, stretch, ample = requirement
+    left -= margin + 2 * ROUNDING_S
+    return left if left > ample else left / stretch

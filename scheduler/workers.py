@@ -1,0 +1,159 @@
+"""Workers come and go: their windows open, change and close, and what they held waits again."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.model import IllegalEvent, Window, Windows
+from deskgrid.scheduler.state.prediction_error import ratios
+from deskgrid.scheduler.state.slots import UPTIME_JITTER_S, Away, Slot, Worker, announced, differ, uptime_end
+from deskgrid.scheduler.trust import Trust
+
+
+class Workers:
+    """What each event of a worker does to ``grid``."""
+
+    def __init__(self, grid: GridState, trust: Trust) -> None:
+        self._grid = grid
+        self._trust = trust
+
+    # --- a window opens ----------------------------------------------------------------------------------------------
+
+    def joined(self, event: ev.WorkerJoined, now: float) -> None:
+        """A worker is up; it keeps what it still holds, as far as nobody else was given that."""
+        if event.slots < 1 or not event.uptime > 0.0:
+            raise IllegalEvent(f"worker {event.worker}: {event.slots} slots for {event.uptime} s")
+        grid = self._grid
+        if event.worker in grid.slots.workers:
+            # The same worker over a new connection: what was on its way may be lost. Its own list says what it has.
+            self._detach(event.worker, now)
+        before = grid.away.pop(event.worker, None)
+        grid.changes += 1
+        windows = announced(event.windows, now)
+        worker = Worker(event.worker, event.site, now, uptime_end(event.uptime, now), windows)
+        if before is not None and before.last is not None:
+            worker.gap = now - before.last.closes
+        grid.slots.join(worker, event.slots)
+        self._trust.admit(worker)
+        for slot in worker.slots:
+            grid.change(slot)
+        self._adopt(worker, event.holds, now)
+
+    def _adopt(self, worker: Worker, holds: Sequence[ev.HeldAttempt], now: float) -> None:
+        """Let a worker keep those attempts it holds that are still the newest of their tasks; stop the others."""
+        grid, stale = self._grid, []
+        for hold in sorted(holds, key=lambda hold: hold.elapsed is None):
+            welcome = grid.is_orphan(hold.attempt) and 0 <= hold.slot < len(worker.slots)
+            if not welcome:
+                stale.append(hold.attempt)
+                continue
+            grid.claim(hold.attempt.task)
+            slot, elapsed = worker.slots[hold.slot], hold.elapsed or 0.0
+            # What it ran before this window is not of this window; it was counted with the slot it had then.
+            slot.busy_s -= elapsed
+            grid.resume(slot, hold.attempt, now - elapsed)
+        if stale:
+            grid.commands.append(ev.Stop(worker.name, stale))
+
+    # --- it changes --------------------------------------------------------------------------------------------------
+
+    def refreshed(self, event: ev.UptimeRefreshed, now: float) -> None:
+        """A worker says again how long it stays, and when it will be there."""
+        if not event.uptime >= 0.0:
+            raise IllegalEvent(f"worker {event.worker}: an uptime of {event.uptime} s")
+        grid = self._grid
+        worker = grid.slots.workers.get(event.worker)
+        if event.windows is not None:
+            windows = announced(event.windows, now)
+            if worker is None:
+                self._note_away(event.worker, windows)
+            else:
+                grid.changes += differ(worker.windows, windows)
+                worker.windows = windows
+        if worker is None:
+            return
+        worker.seen = now
+        ends_at = uptime_end(event.uptime, now)
+        if ends_at == worker.ends_at or worker.ends_at < ends_at < worker.ends_at + UPTIME_JITTER_S:
+            return
+        worker.ends_at = ends_at
+        grid.changes += 1
+        for slot in worker.slots:
+            grid.change(slot)
+            self._shed(slot, now)
+
+    def _shed(self, slot: Slot, now: float) -> None:
+        """Give back what a shortened window no longer holds, the last first."""
+        grid, shed = self._grid, []
+        while grid.policy.timed and slot.queue and slot.remaining(now) < 0.0:
+            shed.append(grid.unbind(slot, slot.queue[-1][0]))
+        grid.to_priority(shed[::-1])
+        self.recall_excess(slot, now)
+
+    def recall_excess(self, slot: Slot, now: float) -> None:
+        """Ask for all that was sent ahead to ``slot`` where its window no longer holds that."""
+        if self._grid.policy.timed and len(slot.sent) > 1 and slot.remaining(now) < 0.0:
+            ahead = [sent.attempt for sent in list(slot.sent)[1:]]
+            self._grid.commands.append(ev.Recall(slot.worker.name, ahead))
+
+    # --- it closes ---------------------------------------------------------------------------------------------------
+
+    def left(self, event: ev.WorkerLeft, now: float) -> None:
+        """A departure or a loss."""
+        grid = self._grid
+        if event.worker not in grid.slots.workers:
+            if event.planned:
+                self._note_away(event.worker, announced(event.windows, now))
+            return  # It had no window open; a loss of a worker that is away loses nothing.
+        worker, counters = grid.slots.workers[event.worker], grid.counters
+        windows = announced(event.windows, now) if event.planned else worker.windows
+        last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
+        grid.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap)
+        counters.departures += event.planned
+        counters.losses += not event.planned
+        unstarted = set(event.unstarted)
+        killed = [slot for slot in worker.slots if slot.sent and slot.sent[0].attempt not in unstarted]
+        counters.kills += len(killed)
+        counters.planned_kills += len(killed) if event.planned and not event.early else 0
+        counters.wasted_s += sum(now - slot.started for slot in killed)
+        for slot in killed:
+            if now > slot.due:
+                self._learn(slot.sent[0].attempt.task, slot.sent[0].runtime, now - slot.started)
+        self._detach(event.worker, now)
+
+    def _learn(self, task: int, predicted: float, actual: float) -> None:
+        self._grid.prediction_error.add(told := ratios([predicted], [actual]))
+        self._grid.tasks.known(task).bag.learn(told)
+
+    def _detach(self, name: str, now: float) -> None:
+        """Take a worker's slots away; its work joins the priority queue."""
+        grid = self._grid
+        grid.changes += 1
+        worker = grid.slots.leave(name)
+        self._trust.dismiss(worker)
+        for slot in worker.slots:
+            grid.dirty.pop(slot.number, None)
+            tasks = [sent.attempt.task for sent in slot.sent]
+            grid.orphans.update((sent.attempt.task, sent.attempt.number) for sent in slot.sent)
+            for task in tasks:
+                del grid.bound[task]
+            grid.to_priority([*tasks, *grid.release_queue(slot)])
+            grid.counters.window_s += now - worker.joined_at
+            grid.counters.busy_s += slot.busy_s + (now - slot.started if tasks else 0.0)
+
+    def forgotten(self, event: ev.WorkerForgotten, now: float) -> None:
+        """A worker that is away will not be back."""
+        grid = self._grid
+        grid.changes += grid.away.pop(event.worker, None) is not None
+        self._trust.forget(event.worker)
+        grid.quarantine.forget_worker(event.worker)
+        if (worker := grid.slots.workers.get(event.worker)) is not None:
+            grid.change_all(worker)
+
+    def _note_away(self, name: str, windows: Windows) -> None:
+        """What a worker announces whose window is closed."""
+        grid = self._grid
+        known = grid.away.get(name, Away(Windows()))
+        grid.changes += differ(known.windows, windows)
+        grid.away[name] = replace(known, windows=windows)
