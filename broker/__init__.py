@@ -1,1 +1,1 @@
-"""Who may speak, what is remembered: everything around the one port."""
+"""The server: who may connect, what is handed out to whom, and what is kept on disk."""

@@ -1,8 +1,8 @@
-"""The attempts that workers hold: handed out, returned, ended, and whose word on each of them counts.
+"""The attempts that workers hold: handed out, returned, ended; and who may report on each of them.
 
-Rule 1: of an attempt only that session is heard to which it was given, also when the worker was lost meanwhile, or the
-broker was restarted: numbers of attempts can be guessed. What anybody else says of it changes nothing.
-Rule 2: no attempt ran for longer than it was away.
+Rule 1: only the session that was given an attempt may report on it, also when the worker was lost meanwhile or the
+broker was restarted. Reports of anybody else change nothing: attempt numbers can be guessed.
+Rule 2: no attempt took longer than the time since it was sent.
 """
 
 import math
@@ -18,22 +18,23 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, Attempt, Outcome
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
+from deskgrid.wire.status import Presence
 
-# An attempt is written down as it is sent when it is at least this long: after a restart of the broker those are waited
-# for; shorter ones are simply made again. (Of a task that had a longer one all are: what is written down must be the
-# newest.)
+# Attempts predicted to take at least this long are recorded when they are sent: after a restart the broker waits for
+# them. Shorter ones simply run again. (Once an attempt of a task has been recorded, all later ones are, because the
+# record must be of the newest.) Seconds.
 REMEMBERED_S = 1.0
-# Bytes of work that a worker may leave untaken, eight of the largest arguments. It gets more when it has taken some.
+# Bytes of work that may wait for a worker: eight of the largest arguments. It gets more when it has taken some.
 UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
-# Of attempts that are with nobody it is known to whom they were given. It is looked which of them do not matter any
-# more when there are twice as many as matter, and so many more.
+# `Attempts._given` keeps who was given the attempts that are with nobody now. Entries that do not matter any more are
+# dropped when there are twice as many as matter, plus this.
 SPARE = 1000
 _OUTCOMES = tuple(Outcome)
 
 
 @dataclass(slots=True)
 class WorkerSession:
-    """One worker process, from its first introduction until it is forgotten. ``state``: up, away or lost."""
+    """One worker process, from its first `Join` until it is forgotten. ``state``: up, away or lost."""
 
     name: str
     session: str
@@ -42,20 +43,20 @@ class WorkerSession:
     join: wire.Join
     heard: float
     opened: float
-    state: str = "away"
+    state: Presence = "away"
     done: int = 0
-    told_windows: str | None = None
-    # When the last window to come closes that it announced; and, if that is later, the open one: a worker that is gone
-    # is remembered until then. An open-ended one, whose end nobody knows, may be gone for good.
+    sent_windows: str | None = None
+    # When its last announced window closes; and the later of that and the end of its open window: a worker that is gone
+    # is remembered until then. An open-ended window does not count: its worker may be gone for good.
     last_closes: float = -math.inf
     known_until: float = 0.0
     templates: set[str] = field(default_factory=set)
-    # The bag of its last result, and how many of its slots had none of that bag yet: about, if one has several first.
+    # The bag of its last result, and about how many of its slots have had no result of that bag yet.
     lately: int = 0
     unready: int = 0
 
     def first_runs(self, bag: int, count: int) -> int:
-        """How many of ``count`` results of ``bag`` that came are the first of their slots since it did another's."""
+        """How many of the next ``count`` results of ``bag`` are the first on their slots since another bag's."""
         if bag != self.lately:
             self.lately, self.unready = bag, self.join.slots
         first = min(self.unready, count)
@@ -64,29 +65,29 @@ class WorkerSession:
 
 
 class Attempts:
-    """``by_name``: the sessions of the workers that are known, kept by `deskgrid.broker.workers`."""
+    """``by_name``: the sessions of all known workers, kept by `deskgrid.broker.workers`."""
 
     def __init__(self, state: BrokerState, by_name: Mapping[str, WorkerSession]) -> None:
         self._state = state
         self._send = state.send
         self._by_name = by_name
-        # To which session the newest attempt of a task was given that is with nobody now: (number, session).
+        # The newest attempt of each task that is with nobody now, and the session that was given it: (number, session).
         self._given: dict[int, tuple[int, str]] = {}
-        # Results of the message that is being handled, until the scheduler says which of them count.
+        # Results in the message that is being handled, until the scheduler says which of them count; the tasks among
+        # them that crashed, with the workers where they crashed before; and the worker that sent the message.
         self._results: dict[Attempt, wire.Result] = {}
-        # And of those tasks of it that crashed, on which workers they had before.
         self._crashes: dict[int, Sequence[str]] = {}
         self._from = ""
 
     def handle(self, event: ev.Event, now: float) -> None:
-        """Give the scheduler an event, and the workers what follows from it."""
+        """Pass an event to the scheduler, and carry out its commands."""
         if isinstance(event, ev.WorkerJoined | ev.WorkerLeft) and self._state.scheduler.is_up(event.worker):
             self._note_given(event.worker)
         for command in self._state.handle(event, now):
             self.carry_out(command)
 
     def carry_out(self, command: ev.Command) -> None:
-        """Do what the scheduler decided."""
+        """Carry out a command of the scheduler."""
         if isinstance(command, ev.Assign):
             self._assign(command)
         elif isinstance(command, ev.Settle):
@@ -94,27 +95,30 @@ class Attempts:
         else:
             self._take_back(command)
 
-    # --- whose they are ----------------------------------------------------------------------------------------------
+    # --- who was given them ------------------------------------------------------------------------------------------
 
     def _note_given(self, name: str) -> None:
-        """What this worker holds may soon be with nobody."""
+        """Remember what this worker holds: soon it may be with nobody."""
         session = self._by_name[name].session
         self.restore((task, number, session) for task, number in self._state.scheduler.attempts_at(name))
 
     def restore(self, rows: Iterable[tuple[int, int, str]]) -> None:
-        """(task, attempt number, session) of attempts that are with nobody, or will be. Empty: of nobody knows whom."""
+        """Remember (task, attempt number, session) of attempts that are with nobody, or will be.
+
+        The session is empty when it is not known.
+        """
         scheduler, given = self._state.scheduler, self._given
         if len(given) > 2 * scheduler.orphans + SPARE:
             self._given = {task: to for task, to in given.items() if scheduler.is_orphan(Attempt(task, to[0]))}
         self._given.update((task, (number, session)) for task, number, session in rows)
 
-    def _whereabouts(self) -> AttemptLookup:
+    def _lookup(self) -> AttemptLookup:
         return AttemptLookup(self._state.scheduler.grid)
 
     def _holder(self, attempt: Attempt, found: tuple[str, float] | None) -> str | None:
-        """The session that was given the newest attempt of a task; "" when nobody knows; None: it is not the newest.
+        """The session that was given an attempt; "" when it is not known; None for an attempt that is not the newest.
 
-        ``found``: where it is. What anybody else says of it than its holder counts for nothing.
+        ``found``: what `AttemptLookup.find` says of it.
         """
         if found is not None:
             return self._by_name[found[0]].session
@@ -125,19 +129,19 @@ class Attempts:
 
     def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt]) -> list[Attempt]:
         """Those attempts that are the newest of their tasks, and were given to this worker."""
-        where = self._whereabouts()
-        return [each for each in attempts if self._holder(each, where.find(each)) in ("", worker.session)]
+        lookup = self._lookup()
+        return [each for each in attempts if self._holder(each, lookup.find(each)) in ("", worker.session)]
 
     def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """Its own, and those that were taken back from it because it did not answer in time."""
+        """Those of `its_own`, and those that were taken back because it did not answer in time."""
         owed = self._state.scheduler.owed_by(worker.name)
         return [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in owed)]
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running]) -> list[ev.HeldAttempt]:
-        """What a worker that introduces itself says it has, but for what was never its own: that it is to stop."""
-        where = self._whereabouts()
+        """What a joining worker says it holds, without what was given to others: it is told to stop that."""
+        lookup = self._lookup()
         held = [ev.HeldAttempt(Attempt(r.task, r.number), r.slot, r.elapsed) for r in running]
-        holders = [self._holder(hold.attempt, where.find(hold.attempt)) for hold in held]
+        holders = [self._holder(hold.attempt, lookup.find(hold.attempt)) for hold in held]
         others = [hold for hold, holder in zip(held, holders, strict=True) if holder not in (None, "", worker.session)]
         if others:
             self._send(worker.peer, wire.Stop(tuple(wire.Ref(*hold.attempt) for hold in others)))
@@ -147,19 +151,19 @@ class Attempts:
     # --- results -----------------------------------------------------------------------------------------------------
 
     def returned(self, worker: WorkerSession, message: wire.Returned, now: float) -> None:
-        """A worker gives back what it has not begun, or has stopped."""
+        """A worker gives back attempts that it has not begun, or has stopped."""
         attempts = [Attempt(ref.task, ref.number) for ref in message.attempts]
         self.handle(ev.AttemptsReturned(worker.name, self.given_to(worker, attempts)), now)
 
     def finished(self, worker: WorkerSession, message: wire.Finished, now: float) -> None:
         """Attempts ended at a worker."""
-        where, next_task = self._whereabouts(), self._state.book.next_task
+        lookup, next_task = self._lookup(), self._state.book.next_task
         self._results = {}
         failed: list[wire.Result] = []
         for result in message.results:
             if result.outcome <= Outcome.TIMEOUT and result.task < next_task:
                 attempt = Attempt(result.task, result.number)
-                found = where.find(attempt)
+                found = lookup.find(attempt)
                 holder = self._holder(attempt, found)
                 if holder in (None, "", worker.session):
                     self._results[attempt] = self._believable(attempt, result, found, now)
@@ -181,25 +185,25 @@ class Attempts:
     def _believable(
         self, attempt: Attempt, result: wire.Result, found: tuple[str, float] | None, now: float
     ) -> wire.Result:
-        """A result that says no more seconds than there were since the attempt was sent: predictions are made of it."""
+        """The result, with no more seconds than have passed since the attempt was sent: they become predictions."""
         if found is not None:
             most = now - found[1]
         elif self._state.scheduler.is_orphan(attempt):
-            # Perhaps it was sent by an earlier life of the broker; not before its bag was there, though.
+            # An earlier broker may have sent it, but not before its bag was submitted.
             most = self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created
         else:
-            return result  # It changes nothing.
+            return result  # it changes nothing
         return result if result.elapsed <= most else result._replace(elapsed=max(0.0, most))
 
     def _remember(self, result: wire.Result) -> None:
-        """The newest attempt of a task failed. If it was the last one, the journal says how the task ended."""
+        """Keep a failed attempt for `logs` and `explain`, unless it ended its task: then it is in the journal."""
         if self._state.scheduler.state(result.task) in ENDED:
             self._state.failed_attempts.drop(result.task)
             return
         bag, item = self._state.book.item(result.task)
-        said = result.payload, result.stdout, result.stderr
-        told = (result.task, bag.row.number, item, result.outcome, result.elapsed, self._from, result.number)
-        self._state.failed_attempts.add(ResultRow(*told, *said, self._state.posix(self._state.scheduler.now)))
+        facts = (result.task, bag.row.number, item, result.outcome, result.elapsed, self._from, result.number)
+        texts = result.payload, result.stdout, result.stderr
+        self._state.failed_attempts.add(ResultRow(*facts, *texts, self._state.posix(self._state.scheduler.now)))
 
     def _note_rest(self, name: str, before: Quarantined | None, after: Quarantined | None) -> None:
         who = self._by_name[name].who.name
@@ -209,7 +213,7 @@ class Attempts:
             self._state.note("worker-works-again", by=who, name=name)
 
     def _settle(self, attempts: Sequence[Attempt]) -> None:
-        """The scheduler says that these results of the message at hand end their tasks: record them."""
+        """Record those results of the current message that ended their tasks."""
         rows: list[ResultRow] = []
         ended, worker = self._state.posix(self._state.scheduler.now), self._by_name[self._from]
         tasks, results = [attempt.task for attempt in attempts], [self._results[attempt] for attempt in attempts]
@@ -246,7 +250,7 @@ class Attempts:
     # --- commands ----------------------------------------------------------------------------------------------------
 
     def _assign(self, command: ev.Assign) -> None:
-        """Hand work to a worker, in messages of bounded size, its templates first."""
+        """Send work to a worker, in messages of bounded size, templates first."""
         worker = self._by_name[command.worker]
         rows: list[wire.Work] = []
         remembered: list[tuple[int, int, str]] = []
@@ -279,7 +283,7 @@ class Attempts:
             self._state.journal.add_sent(remembered)
 
     def _hand_out(self, worker: WorkerSession, rows: list[wire.Work], remembered: bool) -> None:
-        """Send work. What is to be ``remembered`` after a restart leaves when it is known that it will be."""
+        """Send work: after the commit if it has to be ``remembered`` after a restart, else before."""
         send = self._send if remembered else self._state.hand_out
         send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
 
@@ -287,7 +291,7 @@ class Attempts:
         """Recall or stop attempts."""
         worker = self._by_name.get(command.worker)
         if worker is None:
-            return  # It went meanwhile, and what it held with it.
+            return  # it left meanwhile
         refs = tuple(wire.Ref(attempt.task, attempt.number) for attempt in command.attempts)
         if isinstance(command, ev.GiveUp):
             self.restore((ref.task, ref.number, worker.session) for ref in refs)
@@ -302,7 +306,7 @@ class Attempts:
             self._state.note("worker-rests", by=self._by_name[name].who.name, name=name, for_s=rest.lasts, why=rest.why)
 
     def send_template(self, worker: WorkerSession, digest: str) -> None:
-        """Send a worker what a bag's tasks have in common."""
+        """Send a template to a worker."""
         found = self._state.journal.template(digest)
         if found is not None:
             worker.templates.add(digest)

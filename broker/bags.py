@@ -1,4 +1,4 @@
-"""Bags as the broker knows them: whose tasks are which, who waits for results, what is predicted where nobody did."""
+"""The broker's bags: which tasks they have, who waits for their results, and how long their tasks take."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -11,11 +11,11 @@ from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 
-# What a task is assumed to take when its submitter does not say, until the bag's first results tell: a minute, long
-# enough that it is not started in the last moments of a window, short enough for a lunch break.
+# The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
+# a task does not start in the last moments of a window, and short enough for a lunch break.
 ASSUMED_RUNTIME_S = 60.0
-# Of the tasks of a bag that nobody predicted, all but one in a thousand take no longer than so many standard deviations
-# more than the mean, where they are spread like most things; of any, all but one in ten.
+# A bag's prediction is the mean plus so many standard deviations. All but one task in a thousand take no longer if
+# their runtimes are normally distributed, and all but one in ten whatever the distribution.
 DEVIATIONS = 3.0
 
 
@@ -30,7 +30,7 @@ class OpenBatch:
 
 @dataclass(slots=True)
 class Watcher:
-    """A client that waits for results after ``after``."""
+    """A client's request for the results after block ``after``."""
 
     peer: bytes
     request: int
@@ -39,7 +39,7 @@ class Watcher:
 
 @dataclass(slots=True)
 class _Some:
-    """Some runs: number, the longest, their sum, the sum of their squares. Seconds."""
+    """Statistics of some runs, in seconds."""
 
     count: int = 0
     longest: float = 0.0
@@ -47,17 +47,17 @@ class _Some:
     squares: float = 0.0
 
     def add(self, elapsed: Sequence[float]) -> None:
-        """Some more, one at least."""
+        """Add runs, at least one."""
         self.count += len(elapsed)
         self.longest = max(self.longest, *elapsed)
         self.total += sum(elapsed)
         self.squares += sum([seconds * seconds for seconds in elapsed])
 
     def usual(self) -> float:
-        """What nearly all take: three deviations more than the mean, but no more than the longest.
+        """How long nearly all take: the mean plus three standard deviations, but no more than the longest.
 
-        So of few runs it is the longest. Of many, one that a busy PC held up for a moment must not make a thousand
-        short tasks look long, for then few of them are handed out at once.
+        Of few runs this is the longest. Of many, a single run on a busy PC must not make a thousand short tasks look
+        long: only few of them would be handed out at once.
         """
         mean = self.total / self.count
         variance = max(0.0, self.squares / self.count - mean * mean)
@@ -66,10 +66,10 @@ class _Some:
 
 @dataclass(slots=True)
 class ObservedRuntimes:
-    """The runs of a bag's tasks that have ended.
+    """How long the finished tasks of a bag took.
 
-    ``first``: the first one of a slot, which loads what such tasks need, and may take many times as long for that;
-    ``others``: what they take then.
+    ``first``: the first run on each slot, which loads what the tasks need, and may take many times as long;
+    ``others``: all other runs.
     """
 
     first: _Some = field(default_factory=_Some)
@@ -77,31 +77,33 @@ class ObservedRuntimes:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """How many runs there are."""
         return self.first.count + self.others.count
 
     def add(self, elapsed: Sequence[float], first: int) -> None:
-        """Some more, seconds, of which so many were the first of their slots."""
+        """Add runs, in seconds; the first ``first`` of them were the first on their slots."""
         if first:
             self.first.add(elapsed[:first])
         if len(elapsed) > first:
             self.others.add(elapsed[first:])
 
     def usual(self) -> float:
-        """What nearly all take, as far as is known."""
+        """How long nearly all take, from what is known."""
         return (self.others if self.others.count else self.first).usual()
 
 
 @dataclass(slots=True)
 class OpenBag:
-    """A bag that is not forgotten. ``runs``: what it has shown of how long its tasks take.
+    """A bag that is not forgotten.
 
-    ``size``: bytes of its arguments, and of its results.
-    ``learned_at``: how many runs it takes until its prediction is looked at again, if nobody gave one.
-    ``remembered``: those of its tasks that have not ended and of which the journal knows an attempt at a worker.
-    ``alone_since``: when it was seen that the client which submitted it, and had not said that this was all, is gone.
-    ``deserted``: it counts as closed, because that client stayed away; if it returns, the bag is open again.
-    ``under_way``: what is being done to it in slices, for people; empty for nothing.
+    ``size``: bytes of its arguments and results.
+    ``settled``: tasks that have ended.
+    ``estimate_s``: the prediction for its tasks, if its submitter gave none.
+    ``learned_at``: the number of runs at which this prediction is updated next.
+    ``remembered``: its tasks that have not ended and have an attempt in the journal.
+    ``alone_since``: when we noticed that its client was gone while the bag was open.
+    ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
+    ``under_way``: the order that is being carried out in slices, for people; empty for none.
     """
 
     row: BagRow
@@ -114,7 +116,7 @@ class OpenBag:
     estimate_s: float = ASSUMED_RUNTIME_S
     runs: ObservedRuntimes = field(default_factory=ObservedRuntimes)
     note: str = ""
-    told_note: str = ""  # what it was told of that
+    sent_note: str = ""  # the last note that its client was sent
     learned_at: int = 1
     remembered: set[int] = field(default_factory=set)
     alone_since: float | None = None
@@ -124,12 +126,12 @@ class OpenBag:
 
     @property
     def complete(self) -> bool:
-        """Nothing more will end here."""
+        """Whether it is closed and all its tasks have ended."""
         return self.closed and self.settled == self.total
 
     @property
     def remark(self) -> str:
-        """What people should know of it now."""
+        """What people should know about it now."""
         if self.deserted:
             return f"its client did not return: {self.total:,} items arrived, perhaps not all"
         if self.complete:
@@ -138,23 +140,23 @@ class OpenBag:
         return "; ".join(filter(None, (alone, self.note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
-        """What the scheduler is told of a batch. ``known``: of tasks that a restored grid knows something of."""
+        """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
         return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, **known)
 
     def task(self, item: int) -> int | None:
-        """The task number of item ``item``, or None when there is no such item."""
+        """The task number of ``item``; None when there is no such item."""
         if not 0 <= item < self.total:
             return None
         batch = self.batch_of(item)
         return batch.first + item - batch.start
 
     def batch_of(self, item: int) -> OpenBatch:
-        """The batch of an item that exists."""
+        """The batch of an item, which has to exist."""
         return self.batches[bisect_right(self.starts, item) - 1]
 
     def pieces(self, spans: Spans) -> Iterator[tuple[int, int, int]]:
-        """Ranges of its items as ranges of tasks: the first task, how many, the first item; each of one batch."""
+        """Ranges of items as ranges of tasks, each within a batch: (first task, how many, first item)."""
         for first, many in spans:
             item, end = first, first + many
             while item < end:
@@ -173,18 +175,18 @@ class BagBook:
         self.by_number: dict[int, OpenBag] = {}
         self._firsts: list[int] = []
         self._where: list[tuple[OpenBag, OpenBatch]] = []
-        self.next_task = journal.next_task()
-        self._next_bag = journal.next_bag()
+        self.next_task = journal.recovery.next_task()
+        self._next_bag = journal.recovery.next_bag()
 
     def open(self, row: BagRow) -> OpenBag:
-        """Make a bag known."""
+        """Add a bag."""
         bag = OpenBag(row, row.closed)
         self.by_id[row.id] = self.by_number[row.number] = bag
         self._next_bag = max(self._next_bag, row.number + 1)
         return bag
 
     def new_number(self) -> int:
-        """For a bag that is about to be opened."""
+        """The number for the next bag."""
         return self._next_bag
 
     def extend(self, bag: OpenBag, row: BatchRow) -> OpenBatch:
@@ -200,29 +202,29 @@ class BagBook:
         return batch
 
     def find(self, task: int) -> tuple[OpenBag, OpenBatch, int]:
-        """The bag of a task that exists, its batch, and its place in that."""
+        """The bag of a task, which has to exist, its batch, and its place in the batch."""
         bag, batch = self._where[bisect_right(self._firsts, task) - 1]
         return bag, batch, task - batch.first
 
     def by_batch(self, tasks: Sequence[int]) -> Iterator[tuple[OpenBag, OpenBatch, slice]]:
-        """Tasks that exist in pieces, in order: the bag and the batch of each, and where in ``tasks`` it is."""
+        """Split ``tasks``, which have to exist, by batch: the bag, the batch, and the slice of ``tasks``."""
         for batch, part in by_batch(tasks, lambda task: self.find(task)[1]):
             yield self.find(batch.first)[0], batch, part
 
     def item(self, task: int) -> tuple[OpenBag, int]:
-        """The bag of a task that exists, and its index there."""
+        """The bag of a task, which has to exist, and its item there."""
         bag, batch, place = self.find(task)
         return bag, batch.start + place
 
     def forget(self, bag: OpenBag) -> None:
-        """Drop a bag."""
+        """Remove a bag, also from the journal."""
         del self.by_id[bag.row.id], self.by_number[bag.row.number]
         drop_places([bisect_left(self._firsts, batch.first) for batch in bag.batches], self._firsts, self._where)
         self._journal.forget(bag.row.number)
 
 
 def checked_runtimes(runtime: float | None, runtimes: tuple[float, ...], count: int) -> tuple[float, ...] | None:
-    """The runtimes of a submitted batch: one or ``count``; None when they do not match it."""
+    """The runtimes of a submitted batch: one for all, or ``count``; None when there are others."""
     if runtimes:
         return runtimes if len(runtimes) == count else None
     return (ASSUMED_RUNTIME_S if runtime is None else runtime,)

@@ -1,7 +1,7 @@
 """The broker's side of its clients: bags come in, results go out, questions are answered.
 
-Pure: messages and ``now`` in, messages out through the state's outbox. A client that goes away costs its bags nothing;
-every request can be repeated over a new connection and is carried out once.
+Pure: messages and ``now`` in, messages out through the state's outbox. A bag goes on when its client goes away. Any
+request can be repeated over a new connection; it is carried out once.
 """
 
 import math
@@ -13,31 +13,34 @@ from deskgrid.broker.bags import OpenBag, Watcher, checked_runtimes
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
+from deskgrid.durations import precise
 
-# A client of which nothing has been heard for this long is gone: one that waits for anything asks every few seconds
-# whether the broker is there. (One that was killed is gone when its connection ends.) An open bag counts as closed when
-# its client has been gone for as long, and all its tasks have ended. If the client returns after all, from a laptop
-# that slept, the bag is open again and the client notices nothing.
+# A client that has been silent for this long is gone: while it waits for anything, it pings every few seconds. (A
+# client that was killed is gone when its connection ends.) An open bag counts as closed when all its tasks have ended
+# and its client has been gone for this long. If the client returns, for example on a laptop that slept, the bag is open
+# again and the client notices nothing. Seconds.
 CLIENT_GONE_S = 600.0
-# A client that has left so many bytes of answers unread is not answered any more until it has read some. One that
-# reads never gets here: its bags' results come when it has taken the ones before.
+# A client with so many unread bytes of answers gets no more until it has read some. One that reads never gets here: it
+# is sent results when it has read the ones before.
 UNREAD_LIMIT = 2 * wire.PAYLOAD_LIMIT
-# The receipt for what a client adds to a bag leaves with the bag's next results if it waits for such, or after so long:
-# to be woken costs a program more than to hear of one thing. Seconds.
+# A client that waits for results gets the receipt for a batch with the next results, or after this time: waking up
+# costs a program more than reading a receipt. Seconds.
 RECEIPT_S = 0.005
-# Requests for the results of one bag that wait: of one client, whose programs have one, and in all. Each is looked at
-# when a result comes.
+# Waiting requests for the results of one bag: from one client, which needs only one, and from all. Each is checked when
+# a result comes.
 WATCHES_LIMIT = 8
 WATCHERS_LIMIT = 1_000
-# How often that is looked at: it takes a look at every client and every bag, 7 ms for 60,000 bags.
+# How often the broker looks for clients that are gone: at every client and bag, which takes 7 ms for 60,000 bags.
+# Seconds.
 SWEEP_S = 10.0
 
 
 @dataclass(slots=True)
 class ClientSession:
-    """One connection of a client. ``user`` is what it calls itself; what it may do is by ``who``.
+    """One connection of a client. ``user`` is the name it gives itself; its rights are those of ``who``.
 
-    ``watched``: numbers of bags whose results it has waited for.
+    ``watched``: numbers of bags whose results it has waited for. ``refused_template``: digest and bytes of the last
+    template that was over its quota.
     """
 
     who: Credential
@@ -46,6 +49,7 @@ class ClientSession:
     python: str
     heard: float
     watched: set[int] = field(default_factory=set)
+    refused_template: tuple[str, int] = ("", 0)
 
 
 class Clients:
@@ -54,30 +58,30 @@ class Clients:
     def __init__(self, state: BrokerState, queries: Queries) -> None:
         self._state = state
         self._queries = queries
-        queries.operations.hears = self._hears
+        queries.operations.reads = self._reads
         self.by_peer: dict[bytes, ClientSession] = {}
-        # The connection of each client, by credential and session; and bags whose client is gone, until it is back.
+        # The connection of each client, by credential and session; and bags whose client is gone, until it returns.
         self._by_session: dict[tuple[Credential, str], bytes] = {}
         self._alone: dict[tuple[str, str], list[OpenBag]] = {}
         self._sweep_at = 0.0
-        # Receipts that have not been sent, by peer and bag, each with when it was due.
+        # Receipts that have not been sent, by peer and bag, each with the time it was made.
         self._receipts: dict[tuple[bytes, str], list[tuple[wire.Accepted, float]]] = {}
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
-        """One message of a client's connection."""
+        """Handle a message of a client."""
         if isinstance(message, wire.Hello):
             self._hello(peer, who, message, now)
         elif peer not in self.by_peer or self.by_peer[peer].who != who:
             self._state.send(peer, wire.Rejoin())
         else:
             self.by_peer[peer].heard = now
-            self._heard(peer, message, now)
+            self._handle(peer, message, now)
 
-    def _heard(self, peer: bytes, message: wire.Message, now: float) -> None:
+    def _handle(self, peer: bytes, message: wire.Message, now: float) -> None:
         if isinstance(message, wire.Submit):
             self._answer_submit(peer, message, now)
-        elif isinstance(message, wire.Watch | wire.Ask) and not self._hears(peer):
-            return  # it asks on and on, and reads no answers: what is asked for now, it may ask again
+        elif isinstance(message, wire.Watch | wire.Ask) and not self._reads(peer):
+            return  # it reads no answers; it may ask again when it has read some
         elif isinstance(message, wire.Watch):
             self._watch(peer, message)
         elif isinstance(message, wire.Ask):
@@ -87,12 +91,12 @@ class Clients:
         elif isinstance(message, wire.Goodbye):
             self.gone(peer)
 
-    def _hears(self, peer: bytes) -> bool:
-        """Whether a client reads what it is told."""
+    def _reads(self, peer: bytes) -> bool:
+        """Whether a client reads its answers."""
         return self._state.has_room(peer, UNREAD_LIMIT)
 
     def gone(self, peer: bytes) -> None:
-        """The connection is no more."""
+        """A connection has ended."""
         client = self.by_peer.pop(peer, None)
         if client is not None:
             if self._by_session.get((client.who, client.session)) == peer:
@@ -105,9 +109,9 @@ class Clients:
     def _hello(self, peer: bytes, who: Credential, hello: wire.Hello, now: float) -> None:
         other = self._by_session.get((who, hello.session))
         if other is not None and other != peer:
-            self.gone(other)  # an earlier connection of the same client, which broke
+            self.gone(other)  # an earlier connection of the same client
         if peer in self.by_peer:
-            self.gone(peer)  # it is another client's now
+            self.gone(peer)  # the connection belongs to another client now
         self._by_session[who, hello.session] = peer
         self.by_peer[peer] = ClientSession(who, hello.session, hello.user, hello.python, now)
         for bag in self._alone.pop((who.name, hello.session), ()):
@@ -118,18 +122,18 @@ class Clients:
 
     @property
     def credentials(self) -> list[str]:
-        """The names of the credentials that clients are here by, one for each connection."""
+        """The names of the clients' credentials, one for each connection."""
         return [client.who.name for client in self.by_peer.values()]
 
     def let_go(self, credential: str) -> list[bytes]:
-        """Drop every client that is here by that credential; their connections."""
+        """Drop every client with this credential; their connections."""
         found = [peer for peer, client in self.by_peer.items() if client.who.name == credential]
         for peer in found:
             self.gone(peer)
         return found
 
     def sweep(self, now: float) -> None:
-        """Let go of clients that are not there any more, and in time of bags that only they would add to."""
+        """Drop clients that are gone, and close their open bags some time later."""
         if now < self._sweep_at:
             return
         self._sweep_at = now + SWEEP_S
@@ -143,7 +147,7 @@ class Clients:
                 self._left_alone(bag, now)
 
     def _left_alone(self, bag: OpenBag, now: float) -> None:
-        """Nobody is here who would add to this open bag."""
+        """The client of an open bag is gone."""
         if bag.alone_since is None:
             bag.alone_since = now
             self._alone.setdefault((bag.row.owner, bag.row.session), []).append(bag)
@@ -154,7 +158,7 @@ class Clients:
             self._state.note("bag-deserted", by=row.owner, bag=row.id, name=row.name, owner=row.owner, items=bag.total)
 
     def _answer(self, peer: bytes, request: int, answer: wire.Message | str) -> None:
-        """Send ``answer``; a string is the reason why not."""
+        """Send ``answer``; a string is the reason of a failure."""
         self._state.send(peer, wire.Failed(request, answer) if isinstance(answer, str) else answer)
 
     # --- submitting --------------------------------------------------------------------------------------------------
@@ -170,27 +174,27 @@ class Clients:
 
     @property
     def owes_receipts(self) -> bool:
-        """Whether something was accepted of which nobody has been told."""
+        """Whether a receipt waits to be sent."""
         return bool(self._receipts)
 
     def _send_receipts(self, now: float) -> None:
-        """Those that nothing is due to go with."""
+        """Send the receipts that do not wait for results to go with."""
         receipts, self._receipts = self._receipts, {}
         for (peer, bag_id), its in receipts.items():
             bag = self._state.book.by_id.get(bag_id)
-            # The first of them is the oldest: the others go with it.
+            # The first is the oldest; the others go with it.
             if bag is not None and now < its[0][1] + RECEIPT_S and any(w.peer == peer for w in bag.watchers):
                 self._receipts[peer, bag_id] = its
             else:
                 for receipt, _ in its:
                     self._state.send(peer, receipt)
                     if bag is not None:
-                        bag.told_note = receipt.note or bag.told_note
+                        bag.sent_note = receipt.note or bag.sent_note
 
     def _riding_receipts(self, peer: bytes, bag: OpenBag) -> tuple[int, ...]:
-        """The requests that results of a bag are a receipt for, too; not those that have a new note."""
+        """Take the receipts that can go with results of a bag: all, unless one of them has a new note."""
         its = self._receipts.get((peer, bag.row.id), ())
-        if any(receipt.note not in ("", bag.told_note) for receipt, _ in its):
+        if any(receipt.note not in ("", bag.sent_note) for receipt, _ in its):
             return ()
         self._receipts.pop((peer, bag.row.id), None)
         return tuple([receipt.request for receipt, _ in its])
@@ -198,19 +202,21 @@ class Clients:
     def _template(self, peer: bytes, blob: wire.Blob) -> None:
         kind = wire.template_kind(blob.data)
         if kind is None or wire.sha256_of(blob.data) != blob.digest:
-            self._state.send(peer, wire.Refused("that is not a template, or it was damaged on the way"))
+            self._state.send(peer, wire.Refused("that is not a template, or it was damaged in transit"))
         elif self._state.journal.template_kind(blob.digest) is None:
-            owner, size = self.by_peer[peer].who.name, len(blob.data)
-            # Without room its bag is refused, and says why.
-            if not self._state.disk.refusal and not self._state.quotas.refusal(owner, 0, size):
-                self._state.quotas.extended(owner, 0, size)
+            client, size = self.by_peer[peer], len(blob.data)
+            # Without room the bag is refused, and that answer says why.
+            if self._state.quotas.refusal(client.who.name, 0, size):
+                client.refused_template = blob.digest, size
+            elif not self._state.disk.refusal:
+                self._state.quotas.template_added(client.who.name, blob.digest, size)
                 self._state.journal.add_template(blob.digest, kind, blob.data)
 
     def _submit(self, peer: bytes, submit: wire.Submit, now: float) -> wire.Message | str:
         count = len(submit.payloads)
         runtimes = checked_runtimes(submit.runtime, submit.runtimes, count)
         if runtimes is None:
-            return f"{count} items came with {len(submit.runtimes)} runtimes"
+            return f"the batch has {count} items and {len(submit.runtimes)} runtimes"
         if max(map(len, submit.payloads), default=0) > wire.PAYLOAD_LIMIT:
             return f"an item is larger than {wire.PAYLOAD_LIMIT} bytes"
         refusal = self._refusal_by_owner(peer, submit.bag) or self._refusal_by_disk(submit)
@@ -231,18 +237,18 @@ class Clients:
         return wire.Accepted(submit.request, submit.bag, bag.note)
 
     def _refusal_by_owner(self, peer: bytes, bag_id: str) -> str:
-        """Why this client may do nothing with a bag; empty when it may, or there is none."""
+        """Why this client may not use a bag; empty when it may, or there is no such bag."""
         bag = self._state.book.by_id.get(bag_id)
         return "" if bag is None else owner_refusal(self.by_peer[peer].who, bag_id, bag.row.owner)
 
     def _refusal_by_disk(self, submit: wire.Submit) -> str:
-        """Why the disk takes nothing of this; empty when it does, or when all of it was accepted before."""
+        """Why there is no room for this on the disk; empty when there is, or when all of it was accepted before."""
         why, bag = self._state.disk.refusal, self._state.book.by_id.get(submit.bag)
         repeated = bag is not None and submit.first < bag.total and (bag.closed or not submit.last)
         return f"bag {submit.bag} is not taken: {why}" if why and not repeated else ""
 
     def _refusal_by_quota(self, peer: bytes, submit: wire.Submit) -> str:
-        """Why its owner has enough here; empty when there is room for this, or when it was accepted before."""
+        """Why this is over its owner's quota; empty when it is not, or when it was accepted before."""
         bag = self._state.book.by_id.get(submit.bag)
         if bag is not None and submit.first < bag.total:
             return ""
@@ -251,9 +257,16 @@ class Clients:
         why = why or self._state.quotas.refusal(owner, len(submit.payloads), sum(map(len, submit.payloads)))
         return f"bag {submit.bag} is not taken: {why}" if why else ""
 
+    def _refusal_by_template(self, peer: bytes, submit: wire.Submit) -> str:
+        """Why there was no room for the template of a bag; empty when there is by now, or it did not arrive."""
+        client = self.by_peer[peer]
+        digest, size = client.refused_template
+        why = self._state.quotas.refusal(client.who.name, 0, size) if digest == submit.template else ""
+        return f"bag {submit.bag} is not taken: its template has {size} bytes; {why}" if why else ""
+
     @staticmethod
     def _refusal(bag: OpenBag, submit: wire.Submit) -> str:
-        """Why what is new of ``bag`` cannot be added to it; empty when it can."""
+        """Why a batch cannot be added to ``bag``; empty when it can."""
         if submit.first > bag.total:
             return f"items {bag.total} to {submit.first - 1} of bag {submit.bag} have not arrived"
         if bag.closed and submit.payloads:
@@ -264,18 +277,20 @@ class Clients:
 
     def _open(self, peer: bytes, submit: wire.Submit) -> OpenBag | str:
         if not submit.payloads:
-            return "an empty bag: there is nothing to run"
+            return "the bag is empty: there is nothing to run"
         if len(submit.payloads) > wire.BAG_LIMIT:
             return f"a bag has at most {wire.BAG_LIMIT} items"
         kind = self._state.journal.template_kind(submit.template)
-        # Both beginnings tell a client to send the batch again: of several on their way all come back, in order.
+        # After an answer that begins with "template" a client sends the batch again, with all that follow, in order.
         if kind is None:
-            return "template: send it first"
+            return self._refusal_by_template(peer, submit) or "template: send it first"
         if submit.first:
-            return f"template: no bag {submit.bag}: its beginning did not arrive, or it was forgotten"
+            return f"template: no bag {submit.bag}: its first batch did not arrive, or it was forgotten"
         client = self.by_peer[peer]
         if kind == "python" and client.python != self._state.facts.python:
-            return f"this grid runs Python {self._state.facts.python}, and this bag was made by Python {client.python}"
+            return (
+                f"this grid runs Python {self._state.facts.python}, and this bag was made with Python {client.python}"
+            )
         predicted = submit.runtime is not None or bool(submit.runtimes)
         row = BagRow(
             number=self._state.book.new_number(),
@@ -307,7 +322,7 @@ class Clients:
         bag.note = self._note(runtimes, bag, now)
 
     def _note(self, runtimes: tuple[float, ...], bag: OpenBag, now: float) -> str:
-        """What a submitter should hear at once: that some of it cannot run as things are."""
+        """What its submitter should know at once: that some of its tasks cannot run now."""
         scheduler = self._state.scheduler
         if not scheduler.policy.timed:
             return bag.note
@@ -320,8 +335,8 @@ class Clients:
         too_long = sum(seconds + margin >= longest for seconds in runtimes)
         some = bag.total if len(runtimes) == 1 else too_long
         return (
-            f"{some} of {bag.total} tasks are longer than any window known: the longest is {longest:.0f} s, "
-            f"less {margin:g} s for starting up; they wait for a longer one"
+            f"{some} of {bag.total} tasks are longer than any window known: the longest is {precise(longest)}, "
+            f"less {precise(margin)} for starting up; they wait for a longer one"
         )
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -346,29 +361,29 @@ class Clients:
         self._state.fresh.add(bag.row.number)
 
     def tell(self, now: float) -> None:
-        """Answer those who watch bags in which something is new, and say what was accepted."""
+        """Answer the watchers of bags with news, and send receipts."""
         fresh, self._state.fresh = self._state.fresh, set()
         for number in fresh:
             bag = self._state.book.by_number.get(number)
             if bag is not None and bag.watchers:
-                bag.watchers = [watcher for watcher in bag.watchers if not self._tell(bag, watcher)]
+                bag.watchers = [watcher for watcher in bag.watchers if not self._answer_watcher(bag, watcher)]
         if self._receipts:
             self._send_receipts(now)
 
-    def _tell(self, bag: OpenBag, watcher: Watcher) -> bool:
+    def _answer_watcher(self, bag: OpenBag, watcher: Watcher) -> bool:
         if not self._state.has_room(watcher.peer):
-            self._state.fresh.add(bag.row.number)  # later, when it has taken what it was sent
+            self._state.fresh.add(bag.row.number)  # again when it has taken what it was sent
             return False
-        told = self._state.journal.results(bag.row.number, watcher.after)
-        if told[2] == watcher.after and not bag.complete:
+        results = self._state.journal.results(bag.row.number, watcher.after)
+        if results[2] == watcher.after and not bag.complete:
             return False
         receipts = self._riding_receipts(watcher.peer, bag)
-        outcomes = wire.Outcomes(watcher.request, bag.row.id, *told, bag.settled, bag.total, bag.closed, receipts)
+        outcomes = wire.Outcomes(watcher.request, bag.row.id, *results, bag.settled, bag.total, bag.closed, receipts)
         self._state.send(watcher.peer, outcomes)
         return True
 
     def farewell(self, reason: str) -> None:
-        """The broker stops."""
+        """The broker stops: send what is due, and goodbye."""
         self._send_receipts(math.inf)
         for peer in self.by_peer:
             self._state.send(peer, wire.Goodbye(reason))

@@ -1,4 +1,4 @@
-"""What is said of a task that is given up because it crashes: to its last words, all the PCs on which it did."""
+"""The failure of a task that was given up because it crashed: its last error, and all the PCs where it crashed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from deskgrid.wire import Payload, read_failure
 
 
 def with_places(payload: Payload, places: Sequence[str]) -> bytes:
-    """The account of a crash with the workers named."""
+    """The failure in ``payload`` with the names of the workers added."""
     failure = read_failure(payload)
     where = f"(crashed {len(places)} times, on {', '.join(places)})"
     return replace(failure, message=f"{failure.message} {where}").packed()

@@ -1,24 +1,24 @@
-"""The last attempts of tasks that failed and are tried again, in memory, so that people can see why. Pure."""
+"""The last failed attempts of tasks that are tried again, in memory, so that people can see why. Pure."""
 
 from collections import OrderedDict
 
 from deskgrid.broker.store.rows import ResultRow
 
-# Bytes that are kept of all of them together; of one, at most; and what a row takes besides what the task said.
+# Bytes kept of all attempts together, and of one at most; and what a row takes besides its texts.
 KEPT_BYTES = 16 * 2**20
 MOST_BYTES = KEPT_BYTES // 16
 ROW_BYTES = 500
 
 
 class FailedAttempts:
-    """The newest of each of these tasks, the oldest first."""
+    """The newest failed attempt of each task; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._rows: OrderedDict[int, ResultRow] = OrderedDict()
         self._size = 0
 
     def add(self, row: ResultRow) -> None:
-        """This task failed, and is tried again."""
+        """An attempt failed, and its task is tried again."""
         self.drop(row.task)
         if (size := _size(row)) <= MOST_BYTES:
             self._rows[row.task] = row
@@ -27,7 +27,7 @@ class FailedAttempts:
             self.drop(next(iter(self._rows)))
 
     def drop(self, task: int) -> None:
-        """It has ended."""
+        """The task has ended."""
         row = self._rows.pop(task, None)
         self._size -= 0 if row is None else _size(row)
 

@@ -1,11 +1,11 @@
 """The broker's loop. Its sockets are in `deskgrid.broker.port.sockets`.
 
-Rule 1: read what has arrived and handle some of it, credentials in turns; settle, hand out work, commit, send: in this
-order, always. A message with large payloads is heard when these are files, some turns later. What takes long, a long
-message or shortening the journal's log, has a turn of its own: nobody waits for two of these.
-Rule 2: never block on a peer. What a slow one does not take waits for it, within bounds; others do not wait for it.
-Rule 3: an exception that nobody expected costs the peer whose message it was. What the turn did is undone, in the
-journal and in memory alike: the sessions begin again from the journal.
+Rule 1: read what has arrived and handle some of it, credentials in turns; then settle, hand out work, commit, send:
+always in this order. A message with large payloads is handled when these are in files, some turns later. What takes
+long, a long message or shortening the journal's log, has a turn of its own: nobody waits for two of them.
+Rule 2: never block on a peer. Messages for a slow peer wait for it, within bounds; others do not wait.
+Rule 3: an unexpected exception costs the peer whose message caused it. Everything that the turn did is undone, in the
+journal and in memory: new sessions are restored from the journal.
 """
 
 import logging
@@ -27,34 +27,34 @@ from deskgrid.broker.store.journal import Journal, JournalFull
 
 log = logging.getLogger("deskgrid.broker")
 
-# Messages that are read in a turn of the loop, and bytes of them: that costs some milliseconds. Whoever sends faster
-# than messages are read and handled has too many waiting soon, and is cut off.
+# Messages read in a turn of the loop, and their bytes: this takes some milliseconds. Whoever sends faster than messages
+# are handled soon has too many waiting, and is cut off.
 DRAIN = 1_000
 DRAIN_BYTES = 8 * 2**20
-# No more is read while so many bytes wait to be handled.
+# Nothing more is read while so many bytes wait to be handled.
 HELD_BYTES = 4 * wire.PAYLOAD_LIMIT
-# How long messages are handled in one turn, before answers go out. Seconds. One message may take longer.
+# How long messages are handled in one turn before answers are sent. A single message may take longer. Seconds.
 TURN_S = 0.01
-# From this size on a message has a turn of its own: with the commit at its end it takes ten milliseconds and more.
+# From this size on a message has a turn of its own: with its commit it takes ten milliseconds or more.
 LONG_BYTES = wire.BATCH_BYTES // 4
-# How long the loop waits for a message before it looks at leases, at the windows file and at whether to stop. What says
-# nothing new, as nearly every heartbeat, is settled no sooner than that: a thousand workers send 500 in a second.
+# How long the loop waits for a message before it checks leases, the windows file and whether to stop. Messages without
+# news, like nearly every heartbeat, are settled only this often: a thousand workers send 500 of them in a second.
 TICK_S = 0.2
-# What peers do wrong makes at most one line in the log in so long, lest one of them fill the disk. Seconds.
+# Each kind of misbehaviour makes at most one line in the log in this time, or a peer could fill the disk. Seconds.
 TELL_S = 1.0
-# After a failure that is nobody's message's, one message at a time is handled for so long. Seconds.
+# After a failure that cannot be blamed on a message, messages are handled one per turn for this long. Seconds.
 CAREFUL_S = 10.0
-# So many failures in a row that are nobody's, and the broker gives up: to begin again does not help.
+# After so many of these failures in a row the broker gives up: starting again does not help.
 FAILURES_LIMIT = 10
-# Where the disk itself fails, or has changed behind our back, to begin again would not help; some errors of SQLite's
-# say that what we asked for was wrong.
+# Starting again does not help either when the disk fails, or its content has changed. Some SQLite errors, though, only
+# say that we asked for something wrong.
 BEYOND_US = (sqlite3.DatabaseError, Damaged)
 OUR_FAULTS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
-# How often the windows file is looked at.
+# How often the windows file is checked. Seconds.
 WINDOWS_S = 1.0
-# Heartbeats that come so close on each other are taken several at a time, for which the loop rests a little when it has
-# heard nothing else for a while: to be woken costs more than to hear one. With fewer than a hundred workers it never
-# rests, and with more of them only the first message after a silence waits. Seconds.
+# When nothing but heartbeats has arrived for `SILENCE_S`, and they come this often, the loop sleeps for `REST_S` to
+# handle several at a time: waking up costs more than handling one. With fewer than a hundred workers it never sleeps.
+# With more, only the first message after a silence has to wait. Seconds.
 OFTEN_S = 0.02
 REST_S = 0.03
 SILENCE_S = 0.5
@@ -70,10 +70,10 @@ class Loop:
         self._value_writer = ValueWriter((journal.values.keep, journal.values.sum_up), sockets.wake)
         self._fair_queue = FairQueue()
         self._penalties = Penalties()
-        # Large payloads that were heard of in this turn: what is not recorded by its end never will be.
-        self._heard: list[wire.Chunks] = []
-        # The peer whose message is being handled, and its credential; while the loop is careful, it is kept until what
-        # follows from the message is settled.
+        # Large payloads of messages handled in this turn: what is not recorded at its end never will be.
+        self._payloads: list[wire.Chunks] = []
+        # The peer whose message is being handled, and its credential. A careful loop keeps it until the message is
+        # settled.
         self._suspect: tuple[bytes, str] | None = None
         self._careful_until = -math.inf
         self._failures = 0
@@ -81,22 +81,24 @@ class Loop:
         self._windows_at = 0.0
         self._settle_at = 0.0
         self._quiet_at = -OFTEN_S
-        # When something other than a heartbeat was last heard.
-        self._heard_at = -math.inf
-        # When each event was last told of in the log.
-        self._told: dict[str, float] = {}
-        # Peers that are not heard any more, until they are gone; and those that are gone, until all they said is heard.
-        self._shut: set[bytes] = set()
+        # When something other than a heartbeat was last handled.
+        self._active_at = -math.inf
+        # When each event was last logged.
+        self._logged_at: dict[str, float] = {}
+        # Peers whose messages are ignored until they are gone; and peers that are gone, until their messages are
+        # handled.
+        self._ignored: set[bytes] = set()
         self._gone: list[bytes] = []
 
     def _now(self) -> float:
         return time.monotonic() - self._start
 
     def restore(self) -> None:
-        """Take up what the journal remembers, before anybody is heard."""
+        """Restore the sessions from the journal, before any message. Raises `Damaged`."""
         self._sessions.restore(self._now())
 
     def run(self, stopping: Callable[[], bool]) -> None:
+        """Serve until ``stopping()``. Raises what the broker cannot recover from."""
         state = self._sessions.state
         state.waiting, state.crowded = self._sockets.waiting, self._sockets.crowded
         self._look_at_windows()
@@ -104,7 +106,7 @@ class Loop:
             arrived = self._sockets.wait(self._patience)
             self._gone += self._sockets.tend(self._now())
             self._turn(arrived)
-        self._finish(self._sessions.farewell("the broker stops; it can be started again on the same home"))
+        self._finish(self._sessions.farewell("the broker stops; start it again on the same home to go on"))
         log.info("stopped")
 
     @property
@@ -113,12 +115,12 @@ class Loop:
         if self._journal.log_is_long:
             return 0.0
         if self._sessions.unfinished or self._fair_queue:
-            # What waits for the disk is not handled before that is done with something; then the loop is woken.
+            # When only messages that wait for the disk are left, the value writer wakes the loop.
             return 0.0 if self._sessions.unfinished or self._fair_queue.next_is_ready(self._has_to_wait) else TICK_S
         return RECEIPT_S if self._sessions.owing else TICK_S
 
     def close(self) -> None:
-        """Wait for what is on its way to the disk."""
+        """Wait for files that are being written."""
         self._value_writer.close()
 
     def _turn(self, arrived: bool) -> None:
@@ -134,16 +136,16 @@ class Loop:
     def _go(self, arrived: bool) -> None:
         log_was_long = self._journal.log_is_long
         read_all = self._read() if arrived else True
-        heard = self._hear()
+        handled = self._handle_messages()
         for name in self._sessions.state.revoked:
             self._fair_queue.drop(name)
-            self._shut.update(self._value_writer.peers_of(name))
+            self._ignored.update(self._value_writer.peers_of(name))
         if self._now() >= self._windows_at:
             self._look_at_windows()
         if self._sessions.unsettled or self._suspect or self._now() >= self._settle_at:
             self._settle_at = self._now() + TICK_S
             self._finish(self._sessions.settle(self._now()))
-        elif heard and not self._fair_queue and self._now() >= self._heard_at + SILENCE_S:
+        elif handled and not self._fair_queue and self._now() >= self._active_at + SILENCE_S:
             self._rest()
         if log_was_long:
             self._journal.shorten_log()
@@ -161,7 +163,7 @@ class Loop:
     # --- what arrives ------------------------------------------------------------------------------------------------
 
     def _read(self) -> bool:
-        """Take in what has arrived, within bounds; whether that is all."""
+        """Read what has arrived, within bounds; whether that is all."""
         size = 0
         for _ in range(DRAIN):
             if size >= DRAIN_BYTES or self._fair_queue.size >= HELD_BYTES:
@@ -171,7 +173,7 @@ class Loop:
                 return True
             peer, who, data, chunks = received
             if who is None:
-                continue  # its key was revoked, or it was cut off: nothing of it is heard any more
+                continue  # its key was revoked, or it was cut off
             arrival = Arrival(peer, who, data, chunks)
             size += arrival.size
             if not self._fair_queue.put(arrival):
@@ -179,14 +181,14 @@ class Loop:
                 self._sockets.give_up(peer)
         return False
 
-    def _hear(self) -> bool:
-        """Hear some of what was said; whether that was more than what had waited for the disk."""
-        self._hear_waiting()
-        # A careful loop may have heard one by now.
+    def _handle_messages(self) -> bool:
+        """Handle some messages; whether any of them had not waited for the disk."""
+        self._handle_written()
+        # A careful loop may have handled its one message by now.
         return self._suspect is None and self._handle_some()
 
     def _handle_some(self) -> bool:
-        """Handle what was read, credentials in turns, for as long as a turn may take; whether anything was."""
+        """Handle messages, credentials in turns, for as long as a turn may take; whether there were any."""
         end, waits, anything = self._now() + TURN_S, self._has_to_wait, False
         while (arrival := self._fair_queue.take(waits)) is not None:
             began = self._now()
@@ -207,7 +209,7 @@ class Loop:
 
     def _handle(self, arrival: Arrival) -> None:
         peer, who = arrival.peer, arrival.who
-        if peer in self._shut:
+        if peer in self._ignored:
             return
         if seconds := self._penalties.barred_s(who.name, self._now()):
             self._dismiss(peer, f"messages of {who.name} made the broker fail; try again in {seconds:.0f} s")
@@ -222,53 +224,53 @@ class Loop:
         else:
             values = wire.large_of(message) if arrival.chunks and self._sessions.records(peer, who, message) else []
             if self._value_writer.put(peer, who, message, values):
-                self._suspect = None  # nothing has come of it yet
+                self._suspect = None  # it is handled later
             else:
                 self._sessions.receive(peer, who, message, self._now())
         if not isinstance(message, wire.Heartbeat):
-            self._heard_at = self._now()
-        self._heard_one()
+            self._active_at = self._now()
+        self._handled_one()
 
-    def _heard_one(self) -> None:
-        """A message was handled; a careful loop looks first at what comes of it."""
+    def _handled_one(self) -> None:
+        """A message was handled. A careful loop keeps its suspect until the end of the turn."""
         if not self._careful:
             self._suspect = None
 
     @property
     def _careful(self) -> bool:
-        """Whether one message is handled in a turn, so that it is known whose makes the broker fail."""
+        """Whether only one message is handled in a turn, to find out whose makes the broker fail."""
         return self._now() < self._careful_until
 
-    def _hear_waiting(self) -> None:
-        """Hear messages whose large payloads are files by now."""
+    def _handle_written(self) -> None:
+        """Handle messages whose large payloads are in files by now."""
         for arrival in self._value_writer.ready():
-            self._heard += arrival.values
+            self._payloads += arrival.values
             for kept in arrival.kept:
                 try:
                     kept.result()
                 except OSError as error:
                     raise JournalFull(str(error)) from error
-            if arrival.peer not in self._shut:
+            if arrival.peer not in self._ignored:
                 self._suspect = arrival.peer, arrival.who.name
                 self._sessions.receive(arrival.peer, arrival.who, arrival.message, self._now())
-                self._heard_one()
+                self._handled_one()
             if self._suspect:
                 break
 
     def _let_go(self, peer: bytes) -> bool:
-        """A peer is gone: whether everything that it said was heard, its goodbye perhaps, and it is forgotten."""
+        """Forget a peer that is gone, once all its messages have been handled; whether it is forgotten."""
         if peer in self._value_writer or peer in self._fair_queue:
             return False
-        self._shut.discard(peer)
-        self._sessions.gone(peer, self._now())
+        self._ignored.discard(peer)
+        self._sessions.gone(peer)
         return True
 
     # --- what leaves -------------------------------------------------------------------------------------------------
 
     def _release(self) -> None:
-        """Files that nobody needs, of what was heard and of what was forgotten, go."""
-        values, heard, self._heard = self._journal.values, self._heard, []
-        values.release(heard)
+        """Remove files that nobody needs: of payloads that were not recorded, and of forgotten bags."""
+        values, payloads, self._payloads = self._journal.values, self._payloads, []
+        values.release(payloads)
         if names := values.take_unneeded():
             self._value_writer.afterwards(lambda: values.remove(names))
 
@@ -276,7 +278,7 @@ class Loop:
         for peer, message in leaving.work:
             self._send(peer, message)
         if self._journal.waits and not leaving.words and self._sessions.owing:
-            return  # soon there is a word to be sent, perhaps of how that work ended: one commit is enough for both
+            return  # a receipt is due in milliseconds, perhaps with the results of this work: one commit does for both
         self._journal.commit()
         self._release()
         for notice in self._sessions.state.take_notices():
@@ -286,11 +288,11 @@ class Loop:
 
     def _send(self, peer: bytes, message: wire.Message) -> None:
         if not self._sockets.send(peer, wire.parts_of(message)):
-            self._sessions.gone(peer, self._now())
+            self._sessions.gone(peer)
 
     def _dismiss(self, peer: bytes, reason: str) -> None:
-        """Hear nothing more of a peer, and tell it why. A worker is cut off: refused, it would end for good."""
-        self._shut.add(peer)
+        """Ignore a peer from now on, and tell it why. A worker is only cut off: refused, it would exit for good."""
+        self._ignored.add(peer)
         who = self._sockets.who(peer)
         if who is not None and who.role == "worker":
             self._sockets.give_up(peer)
@@ -301,20 +303,20 @@ class Loop:
     # --- when something goes wrong -----------------------------------------------------------------------------------
 
     def _begin_again(self, disk_full: str = "") -> None:
-        """Go on as if killed before this batch, of which nobody was told anything, and started again."""
+        """Go on as if the broker had been killed before this turn, whose answers nobody has seen, and restarted."""
         self._journal.rollback()
         self._release()
         self._sessions = self._sessions.successor(self._now(), disk_full)
 
     def _recover(self, error: Exception) -> None:
-        """Begin again without whoever made the broker fail. Raises ``error`` when that would not help.
+        """Start again without the peer that made the broker fail. Raises ``error`` when that would not help.
 
-        When it failed while nobody's message was handled, it handles one message at a time for a while: if it fails
-        again, whoever sent that one is to blame.
+        If no message was being handled, the loop handles one message per turn for a while: if it fails again, the
+        sender of that one is to blame.
         """
         if isinstance(error, BEYOND_US) and type(error) not in OUR_FAULTS:
             raise error
-        # An order that failed says whose it was; the message that was handled before it did no harm.
+        # When an order failed, its owner is to blame, not the sender of the last message.
         suspect, self._suspect = self._sessions.suspect(self._suspect), None
         self._failures += suspect is None
         if self._failures > FAILURES_LIMIT:
@@ -327,16 +329,16 @@ class Loop:
             self._keep_out(*suspect)
 
     def _keep_out(self, peer: bytes, name: str) -> None:
-        """``peer``, unless it has hung up, made the broker fail, and with it its credential."""
+        """Penalise the credential that made the broker fail, and dismiss ``peer``, unless that is empty: it hung up."""
         self._penalties.add(name, self._now())
         if peer:
-            self._sessions.gone(peer, self._now())
-            self._dismiss(peer, "the broker failed when it handled your message; the reason is in its log")
+            self._sessions.gone(peer)
+            self._dismiss(peer, "your message made the broker fail; its log says why")
 
     def _warn(self, event: str, *facts: object, error: Exception | None = None) -> None:
-        """A line in the log, of each event at most one in `TELL_S`: no peer may fill the disk with them."""
-        if self._now() >= self._told.get(event, -math.inf) + TELL_S:
-            self._told[event] = self._now()
+        """Log an event, at most once in `TELL_S`: peers must not fill the disk."""
+        if self._now() >= self._logged_at.get(event, -math.inf) + TELL_S:
+            self._logged_at[event] = self._now()
             log.warning(event, *facts, exc_info=error)
 
     def _look_at_windows(self) -> None:

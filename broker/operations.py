@@ -1,14 +1,14 @@
-"""Questions and orders that are being answered: each in slices, in turns by credential. Pure.
+"""Carries out questions and orders in slices; credentials take turns. Pure.
 
-Rule 1: a slice is bounded by what it counts, not by a clock: about as many units as it takes microseconds.
-Rule 2: of one credential they are carried out one after the other, in the order they came.
-Rule 3: what only reads is dropped when nobody waits for it any more; an order goes on.
+Rule 1: a slice is bounded by counting units, not by a clock. A unit is about a microsecond.
+Rule 2: questions and orders of one credential are carried out one after the other, in the order in which they came.
+Rule 3: a question is dropped when nobody waits for the answer any more; an order goes on.
 """
 
 import json
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -19,19 +19,19 @@ from deskgrid.broker.state import BrokerState
 from deskgrid.scheduler.model import SchedulerError
 
 # A slice yields how many units it took; an answer is JSON, or text that is JSON already.
-Slices = Generator[int, None, dict[str, Any] | str]
+Slices = Generator[int, None, Mapping[str, Any] | str]
 
-# What is done in a turn of the broker's loop, between which everybody is heard: about ten milliseconds.
+# Units in one turn of the broker's loop: about ten milliseconds, in which no message is handled.
 TURN_UNITS = 10_000
-# Of an answer, to be made and sent.
+# The cost of making and sending an answer.
 CHARACTERS_A_UNIT = 100
-# What any slice costs, however little it does.
+# The least cost of a slice.
 SLICE_UNITS = 30
-# Questions and orders of one credential, and of all, that wait; and characters of their arguments.
+# Waiting questions and orders of one credential, and of all; and for one credential, characters of their arguments.
 WAITING_LIMIT = 4_000
 WAITING_LIMIT_ALL = 20_000
 WAITING_CHARACTERS = 16 * 2**20
-# A failure is noted in the log no more often than this. Seconds.
+# A failure is logged at most once in this time. Seconds.
 NOTED_S = 1.0
 
 Made = TypeVar("Made")
@@ -39,7 +39,7 @@ Made = TypeVar("Made")
 
 @dataclass(slots=True)
 class Operation:
-    """``peer`` and ``request``: who waits for the answer; None: nobody. ``size``: characters of its arguments."""
+    """``peer`` and ``request``: who waits for the answer; None for nobody. ``size``: characters of its arguments."""
 
     owner: str
     slices: Slices
@@ -51,20 +51,20 @@ class Operation:
 
 
 class Operations:
-    """All that wait, by credential."""
+    """The waiting operations, by credential."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._by_owner: OrderedDict[str, deque[Operation]] = OrderedDict()
         self._waiting = 0
         self._characters: dict[str, int] = {}
-        # Whose answer is waited for: a question that is repeated is not asked twice.
+        # The operations that each peer waits for: a repeated question is not added again.
         self._asked: dict[bytes, dict[int, Operation]] = {}
         self._noted_at = -NOTED_S
-        # The order that made the broker fail: what it did is undone, and these operations with it.
+        # The order that made the broker fail, if one did: the turn is undone, and the sessions start again.
         self.failed: Operation | None = None
-        # Whether a peer has read what it was sent, about.
-        self.hears: Callable[[bytes], bool] = lambda peer: True
+        # Whether a peer reads its answers.
+        self.reads: Callable[[bytes], bool] = lambda peer: True
 
     @property
     def waiting(self) -> bool:
@@ -72,7 +72,7 @@ class Operations:
         return bool(self._by_owner)
 
     def refusal(self, owner: str, size: int) -> str:
-        """Why a credential may ask nothing more now; empty when it may."""
+        """Why a credential may not ask anything more now; empty when it may."""
         mine = len(self._by_owner.get(owner, ()))
         if mine >= WAITING_LIMIT or self._characters.get(owner, 0) + size > WAITING_CHARACTERS:
             return f"{mine} questions and orders of {owner} wait already: ask again when some have been answered"
@@ -81,11 +81,11 @@ class Operations:
         return ""
 
     def knows(self, peer: bytes, request: int) -> bool:
-        """Whether this question waits already."""
+        """Whether this question is waiting already."""
         return request in self._asked.get(peer, ())
 
     def add(self, operation: Operation) -> None:
-        """It waits for its turn."""
+        """Add an operation, which waits for its turn."""
         self._by_owner.setdefault(operation.owner, deque()).append(operation)
         self._waiting += 1
         self._characters[operation.owner] = self._characters.get(operation.owner, 0) + operation.size
@@ -93,12 +93,12 @@ class Operations:
             self._asked.setdefault(operation.peer, {})[operation.request] = operation
 
     def gone(self, peer: bytes) -> None:
-        """A connection is no more: nobody waits for its answers."""
+        """A connection has ended: nobody waits for its answers."""
         for operation in self._asked.pop(peer, {}).values():
             operation.peer = None
 
     def work(self, now: float) -> None:
-        """Do as much as a turn may take: a slice for each credential, one after the other."""
+        """Do the work of a turn: one slice for each credential, again and again."""
         left = TURN_UNITS
         while left > 0 and self._by_owner:
             owner, mine = next(iter(self._by_owner.items()))
@@ -111,8 +111,8 @@ class Operations:
 
     def _slice(self, operation: Operation, now: float) -> int:
         """One slice; how many units it took."""
-        if not operation.order and (operation.peer is None or not (operation.begun or self.hears(operation.peer))):
-            # Nobody waits for it, or whoever asks reads no answers: what is asked now may be asked again.
+        if not operation.order and (operation.peer is None or not (operation.begun or self.reads(operation.peer))):
+            # Nobody waits for it, or the peer reads no answers; it may ask again when it has read some.
             operation.slices.close()
             self._end(operation, None)
             return 0
@@ -121,7 +121,7 @@ class Operations:
             return next(operation.slices)
         except StopIteration as end:
             self._end(operation, answer := _answer(operation.request, end.value))
-            # Texts that are made once for many, as the status is, cost next to nothing here.
+            # A text, like the status, is made once for many, and costs next to nothing here.
             return 0 if isinstance(end.value, str) else wire.weight(answer) // CHARACTERS_A_UNIT
         except (AskError, SchedulerError, CredentialError) as error:
             self._end(operation, wire.Failed(operation.request, str(error)))
@@ -159,12 +159,12 @@ def _answer(request: int, answer: dict[str, Any] | str) -> wire.Message:
     return wire.Answer(request, body)
 
 
-# What costs no more than so many units to make, a turn, is made anew for everybody who asks: nobody sees an old one.
+# What costs no more than this, a turn, is made again for everybody who asks, so that nobody sees an old one.
 CHEAP_UNITS = 10_000
 
 
 class Shared(Generic[Made]):
-    """Something that is made in slices, once for all who ask for it meanwhile. What was costly is kept for a while."""
+    """Something made in slices, once for all who ask meanwhile. If it was costly, it is kept for ``kept_s`` seconds."""
 
     def __init__(self, make: Callable[[float], Generator[int, None, Made]], kept_s: float) -> None:
         self._make = make
@@ -175,7 +175,7 @@ class Shared(Generic[Made]):
         self._units = 0
 
     def get(self, now: float) -> Generator[int, None, Made]:
-        """It. Whoever has a turn goes on with making it."""
+        """Get it. Everybody who waits for it goes on making it in their own turns."""
         if self._made and self._making is None and self._units > CHEAP_UNITS and now < self._begun + self._kept_s:
             return self._made[0]
         if self._making is None:

@@ -1,8 +1,8 @@
-"""Orders that change bags of any size: cancel, forget, new predictions. Each in slices, between which others are heard.
+"""Orders that change bags of any size: cancel, forget, new predictions. Other messages are handled between the slices.
 
-Rule 1: what is cancelled or forgotten in many slices is written down with the first of them: after a restart it is
-gone on with (`Orders.resumed`). Orders that name items are bounded by their message, and are simply given again.
-Rule 2: a bag that is forgotten is so for everybody at once; what it has on the disk goes in slices.
+Rule 1: an order to cancel or forget a whole bag is recorded with its first slice: a restart goes on with it
+(`Orders.resume`). Orders that name items are bounded by their message; clients repeat them.
+Rule 2: a forgotten bag is gone for everybody at once; its rows on the disk go in slices.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,21 +13,22 @@ from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.operations import Operation, Operations, Slices
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
-from deskgrid.broker.store.journal import JournalFull, Order
+from deskgrid.broker.store.journal import JournalFull
+from deskgrid.broker.store.rows import Order
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.queues.task_ranges import Spans, spans_of
 
-# A slice of cancelling is full with so many units: a task that waits is one of them, a range of such tasks and a task
-# that is at a worker are more. A piece of a batch is looked at as a whole.
+# Units in a slice of cancelling. A waiting task is one; a range of them, and a task at a worker, cost more. Batches are
+# cut into pieces of `PIECE_TASKS`.
 CANCEL_UNITS = 10_000
 PIECE_TASKS = 2_500
 RANGE_UNITS = 8
 BOUND_UNITS = 20
-# Predictions that one slice changes, and batches whose predictions it writes down anew.
+# Predictions that one slice changes, and batches whose predictions it writes.
 PREDICTIONS = 1_000
 PREDICTED_BATCHES = 8
 PREDICTION_UNITS = 10
-# What a slice of deleting a bag's rows costs.
+# The cost of a slice that deletes rows of a bag.
 DROPPING_UNITS = 8_000
 
 _ORDERS: dict[bool, Order] = {False: "cancel", True: "cancel waiting"}
@@ -35,15 +36,15 @@ _NOTES: dict[Order, str] = {"cancel": "it is being cancelled", "cancel waiting":
 
 
 class Orders:
-    """Every order is a generator of slices for `deskgrid.broker.operations`."""
+    """Makes each order a generator of slices for `deskgrid.broker.operations`."""
 
     def __init__(self, state: BrokerState, operations: Operations) -> None:
         self._state = state
         self._operations = operations
 
     def resume(self) -> None:
-        """Go on with what an earlier life of the broker had begun. Bags are known by now."""
-        for number, what in self._state.journal.orders():
+        """Go on with orders that an earlier life of the broker had begun. Call this when the bags are restored."""
+        for number, what in self._state.journal.recovery.orders():
             if number in self._state.broken_orders:
                 continue
             bag = self._state.book.by_number.get(number)
@@ -54,7 +55,7 @@ class Orders:
 
     @contextmanager
     def _given_up(self, number: int) -> Iterator[None]:
-        """If carrying out the order on this bag fails, it is not gone on with before the broker is started anew."""
+        """If the order on this bag fails, do not go on with it before the broker is restarted."""
         try:
             yield
         except JournalFull:
@@ -69,7 +70,7 @@ class Orders:
     # --- cancel ------------------------------------------------------------------------------------------------------
 
     def cancel(self, bag: OpenBag, items: Sequence[int] | None, spare: bool) -> Slices:
-        """Cancel some of a bag, or all of it, which closes it; ``spare``: but for what is at a worker."""
+        """Cancel some items of a bag, or all, which closes it; ``spare``: not what is at a worker."""
         if items is None:
             return self._cancel_all(bag, spare)
         self.check_items(bag, items)
@@ -99,13 +100,13 @@ class Orders:
                 yield units
                 units, chosen = 0, []
                 if self._state.book.by_number.get(bag.row.number) is not bag:
-                    return {"cancelled": cancelled}  # all of it ended, and somebody forgot it
+                    return {"cancelled": cancelled}  # all its tasks ended, and somebody forgot it
         cancelled += self._cancel_now(bag, chosen)
         yield units
         return {"cancelled": cancelled}
 
     def _pieces(self, bag: OpenBag, spans: Spans, spare: bool) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
-        """What to cancel in these ranges of items, in small pieces: their units, and (first task, how many, item)."""
+        """What to cancel in these ranges of items, in pieces: units, and (first task, how many, first item)."""
         scheduler = self._state.scheduler
         for first, count, item in bag.pieces(spans):
             for start in range(first, first + count, PIECE_TASKS):
@@ -115,7 +116,7 @@ class Orders:
                 yield units, [(task, many, item + task - first) for task, many in found]
 
     def _cancel_now(self, bag: OpenBag, chosen: Sequence[tuple[int, int, int]]) -> int:
-        """Cancel ranges of tasks, and write that down."""
+        """Cancel ranges of tasks, and record it; how many tasks."""
         if not chosen:
             return 0
         state, now = self._state, self._state.now
@@ -133,29 +134,32 @@ class Orders:
         """Raise `AskError` unless a bag has all these items."""
         last = max(items, default=-1)
         if last >= bag.total:
-            raise AskError(f"bag {bag.row.id} has no item {last}; it has {bag.total}, counted from 0")
+            raise AskError(f"bag {bag.row.id} has no item {last}: it has {bag.total} items, counted from 0")
 
     # --- forget ------------------------------------------------------------------------------------------------------
 
     def forget(self, bag: OpenBag, why: str) -> None:
-        """A bag that is complete is gone; ``why`` is told to those who wait for more of it."""
+        """Forget a complete bag; its watchers are told ``why``."""
         self._state.forget(bag, why)
-        self._begin(bag.row.owner, self._dropping(bag.row.number))
+        self._begin(bag.row.owner, self._dropping(bag.row.number, bag.row.template))
 
-    def _dropping(self, number: int) -> Slices:
+    def _dropping(self, number: int, template: str = "") -> Slices:
+        """``template``: its digest; unknown after a restart, when templates do not count."""
         with self._given_up(number):
             while self._state.journal.purge.some(number):
                 yield DROPPING_UNITS
+        if self._state.journal.template_kind(template) is None:
+            self._state.quotas.template_deleted(template)
         return {}
 
     # --- predictions -------------------------------------------------------------------------------------------------
 
     def predict(self, bag: OpenBag, items: Sequence[int], runtimes: Sequence[float]) -> Slices:
-        """Change the predictions of some items."""
+        """Change the predictions of some items. Raises `AskError`."""
         if len(items) != len(runtimes):
-            raise AskError(f"{len(items)} items came with {len(runtimes)} runtimes")
+            raise AskError(f"the order has {len(items)} items and {len(runtimes)} runtimes")
         self.check_items(bag, items)
-        # Of an item that is named twice, the last counts. In order, so that a slice is of few batches.
+        # If an item is named twice, the last runtime counts. Sorted, so that a slice touches few batches.
         news = sorted(dict(zip(items, map(float, runtimes), strict=True)).items())
         yield len(news)
         start = 0

@@ -1,7 +1,7 @@
-"""Questions and orders that are JSON both ways: a table of small functions.
+"""Answers to questions and orders, in JSON: a table of small functions.
 
-What each takes is in `query_catalog`, the turns in which they are answered in `operations`. The status document has its
-shape from `deskgrid.wire.status`; every other answer is a few named values.
+Their arguments are in `query_catalog`, the turns in which they are answered in `operations`. The status document has
+the shape of `deskgrid.wire.status`; every other answer is a few named values.
 """
 
 import math
@@ -23,20 +23,21 @@ from deskgrid.broker.store.rows import ResultRow
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.worker_health import at_rest, reason
 from deskgrid.broker.workers import Workers
+from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, State
 from deskgrid.scheduler.policies import make_policy, policy_options
 from deskgrid.scheduler.views.explain import Explanation, explain, waiting_of
 
-# What things cost, in units of `deskgrid.broker.operations`.
+# Costs in units (`deskgrid.broker.operations`).
 BLOCK_UNITS = 300
 
-# States a task can be explained in besides waiting.
+# Explanations of tasks that do not wait.
 _STATE_TEXT = {
-    State.PAUSED: "pauses, and is tried again in {again_s:.0f} s",
+    State.PAUSED: "pauses, and is tried again in {again}",
     State.QUEUED: "is queued on {on} and starts when that slot is free",
     State.SENT: "runs on {on}, or is next there",
-    State.HELD: "was running when the broker stopped; its worker is waited for",
+    State.HELD: "was running when the broker stopped, and waits for its worker to come back",
     State.DONE: "is done",
     State.FAILED: "failed",
     State.CANCELLED: "was cancelled",
@@ -49,7 +50,7 @@ class Queries:
     def __init__(
         self, state: BrokerState, workers: Workers, throughput: Throughput, clients: Callable[[], list[str]]
     ) -> None:
-        """``clients``: the credentials of the client connections, by name."""
+        """``clients``: the names of the clients' credentials, one for each connection."""
         self._state = state
         self._workers = workers
         self._clients = clients
@@ -84,12 +85,12 @@ class Queries:
         return set(self._table)
 
     def ask(self, peer: bytes, who: Credential, ask: wire.Ask) -> None:
-        """A question of ``who``, which is answered when it is its turn; a sign of life at once."""
+        """Queue a question of ``who`` until its turn; a ping is answered at once."""
         question = QUESTIONS.get(ask.what)
         if ask.what == "ping" and ask.args == "{}":
             self._state.send(peer, wire.Answer(ask.request, "{}"))
         elif self.operations.knows(peer, ask.request):
-            return  # it was said again, because it takes a while
+            return  # the client repeated it, because the answer takes a while
         elif refusal := self.operations.refusal(who.name, len(ask.args)):
             self._state.send(peer, wire.Failed(ask.request, refusal))
         else:
@@ -97,7 +98,7 @@ class Queries:
             self.operations.add(Operation(who.name, slices, order, peer, ask.request, len(ask.args)))
 
     def _answer(self, who: Credential, what: str, args: str) -> Slices:
-        """The answer to one question; raises `AskError`."""
+        """Answer one question. Raises `AskError`."""
         values = arguments(what, args)
         if len(args) > SHORT:
             yield len(args) // CHARACTERS_A_UNIT
@@ -106,11 +107,10 @@ class Queries:
         found = self._table[what](values, self._state.now)
         if isinstance(found, dict):
             return found
-        answer: Json | str = yield from found
-        return answer
+        return (yield from found)
 
     def _refusal(self, who: Credential, what: str, args: Json) -> str:
-        """Why ``who`` is not answered; empty when they are."""
+        """Why ``who`` may not ask this; empty when they may."""
         access = QUESTIONS[what].access
         if access == "owner":
             bag = self._bag(args)
@@ -142,7 +142,7 @@ class Queries:
     def _task(bag: OpenBag, item: int) -> int:
         task = bag.task(item)
         if task is None:
-            raise AskError(f"bag {bag.row.id} has no item {item}; it has {bag.total}, counted from 0")
+            raise AskError(f"bag {bag.row.id} has no item {item}: it has {bag.total} items, counted from 0")
         return task
 
     def _forget(self, args: Json, now: float) -> Json:
@@ -212,7 +212,7 @@ class Queries:
         }
 
     def _failures(self, task: int, why: Explanation) -> list[str]:
-        """How a task that is tried again has failed."""
+        """How a task that is tried again failed."""
         if not why.errors:
             return []
         last, times = self._state.failed_attempts.last(task), "once" if why.errors == 1 else f"{why.errors} times"
@@ -236,11 +236,11 @@ class Queries:
 
 
 def shortened(printed: bytes) -> str:
-    """What a task printed, as text; of too much the middle is cut out, which is said there."""
+    """What a task printed, as text. If it is too much, a note replaces the middle."""
     if len(printed) > wire.PRINTED_BYTES:
         half = wire.PRINTED_BYTES // 2
-        said = f"\n[... {len(printed) - 2 * half:,} bytes are left out ...]\n".encode()
-        printed = printed[:half] + said + printed[-half:]
+        note = f"\n[... {len(printed) - 2 * half:,} bytes are left out ...]\n".encode()
+        printed = printed[:half] + note + printed[-half:]
     return printed.decode(errors="replace")
 
 
@@ -249,32 +249,34 @@ def _error_text(row: ResultRow) -> str | None:
         return None
     failure = wire.read_failure(row.payload)
     kind, message, trace = failure.kind, failure.message, failure.trace
-    # A Python traceback ends with what was raised; what a command wrote to stderr does not say how it ended.
+    # A Python traceback ends with the exception; the stderr of a command does not say how it ended.
     reason = f"{kind}: {message}"
     return trace if trace.rstrip().endswith(message or kind) else "\n".join(filter(None, [trace.rstrip(), reason]))
 
 
 def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[str]:
     """Why a task is where it is, in sentences."""
-    start = f"task {item} (predicted {why.runtime_s:g} s)"
+    start = f"task {item} (predicted {precise(why.runtime_s)})"
     if why.state != State.WAITING:
-        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again_s=why.again_s)}"]
+        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}"]
     if not workers:
         return [f"{start} waits: no worker has joined"]
-    lines = [f"{start} waits: it needs {why.runtime_s + why.margin_s:g} s, {why.margin_s:g} s of them to be safe"]
+    needs, margin = precise(why.runtime_s + why.margin_s), precise(why.margin_s)
+    lines = [f"{start} waits: it needs {needs}, which includes a safety margin of {margin}"]
     if why.runtime_s + why.margin_s >= why.longest_window_s:
-        lines.append(f"no window open or announced is that long: the longest is {why.longest_window_s:.0f} s")
+        longest = precise(why.longest_window_s)
+        lines.append(f"no window that is open or announced is that long: the longest is {longest}")
     for slot in why.slots:
         where = f"{slot.worker} slot {slot.slot}"
         if slot.quarantined is not None:
             lines.append(f"{where}: {at_rest(slot.quarantined, now)}")
         elif slot.silent_s is not None:
-            lines.append(f"{where}: has not answered for {slot.silent_s:.0f} s, and gets no work until it does")
+            lines.append(f"{where}: has not answered for {precise(slot.silent_s)}, and gets no work until it does")
         elif slot.short_s:
-            lines.append(f"{where}: {slot.left_s:.1f} s left, {slot.short_s:.1f} s short")
+            lines.append(f"{where}: {precise(slot.left_s)} left, {precise(slot.short_s)} short")
         else:
             lines.append(f"{where}: fits, but is busy with other work")
     for window in why.coming:
         fit = "fits" if window.fits else "too short"
-        lines.append(f"{window.worker}: in {window.starts_in_s:.0f} s for {window.lasts_s:.0f} s: {fit}")
+        lines.append(f"{window.worker}: window in {precise(window.starts_in_s)} for {precise(window.lasts_s)}: {fit}")
     return lines

@@ -1,6 +1,6 @@
-"""Everything a client can ask: who is answered, and what may be asked with it. Checked here, before anything else.
+"""Everything a client can ask: who may ask it, and with which arguments. These are checked here, before anything else.
 
-Rule: behind `arguments` there are only values of the types and sizes that `QUESTIONS` states.
+Rule: what `arguments` returns has the types and sizes that `QUESTIONS` states.
 """
 
 import json
@@ -14,28 +14,30 @@ from deskgrid.wire import BAG_LIMIT, BATCH_ROWS, SECONDS_LIMIT
 Json = dict[str, Any]
 Access = Literal["everyone", "owner", "admin"]
 
-# Arguments of most questions as JSON. Characters.
+# The arguments of most questions, as JSON. Characters.
 SHORT = 4 * 2**10
-# And of those with lists of items: 10,000 of the longest numbers fit.
+# The arguments of questions with lists of items: 10,000 of the longest numbers fit. Characters.
 LONG = 2**20
-# Brackets that open in them: an object with two lists, or with an object, has three. Far more make deep or large trees.
+# Opening brackets in the arguments: an object with two lists has three. Far more would make deep or large trees.
 BRACKETS = 8
-# Options of a policy. The largest has five.
+# Options of a policy: the largest policy has five.
 OPTIONS_LIMIT = 20
+# A text in an option. Characters.
 TEXT_LIMIT = 64
-TEXT_LIMIT = 64
+# A number in an option: more than any means, and any two can be added.
+NUMBER_LIMIT = 1e100
 
-# What is wrong with a value, in words that follow its name; empty when nothing is.
+# What is wrong with a value, in words that follow its name; empty when it is right.
 Check = Callable[[object], str]
 
 
 class AskError(Exception):
-    """The question cannot be answered, or the order not carried out; one line."""
+    """The question cannot be answered, or the order cannot be carried out; one line that says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """``optional``: it may be missing, or null."""
+    """``optional``: it may be missing or null."""
 
     check: Check
     optional: bool = False
@@ -43,9 +45,9 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``access``: who is answered; "owner": of the bag that is asked about.
+    """``access``: who may ask; "owner": of the bag in question. ``longest``: characters of the arguments.
 
-    ``order``: it changes something, so it is carried out even if nobody waits for its answer any more.
+    ``order``: it changes something, so it is carried out even if nobody waits for the answer any more.
     """
 
     access: Access
@@ -71,12 +73,12 @@ def _whole(most: int) -> Check:
 
 
 def _list(kinds: set[type], most: float, what: str) -> Check:
-    """A list of at most so many numbers of these types, each from 0 to ``most``; looked through at C speed."""
+    """A list of numbers of these types, each from 0 to ``most``, checked at C speed."""
 
     def check(value: Any) -> str:
         fits = isinstance(value, list) and len(value) <= BATCH_ROWS and {*map(type, value)} <= kinds
-        # The sum is not a number if one of them is not, and nothing else would tell. It is made last: a float cannot be
-        # added to an integer that is too large for one.
+        # The sum finds a NaN, which passes every other check. It comes last, because it fails for an integer that is
+        # too large for a float.
         if fits and (not value or (max(value) <= most and min(value) >= 0 and sum(value) >= 0)):
             return ""
         return f"is not a list of at most {BATCH_ROWS} {what} from 0 to {most:.0f}"
@@ -89,26 +91,18 @@ def _yes_or_no(value: object) -> str:
 
 
 def _options(value: object) -> str:
-    """Of a policy: numbers, booleans and short texts by name. Their meaning is the policy's."""
+    """Options of a policy: numbers, booleans and short texts by name. The policy checks their meaning."""
     if not isinstance(value, dict) or len(value) > OPTIONS_LIMIT:
         return f"is not an object of at most {OPTIONS_LIMIT} options"
     for name, option in value.items():
         number = isinstance(option, int | float) and abs(option) <= NUMBER_LIMIT
-        plain = option is None or number or (isinstance(option, str) and len(option) < 65)
+        plain = option is None or number or (isinstance(option, str) and len(option) <= TEXT_LIMIT)
         if not plain or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name):
             return "has an option that is neither a number nor a short text"
     return ""
 
 
-# Of an option of a policy: more than any means, and few enough that any two can be added.
-NUMBER_LIMIT = 1e100
-
-
-def _is_short(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= TEXT_LIMIT
-
-
-# Printable, as bag ids that programs made up themselves may be; the library's have twelve hexadecimal digits.
+# Any printable id, because programs may make up their own; the library's have twelve hexadecimal digits.
 _BAG = Argument(_text(r"[!-~]{1,64}", "the id of a bag"))
 _ITEM = _whole(BAG_LIMIT)
 _ITEMS = _list({int}, BAG_LIMIT, "whole numbers")
@@ -117,10 +111,10 @@ _NAME = Argument(_text(r"[ -~]{1,64}", "a name"))
 _AFTER = Argument(_whole(2**63 - 1), optional=True)
 
 QUESTIONS: Mapping[str, Question] = {
-    "ping": Question("everyone"),  # a sign of life is asked for
+    "ping": Question("everyone"),
     "status": Question("everyone"),
     "bags": Question("everyone", {"after": _AFTER}),
-    "progress": Question("owner", {"bag": _BAG}),  # this is how a client attaches to a bag
+    "progress": Question("owner", {"bag": _BAG}),  # a client attaches to a bag with this
     "explain": Question("owner", {"bag": _BAG, "item": Argument(_ITEM, optional=True)}),
     "logs": Question("owner", {"bag": _BAG, "item": Argument(_ITEM)}),
     "cancel": Question(
@@ -147,18 +141,18 @@ QUESTIONS: Mapping[str, Question] = {
 
 
 def arguments(what: str, args: str) -> Json:
-    """The arguments of a question, out of JSON; raises `AskError` for what is no such question."""
+    """The arguments of a question, from JSON. Raises `AskError` for an unknown question, or wrong arguments."""
     question = QUESTIONS.get(what)
     if question is None:
-        raise AskError(f"{what[:40]!r} is not something this broker can be asked")
+        raise AskError(f"this broker does not know the question {what[:40]!r}")
     if len(args) > question.longest or args.count("[") + args.count("{") > BRACKETS:
         raise AskError(f"the arguments of {what!r} are too long, or nested too deeply")
     try:
         values = json.loads(args)
     except (ValueError, RecursionError) as error:
-        raise AskError(f"arguments of {what!r} are not JSON") from error
+        raise AskError(f"the arguments of {what!r} are not JSON") from error
     if not isinstance(values, dict):
-        raise AskError(f"arguments of {what!r} are not a JSON object")
+        raise AskError(f"the arguments of {what!r} are not a JSON object")
     if wrong := _wrong_with(question, values):
         raise AskError(wrong)
     return values

@@ -1,9 +1,11 @@
 """How much one submitter may have at the broker, so that nobody fills it up for all. Pure.
 
-What counts is by the credential that owns a bag: tasks that have not ended, each of which the broker has in memory and
-looks at; the arguments and results of all bags that are not forgotten, which are in the journal; and these bags, each
-of which is a row in lists, and is taken up when the broker is started. New templates count as arguments, and until the
-broker is started again, for a template is of no bag until one comes for it.
+Everything counts for the credential that owns a bag:
+- its tasks that have not ended: the broker has each of them in memory;
+- the arguments and results of its bags until they are forgotten: they are in the journal;
+- those bags: each is a row in lists, and is restored when the broker starts.
+A new template counts as arguments until the last bag that uses it has been deleted. After a restart templates do not
+count: the journal does not say who sent them.
 """
 
 from collections import Counter
@@ -12,49 +14,70 @@ from deskgrid.broker.bags import OpenBag
 
 # Tasks of one submitter that have not ended: two of the largest bags.
 TASKS_LIMIT = 20_000_000
-# Bytes of arguments and results of one submitter: a few times what a lab's bags have, and less than most disks.
+# Bytes of arguments and results of one submitter: several times what a lab's bags have, and less than most disks.
 BYTES_LIMIT = 64 * 2**30
-# Bags of one submitter, and of all, that are not forgotten: with so many, the broker is started in seconds.
+# Bags of one submitter, and of all, that are not forgotten: with so many, the broker starts within seconds.
 BAGS_LIMIT = 10_000
 BAGS_LIMIT_ALL = 50_000
+# Templates of one submitter whose bytes are freed when they are deleted, with a record in memory for each. More than
+# its bags are not in use, and count until the broker is restarted.
+TEMPLATES_LIMIT = BAGS_LIMIT
 
 
 class Quotas:
-    """What each owner has of bags that are not forgotten."""
+    """What each owner has at the broker."""
 
     def __init__(self) -> None:
         self._bags: Counter[str] = Counter()
         self._all_bags = 0
         self._waiting: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
+        # Who sent a template, and its bytes, by digest; and how many each has sent.
+        self._templates: dict[str, tuple[str, int]] = {}
+        self._sent: Counter[str] = Counter()
 
     def opened(self, owner: str) -> None:
-        """There is one bag more."""
+        """``owner`` has one more bag."""
         self._bags[owner] += 1
         self._all_bags += 1
 
     def extended(self, owner: str, tasks: int, size: int) -> None:
-        """A bag of ``owner`` has so many more tasks, and ``size`` bytes more of arguments or results."""
+        """A bag of ``owner`` has more tasks, and ``size`` more bytes of arguments or results."""
         self._waiting[owner] += tasks
         self._bytes[owner] += size
 
     def ended(self, owner: str, tasks: int) -> None:
-        """So many of them have ended."""
+        """``tasks`` more tasks of ``owner`` have ended."""
         self._waiting[owner] -= tasks
 
     def forgotten(self, bag: OpenBag) -> None:
-        """A bag is no more."""
+        """A bag was forgotten."""
         owner = bag.row.owner
         self._bags[owner] -= 1
         self._all_bags -= 1
         self._waiting[owner] -= bag.total - bag.settled
         self._bytes[owner] -= bag.size
 
+    def template_added(self, owner: str, digest: str, size: int) -> None:
+        """``owner`` sent a new template of ``size`` bytes."""
+        self._bytes[owner] += size
+        if self._sent[owner] < TEMPLATES_LIMIT:
+            self._sent[owner] += 1
+            self._templates[digest] = owner, size
+
+    def template_deleted(self, digest: str) -> None:
+        """The last bag that used a template has been deleted, and the template with it."""
+        if (sent := self._templates.pop(digest, None)) is not None:
+            owner, size = sent
+            self._bytes[owner] -= size
+            self._sent[owner] -= 1
+
     def refusal(self, owner: str, tasks: int, size: int) -> str:
-        """Why ``owner`` cannot add so much; empty when they can."""
+        """Why ``owner`` cannot add so much more; empty when they can."""
         if self._bytes[owner] + size > BYTES_LIMIT:
             kept = f"{self._bytes[owner]} bytes of arguments and results"
-            return f"{owner} has {kept} here, of {BYTES_LIMIT}: forget some bags"
+            free = max(0, BYTES_LIMIT - self._bytes[owner])
+            return f"{owner} has {kept} here, of {BYTES_LIMIT}; {free} are free: forget some bags"
         if self._waiting[owner] + tasks > TASKS_LIMIT:
             return f"{owner} has {self._waiting[owner]} tasks that have not ended, of {TASKS_LIMIT}: try again later"
         return ""

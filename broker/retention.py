@@ -1,6 +1,6 @@
-"""Finished bags are forgotten after some days, so that neither the disk nor the broker's memory fills up. Pure.
+"""Forgets finished bags after some days, so that neither the disk nor the broker's memory fills up. Pure.
 
-Rule: a bag's days begin when it is complete: the last of its tasks has ended, and no more can be added.
+Rule: a bag's days begin when it is complete: all its tasks have ended, and no more can be added.
 """
 
 from deskgrid.broker.bags import OpenBag
@@ -8,11 +8,11 @@ from deskgrid.broker.operations import Operation, Operations, Slices
 from deskgrid.broker.orders import Orders
 from deskgrid.broker.state import BrokerState
 
-# How often it is looked for bags to forget: a look at each bag.
+# How often all bags are checked. Seconds.
 LOOK_S = 60.0
 DAY_S = 86_400.0
-# Bags that are looked at in one slice; most at a glance, but one that is forgotten or was complete when the broker was
-# started takes longer.
+# Bags checked in one slice. Most take next to nothing; one that is forgotten, or was complete when the broker started,
+# counts as `BAG_UNITS`.
 SLICE_BAGS = 2_000
 BAG_UNITS = 200
 
@@ -27,14 +27,14 @@ class Retention:
         self._orders = orders
         self._look_at = 0.0
         self._looks = self._has_looked = False
-        # When bags that are complete became so, by number; before now for what an earlier broker saw.
+        # When each complete bag became complete, by number; negative if an earlier broker saw that.
         self._ended: dict[int, float] = {}
 
     def look(self, now: float) -> None:
-        """Begin to look for those whose time is up, when it is time to."""
+        """Begin a check of all bags, if one is due."""
         if self.days is None or self._looks or now < self._look_at:
             return
-        # Nobody has to wait for a bag much longer than it is kept.
+        # A short time to keep bags needs frequent checks.
         self._look_at = now + min(LOOK_S, self.days * DAY_S)
         self._looks = True
         self._operations.add(Operation("", self._look(self.days, now), order=True))
@@ -62,6 +62,6 @@ class Retention:
         self._orders.forget(bag, f"bag {bag.row.id} was forgotten {days:g} days after it ended")
 
     def _since(self, bag: OpenBag, now: float) -> float:
-        """It was complete when the broker was started."""
-        ended = self._state.journal.last_ended(bag.row.number)
+        """When a bag became complete that was so when the broker started."""
+        ended = self._state.journal.recovery.last_ended(bag.row.number)
         return now if ended is None else min(now, ended - self._state.facts.wall_at_zero)

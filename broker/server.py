@@ -1,4 +1,4 @@
-"""How a broker starts: home, keys, address, the lines that it prints. Its loop is in `deskgrid.broker.loop`."""
+"""How a broker starts: its home, keys, address and join lines. Its loop is in `deskgrid.broker.loop`."""
 
 import errno
 import logging
@@ -33,15 +33,15 @@ _EVERYWHERE = ("0.0.0.0", "*", "[::]")
 
 
 class BrokerError(Exception):
-    """The broker cannot start or go on; one line that says why."""
+    """The broker cannot start, or cannot go on; one line that says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """``listen``: HOST:PORT, port 0 for any free one. ``advertise``: the host in the join lines; None: found out.
+    """``listen``: HOST:PORT, port 0 for any free one. ``advertise``: the host in the join lines; None: detect it.
 
-    ``durability``: what commits survive, as `deskgrid.broker.store.journal` has it. ``keep_days``: finished bags are
-    forgotten so long after they ended; None: never.
+    ``durability``: what commits survive, see `deskgrid.broker.store.journal`. ``keep_days``: bags are forgotten so long
+    after they ended; None: never.
     """
 
     home: Path
@@ -72,14 +72,14 @@ def serve(
     ready: Callable[[Ready], None],
     stopping: Callable[[], bool],
 ) -> None:
-    """Run a broker until ``stopping()``; raises `BrokerError` when it cannot start."""
+    """Run a broker until ``stopping()``; raises `BrokerError` when it cannot start, or cannot go on."""
     try:
         host, port = parse_address(options.listen)
         policy = make_policy(options.policy, **options.policy_options)
     except (JoinLineError, UnknownPolicy) as error:
         raise BrokerError(str(error)) from error
     if options.insecure and host not in _LOOPBACK:
-        raise BrokerError(f"--insecure is only for this machine itself: listen on 127.0.0.1, not on {host}")
+        raise BrokerError(f"--insecure is only for this machine: listen on 127.0.0.1, not on {host}")
     try:
         with closing(Journal(options.home, options.durability)) as journal:
             keys = None if options.insecure else KeyRing(options.home)
@@ -125,12 +125,12 @@ def _facts(options: BrokerOptions, address: str) -> GridFacts:
 
 
 def python_minor() -> str:
-    """The version of Python that functions in bags must have been made by: "3.11"."""
+    """The version of Python that has to make the functions in bags: "3.11"."""
     return ".".join(platform.python_version_tuple()[:2])
 
 
 def _own_address() -> str:
-    """The address by which other machines reach this one, as far as routing tells; nothing is sent."""
+    """The address at which other machines reach this one, according to its routes; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # a documentation address (RFC 5737): only the route is looked up
@@ -140,7 +140,7 @@ def _own_address() -> str:
 
 
 def _announce(home: Path, keys: KeyRing | None, host: str, port: int) -> Ready:
-    """Write the join lines into the home, where clients and workers of this machine find them."""
+    """Write the join lines into the home, where clients and workers on this machine find them."""
     sides: tuple[Side, ...] = ("worker", "client")
     if keys is None:
         lines = [JoinLine(side, host, port, None) for side in sides]

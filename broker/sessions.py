@@ -1,8 +1,8 @@
 """The broker without its sockets: messages and ``now`` in, messages out after each commit.
 
-A driver calls `receive` for everything that has arrived, then `settle` once, commits the journal, and only then sends
-what `settle` returned. So whatever a peer is told has been written down before. Work is no such word: it is handed out
-at once, and what is written down with it may be committed together with the next word, as long as somebody is owed one.
+A driver calls `receive` for every message, then `settle` once, commits the journal, and only then sends what `settle`
+returned. So everything a peer is told is on the disk before. Work is the exception: it is sent before the commit,
+because a lost assignment is simply made again. Its commit may wait for the next answer, if one is due soon.
 """
 
 from bisect import bisect_left
@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from deskgrid import wire
 from deskgrid.broker.auth.enrolment import Enrolment
 from deskgrid.broker.auth.roles import Credential, Role, with_article
-from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.clients import Clients
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.retention import Retention
@@ -24,13 +23,13 @@ from deskgrid.broker.workers import Workers
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent
 
-# After a restart, attempts that were running are waited for through this many leases: a worker notices a silent broker
-# within one, and has one to come back.
+# After a restart the broker waits this many leases for running attempts: a worker notices within one that the broker is
+# silent, and has another one to come back.
 HOLD_LEASES = 2.0
-# Tasks that a turn hands out beside those that take the place of others. What it has placed leaves at its end: that is
-# what idle slots wait for while others get work ahead, some ten milliseconds, in which nobody is heard either.
+# Tasks that a turn hands out, besides those that replace others. They are sent at the end of the turn. So this bounds
+# how long idle slots wait while others get work ahead, and how long no message is handled: some ten milliseconds.
 PASS_TASKS = 100
-# What each role may say. An admin may do everything but enrol, which makes no sense for it.
+# The messages that each role may send. An admin may send all but those to enrol, which make no sense for it.
 SAYS: Mapping[Role, tuple[type[wire.Message], ...]] = {
     "lab": wire.FROM_LAB,
     "worker": (*wire.FROM_LAB, *wire.FROM_WORKER),
@@ -40,10 +39,10 @@ SAYS: Mapping[Role, tuple[type[wire.Message], ...]] = {
 
 
 class Sessions:
-    """Everyone the broker talks with."""
+    """All peers of the broker: workers, clients, and PCs that enrol."""
 
     def __init__(self, state: BrokerState, keep_days: float | None = None) -> None:
-        """``keep_days``: how long bags are kept when they have ended; None: until somebody forgets them."""
+        """``keep_days``: how long bags are kept after they ended; None: until somebody forgets them."""
         self.state = state
         self.workers = Workers(state)
         self._enrolment = Enrolment(state)
@@ -56,24 +55,24 @@ class Sessions:
         self._hold_until: float | None = None
 
     def restore(self, now: float) -> None:
-        """Take up what the journal remembers. Raises `Damaged` where that contradicts itself."""
+        """Restore everything from the journal. Raises `Damaged` when it contradicts itself."""
         if self.state.journal.full and self.state.disk.state != "full":
-            # No attempt may be numbered before it is written down that the journal was opened once more.
+            # Attempts are numbered by this opening of the journal, so none may be handed out before it is recorded.
             self.state.disk.failed(self.state.journal.full, now)
             self.state.note("disk-full", reason=self.state.journal.full, home=str(self.state.journal.home))
         book, journal = self.state.book, self.state.journal
-        for row in journal.bags():
+        for row in journal.recovery.bags():
             book.open(row)
             self.state.quotas.opened(row.owner)
-        ended = {number: journal.outcomes(number) for number in book.by_number}
-        for batch in journal.batches():
+        ended = {number: journal.recovery.outcomes(number) for number in book.by_number}
+        for batch in journal.recovery.batches():
             if batch.bag not in ended:
-                raise Damaged(f"the journal has tasks from {batch.first} on, of no bag")
+                raise Damaged(f"the tasks from {batch.first} on belong to no bag in the journal")
             try:
                 self._restore(batch, ended[batch.bag], now)
             except IllegalEvent as error:
                 raise Damaged(f"the journal contradicts itself: {error}") from error
-        for number, size in journal.result_sizes().items():
+        for number, size in journal.recovery.result_sizes().items():
             if number in book.by_number:
                 self.state.grown(book.by_number[number], size)
         if self.state.disk.state != "full":
@@ -82,7 +81,7 @@ class Sessions:
             self._hold_until = now + HOLD_LEASES * self.state.facts.lease_s
 
     def _restore(self, batch: BatchRow, ended: Mapping[int, Sequence[int]], now: float) -> None:
-        """A batch, of a bag of which these tasks have ended, ascending, by outcome."""
+        """Restore a batch. ``ended``: the tasks of its bag that have ended, ascending, by outcome."""
         state, bag, end = self.state, self.state.book.by_number[batch.bag], batch.first + batch.count
         state.book.extend(bag, batch)
         state.quotas.extended(bag.row.owner, batch.count, batch.size)
@@ -91,17 +90,17 @@ class Sessions:
         failed = [task for tasks in its.values() for task in tasks]
         state.settled(bag, len(done) + len(cancelled) + len(failed))
         over = {*done, *cancelled, *failed}
-        sent = [row for row in state.journal.sent(batch.first, batch.count) if row[0] not in over]
+        sent = [row for row in state.journal.recovery.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
         held = [Attempt(task, number) for task, number, _ in sent]
         state.handle(bag.submitted(batch, done=done, cancelled=cancelled, failed=failed, held=held), now)
         self.workers.attempts.restore((task, number, session or "") for task, number, session in sent)
 
     def successor(self, now: float, disk_full: str = "") -> "Sessions":
-        """Others in the place of these, whose last steps were undone; they know what the journal holds.
+        """New sessions, restored from the journal after a rollback.
 
-        Nobody was told of what is undone. Everybody is asked to come in again, and says again what was not answered.
-        ``disk_full``: why the last steps could not be written down, if that is the reason.
+        No peer was told anything of what is undone. All peers are asked to introduce themselves again, and repeat what
+        was not answered. ``disk_full``: why the last turn could not be written, if that is the reason.
         """
         state = self.state.successor()
         if disk_full:
@@ -116,20 +115,20 @@ class Sessions:
         return others
 
     def records(self, peer: bytes, who: Credential, message: wire.Message) -> bool:
-        """Whether what ``message`` brings may be written down, as far as can be said before it is handled."""
+        """Whether the payloads of ``message`` may be recorded, as far as we know before it is handled."""
         if not isinstance(message, SAYS[who.role]) or not self.state.disk.records(message):
             return False
         return not isinstance(message, wire.Finished) or self.workers.expects(peer, message)
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
-        """One message of the peer who holds the credential ``who``."""
+        """Handle a message of a peer with the credential ``who``."""
         self._news = self._news or not isinstance(message, wire.Heartbeat)
         if not self.state.disk.takes(message):
-            # A result stays with its worker, who says it again when it is asked to.
+            # A worker keeps its results, and sends them again when it is asked to.
             if isinstance(message, wire.Ask):
                 self.state.send(peer, wire.Failed(message.request, self.state.disk.refusal))
         elif not isinstance(message, SAYS[who.role]):
-            self.state.send(peer, wire.Refused(f"{with_article(who.role)} does not send {type(message).__name__}"))
+            self.state.send(peer, wire.Refused(f"{with_article(who.role)} may not send {type(message).__name__}"))
         elif refusal := self._refusal(who, message):
             self._refuse(peer, who, message, refusal)
         elif isinstance(message, wire.Enrol):
@@ -140,16 +139,16 @@ class Sessions:
             self.clients.receive(peer, who, message, now)
 
     def _refusal(self, who: Credential, message: wire.Message) -> str:
-        """Why a newcomer cannot be let in; empty when it can."""
+        """Why a newcomer is not let in; empty when it is."""
         if not isinstance(message, wire.Join | wire.Hello | wire.Enrol):
             return ""
         if message.version != wire.VERSION:
-            return f"this broker is deskgrid {wire.VERSION} and you are deskgrid {message.version}: install the same"
+            return f"this broker runs deskgrid {wire.VERSION}, and you run {message.version}: install the same version"
         return self._unsuited(who, message) if isinstance(message, wire.Join) else ""
 
     def _unsuited(self, who: Credential, join: wire.Join) -> str:
-        """Why a worker of our version cannot be let in; empty when it can."""
-        # A client of another Python may still run commands; a worker would get bags that it cannot run.
+        """Why a worker of our version is not let in; empty when it is."""
+        # A client with another Python can still submit commands; a worker would get bags that it cannot run.
         if join.python != self.state.facts.python:
             return f"this grid runs Python {self.state.facts.python} and this worker Python {join.python}"
         if who.role == "worker" and join.name != who.name:
@@ -157,20 +156,20 @@ class Sessions:
         return ""
 
     def _refuse(self, peer: bytes, who: Credential, message: wire.Message, reason: str) -> None:
-        """Turn a newcomer away; it is told why, and so is whoever reads the log."""
+        """Turn a newcomer away, and log why."""
         name = str(getattr(message, "name", None) or getattr(message, "user", ""))[: wire.NAME_BYTES]
         self.state.note("refused", by=who.name, name=name, version=getattr(message, "version", ""), reason=reason)
         self.state.send(peer, wire.Refused(reason))
 
-    def gone(self, peer: bytes, now: float) -> None:
-        """A message could not be delivered: the connection is no more."""
-        self.workers.gone(peer, now)
+    def gone(self, peer: bytes) -> None:
+        """A connection has ended."""
+        self.workers.gone(peer)
         self.clients.gone(peer)
         self._enrolment.gone(peer)
 
     @property
     def unsettled(self) -> bool:
-        """Whether `settle` has something to do at once: more has happened than that known workers said they live."""
+        """Whether `settle` has something to do at once: more has happened than heartbeats of known workers."""
         state = self.state
         return (
             self._news
@@ -194,18 +193,18 @@ class Sessions:
         """Whether the next turn is due soon, whether anything arrives or not."""
         return self.clients.owes_receipts
 
-    def suspect(self, heard: tuple[bytes, str] | None) -> tuple[bytes, str] | None:
-        """Who made `settle` fail: the peer, if it still waits, and its credential; None when it was nobody.
+    def suspect(self, sender: tuple[bytes, str] | None) -> tuple[bytes, str] | None:
+        """Who made the broker fail: the peer (empty if it is gone) and its credential; None for nobody.
 
-        ``heard``: whose message was handled last; no harm of theirs when it was an order that failed.
+        ``sender``: of the last message. They are not to blame when an order failed.
         """
         failed = self._queries.operations.failed
         if failed is None:
-            return heard
+            return sender
         return (failed.peer or b"", failed.owner) if failed.owner else None
 
     def settle(self, now: float) -> Leaving:
-        """Decide, once for all that has been received; what is to be sent, most of it when that has been committed."""
+        """Decide once for all messages received; what to send, most of it after the commit."""
         self._news, self.state.now = False, now
         self._look_at_disk(now)
         self._let_go(now)
@@ -219,7 +218,7 @@ class Sessions:
         self.clients.sweep(now)
         self._queries.operations.work(now)
         self.state.learn(now)
-        # What is handed out has to be written down, too.
+        # Assignments are recorded, too.
         handed_out = self.state.handle(ev.PassDue(PASS_TASKS), now) if self.state.disk.state != "full" else []
         for command in [*self.state.pending, *handed_out]:
             self.workers.attempts.carry_out(command)
@@ -233,7 +232,7 @@ class Sessions:
         return self.state.take_leaving()
 
     def _let_go(self, now: float) -> None:
-        """Whoever is here by a credential that was revoked is here no more."""
+        """Drop all peers whose credential was revoked."""
         revoked, self.state.revoked = self.state.revoked, []
         for name in revoked:
             here = [*self.workers.let_go(name, now), *self.clients.let_go(name), *self._enrolment.let_go(name)]
@@ -249,17 +248,17 @@ class Sessions:
         if before == "full":
             self._queries.orders.resume()
             for peer in self.workers.by_peer:
-                self.state.send(peer, wire.Rejoin())  # and with that, the results that were not taken
+                self.state.send(peer, wire.Rejoin())  # a worker that rejoins sends its results again
 
     def farewell(self, reason: str) -> Leaving:
-        """The broker stops: what to tell everyone."""
-        self._see_no_more()
+        """The broker stops: goodbyes for all peers."""
+        self._close_windows()
         self.workers.farewell(reason)
         self.clients.farewell(reason)
         return self.state.take_leaving()
 
-    def _see_no_more(self) -> None:
-        """The broker stops while windows are open; where that cannot be written down, its successor will."""
+    def _close_windows(self) -> None:
+        """Record that the broker stops while windows are open. If the disk is full, the next broker does it."""
         now = self.state.scheduler.now
         self.state.window_log.broker_ends(now)
         try:
@@ -267,7 +266,3 @@ class Sessions:
             self.state.journal.commit()
         except JournalFull:
             self.state.journal.rollback()
-
-    def bag(self, bag_id: str) -> OpenBag | None:
-        """A bag, for tests and tools."""
-        return self.state.book.by_id.get(bag_id)

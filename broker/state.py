@@ -19,18 +19,18 @@ from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.policies import Policy
 from deskgrid.wire import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Failed, Message, Taken, weight
 
-# Lines in the log that one credential may cause: so many at once, and then one in so many seconds.
+# Lines in the log that one credential may cause: `LINES` at once, and then one every `LINE_S` seconds.
 LINES = 200
 LINE_S = 1.0
-# A prediction is changed when what was seen differs by more than this factor: each change indexes waiting work anew.
+# A prediction changes when it is off by more than this factor: each change costs new indexes of waiting work.
 CHANGED_BY = 1.25
 
 
 class WindowsSource(Protocol):
-    """Planned windows by worker name, from a file that somebody may be editing."""
+    """Planned windows by worker name, from a file that may change."""
 
     def refresh(self) -> bool:
-        """Whether what `table_for` answers may have changed since the last call."""
+        """Read the file again; whether answers of `table_for` may have changed since the last call."""
 
     def table_for(self, name: str) -> str | None:
         """The windows of the worker of that name as JSON, or None."""
@@ -38,7 +38,7 @@ class WindowsSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GridFacts:
-    """What does not change while a broker runs. ``wall_at_zero``: POSIX seconds when its own clock showed 0."""
+    """What does not change while a broker runs. ``wall_at_zero``: POSIX seconds when the broker's clock was 0."""
 
     id: str
     python: str
@@ -50,7 +50,7 @@ class GridFacts:
 
 
 class Leaving(NamedTuple):
-    """What is to be sent, each with its peer. ``work`` need not wait for the commit: nothing is lost with it."""
+    """Messages to send, each with its peer. ``work`` need not wait for the commit: if it is lost, it is sent again."""
 
     work: list[tuple[bytes, Message]]
     words: list[tuple[bytes, Message]]
@@ -72,7 +72,7 @@ class BrokerState:
         self.journal = journal
         self.windows = windows
         self.credentials = credentials
-        # Names of credentials that were revoked in this batch; whoever is connected by them is let go.
+        # Names of credentials that were revoked in this turn; their peers are dropped when it is settled.
         self.revoked: list[str] = []
         self.disk = Disk(journal, str(journal.home))
         self.book = BagBook(journal)
@@ -81,31 +81,31 @@ class BrokerState:
         self.window_log = WindowLog(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)
-        # A policy keeps a state of its own: this is the one in force, as it was before it was ever used.
+        # A policy has a state of its own: this is the current policy before it was ever used.
         self.unused_policy = deepcopy(policy)
-        # What is to be sent; receipts last, for nobody does nothing without them.
+        # Messages to send. Receipts go last: nobody is idle for want of one.
         self._work: list[tuple[bytes, Message]] = []
         self._words: list[tuple[bytes, Message]] = []
         self._receipts: list[tuple[bytes, Message]] = []
-        self._addressed: set[bytes] = set()  # those to whom words are to be sent
-        # About how many bytes of it there are for each peer; and how many of earlier ones a peer has not taken yet.
+        self._addressed: set[bytes] = set()  # the peers in `_words`
+        # About how many bytes of these there are for each peer; and how many earlier bytes a peer has not taken yet.
         self.owed: Counter[bytes] = Counter()
         self.waiting: Callable[[bytes], int] = lambda peer: 0
-        # Whether too much waits for all peers of its credential, or in all.
+        # Whether too much waits for all peers of a peer's credential, or in all.
         self.crowded: Callable[[bytes], bool] = lambda peer: False
-        # The broker's clock, as it was when what has arrived began to be settled.
+        # The broker's clock when the last `Sessions.settle` began.
         self.now = 0.0
-        # What the scheduler wants done besides what a pass decides; carried out when the batch is settled.
+        # Commands of the scheduler from outside a pass; carried out when the turn is settled.
         self.pending: list[ev.Command] = []
-        # Bags on which carrying out an order made the broker fail.
+        # Bags whose orders made the broker fail.
         self.broken_orders: set[int] = set()
-        # Bags with something new for those who watch them.
+        # Bags with news for their watchers.
         self.fresh: set[int] = set()
         self._notices: list[str] = []
         self._lines = RateLimit(LINES, LINE_S)
 
     def successor(self) -> "BrokerState":
-        """A state that has yet to learn everything from the journal. No attempt's number is given a second time."""
+        """A new state, to be restored from the journal. No attempt number is used twice."""
         state = BrokerState(self.facts, self.journal, self.windows, self.unused_policy, self.credentials)
         state.revoked = self.revoked
         state.broken_orders = self.broken_orders
@@ -116,7 +116,7 @@ class BrokerState:
         return state
 
     def posix(self, now: float) -> float:
-        """POSIX seconds at ``now`` of the broker's clock."""
+        """``now`` of the broker's clock in POSIX seconds."""
         return self.facts.wall_at_zero + now
 
     def send(self, peer: bytes, message: Message) -> None:
@@ -129,21 +129,21 @@ class BrokerState:
         self.owed[peer] += weight(message)
 
     def hand_out(self, peer: bytes, message: Assign | Blob) -> None:
-        """Queue what a crash may make anybody forget: it leaves before the next commit, but not before words do."""
+        """Queue work, which a crash may lose: it leaves before the commit, unless other messages are ahead of it."""
         (self._words if peer in self._addressed else self._work).append((peer, message))
         self.owed[peer] += weight(message)
 
     def has_room(self, peer: bytes, limit: int = BATCH_BYTES) -> bool:
-        """Whether a peer has taken what it was sent, but for ``limit`` bytes: if not, more is not made for it yet."""
+        """Whether fewer than ``limit`` bytes wait for a peer: if not, nothing more is made for it yet."""
         return self.owed[peer] + self.waiting(peer) < limit and not self.crowded(peer)
 
     @property
     def speaks(self) -> bool:
-        """Whether something is to be sent."""
+        """Whether there is something to send."""
         return bool(self._work or self._words or self._receipts)
 
     def take_leaving(self) -> Leaving:
-        """What has been queued since the last call."""
+        """The messages queued since the last call."""
         leaving = Leaving(self._work, self._words + self._receipts)
         self._work, self._words, self._receipts = [], [], []
         self._addressed.clear()
@@ -151,7 +151,7 @@ class BrokerState:
         return leaving
 
     def forget(self, bag: OpenBag, why: str) -> None:
-        """Nobody knows a bag any more that is complete; ``why`` is told to those who wait for more of it."""
+        """Forget a complete bag; its watchers are told ``why``."""
         self.handle(ev.BagForgotten(bag.row.number), self.now)
         self.book.forget(bag)
         self.quotas.forgotten(bag)
@@ -160,36 +160,36 @@ class BrokerState:
             self.send(watcher.peer, Failed(watcher.request, why))
 
     def grown(self, bag: OpenBag, size: int) -> None:
-        """A bag has so many bytes more of results."""
+        """A bag has ``size`` more bytes of results."""
         bag.size += size
         self.quotas.extended(bag.row.owner, 0, size)
 
     def settled(self, bag: OpenBag, tasks: int) -> None:
-        """So many tasks of a bag have ended."""
+        """``tasks`` more tasks of a bag have ended."""
         bag.settled += tasks
         self.quotas.ended(bag.row.owner, tasks)
         self.fresh.add(bag.row.number)
 
     def note(self, event: str, by: str = "", **facts: object) -> None:
-        """Something worth a line in the log: ``event key=value ...``.
+        """Log a line after the next commit: ``event key=value ...``.
 
-        ``by``: the credential of whoever can make it happen again and again; of each only so many lines are kept.
+        ``by``: the credential of whoever can cause it again and again; the lines of each are limited.
         """
         if by and not self._lines.take(by, self.scheduler.now):
             return
         self._notices.append(" ".join([event, *(f"{key}={value!r}" for key, value in facts.items())]))
 
     def take_notices(self) -> list[str]:
-        """What has been noted since the last call."""
+        """The lines noted since the last call."""
         notices, self._notices = self._notices, []
         return notices
 
     def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
-        """Give the scheduler an event."""
+        """Pass an event to the scheduler."""
         return self.scheduler.handle(event, now)
 
     def outlived(self, elapsed: Mapping[int, float], now: float) -> None:
-        """Raise the predictions of tasks that were stopped, unfinished, after more seconds than predicted."""
+        """Raise the predictions of tasks that were stopped after running longer than predicted."""
         longer: dict[int, float] = {}
         for task, seconds in self.scheduler.outlived(elapsed, now).items():
             bag, _, _ = self.book.find(task)
@@ -202,16 +202,16 @@ class BrokerState:
             self.pending += self.handle(ev.RuntimesUpdated(list(longer), list(longer.values())), now)
 
     def learn(self, now: float) -> None:
-        """Predict the bags whose submitter did not, from the runs each has shown."""
+        """Predict bags whose submitter did not, from their finished tasks."""
         for number in self.fresh:
             bag = self.book.by_number[number]
-            # At 1, 2, 4, 8, ... results: a prediction changes seldom, and soonest when little is known.
+            # At 1, 2, 4, 8, ... results: seldom, and soonest when little is known.
             if not bag.row.predicted and bag.runs.count >= bag.learned_at:
                 bag.learned_at = 2 * bag.runs.count
                 self.estimate(number, bag.runs.usual(), now)
 
     def estimate(self, number: int, runtime: float, now: float) -> None:
-        """One prediction for all of a bag, unless it is near the one it has."""
+        """Predict all tasks of a bag alike, unless that hardly changes its prediction."""
         bag = self.book.by_number[number]
         if not bag.estimate_s / CHANGED_BY <= runtime <= bag.estimate_s * CHANGED_BY:
             bag.estimate_s = runtime

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-# Long enough to be steady, short enough to show a change while somebody watches.
+# Long enough to be steady, short enough to show a change while you watch. Seconds.
 OVER_S = 10.0
 
 

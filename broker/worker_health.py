@@ -1,5 +1,6 @@
-"""What is wrong with a worker, in words for people: it crashes everything, or it does not answer."""
+"""What is wrong with a worker, in words: every task crashes there, or it does not answer."""
 
+from deskgrid.durations import precise
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.views.explain import SlotReason
@@ -14,7 +15,7 @@ def trouble(scheduler: Scheduler, name: str) -> str:
 
 
 def reason(slot: SlotReason) -> str:
-    """Why a task is not on a slot, in a word or two."""
+    """Why a slot does not run a task, in a word or two."""
     if slot.quarantined is not None:
         return "rests"
     if slot.silent_s is not None:
@@ -23,7 +24,7 @@ def reason(slot: SlotReason) -> str:
 
 
 def at_rest(rest: Quarantined, now: float) -> str:
-    """Why a worker gets nothing, and for how long."""
-    why = "it answers nothing" if rest.silent else "everything crashes there"
-    when = f"in {rest.until - now:.0f} s" if rest.until > now else "now"
+    """Why a worker gets no work, and for how long."""
+    why = "it does not answer" if rest.silent else "everything crashes there"
+    when = f"in {precise(rest.until - now)}" if rest.until > now else "now"
     return f"rests, because {why}; one task is tried there {when}"

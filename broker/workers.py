@@ -1,9 +1,9 @@
 """The broker's side of its workers: who they are, when they come and go, and when they count as lost.
 
-What they are given, and what they say of that, is in `deskgrid.broker.attempts`.
+Their attempts are in `deskgrid.broker.attempts`.
 
-Pure: messages and ``now`` in, messages out through the outbox. A worker is known by its session, which outlives
-connections; a connection that is not known is asked to introduce itself.
+Pure: messages and ``now`` in, messages out through the outbox. A worker is known by its session, which outlives its
+connections. On an unknown connection it is asked to introduce itself.
 """
 
 import math
@@ -18,11 +18,11 @@ from deskgrid.broker.store.rows import How
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 
-# Workers of one PC, by its key: more than anybody starts there.
+# Workers of one PC, by its key: more than anybody runs there.
 NAMESAKES_LIMIT = 16
-# Slots of all workers: ten times the largest grid that was measured. Each is a row in several indexes.
+# Slots of all workers: ten times the largest grid we have measured. Each is a row in several indexes.
 SLOTS_IN_ALL = 100_000
-# Slots of workers whose leases ran out that one turn takes away; the others go in the next ones.
+# When leases run out, a turn removes workers up to this many slots; the others go in the next turns.
 SLOTS_A_TURN = 2_000
 
 
@@ -35,11 +35,11 @@ class Workers:
         self.by_peer: dict[bytes, WorkerSession] = {}
         self.by_name: dict[str, WorkerSession] = {}
         self.attempts = Attempts(state, self.by_name)
-        # The names of those that wanted to be called so: all but one of them are called something else.
+        # The names of the workers that asked for each name: all but one got another.
         self._named: dict[str, list[str]] = {}
-        # In the order they were last heard, so that only the head is looked at for leases that ran out.
-        self._heard: OrderedDict[str, WorkerSession] = OrderedDict()
-        # Those that are lost but have announced windows to come, and when the first of them has none left.
+        # In the order of their last messages, so that only the first have to be checked for their leases.
+        self._leases: OrderedDict[str, WorkerSession] = OrderedDict()
+        # Lost workers that have announced windows to come, and when the first of them has none left.
         self._lost: dict[str, WorkerSession] = {}
         self._faded_at = math.inf
         self._slots = 0
@@ -47,7 +47,7 @@ class Workers:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
-        """One message of a worker's connection."""
+        """Handle a message of a worker."""
         if isinstance(message, wire.Join):
             self._join(peer, who, message, now)
             return
@@ -55,7 +55,7 @@ class Workers:
         if worker is None or worker.who != who:
             self._send(peer, wire.Rejoin())
             return
-        self._hear(worker, now)
+        self._refresh_lease(worker, now)
         if isinstance(message, wire.Finished):
             self.attempts.finished(worker, message, now)
         elif isinstance(message, wire.Heartbeat):
@@ -68,19 +68,19 @@ class Workers:
             self.attempts.send_template(worker, message.digest)
 
     def expects(self, peer: bytes, message: wire.Finished) -> bool:
-        """Whether a large result in ``message`` is of work that its sender was given: nobody fills the disk unasked."""
+        """Whether a large result in ``message`` is of work given to its sender: nobody else may fill the disk."""
         worker = self.by_peer.get(peer)
         large = [
             Attempt(result.task, result.number) for result in message.results if not isinstance(result.payload, bytes)
         ]
         return worker is not None and bool(self.attempts.given_to(worker, large))
 
-    def gone(self, peer: bytes, now: float) -> None:
-        """Nothing can be sent to this connection any more. The lease decides what that means for the worker."""
+    def gone(self, peer: bytes) -> None:
+        """A connection has ended. Its worker may come back: the lease decides."""
         self.by_peer.pop(peer, None)
 
     def let_go(self, credential: str, now: float) -> list[bytes]:
-        """Lose every worker that is here by that credential; their connections."""
+        """Drop every worker with this credential, as lost; their connections."""
         found = [worker for worker in self.by_name.values() if worker.who.name == credential]
         peers = [worker.peer for worker in found if self.by_peer.get(worker.peer) is worker]
         for worker in found:
@@ -91,7 +91,7 @@ class Workers:
     def _join(self, peer: bytes, who: Credential, join: wire.Join, now: float) -> None:
         other = self.by_peer.get(peer)
         if other is not None and (other.session, other.who) != (join.session, who):
-            self._forget(other, now)  # a connection is one worker's: else it could fill the grid with any number
+            self._forget(other, now)  # one worker per connection, or it could fill the grid with workers
         worker = self._session_of(who, join, now)
         if refusal := self._refusal_by_number(worker, join):
             self._send(peer, wire.Refused(refusal))
@@ -107,20 +107,20 @@ class Workers:
                 worker.templates = set()
             worker.peer, worker.join = peer, join
         self.by_peer[peer] = worker
-        self._hear(worker, now)
-        worker.told_windows = self._state.windows.table_for(join.name)
+        self._refresh_lease(worker, now)
+        worker.sent_windows = self._state.windows.table_for(join.name)
         facts = self._state.facts
         self._send(
             peer,
-            wire.Welcome(wire.VERSION, facts.id, worker.name, facts.heartbeat_s, facts.lease_s, worker.told_windows),
+            wire.Welcome(wire.VERSION, facts.id, worker.name, facts.heartbeat_s, facts.lease_s, worker.sent_windows),
         )
         self._open_or_close(worker, join, now)
 
     def _refusal_by_number(self, worker: WorkerSession | None, join: wire.Join) -> str:
-        """Why there is no room for a worker, that is known perhaps; empty when there is."""
+        """Why there is no room for a worker; empty when there is. ``worker``: its session, if it is known."""
         namesakes = len(self._named.get(join.name, ())) if self._state.credentials is not None else 0
         if worker is None and namesakes >= NAMESAKES_LIMIT:
-            return f"{NAMESAKES_LIMIT} workers of the PC {join.name} are here already"
+            return f"{NAMESAKES_LIMIT} workers of the PC {join.name} have joined already"
         before = 0 if worker is None else worker.join.slots
         if self._slots - before + join.slots > SLOTS_IN_ALL:
             return f"the workers here have {self._slots:,} slots already, of {SLOTS_IN_ALL:,}"
@@ -131,8 +131,8 @@ class Workers:
         self._state.note(
             "worker-joined", by=worker.who.name, name=worker.name, host=join.host, slots=join.slots, uptime=uptime_text
         )
-        # Without a plan of its own it will follow ours; until it does, nobody knows how long it stays.
-        undecided = worker.told_windows is not None and join.kind == "open-ended" and not join.running
+        # A worker without a plan of its own follows the broker's; until then nobody knows how long it stays.
+        undecided = worker.sent_windows is not None and join.kind == "open-ended" and not join.running
         if join.uptime == 0.0 or undecided:
             self._close(worker, join.running, join.windows, now)
             return
@@ -147,7 +147,7 @@ class Workers:
         self.attempts.handle(ev.WorkerJoined(worker.name, join.slots, uptime, join.windows, join.site, holds), now)
 
     def _session_of(self, who: Credential, join: wire.Join, now: float) -> WorkerSession | None:
-        """The session that introduces itself again; for a new one, those of its name that are gone make room."""
+        """The known session of a joining worker. For a new one, forget workers of its name that are gone."""
         namesakes = [self.by_name[name] for name in self._named.get(join.name, ())]
         for worker in namesakes:
             if worker.session == join.session and worker.who == who:
@@ -158,7 +158,7 @@ class Workers:
         return None
 
     def _free_name(self, wanted: str) -> str:
-        """For one more worker of the same PC, or, where there are no keys, of whatever PC calls itself so."""
+        """A name for one more worker of a PC, or of PCs with the same name where there are no keys."""
         name, number = wanted, 1
         while name in self.by_name:
             number += 1
@@ -172,7 +172,7 @@ class Workers:
         worker.known_until = max(worker.last_closes, now + (beat.uptime or 0.0))
         worker_open = beat.uptime is None or beat.uptime > 0.0
         if worker_open != (worker.state == "up"):
-            # An introduction or a leave is missing: it came over a connection that is gone.
+            # A `Join` or a `Leave` was lost with an earlier connection.
             self._send(worker.peer, wire.Rejoin())
             return
         uptime = math.inf if beat.uptime is None else beat.uptime
@@ -195,11 +195,11 @@ class Workers:
         *,
         early: bool = False,
     ) -> None:
-        """A worker's window is not open, or no longer; ``held`` is what it handed back."""
+        """A worker's window is closed; ``held`` is what it hands back."""
         ran = {Attempt(r.task, r.number): r.elapsed for r in held if r.elapsed is not None}
         stopped = {attempt: ran[attempt] for attempt in self.attempts.its_own(worker, ran)}
         if worker.state == "up":
-            # What it does not name as stopped never started there, or ended; some may still be on its way.
+            # What it does not name as stopped has not started, has ended, or is still on its way there.
             sent = self._state.scheduler.attempts_at(worker.name)
             unstarted = [attempt for attempt in sent if attempt not in stopped]
             left = ev.WorkerLeft(worker.name, True, early, unstarted, windows)
@@ -220,22 +220,22 @@ class Workers:
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def _hear(self, worker: WorkerSession, now: float) -> None:
+    def _refresh_lease(self, worker: WorkerSession, now: float) -> None:
         worker.heard = now
-        self._heard[worker.name] = worker
-        self._heard.move_to_end(worker.name)
+        self._leases[worker.name] = worker
+        self._leases.move_to_end(worker.name)
         if self._lost.pop(worker.name, None) is not None:
             worker.state = "away"
 
     def expire(self, now: float) -> None:
-        """Count workers as lost whose lease ran out; forget those gone for good."""
+        """Workers whose lease ran out are lost; those without windows to come are forgotten."""
         slots = 0
-        while self._heard and slots < SLOTS_A_TURN:
-            name, worker = next(iter(self._heard.items()))
+        while self._leases and slots < SLOTS_A_TURN:
+            name, worker = next(iter(self._leases.items()))
             if worker.heard + self._state.facts.lease_s > now:
                 break
             slots += worker.join.slots
-            del self._heard[name]
+            del self._leases[name]
             self.by_peer.pop(worker.peer, None)
             if worker.state == "up":
                 self._state.note("worker-lost", by=worker.who.name, name=name, silent_s=round(now - worker.heard, 1))
@@ -249,17 +249,17 @@ class Workers:
             self._faded_at = min([worker.known_until for worker in self._lost.values()], default=math.inf)
 
     def refresh_windows(self) -> None:
-        """Tell the workers whose planned windows changed in the broker's file."""
+        """Send workers their planned windows, if these changed in the broker's file."""
         if not self._state.windows.refresh():
             return
         for worker in self.by_peer.values():
             table = self._state.windows.table_for(worker.join.name)
-            if table != worker.told_windows:
-                worker.told_windows = table
+            if table != worker.sent_windows:
+                worker.sent_windows = table
                 self._send(worker.peer, wire.Planned(table))
 
     def _forget(self, worker: WorkerSession, now: float) -> None:
-        """It is not expected back; what it held, if its window was open, is lost with it."""
+        """Forget a worker that is not expected back. If its window was open, its attempts are lost."""
         if worker.state == "up":
             self._left(ev.WorkerLeft(worker.name, planned=False), "loss", now)
         if self.by_name.pop(worker.name, None) is not None:
@@ -268,12 +268,12 @@ class Workers:
             if not self._named[worker.join.name]:
                 del self._named[worker.join.name]
         self.by_peer.pop(worker.peer, None)
-        self._heard.pop(worker.name, None)
+        self._leases.pop(worker.name, None)
         self._lost.pop(worker.name, None)
         self.attempts.handle(ev.WorkerForgotten(worker.name), now)
 
     def farewell(self, reason: str) -> None:
-        """The broker stops; workers keep what they run and come back to its successor."""
+        """The broker stops: say goodbye. Workers keep what they run, and come back when it is restarted."""
         for peer in self.by_peer:
             self._send(peer, wire.Goodbye(reason))
 

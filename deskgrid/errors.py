@@ -10,7 +10,7 @@ class DeskgridError(Exception):
 
 
 class GridUnreachable(DeskgridError):
-    """No broker answers. Start it, or look at the address and the network."""
+    """No broker answers. Start it, or check the address and the network."""
 
 
 class GridRefused(DeskgridError):
@@ -22,7 +22,7 @@ class GridClosed(DeskgridError, RuntimeError):
 
 
 class RequestFailed(DeskgridError):
-    """The broker did not do what it was asked; it says why."""
+    """The broker did not do what you asked; the message says why."""
 
 
 class BagRejected(DeskgridError):

@@ -1,4 +1,4 @@
-"""The worker's loop: what reads its clocks, and puts its connection, its session and its processes together.
+"""The worker's loop: it reads the clocks, and connects the session with the socket and the processes.
 
 Rule 1: it dials out; nothing listens on a lab PC.
 Rule 2: never block: what the broker does not take now is said again after the next introduction.
@@ -48,7 +48,7 @@ class WorkerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """``join``: the line of a lab, or this PC's own. ``home``: where its identities are.
+    """What a worker is started with. ``join``: the line of a lab, or this PC's own. ``home``: where its identities are.
 
     ``plan`` None: the broker's windows for this worker, or open-ended when it has none. ``task_memory``: bytes that a
     task's process may have; 0 for no limit. ``run_as``: whose processes tasks are; None: this user's.
@@ -72,7 +72,7 @@ class WorkerOptions:
 
 
 def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
-    """Work until the plan is over or ``stopping()``; raises `WorkerError` when the broker will not have this worker.
+    """Work until the plan is over or ``stopping()``; raises `WorkerError` when the broker refuses this worker.
 
     ``say`` gets a line for people whenever something changes.
     """
@@ -88,21 +88,21 @@ def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callab
 
 
 def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
-    """Work by this PC's own key, which the broker is told by the lab's line if it does not know it."""
+    """Work with this PC's own key; if the broker does not know it yet, enrol it with the lab's line."""
     identity = _identity(options)
     if identity is not None:
         try:
             return _work(replace(options, join=identity.line, name=identity.name), stopping, say)
         except UnknownKey as error:
             if identity.keys == options.join.keys:
-                again = "to enrol again, give --join with the line that it prints"
                 raise WorkerError(
-                    f"the broker does not know this PC's key: was it revoked or forgotten? {again}"
+                    "the broker does not know this PC's key: was it revoked or forgotten? "
+                    "To enrol again, give --join with the line that the broker prints"
                 ) from error
     try:
         identity = enrolled(options.join, options.name, Identities(options.home), stopping, say)
     except UnknownKey as error:
-        raise WorkerError("the broker does not know this join line's key: paste the line it prints now") from error
+        raise WorkerError("the broker does not know this join line's key: use the line that it prints now") from error
     if identity is not None:
         _work(replace(options, join=identity.line, name=identity.name), stopping, say)
 
@@ -172,7 +172,7 @@ class _Agent:
         self._wake = wake
         self._alarm: Alarm | None = None
         self._table: str | None = None
-        self._was_joined = False
+        self._was_known = False
         self._poller = zmq.Poller()
         self._poller.register(link.socket, zmq.POLLIN)
         self._poller.register(link.monitor, zmq.POLLIN)
@@ -198,9 +198,8 @@ class _Agent:
         if self._alarm is not None:
             self._alarm.replace(plan)
         elif not isinstance(plan, OpenEnded):
-            from deskgrid.worker.windows.alarm import (
-                Alarm,  # here, for what it needs takes longer to load than all else of a worker
-            )
+            # Here, because what it needs takes longer to load than everything else of a worker.
+            from deskgrid.worker.windows.alarm import Alarm
 
             self._alarm = Alarm(plan, self._wake)
             self._alarm.start()
@@ -267,12 +266,13 @@ class _Agent:
 
     def _report(self) -> None:
         address = f"{self._options.join.host}:{self._options.join.port}"
-        if self._session.joined != self._was_joined:
-            self._was_joined = self._session.joined
+        if self._session.known != self._was_known:
+            self._was_known = self._session.known
             self._link.heard()
-            state = f"joined {address} as {self._session.name}" if self._was_joined else f"lost the broker at {address}"
-            self._say(state)
-        elif not self._was_joined:
+            self._say(
+                f"joined {address} as {self._session.name}" if self._was_known else f"lost the broker at {address}"
+            )
+        elif not self._was_known:
             self._link.complain(self._say)
 
     def _end(self, reason: str) -> None:

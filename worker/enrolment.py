@@ -1,4 +1,4 @@
-"""How a PC comes to have a key of its own: it makes one, and has the broker know it by a lab's line.
+"""How a PC gets a key of its own: it makes one, and registers it with the broker by a lab's line.
 
 Rule: the secret half never leaves this PC, and the identity is on its disk before it is used.
 """
@@ -26,7 +26,7 @@ TICK_S = 0.2
 def enrolled(
     line: JoinLine, name: str, identities: Identities, stopping: Callable[[], bool], say: Callable[[str], None]
 ) -> PcIdentity | None:
-    """The identity of this PC, which the broker knows from now on by ``line``; None when it is to stop before that.
+    """The identity of this PC, which the broker knows from now on; None if the worker is to stop before that.
 
     An identity of that name that is here is used again. Raises `Refusal`, `UnknownKey` and `IdentityError`.
     """
@@ -36,7 +36,7 @@ def enrolled(
     before = identities.find(line.keys.server, name)
     pair = new_pair() if before is None else (before.keys.public, before.keys.secret)
     mine = PcIdentity(name, replace(line, keys=Keys(line.keys.server, *pair)))
-    identities.keep(mine)  # now, for if the answer were lost, and the key with it, the name would be lost, too
+    identities.keep(mine)  # now: if the answer were lost, and the key with it, nobody could use the name again
     try:
         answer = _ask(line, wire.Enrol(wire.VERSION, name, mine.keys.public), stopping, say)
     except (Refusal, UnknownKey):

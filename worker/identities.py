@@ -74,7 +74,7 @@ class Identities:
             raise IdentityError(f"cannot remove {path}: {error.strerror}") from error
 
     def choose(self, name: str | None, address: str | None) -> PcIdentity | None:
-        """The one identity there is, of that name and for that broker if they are given; None if there is none.
+        """The only identity, of this name and for this broker if they are given; None if there is none.
 
         Raises `IdentityError` when there are several.
         """
@@ -82,7 +82,7 @@ class Identities:
         found = [each for each in known if name in (None, each.name) and address in (None, each.address)]
         if len(found) > 1:
             which = ", ".join(f"{each.name} at {each.address}" for each in found)
-            raise IdentityError(f"this PC has several identities ({which}): say which by --broker and --name")
+            raise IdentityError(f"this PC has several identities ({which}): choose one with --broker and --name")
         return found[0] if found else None
 
     def _path(self, server: bytes, name: str) -> Path:

@@ -79,7 +79,7 @@ class Link:
         self._poller.poll(int(seconds * 1000))
 
     def receive(self) -> wire.Message | None:
-        """The next message, or None when none waits; raises `ProtocolError` when it is none."""
+        """The next message, or None if nothing has arrived; raises `ProtocolError` if it is not a message."""
         return hear(self.socket)
 
     def changes(self) -> list[bool]:
@@ -96,7 +96,7 @@ class Link:
         return found
 
     def tend(self) -> None:
-        """Begin again, whatever became of earlier attempts, if there has been no connection for too long."""
+        """Dial anew if there has been no connection for too long."""
         if self.connected or time.monotonic() <= self._redial_at:
             return
         self._redial_at = time.monotonic() + REDIAL_S
@@ -115,7 +115,7 @@ class Link:
             address = f"{self._join.host}:{self._join.port}"
             ask = "is it running, and is this join line from that broker?"
             if self._join.keys is None:
-                ask = "is it running? if it is encrypted, as all are without --insecure, give its line with --join"
+                ask = "is it running? If it was not started with --insecure, give its join line with --join"
             say(f"no answer from a broker at {address}; still trying ({ask})")
 
 

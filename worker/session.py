@@ -1,4 +1,4 @@
-"""A worker without its socket and its clock: what it holds, what it is told, what it says.
+"""A worker without its socket and its clock: what it holds, hears and says.
 
 Rule 1: nothing that was accepted is dropped: a result is kept until the broker has written it down (`Taken`), and every
 attempt is named at each introduction, so both sides can agree again after any interruption.
@@ -31,7 +31,7 @@ REST_S = 60.0
 
 
 class Refusal(Exception):
-    """The broker will not have this worker as it is."""
+    """The broker refuses this worker as it is."""
 
 
 class TaskExecutor(Protocol):
@@ -76,6 +76,8 @@ class Session:
         self.plan = plan
         self.name = identity.name
         self.joined = False
+        # Whether the broker knows us over this connection, also while we introduce ourselves anew.
+        self.known = False
         self.windows_from_broker: str | None = None
         self._own_plan = plan
         self._follows_broker = follows_broker
@@ -109,7 +111,7 @@ class Session:
     # --- what the driver calls ---------------------------------------------------------------------------------------
 
     def receive(self, message: wire.Message, now: Instant) -> None:
-        """A message of the broker; raises `Refusal` when it will not have this worker."""
+        """A message of the broker; raises `Refusal` when it refuses this worker."""
         if isinstance(message, wire.Assign):
             self._assign(message)
         elif isinstance(message, wire.Taken):
@@ -133,7 +135,7 @@ class Session:
 
     def disconnected(self) -> None:
         """Nothing reaches the broker any more: introduce ourselves again when it does."""
-        self.joined = self._introduced = False
+        self.joined = self.known = self._introduced = False
 
     def reconnected(self) -> None:
         """There is a connection: introduce ourselves at once, unless that is already under way."""
@@ -145,7 +147,7 @@ class Session:
         self.plan = self._own_plan if plan is None else plan
         self._closes_at = float("inf")  # the last look was at another plan
         # The broker places work by what it knows of ours: introduce ourselves anew, at once.
-        self.disconnected()
+        self.joined = self._introduced = False
         self.reconnected()
 
     @property
@@ -249,7 +251,7 @@ class Session:
         return tuple((held + ended)[: wire.HELD_ROWS])
 
     def _welcome(self, welcome: wire.Welcome) -> None:
-        self.joined = True
+        self.joined = self.known = True
         self.name = welcome.name
         self._heartbeat_s = welcome.heartbeat
         self.windows_from_broker = welcome.windows

@@ -1,1 +1,1 @@
-"""Who may do what: keys, roles, PCs, and how they are let in and kept out."""
+"""Who may do what: keys, roles and PCs, and how they are let in or kept out."""

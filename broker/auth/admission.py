@@ -1,4 +1,4 @@
-"""What an admin asks about credentials: who there is, who is let in, who is kept out. Pure, but for the store."""
+"""An admin's orders about credentials: list them, let somebody in, keep somebody out. Pure, except for key files."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,13 +9,12 @@ from deskgrid.broker.state import BrokerState
 
 Json = dict[str, Any]
 
-
 # Rows in one answer.
 PAGE = 500
 
 
 class Admission:
-    """``connected``: the names of the credentials that somebody is connected by, one for each connection."""
+    """``connected``: how many connections each credential has, by name."""
 
     def __init__(self, state: BrokerState, connected: Callable[[], Counter[str]]) -> None:
         self._state = state
@@ -24,11 +23,11 @@ class Admission:
     @property
     def _credentials(self) -> Credentials:
         if self._state.credentials is None:
-            raise CredentialError("this broker was started with --insecure: it has no keys, and all may do everything")
+            raise CredentialError("this broker runs with --insecure: it has no keys, and everybody may do everything")
         return self._state.credentials
 
     def rows(self, args: Json, now: float) -> Json:
-        """Credentials in the order of their names, how many connections there are by each, and how old a PC's is.
+        """A page of credentials by name, with their connections, and for PCs their age.
 
         ``after``: the last name of the page before.
         """
@@ -47,7 +46,7 @@ class Admission:
         return {"keys": page, "after": page[-1]["name"] if len(rows) > PAGE else None, "enrol": store.enrolling}
 
     def add(self, args: Json, now: float) -> Json:
-        """Let in whoever has the secret of the key ``public`` (hexadecimal). The secret itself never comes here."""
+        """Let in whoever has the secret key of ``public`` (hexadecimal). The broker never sees the secret key."""
         credential, store = checked_credential(args.get("name"), args.get("role")), self._credentials
         try:
             public = bytes.fromhex(str(args.get("public")))
@@ -58,7 +57,7 @@ class Admission:
         return {"address": self._state.facts.address}
 
     def revoke(self, args: Json, now: float) -> Json:
-        """Keep a credential out; the sessions let go of whoever is here by it when they settle."""
+        """Keep a credential out. The sessions drop its connections when they settle."""
         name, store = str(args.get("name")), self._credentials
         line_in = store.revoke(name)
         self._state.revoked.append(name)
@@ -66,7 +65,7 @@ class Admission:
         return {"connected": self._connected()[name], "line_in": line_in}
 
     def forget(self, args: Json, now: float) -> Json:
-        """Keep a PC out, as `revoke` does, and let another one have its name."""
+        """Keep a PC out, as `revoke` does, and free its name."""
         name, store = str(args.get("name")), self._credentials
         store.forget(name)
         self._state.revoked.append(name)

@@ -1,22 +1,22 @@
-"""PCs that come with a lab's line and ask to be known by a key of their own. Pure, but for the store.
+"""PCs that come with a lab's line and enrol with a key of their own. Pure, except for the key files.
 
 Rule 1: a connection has at most one request here, and requests are carried out in the order in which they came.
-Rule 2: each is a write to the disk, so a turn carries out few, and a second not many: others do not wait for them, and
-whoever makes up names with the lab's line fills neither the disk nor the log quickly. Those that wait are not refused.
+Rule 2: each is a write to the disk, so there are few in a turn of the loop, and not many in a second. Others do not
+wait for them, and made-up names do not fill the disk or the log quickly. Requests that have to wait are not refused.
 """
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential, CredentialError
 from deskgrid.broker.state import BrokerState
 
-# Requests in one turn of the loop: 0.2 ms each, and 6 ms on a disk that ten other programs write to.
+# Requests in one turn of the loop. One takes 0.2 ms, or 6 ms on a disk that ten other programs write to.
 PER_TURN = 4
-# Requests in one second. A lab of a thousand PCs is enrolled in twenty.
+# Requests in one second. A lab of a thousand PCs has enrolled after twenty.
 PER_S = 50
 
 
 class Enrolment:
-    """The requests that wait. ``now`` is the broker's clock."""
+    """The waiting requests. ``now`` is the broker's clock."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -26,26 +26,26 @@ class Enrolment:
 
     @property
     def pressing(self) -> bool:
-        """Whether a request waits that this second has room for, as far as was seen last."""
+        """Whether a request waits and can be carried out, as of the last `carry_out`."""
         return bool(self._asked) and self._left > 0 and self._state.disk.state != "full"
 
     def ask(self, peer: bytes, line: Credential, request: wire.Enrol) -> None:
-        """A request, in place of what this connection asked before."""
+        """Add a request; it replaces an earlier one of the same connection."""
         self._asked[peer] = line, request
 
     def gone(self, peer: bytes) -> None:
-        """A connection is no more."""
+        """A connection has ended."""
         self._asked.pop(peer, None)
 
     def let_go(self, credential: str) -> list[bytes]:
-        """Drop what was asked by a credential that was revoked; the connections."""
+        """Drop the requests of a revoked credential; their connections."""
         peers = [peer for peer, (line, _) in self._asked.items() if line.name == credential]
         for peer in peers:
             del self._asked[peer]
         return peers
 
     def carry_out(self, now: float) -> None:
-        """Answer some of those that wait, unless nothing can be written down."""
+        """Answer some requests, unless the disk is full."""
         if self._state.disk.state == "full":
             return
         if int(now) != self._second:
@@ -56,7 +56,7 @@ class Enrolment:
 
     def _answer(self, peer: bytes, line: Credential, request: wire.Enrol, now: float) -> None:
         store = self._state.credentials
-        assert store is not None  # else nobody has a lab's line
+        assert store is not None  # without keys nobody has a lab's line
         try:
             name, public = store.enrol(line, request.name, request.public, self._state.posix(now))
         except CredentialError as error:

@@ -1,13 +1,13 @@
-"""The CURVE keys of a broker, in its home: its own pair, those of the home, the credentials that were added, and PCs.
+"""The CURVE keys of a broker, in its home: its own pair, the home's credentials, added credentials, and PCs.
 
-The home has a credential for each role that needs a line, made with it: ``worker``, by which PCs enrol, ``client``,
-and ``admin``, for whoever can read the home. Each is a file with one pair, public key then secret key, 32 bytes each.
-Of other credentials the broker knows the public key only: the file ``added`` is their names, roles and keys; PCs, of
-which there are many, have a file each (`deskgrid.broker.auth.pcs`).
+A new home has three credentials: ``worker``, with which PCs enrol, ``client``, and ``admin``, for whoever can read the
+home. Each is a file with one pair, public key then secret key, 32 bytes each. Of other credentials the broker knows
+only the public key: the file ``added`` has their names, roles and keys. PCs are many, and have a file each
+(`deskgrid.broker.auth.pcs`).
 
 Rule 1: every file is readable by its owner only, written whole or not at all, and refused when others can touch it.
-Rule 2: revoked is revoked, at once and for good. One of the home's own is replaced by a new pair, with a new line.
-Rule 3: the name of a PC stays taken when its key is revoked, until it is forgotten.
+Rule 2: a revoked key is worth nothing, at once and for good. The home's own credentials get a new pair and line.
+Rule 3: the name of a PC stays taken when its key is revoked, until the PC is forgotten.
 """
 
 import json
@@ -45,10 +45,10 @@ class KeysError(Exception):
 
 
 class KeyRing:
-    """All that one broker knows of keys. ``changes`` grows when somebody is kept out."""
+    """The keys that one broker knows. ``changes`` grows whenever a credential is revoked or forgotten."""
 
     def __init__(self, home: Path) -> None:
-        """The keys in ``home``, made now where there are none; raises `KeysError`."""
+        """Read the keys in ``home``, or make them; raises `KeysError`."""
         self.changes = 0
         self._home = home
         self._folder = home / "keys"
@@ -68,7 +68,7 @@ class KeyRing:
 
     @property
     def _closed(self) -> Path:
-        """The file that is there while no new PCs may enrol."""
+        """This file exists while no new PCs may enrol."""
         return self._folder / "enrol-off"
 
     def _index(self) -> None:
@@ -76,7 +76,7 @@ class KeyRing:
         self._who |= {public: credential for credential, public in self._added.values()}
 
     def who(self, public: bytes) -> Credential | None:
-        """Whose public key this is, or None for an unknown one."""
+        """Whose public key this is; None for an unknown one."""
         return self._who.get(public) or self._pcs.who(public)
 
     def line(self, name: str, host: str, port: int) -> JoinLine:
@@ -103,12 +103,12 @@ class KeyRing:
         return self._enrolling
 
     def rows(self) -> list[Known]:
-        """All credentials, in the order of their names; also PCs whose key was revoked."""
+        """All credentials by name, with PCs whose key was revoked."""
         pcs = [Known(Credential(pc.name, "worker"), pc.since, pc.revoked) for pc in self._pcs.rows()]
         return sorted([*map(Known, self._who.values()), *pcs], key=lambda known: known.credential.name)
 
     def add(self, credential: Credential, public: bytes, when: float) -> None:
-        """Let in whoever has the secret of ``public``. Raises `CredentialError`. Once more changes nothing."""
+        """Let in whoever has the secret key of ``public``. Repeating it changes nothing. Raises `CredentialError`."""
         if credential.name not in self._own and self.who(public) == credential:
             return
         self._check_new(credential, public)
@@ -120,7 +120,7 @@ class KeyRing:
     def enrol(self, line: Credential, name: str, public: bytes, when: float) -> tuple[str, bytes]:
         """Let in a PC that came with ``line``; its name and key from now on. Raises `CredentialError`.
 
-        The line of one PC, which an admin added, is that PC's key itself.
+        If ``line`` is that of one PC, added by an admin, its key already is that PC's.
         """
         pc = self._pcs.get(name)
         if line.role == "worker":
@@ -137,7 +137,7 @@ class KeyRing:
         return pc.name, pc.public
 
     def _enrolled(self, line: Credential, credential: Credential, public: bytes, when: float) -> PC:
-        """A PC that was not known before."""
+        """Enrol a PC that was not known before."""
         if not self._enrolling:
             raise CredentialError("no new PCs may enrol: an admin can change that with `deskgrid keys enrol on`")
         if self._pcs.enrolled_by[line.name] >= ENROLLED_LIMIT:
@@ -148,7 +148,7 @@ class KeyRing:
         return pc
 
     def _check_new(self, credential: Credential, public: bytes) -> None:
-        """Raise `CredentialError` unless there can be one more, of this name and key."""
+        """Raise `CredentialError` unless there is room for one more, with this name and key."""
         name = credential.name
         if len(public) != KEY_BYTES:
             raise CredentialError("that is not a public key")
@@ -162,7 +162,10 @@ class KeyRing:
             raise CredentialError(f"there are {CREDENTIALS_LIMIT} credentials; revoke or forget those that nobody uses")
 
     def revoke(self, name: str) -> str:
-        """Keep a credential out; of the home's own, the file with its new join line, else "". `CredentialError`."""
+        """Keep a credential out. For one of the home's own: the file with the new join line; else "".
+
+        Raises `CredentialError`.
+        """
         if name in self._own:
             return self._renew(name)
         if name in self._added:
@@ -177,15 +180,19 @@ class KeyRing:
         return ""
 
     def forget(self, name: str) -> None:
-        """Keep a PC out, and let another one have its name. Raises `CredentialError`."""
+        """Keep a PC out, and free its name. Raises `CredentialError`."""
         if (pc := self._pcs.get(name)) is None or pc.name != name:
             raise CredentialError(f"there is no PC {name!r}")
         with self._writing():
-            self._pcs.drop(name)
+            try:
+                self._pcs.drop(name)
+            except FileNotFoundError as error:
+                gone = "its file was moved or removed: put it back, or restart the broker"
+                raise CredentialError(f"there is no PC {name!r} in {self._pcs.folder}: {gone}") from error
         self.changes += 1
 
     def let_enrol(self, on: bool) -> None:
-        """Whether new PCs may enrol from now on, also after a restart. Raises `CredentialError`."""
+        """Let new PCs enrol from now on, or not, also after a restart. Raises `CredentialError`."""
         with self._writing():
             if on:
                 self._closed.unlink(missing_ok=True)
@@ -199,7 +206,7 @@ class KeyRing:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """What cannot be written down does not hold."""
+        """Turn an OSError into a `CredentialError`: a change that cannot be written does not count."""
         try:
             yield
         except OSError as error:
@@ -254,7 +261,7 @@ class KeyRing:
 
 
 def new_pair() -> Pair:
-    """A new key pair: public, secret."""
+    """A new key pair: public key, secret key."""
     public, secret = zmq.curve_keypair()
     return z85.decode(public), z85.decode(secret)
 

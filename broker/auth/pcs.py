@@ -1,8 +1,8 @@
-"""The PCs that a broker knows by a key of their own: one small file for each, in its home.
+"""The PCs that have a key of their own: one small file for each, in the broker's home.
 
-Rule 1: a name belongs to its key until it is forgotten, also after the key was revoked.
-Rule 2: names that differ only in case are the same name, as they are for many file systems.
-Rule 3: nothing is known that has not been written, whole, to the disk.
+Rule 1: a name belongs to its key until the PC is forgotten, even when the key was revoked.
+Rule 2: names that differ only in case are the same name, as in many file systems.
+Rule 3: a PC counts once its file is whole on the disk.
 """
 
 import json
@@ -31,11 +31,11 @@ class PC:
 
 
 class PCs:
-    """The PCs in ``folder``, which is made if it is not there. Raises OSError, and ValueError for a damaged file."""
+    """The PCs in ``folder``, which is made if there is none. Raises OSError, and ValueError for a damaged file."""
 
     def __init__(self, folder: Path) -> None:
         make_private_folder(folder)
-        self._folder = folder
+        self.folder = folder
         self._by_name: dict[str, PC] = {}
         self._by_key: dict[bytes, PC] = {}
         self._let_in: dict[bytes, Credential] = {}
@@ -51,11 +51,11 @@ class PCs:
         return self._by_name.get(name.lower())
 
     def holder(self, public: bytes) -> PC | None:
-        """The PC that has that key, or had it when it was revoked."""
+        """The PC that has this key, revoked or not."""
         return self._by_key.get(public)
 
     def who(self, public: bytes) -> Credential | None:
-        """Whose key this is; None for an unknown one, and for one that was revoked."""
+        """Whose key this is; None for an unknown or a revoked one."""
         return self._let_in.get(public)
 
     def rows(self) -> list[PC]:
@@ -63,19 +63,19 @@ class PCs:
         return list(self._by_name.values())
 
     def put(self, pc: PC) -> None:
-        """Write down a new PC, or what changed of one. Raises OSError."""
+        """Write a new or changed PC to its file. Raises OSError."""
         row = asdict(pc) | {"public": pc.public.hex()}
         write_private(self._path(pc.name), json.dumps(row).encode())
         self._forget(pc.name)
         self._learn(pc)
 
     def drop(self, name: str) -> None:
-        """Forget a PC. Raises OSError."""
-        self._path(name).unlink(missing_ok=True)
+        """Forget a PC. Raises OSError, FileNotFoundError when somebody removed its file."""
+        self._path(name).unlink()
         self._forget(name)
 
     def _path(self, name: str) -> Path:
-        return self._folder / f"{name.lower()}{_SUFFIX}"
+        return self.folder / f"{name.lower()}{_SUFFIX}"
 
     def _learn(self, pc: PC) -> None:
         self._by_name[pc.name.lower()] = pc

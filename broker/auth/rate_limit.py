@@ -1,6 +1,6 @@
-"""How often something is allowed, to each name: many times at once, and then once every so often. Pure."""
+"""How often something is allowed for each name: several times at once, and then once in a while. Pure."""
 
-# Names are only remembered while they matter; it is looked at them when there are so many.
+# With so many names in memory, those that do not matter any more are dropped.
 NAMES = 10_000
 
 
@@ -10,11 +10,11 @@ class RateLimit:
     def __init__(self, burst: int, every_s: float) -> None:
         self._burst_s = burst * every_s
         self._every_s = every_s
-        # When everything that a name was allowed will count no more.
+        # When a name will have its whole burst again.
         self._used_until: dict[str, float] = {}
 
     def take(self, name: str, now: float) -> bool:
-        """Whether it is allowed to ``name`` once more."""
+        """Whether ``name`` may do it once more; if so, it counts."""
         until = max(now, self._used_until.get(name, now)) + self._every_s
         if until - now > self._burst_s:
             return False

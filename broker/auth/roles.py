@@ -1,10 +1,10 @@
-"""Who may do what: the roles. What each query needs is in `deskgrid.broker.query_catalog`. Pure.
+"""Who may do what: the roles. The rights that each query needs are in `deskgrid.broker.query_catalog`. Pure.
 
-Rule 1: a connection is who its key says, at each message anew. What a peer says of itself decides nothing.
-Rule 2: a bag belongs to the credential that submitted it. Its owner and an admin may do everything with it; to others
-it is a row in the list of bags, as in any batch queue: its name, its owner, how far it is.
-Rule 3: what concerns everybody (policy, credentials) is the admin's.
-Rule 4: a lab's line only lets PCs enrol. Each PC then has a key of its own, and joins under its own name only.
+Rule 1: the key of a connection says who it is, for each message anew. What a peer says about itself decides nothing.
+Rule 2: a bag belongs to the credential that submitted it. Its owner and admins may do everything with it. Others see
+it in the list of bags, as in any batch queue: its name, its owner and its progress.
+Rule 3: only admins change what concerns everybody (policy, credentials).
+Rule 4: a lab's line only lets PCs enrol. Each PC then has its own key, and can only join under its own name.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from typing import Literal, Protocol, get_args
 
 from deskgrid.wire.names import name_error
 
-# lab: lets PCs enrol. worker: is one PC. submitter: has work done. admin: that, and everything else.
+# lab: lets PCs enrol. worker: is one PC. submitter: submits bags. admin: may do everything.
 Role = Literal["lab", "worker", "submitter", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 # Credentials besides those of the home, PCs among them.
 CREDENTIALS_LIMIT = 10_000
-# PCs that enrol with one line: whoever has it and makes names up leaves room for everybody else.
+# PCs that enrol with one line. Somebody who enrols made-up names leaves room for everybody else.
 ENROLLED_LIMIT = CREDENTIALS_LIMIT // 2
 
 
@@ -30,14 +30,14 @@ class Credential:
     role: Role
 
 
-# Without encryption there are no keys to know anybody by. What is submitted then belongs to the home's own clients, who
-# find it again when the broker is started with encryption.
+# Everybody, without encryption: there are no keys. Bags then belong to the home's own client credential, which still
+# owns them when the broker is restarted with encryption.
 ANYBODY = Credential("client", "admin")
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A credential as it is listed. ``since``: POSIX seconds when a PC was enrolled or added; None for others."""
+    """A row in the list of credentials. ``since``: POSIX seconds when a PC enrolled or was added; None for others."""
 
     credential: Credential
     since: float | None = None
@@ -49,9 +49,9 @@ class CredentialError(Exception):
 
 
 class Credentials(Protocol):
-    """The credentials of one broker, as the sessions need them. `deskgrid.broker.auth.keys.KeyRing` has them on disk.
+    """The credentials of one broker. `deskgrid.broker.auth.keys.KeyRing` keeps them on disk.
 
-    Every change raises `CredentialError` when it cannot be, and is on the disk when the call returns.
+    A change that is not possible raises `CredentialError`; otherwise it is on the disk when the call returns.
     """
 
     @property
@@ -59,31 +59,31 @@ class Credentials(Protocol):
         """Whether new PCs may enrol."""
 
     def rows(self) -> list[Known]:
-        """All, in the order of their names; also PCs whose key was revoked."""
+        """All credentials by name, with PCs whose key was revoked."""
 
     def add(self, credential: Credential, public: bytes, when: float) -> None:
-        """Let in whoever has the secret of ``public``. Once more changes nothing. ``when``: POSIX seconds."""
+        """Let in whoever has the secret key of ``public``. Repeating it changes nothing. ``when``: POSIX seconds."""
 
     def enrol(self, line: Credential, name: str, public: bytes, when: float) -> tuple[str, bytes]:
-        """Let in a PC that came with ``line``; the name and the key that it has from now on. Once more: the same."""
+        """Let in a PC that came with ``line``; its name and key from now on. Repeating it returns the same."""
 
     def revoke(self, name: str) -> str:
-        """Keep a credential out; of the home's own, the file with its new join line, else ""."""
+        """Keep a credential out. For one of the home's own: the file with the new join line; else ""."""
 
     def forget(self, name: str) -> None:
-        """Keep a PC out, and let another one have its name."""
+        """Keep a PC out, and free its name."""
 
     def let_enrol(self, on: bool) -> None:
-        """Whether new PCs may enrol from now on, also after a restart."""
+        """Let new PCs enrol from now on, or not, also after a restart."""
 
 
 def with_article(role: Role) -> str:
-    """A role in a sentence."""
+    """A role with its article: "a submitter"."""
     return {"admin": "an admin", "lab": "a lab's line"}.get(role, f"a {role}")
 
 
 def owner_refusal(who: Credential, bag: str, owner: str) -> str:
-    """Why ``who`` may do nothing with a bag; empty when they may."""
+    """Why ``who`` may not do anything with a bag; empty when they may."""
     if who.role == "admin" or who.name == owner:
         return ""
     return (
@@ -92,14 +92,14 @@ def owner_refusal(who: Credential, bag: str, owner: str) -> str:
 
 
 def admin_refusal(who: Credential, what: str) -> str:
-    """Why ``who`` may not do what is for admins; empty when they may."""
+    """Why ``who`` may not do what only admins may; empty when they may."""
     if who.role == "admin":
         return ""
     return f"{what} is for admins; you are connected as {who.name}, {with_article(who.role)}"
 
 
 def checked_credential(name: object, role: object) -> Credential:
-    """The credential that somebody wants to have; raises `CredentialError`."""
+    """A credential, if name and role are valid; raises `CredentialError`."""
     if not isinstance(name, str) or name_error(name):
         raise CredentialError(name_error(name))
     for known in ROLES:

@@ -1,1 +1,1 @@
-"""The one port: sockets and connections, what is read in which turn, and what waits to be sent."""
+"""The one port: sockets and connections, the order in which messages are handled, and what waits to be sent."""

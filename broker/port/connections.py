@@ -1,12 +1,12 @@
-"""Who is connected, over which file descriptor and by which key; and which connections are to be cut. Pure.
+"""Who is connected, over which file descriptor and with which key; and which connections to cut. Pure.
 
-ZeroMQ tells of every connection that is accepted and of every one that ends. One that has not said anything yet is a
-stranger's, whatever becomes of its handshake; with its first message it is a peer's.
+ZeroMQ reports every connection that is accepted, and every one that ends. A connection is a stranger until its first
+message, whatever becomes of its handshake; then it is a peer.
 
-Rule 1: strangers cannot keep peers out. They are few, have little time, and make room for newer ones, for an honest
-one is through with its handshake in milliseconds.
-Rule 2: no key takes all there is.
-Rule 3: of a connection that was cut off nothing more is read, and of one that ended by itself what it said before.
+Rule 1: strangers cannot keep peers out. They are few, have little time, and make room for newer ones: an honest one
+needs milliseconds for its handshake.
+Rule 2: no key takes all connections.
+Rule 3: nothing more is read from a connection that was cut off. From one that ended by itself, all it sent is read.
 """
 
 from collections import Counter, OrderedDict
@@ -15,30 +15,30 @@ from dataclasses import dataclass
 
 from deskgrid.broker.port.receive_budget import CHATTER, SMALL, ReceiveBudget
 
-# Connections in all: several times the PCs of a university. Each costs a file descriptor, and some kilobytes.
+# Connections in all: several times the PCs of a university. Each costs a file descriptor and some kilobytes.
 CONNECTIONS_LIMIT = 5_000
-# Of these, by one key: half, so that whoever holds another one still gets in. All PCs may have the same.
+# One key may have half of these, so that holders of other keys still get in. All PCs may share a key.
 SHARE = 2
-# And by the key of a submitter, who needs one for each program. What arrives over so many between two looks at what
-# waits (`deskgrid.broker.port.receive_budget`) is bounded; where nobody can look (not on Linux) this alone bounds it.
+# Connections with a submitter's key: one for each program. This bounds what can arrive between two checks of what waits
+# (`deskgrid.broker.port.receive_budget`). Outside Linux there is no such check, and this is the only bound.
 PROGRAMS_LIMIT = 256
-# Connections that have not said anything yet. After a power cut a thousand PCs may come at once; all are let in within
-# seconds, for they try again.
+# Connections without a message so far. After a power cut a thousand PCs may come at once; they try again, and all are
+# in within seconds.
 STRANGERS_LIMIT = 250
-# How long a connection may say nothing: far longer than a handshake over a bad line. Seconds.
+# How long a connection may stay silent: far longer than a handshake over a bad line takes. Seconds.
 FIRST_WORD_S = 30.0
-# New connections from one address in a second: a handshake is about a millisecond of work for the broker, so that one
-# machine can take a fifth of a core. A machine with many workers tries again.
+# New connections from one address in a second. A handshake costs the broker about a millisecond, so one machine can
+# take a fifth of a core. A machine with many workers tries again.
 HANDSHAKES_PER_S = 200
-# A peer whose key was revoked is told so, and cut off after so long, in which nothing of it is read any more. Seconds.
+# A peer whose key was revoked is told so, and cut off after this long. Nothing more is read from it. Seconds.
 LAST_WORD_S = 0.2
 
 
 @dataclass(slots=True)
 class Connection:
-    """``read``: bytes of it that were read. ``since``: when it was last seen that something was, or nothing waited.
+    """``read``: bytes read from it. ``since``: when we last saw that some had been read, or that nothing waited.
 
-    ``handshakes``: how many had succeeded, of all connections, when it was accepted; its own comes later.
+    ``handshakes``: how many of all connections had succeeded when it was accepted; its own comes later.
     """
 
     fd: int
@@ -52,7 +52,7 @@ class Connection:
     handshakes: int = 0
 
     def backlog(self, received: int, now: float) -> ReceiveBudget | None:
-        """What of ``received`` bytes waits, as seen now; None: nothing to speak of."""
+        """What waits to be read, of ``received`` bytes; None for next to nothing."""
         size = received - self.read - int((now - self.began) * CHATTER)
         if size < SMALL or self.read != self.read_before:
             self.since, self.read_before = now, self.read
@@ -60,7 +60,7 @@ class Connection:
 
 
 class Connections:
-    """``cut(fd)`` ends a connection, of which `ended` is told in time. ``now`` is the broker's clock."""
+    """``cut(fd)`` ends a connection; `ended` is called later. ``now`` is the broker's clock."""
 
     def __init__(self, cut: Callable[[int], None], limit: int = CONNECTIONS_LIMIT) -> None:
         self._cut = cut
@@ -70,9 +70,9 @@ class Connections:
         self._on: dict[int, bytes] = {}
         self._by_key: Counter[bytes] = Counter()
         self._condemned: OrderedDict[int, float] = OrderedDict()
-        # Peers that ended by themselves, of which something may wait to be read.
+        # Peers that ended by themselves; something from them may wait to be read.
         self._leaving: set[bytes] = set()
-        # Peers whose connections ended before anything of them was read, and had their numbers given to others.
+        # Peers whose connections ended before we read anything from them, and whose descriptors were reused.
         self._too_late: set[bytes] = set()
         # Handshakes from each address in the current second.
         self._second = 0
@@ -86,7 +86,7 @@ class Connections:
         return peer in self._peers
 
     def accepted(self, fd: int, address: str, now: float, handshakes: int = 0) -> None:
-        """There is a new connection; ``handshakes``: how many have succeeded by now, of all."""
+        """A new connection; ``handshakes``: how many have succeeded so far, of all connections."""
         self._strangers[fd] = Connection(fd, address, now, now, handshakes=handshakes)
         if self._too_often(address, now) or len(self) > self._limit:
             self._turn_away(fd)
@@ -106,11 +106,11 @@ class Connections:
         self._cut(fd)
 
     def heard(self, peer: bytes, fd: int, key: bytes, most: int | None = None, handshake: int = 1) -> bool:
-        """A peer said something for the first time; False when nothing of it is to be read.
+        """The first message of a peer; False when it is not to be read.
 
-        That is so when it was cut off, or is one more than ``most`` by its key (None: the share of any), which cuts it;
-        and when its connection ended before anything of it was read, and another one has its number by now, as one has
-        that was accepted after its ``handshake``, the so-manieth of all.
+        That is so when the peer was cut off. Or when its key has ``most`` connections already (None: the share of any
+        key): then it is cut off now. Or when its connection has ended and a newer one has its descriptor: that one was
+        accepted after this ``handshake``, its number among all.
         """
         if peer in self._leaving:
             return True
@@ -122,7 +122,7 @@ class Connections:
             return False
         connection = self._strangers.pop(fd, None)
         if connection is None and (earlier := self._on.get(fd)) is not None:
-            connection = self._drop(earlier)  # it ended before it was heard, and its number was given again
+            connection = self._drop(earlier)  # its end was not reported yet, and its descriptor was reused
         if connection is None:
             return False
         if self._by_key[key] >= self._most(most):
@@ -139,19 +139,19 @@ class Connections:
         return share if most is None else min(share, most)
 
     def read(self, peer: bytes, size: int) -> bool:
-        """So many bytes of a peer's connection were read; False when it was dismissed."""
+        """``size`` bytes were read from a peer; False when it was dismissed."""
         if (connection := self._peers.get(peer)) is None:
             return True
         connection.read += size
         return not connection.dismissed
 
     def key_of(self, peer: bytes) -> bytes:
-        """The key of a peer that is connected; empty for others, and without encryption."""
+        """The key of a connected peer; empty for others, and without encryption."""
         connection = self._peers.get(peer)
         return b"" if connection is None else connection.key
 
     def dismiss(self, peer: bytes, now: float) -> None:
-        """Hear nothing more of a peer, and cut it off in a moment, in which it can read why."""
+        """Read nothing more from a peer, and cut it off in a moment, so that it can read why."""
         if (connection := self._peers.get(peer)) is not None:
             connection.dismissed = True
             self._condemned.setdefault(connection.fd, now + LAST_WORD_S)
@@ -162,7 +162,7 @@ class Connections:
         self._too_late.clear()
 
     def ended(self, fd: int) -> bytes | None:
-        """A connection is no more; whose it was, if that was known."""
+        """A connection has ended; the peer, if it was one."""
         self._strangers.pop(fd, None)
         self._condemned.pop(fd, None)
         peer = self._on.get(fd)
@@ -179,13 +179,13 @@ class Connections:
         return connection
 
     def backlogs(self, received: Callable[[int], int], now: float) -> list[ReceiveBudget]:
-        """What waits to be read of each connection, of which ``received(fd)`` bytes have arrived."""
+        """What waits to be read on each connection; ``received(fd)``: bytes that have arrived on it."""
         connections = [*self._strangers.values(), *self._peers.values()]
         found = [connection.backlog(received(connection.fd), now) for connection in connections]
         return [backlog for backlog in found if backlog is not None]
 
     def flooded(self, fd: int) -> bytes | None:
-        """Cut off a connection of which too much waits; whose it was, if that was known."""
+        """Cut off a connection with too much waiting; the peer, if it was one."""
         peer = self._on.get(fd)
         if peer is None:
             self._turn_away(fd)
@@ -195,13 +195,13 @@ class Connections:
         return peer
 
     def condemn(self, known: Callable[[bytes], bool], now: float) -> None:
-        """Keys were revoked: cut off those whose key is not ``known`` any more."""
+        """Keys were revoked: cut off the peers whose key is not ``known`` any more."""
         for connection in self._peers.values():
             if not known(connection.key):
                 self._condemned.setdefault(connection.fd, now + LAST_WORD_S)
 
     def cut_off(self, peer: bytes) -> None:
-        """End a peer's connection now, and read nothing more of it."""
+        """End a peer's connection now, and read nothing more from it."""
         if peer in self._peers:
             fd = self._drop(peer).fd
             self._condemned.pop(fd, None)

@@ -1,8 +1,8 @@
-"""Messages that were read and are not handled yet: credentials take turns. Pure.
+"""Messages that were read and not handled yet: credentials take turns. Pure.
 
-Rule 1: of every credential one message is handled, then of each the next: a thousand messages of one are not handled
-before one of another. Whose message took long passes turns for it.
-Rule 2: what one credential says is handled in the order in which it was read.
+Rule 1: one message of each credential is handled, then the next of each. Nobody waits for a thousand messages of
+somebody else. A credential whose message took long passes some turns.
+Rule 2: messages of one credential are handled in the order in which they were read.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -12,11 +12,11 @@ from typing import NamedTuple
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port.receive_budget import CREDENTIAL_LIMIT
 
-# Messages of one credential that may wait here. Two hundred programs of one person, each with a dozen requests open,
-# are below that; whoever has more sends without waiting for answers.
+# Messages of one credential that may wait here. Two hundred programs of one person, each with a dozen open requests,
+# have fewer. Whoever has more sends without waiting for answers.
 MESSAGES_LIMIT = 4_000
-# What a message may take of a turn, seconds: nearly all take a twentieth of it. For each of these that one takes more,
-# its credential passes a turn; for no more than so many seconds.
+# What a message may take of a turn: nearly all take a twentieth of this. A credential passes a turn for each multiple
+# of it that its message takes, up to `OWED_MOST_S`. Seconds.
 TURN_S = 0.002
 OWED_MOST_S = 1.0
 
@@ -31,7 +31,7 @@ class Arrival(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Bytes of the message."""
         return len(self.data) + sum(map(len, self.chunks))
 
 
@@ -39,11 +39,11 @@ class FairQueue:
     """Everything that waits, by the name of its credential."""
 
     def __init__(self) -> None:
-        # Whoever is next comes first.
+        # The credential whose turn is next comes first.
         self._queues: OrderedDict[str, deque[Arrival]] = OrderedDict()
         self._bytes: Counter[str] = Counter()
         self._by_peer: Counter[bytes] = Counter()
-        # Seconds by which a credential has taken more than its turns.
+        # Seconds that a credential has taken beyond its turns.
         self._owed: dict[str, float] = {}
         self.size = 0
 
@@ -51,11 +51,11 @@ class FairQueue:
         return bool(self._queues)
 
     def __contains__(self, peer: bytes) -> bool:
-        """Whether something that ``peer`` said waits."""
+        """Whether a message of ``peer`` waits."""
         return peer in self._by_peer
 
     def put(self, arrival: Arrival) -> bool:
-        """Keep a message until its turn comes; False when its credential has too much waiting: then it is not kept."""
+        """Keep a message until its turn comes; False, and it is not kept, when its credential has too many waiting."""
         name, size = arrival.who.name, arrival.size
         queue = self._queues.get(name)
         if queue is None:
@@ -68,11 +68,11 @@ class FairQueue:
         return True
 
     def next_is_ready(self, waits: Callable[[Arrival], bool]) -> bool:
-        """Whether `take` would give one."""
+        """Whether `take` would return a message."""
         return any(not waits(queue[0]) for queue in self._queues.values())
 
     def take(self, waits: Callable[[Arrival], bool]) -> Arrival | None:
-        """The next message; None when there is none, or when of each credential the first one still ``waits``."""
+        """The next message; None when there is none, or when the first message of each credential ``waits``."""
         for name, queue in list(self._queues.items()) if self._owed else self._queues.items():
             if waits(queue[0]):
                 continue
@@ -82,12 +82,12 @@ class FairQueue:
         return None
 
     def took(self, name: str, seconds: float) -> None:
-        """A message of this credential took so long; if that was long, it lets others go before it as long."""
+        """A message of this credential took so long; if that is more than a turn, others go first for as long."""
         if seconds > TURN_S:
             self._owed[name] = min(self._owed.get(name, 0.0) + seconds, OWED_MOST_S)
 
     def _owes(self, name: str) -> bool:
-        """Whether a credential passes its turn, unless nobody else has one; each time it does, it owes less."""
+        """Whether a credential passes this turn. It owes less each time, and nothing when nobody else waits."""
         if name not in self._owed:
             return False
         self._owed[name] -= TURN_S
@@ -97,7 +97,7 @@ class FairQueue:
         return True
 
     def drop(self, name: str) -> None:
-        """Forget everything that a credential said."""
+        """Drop all messages of a credential."""
         while (queue := self._queues.get(name)) is not None:
             self._taken(name, queue)
 

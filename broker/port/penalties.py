@@ -1,19 +1,19 @@
-"""Who made the broker fail, and how long they are kept out for it. Pure.
+"""Who made the broker fail, and for how long they are kept out. Pure.
 
-A fault is an exception that nobody expected while a message was handled: an error of ours that somebody found. It costs
-the peer its connection. A credential by which that happens again and again is kept out for a while, because each fault
-costs everybody a new beginning from the journal.
+A fault is an unexpected exception while a message was handled: a bug of ours that somebody found. It costs the peer its
+connection. A credential with several faults is kept out for a while, because after each fault the broker starts again
+from the journal, which costs everybody.
 """
 
 from collections import deque
 
-# So many faults within so long are one too many. Seconds.
+# So many faults within so many seconds are too many.
 FAULTS = 3
 WITHIN_S = 60.0
-# How long a credential is kept out the first time, and at most; it doubles each time. Seconds.
+# How long a credential is kept out the first time, and at most. It doubles each time. Seconds.
 BAR_S = 60.0
 BAR_MOST_S = 3600.0
-# A credential that has behaved for so long begins again. Seconds.
+# Faults are forgotten after this long without another. Seconds.
 FORGIVEN_S = 86_400.0
 _NEVER = float("-inf")
 
@@ -23,7 +23,7 @@ class Penalties:
 
     def __init__(self) -> None:
         self._recent: dict[str, deque[float]] = {}
-        # When each bar ends, and how long it is.
+        # When each penalty ends, and how long it is.
         self._bars: dict[str, tuple[float, float]] = {}
 
     def add(self, name: str, now: float) -> None:
@@ -38,7 +38,7 @@ class Penalties:
             recent.clear()
 
     def barred_s(self, name: str, now: float) -> float:
-        """For how many seconds more nothing of this credential is handled."""
+        """How many seconds this credential is still kept out."""
         until, _ = self._bars.get(name, (_NEVER, 0.0))
         return max(0.0, until - now)
 

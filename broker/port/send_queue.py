@@ -1,8 +1,8 @@
-"""What waits for peers that take it slowly. Pure: how a message is handed to a connection is the caller's.
+"""Messages that wait for slow peers. Pure: the caller hands messages to connections.
 
-Rule 1: nobody waits for a slow peer; its messages wait here, in order, and those of others go out.
-Rule 2: what waits is bounded in bytes: for one peer, for all peers of one credential, and in all. Long before that, the
-sessions stop making more.
+Rule 1: nobody waits for a slow peer. Its messages wait here, in order, while those of others go out.
+Rule 2: what waits is bounded in bytes: for one peer, for all peers of one credential, and in all. The sessions stop
+making more long before that.
 """
 
 from collections import Counter, deque
@@ -11,22 +11,22 @@ from enum import Enum
 
 from deskgrid.wire import PAYLOAD_LIMIT, Payload
 
-# A message as it waits: what it says, and its large payloads, which are not in memory before it is handed over.
+# A message as it waits: its body and its large payloads, which are read into memory when it is handed over.
 Parts = Sequence[Payload]
 
-# Bytes that may wait for one peer; one for which more would wait is cut off. A PC with sixteen slots may be given
-# sixteen of the largest arguments at once.
+# Bytes that may wait for one peer; a peer with more is cut off. A PC with sixteen slots may get sixteen of the largest
+# arguments at once.
 WAITING_LIMIT = 16 * PAYLOAD_LIMIT
 # Bytes that may wait for all programs of one submitter or admin.
 PROGRAMS_WAITING_LIMIT = 4 * PAYLOAD_LIMIT
-# Bytes that may wait in all. Above it the credential that has most is cut off.
+# Bytes that may wait in all. With more, the credential that has most of them is cut off.
 ALL_WAITING_LIMIT = 64 * PAYLOAD_LIMIT
-# What a message that waits takes besides its own bytes: a queue of small ones would otherwise count for nothing.
+# What a waiting message takes besides its own bytes. Without this, a queue of small ones would count for nothing.
 MESSAGE_BYTES = 300
 
 
 class Handed(Enum):
-    """What became of a message that was handed over."""
+    """What became of a message."""
 
     TAKEN = 1
     LATER = 2  # the peer has enough for now
@@ -75,7 +75,7 @@ class SendQueue:
     """``hand_over(peer, parts)`` gives a message to a peer's connection, or says why not."""
 
     def __init__(self, hand_over: Callable[[bytes, Parts], Handed], untaken: Untaken) -> None:
-        """``untaken``: where it is counted what waits here."""
+        """``untaken``: counts what waits here."""
         self._hand_over = hand_over
         self._untaken = untaken
         self._waiting: dict[bytes, deque[Parts]] = {}
@@ -85,9 +85,9 @@ class SendQueue:
         return bool(self._waiting)
 
     def put(self, peer: bytes, parts: Parts, key: bytes = b"", most: int = WAITING_LIMIT) -> bool:
-        """Send ``parts`` now or later; False when the peer is gone, or is to be cut off: nothing waits for it then.
+        """Send ``parts`` now or later; False when the peer is gone or has to be cut off, and nothing waits for it.
 
-        That is so when more would wait for it than `WAITING_LIMIT`, or for all that have its ``key`` than ``most``.
+        It has to be cut off when more than `WAITING_LIMIT` would wait for it, or more than ``most`` for its ``key``.
         """
         if peer not in self._waiting:
             handed = self._hand_over(peer, parts)
@@ -106,7 +106,7 @@ class SendQueue:
         self._untaken.add(peer, key, size)
 
     def flush(self) -> list[bytes]:
-        """Hand over what is taken by now; the peers that turned out to be gone."""
+        """Hand over what peers take now; the peers that turned out to be gone."""
         return [peer for peer in list(self._waiting) if self._flush(peer) is Handed.NOBODY]
 
     def _flush(self, peer: bytes) -> Handed:
@@ -126,7 +126,7 @@ class SendQueue:
             self._untaken.add(peer, self._untaken.key_of(peer), -size)
 
     def too_many(self) -> list[bytes]:
-        """The peers to be cut off because too much waits in all: those of the credential that has most."""
+        """The peers to cut off because too much waits in all: those of the credential that has most."""
         if self._untaken.total <= ALL_WAITING_LIMIT:
             return []
         ((key, _),) = self._untaken.of_key.most_common(1)

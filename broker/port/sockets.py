@@ -1,9 +1,9 @@
 """The broker's sockets: the ROUTER that all peers connect to, the REP that answers for their keys, and the monitor.
 
-Rule 1: an unknown key is turned away in the handshake (ZAP), before any message is read. What a connection may do is
-looked up by its key at each message, so that a key that was revoked is worth nothing from that moment on.
-Rule 2: nothing here blocks, and nothing here grows without bound: connections, messages that were not read, bytes that
-were not taken. The limits are below, and in `connections`, `receive_budget` and `send_queue` beside this file.
+Rule 1: an unknown key is turned away in the handshake (ZAP), before any message is read. The rights of a connection are
+looked up by its key for each message, so a revoked key is worth nothing from that moment on.
+Rule 2: nothing here blocks or grows without bound: connections, messages not read, bytes not taken by peers. The limits
+are below, and in `connections`, `receive_budget` and `send_queue` beside this file.
 """
 
 import logging
@@ -34,43 +34,43 @@ from deskgrid.broker.port.send_queue import (
 
 log = logging.getLogger("deskgrid.broker")
 
-# No limit on messages that ZeroMQ has taken in and we have not read. With one, libzmq 4.3.5 stops reading a connection
-# at the limit, and aborts the whole process if that connection then ends while a ping waits in it (libzmq issue 4364).
+# ZeroMQ may take in any number of messages that we have not read. With a limit, libzmq 4.3.5 stops reading a connection
+# that reaches it, and aborts the whole process if that connection then ends while a ping waits (libzmq issue 4364).
 # `deskgrid.broker.port.fair_queue` and `deskgrid.broker.port.receive_budget` bound what a peer can have waiting.
 RECEIVE_HIGH_WATER = 0
-# Small messages that ZeroMQ keeps for one peer; what does not fit waits in `SendQueue`, where bytes are counted. With
-# what counts as large, this bounds what all connections of one submitter can leave there: 128 MiB.
+# Small messages that ZeroMQ keeps for one peer. The others wait in `SendQueue`, which counts bytes. Together with
+# `LARGE` this bounds what ZeroMQ keeps for all connections of one submitter: 128 MiB.
 SEND_HIGH_WATER = 16
-# Of messages from this size on ZeroMQ has one at a time for each peer, so that it never holds much.
+# From this size on, ZeroMQ gets one message at a time for each peer, so that it never holds much.
 LARGE = 32 * 1024
-# No more is made for a submitter's or an admin's programs while all of them together have left so many bytes untaken;
-# and none for anybody who has left anything untaken while so many wait in all.
+# No more messages are made for programs of a submitter or an admin while so many bytes wait for all of them together;
+# nor for anybody who has anything waiting, while so many wait in all.
 PROGRAMS_ROOM = PROGRAMS_WAITING_LIMIT // 4
 ALL_ROOM = ALL_WAITING_LIMIT // 2
-# TCP connections of PCs that were switched off are noticed by ZeroMQ after this long; leases decide about work.
+# After this long ZeroMQ notices that a PC was switched off. Leases decide about its work.
 DEAD_LINK_S = 30.0
-# How long a stopping broker tries to get its goodbyes out.
+# How long a stopping broker tries to send its goodbyes.
 LINGER_MS = 500
-# How soon it is looked whether a peer that takes its messages slowly takes more. Seconds.
+# How often messages are offered again to slow peers. Seconds.
 FLUSH_S = 0.005
-# Questions about keys that are answered in one turn of the loop.
+# Questions about keys answered in one turn of the loop.
 ZAP_DRAIN = 100
-# Files that the broker needs besides connections: the journal, the log, a few for the interpreter. And one for each
-# connection that is being sent a large payload, which is mapped until then.
+# Files that the broker needs besides connections: the journal, the log, a few for the interpreter. (And each connection
+# may need one more: a large payload is mapped until it has been sent.)
 OTHER_FILES = 100
 # A broker that can take fewer connections than this refuses to start: half of them are for one key.
 FEWEST_CONNECTIONS = 8
-# Refused handshakes make at most one line in the log in so long, lest they fill the disk. Seconds.
+# Refused handshakes make at most one line in the log in this time, or they would fill the disk. Seconds.
 TELL_S = 1.0
 _ZAP_FRAMES = 7
 KEY_DIGITS = 64
-# So many messages are only taken if there are some: to be told by an exception that nothing waits takes several times
-# as long as to ask. Where there are more there are many, and each would cost that.
+# Before the second and the third message of a turn we ask whether one waits: that takes a fraction of the exception
+# that says there is none. After these, more are likely, and asking each time would cost more.
 FEW = 3
-# Plain numbers, for with each message: ZeroMQ's own are of an enumeration, whose operators take a microsecond each.
+# Plain numbers, used for each message: the operators of ZeroMQ's enumeration take a microsecond each.
 _EVENTS, _POLLIN, _NOBLOCK, _MORE = (int(n) for n in (zmq.EVENTS, zmq.POLLIN, zmq.NOBLOCK, zmq.NOBLOCK | zmq.SNDMORE))
-# Of frames that a message may have: of one that is as large as can be, of which some are short, before and at the end
-# of each large piece. Whoever sends more than this is no peer of ours, and others would wait while they are read.
+# Frames of the largest message: some are short, before and at the end of each large payload. Whoever sends more is no
+# peer of ours, and others would wait while they are read.
 FRAMES_LIMIT = 1 + 4 * wire.MESSAGE_LIMIT // wire.CHUNK_BYTES
 
 
@@ -79,7 +79,7 @@ class TooFewFiles(Exception):
 
 
 class Sockets:
-    """``keys`` None: without encryption, and anybody may do everything."""
+    """``keys``: None without encryption; then anybody may do everything."""
 
     def __init__(self, keys: KeyRing | None) -> None:
         """Raises `TooFewFiles`."""
@@ -89,20 +89,20 @@ class Sockets:
         self._now = 0.0
         # How often a message was asked for since the last wait.
         self._asked = 0
-        self._tell_at = 0.0
-        self._untold = 0
-        # How many handshakes have succeeded. With its key, a connection is known by the number of its own.
+        self._log_at = 0.0
+        self._unknown_keys = 0
+        # How many handshakes have succeeded: with its key, a connection has the number of its own.
         self._handshakes = 0
-        # Whether the monitor has something to tell.
-        self._told = False
+        # Whether the monitor has something to report.
+        self._monitor_ready = False
         self._look_at = 0.0
-        # Memory that this process had when little waited, and that it has not had less of since.
+        # The least memory that this process has had since little waited.
         self._held = 0.0
         # Peers that were found to be gone, for the next `tend`.
         self._gone: list[bytes] = []
         self._untaken = Untaken()
         self._send_queue = SendQueue(self._hand_over, self._untaken)
-        # Peers for which ZeroMQ has a large message, and how it says that it has not any more.
+        # Peers for which ZeroMQ has a large message: what tells when it has been sent, and its size.
         self._large: dict[bytes, tuple[zmq.MessageTracker, int]] = {}
         self.connections = Connections(tcp_info.cut, self._connections_allowed())
         self.context = zmq.Context()
@@ -173,28 +173,28 @@ class Sockets:
     # --- once in each turn -------------------------------------------------------------------------------------------
 
     def wait(self, seconds: float) -> bool:
-        """Wait until something is to be done, ``seconds`` at most; whether there are messages."""
+        """Wait until there is something to do, at most ``seconds``; whether there are messages."""
         ready = dict(self._poller.poll(int(1000 * (FLUSH_S if self._send_queue or self._large else seconds))))
         if self._woken.fileno() in ready:
             self._woken.recv(4096)
         if self._zap in ready:
             self._answer_zap()
-        self._told = self._monitor in ready
+        self._monitor_ready = self._monitor in ready
         self._asked = 0
         return self.router in ready
 
     def wake(self) -> None:
         """End a `wait`; for any thread."""
-        with suppress(OSError):  # it was woken often enough, or will wait no more
+        with suppress(OSError):  # enough wake-ups wait already, or the sockets are closed
             self._wake.send(b"\0")
 
     def tend(self, now: float) -> list[bytes]:
-        """Look after the connections; the peers that are gone since the last time."""
+        """Look after the connections; the peers that have gone since the last call."""
         self._now = now
         if self._keys is not None and self._keys.changes != self._known_changes:
             self._known_changes = self._keys.changes
             self.connections.condemn(lambda key: self._who(key) is not None, now)
-        if self._told or now >= self._look_at:
+        if self._monitor_ready or now >= self._look_at:
             self._gone += self._follow_monitor()
         if now >= self._look_at:
             self._look_at = now + receive_budget.LOOK_S
@@ -207,7 +207,7 @@ class Sockets:
         for peer in self._send_queue.too_many():
             self._cut_off(peer)
             gone.append(peer)
-        self._tell(now)
+        self._log_turned_away(now)
         return gone
 
     def _follow_monitor(self) -> list[bytes]:
@@ -222,7 +222,7 @@ class Sockets:
         return gone
 
     def _bound_backlog(self, now: float) -> None:
-        """Cut off whoever has too much waiting. All of that is in this process: if it has not grown, nobody has."""
+        """Cut off whoever has too much waiting. All of it is in this process: unless that has grown, nobody has."""
         held, little = (
             process_memory.held(),
             min(receive_budget.BACKLOG_LIMIT, receive_budget.CREDENTIAL_LIMIT) * receive_budget.RELIEF,
@@ -233,7 +233,7 @@ class Sockets:
         waiting = self.connections.backlogs(tcp_info.received, now)
         found = receive_budget.surplus(waiting)
         if sum(each.size for each in waiting) < little:
-            self._held = held  # it has grown by something else
+            self._held = held  # something else has made it grow
         for each in found:
             if (peer := self.connections.flooded(each.fd)) is not None:
                 self._forget(peer)
@@ -248,22 +248,22 @@ class Sockets:
         self._large_taken(peer)
 
     def _large_taken(self, peer: bytes) -> None:
-        """ZeroMQ has no large message for a peer any more."""
+        """ZeroMQ has no large message for this peer any more."""
         _, size = self._large.pop(peer, (None, 0))
         if size:
             self._untaken.add(peer, self._untaken.key_of(peer), -size)
 
-    def _tell(self, now: float) -> None:
-        if (self._untold or self.connections.turned_away) and now >= self._tell_at:
-            self._tell_at = now + TELL_S
-            log.warning("turned-away unknown-keys=%d too-many=%d", self._untold, self.connections.turned_away)
-            self._untold = self.connections.turned_away = 0
+    def _log_turned_away(self, now: float) -> None:
+        if (self._unknown_keys or self.connections.turned_away) and now >= self._log_at:
+            self._log_at = now + TELL_S
+            log.warning("turned-away unknown-keys=%d too-many=%d", self._unknown_keys, self.connections.turned_away)
+            self._unknown_keys = self.connections.turned_away = 0
 
     def _answer_zap(self) -> None:
-        """Questions of ZeroMQ about keys (RFC 27): a connection is known by its key from now on, or there is none."""
+        """Answer ZeroMQ's questions about keys (RFC 27): a connection has a known key, or is turned away."""
         assert self._zap is not None
         assert self._keys is not None
-        # A connection is accepted before it is asked for its key: so it is known by now, and knows fewer handshakes.
+        # A connection is accepted before its key is asked about, so after this we know it, with fewer handshakes.
         self._gone += self._follow_monitor()
         for _ in range(ZAP_DRAIN):
             if not self._zap.poll(0):
@@ -272,7 +272,7 @@ class Sockets:
             curve = len(frames) == _ZAP_FRAMES and frames[5] == b"CURVE"
             known = curve and self._keys.who(frames[-1]) is not None
             if not known:
-                self._untold += 1
+                self._unknown_keys += 1
                 log.debug("turned-away address=%s", frames[3].decode(errors="replace"))
             self._handshakes += known
             user = f"{frames[-1].hex()}{self._handshakes:x}".encode()
@@ -282,7 +282,10 @@ class Sockets:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def receive(self) -> tuple[bytes, Credential | None, bytes, Sequence[memoryview]] | None:
-        """(peer, whose key it has, message, the frames behind it), or None when nothing waits. Nobody says nothing."""
+        """(peer, credential, message, the frames behind it); None when nothing waits.
+
+        Without a credential, ignore it: the key was revoked, or the peer was cut off.
+        """
         self._asked += 1
         few = 1 < self._asked <= FEW
         if few and not cast(int, self.router.getsockopt(_EVENTS)) & _POLLIN:
@@ -293,7 +296,7 @@ class Sockets:
         except zmq.Again:
             self.connections.all_read()
             return None
-        first = frame = self.router.recv(copy=False)  # with the head all of a message is there
+        first = frame = self.router.recv(copy=False)  # when its head is there, all of a message is
         chunks: list[memoryview] = []
         size, whole, count = self._on_wire(frame), 0, 1
         while frame.more:
@@ -306,11 +309,11 @@ class Sockets:
         key = bytes.fromhex(user[:KEY_DIGITS])
         if peer not in self.connections and not self._introduce(peer, head, key, int(user[KEY_DIGITS:] or "1", 16)):
             return peer, None, b"", ()
-        heard = self.connections.read(peer, size)
+        readable = self.connections.read(peer, size)
         if count > FRAMES_LIMIT or whole > wire.MESSAGE_LIMIT:
             self.give_up(peer)
-            heard = False
-        return (peer, self._who(key), first.bytes, chunks) if heard else (peer, None, b"", ())
+            readable = False
+        return (peer, self._who(key), first.bytes, chunks) if readable else (peer, None, b"", ())
 
     def _on_wire(self, frame: zmq.Frame) -> int:
         return receive_budget.on_wire(len(frame), self._keys is not None)
@@ -325,21 +328,21 @@ class Sockets:
         self._forget(peer)
 
     def dismiss(self, peer: bytes) -> None:
-        """Read nothing more of a peer, and cut it off when it has had a moment to read its last word."""
+        """Read nothing more from a peer, and cut it off when it has had a moment to read what was sent last."""
         self.connections.dismiss(peer, self._now)
 
     def who(self, peer: bytes) -> Credential | None:
-        """By which credential a peer is connected; None when it is gone, or its key was revoked."""
+        """The credential of a peer; None when it is gone, or its key was revoked."""
         return self._who(self.connections.key_of(peer))
 
     def _introduce(self, peer: bytes, frame: zmq.Frame, key: bytes, handshake: int) -> bool:
-        # What was told of the connection is told before its first message, also that one before it had the same number.
+        # The monitor reports a connection before its first message, and the end of an earlier one with its descriptor.
         self._gone += self._follow_monitor()
         most = PROGRAMS_LIMIT if self._is_program(key) else None
         return self.connections.heard(peer, int(frame.get("__fd")), key, most, handshake)
 
     def _is_program(self, key: bytes) -> bool:
-        """Whether a key is a submitter's or an admin's. Without encryption nobody can tell."""
+        """Whether a key is not the key of one PC. Without encryption nobody can tell."""
         who = self._who(key)
         return self._keys is not None and who is not None and who.role != "worker"
 
@@ -347,7 +350,7 @@ class Sockets:
         return ANYBODY if self._keys is None else self._keys.who(key)
 
     def send(self, peer: bytes, parts: Parts) -> bool:
-        """Send now or later; False when the peer is gone, or has taken too little for too long and is cut off."""
+        """Send now or later; False when the peer is gone, or is cut off because too much waits for it."""
         key = self.connections.key_of(peer)
         if self._send_queue.put(peer, parts, key, PROGRAMS_WAITING_LIMIT if self._is_program(key) else WAITING_LIMIT):
             return True
@@ -355,11 +358,11 @@ class Sockets:
         return False
 
     def waiting(self, peer: bytes) -> int:
-        """Bytes that a peer has not taken yet, but for what ZeroMQ has of small messages."""
+        """Bytes that wait for a peer, without small messages that ZeroMQ has."""
         return self._untaken.of_peer(peer)
 
     def crowded(self, peer: bytes) -> bool:
-        """Whether too much waits to make more for a peer: for all programs of its credential, or in all."""
+        """Whether too much waits to make more for a peer: for the programs of its credential, or in all."""
         key = self.connections.key_of(peer)
         if self._is_program(key) and self._untaken.of_key[key] >= PROGRAMS_ROOM:
             return True

@@ -1,17 +1,17 @@
-"""What is asked of a connection, and done to it, by its file descriptor. The connections stay ZeroMQ's."""
+"""Questions about a connection by its file descriptor, and ending it. ZeroMQ keeps owning the connections."""
 
 import socket
 import struct
 import sys
 from contextlib import suppress
 
-# Where `tcpi_bytes_received`, eight bytes, is in the `tcp_info` of <linux/tcp.h>, and what is asked for to have it.
+# The offset of `tcpi_bytes_received`, eight bytes, in the `tcp_info` of <linux/tcp.h>, and how much to ask for.
 _RECEIVED_AT = 128
 _INFO_BYTES = _RECEIVED_AT + 8
 
 
 def files_allowed(wanted: int) -> int:
-    """How many files this process may have open, ``wanted`` at most, after it asked for as many as it can have."""
+    """Raise the limit on open files as far as possible, up to ``wanted``; the limit now, at most ``wanted``."""
     allowed = wanted
     if sys.platform != "win32":  # which has no such limit
         import resource
@@ -27,7 +27,7 @@ def files_allowed(wanted: int) -> int:
 
 
 def address(fd: int) -> str:
-    """The address at the other end of a connection; empty when it has ended already."""
+    """The address at the other end of a connection; empty when the connection has ended."""
     with suppress(OSError):
         line = socket.socket(fileno=fd)
         try:
@@ -38,7 +38,7 @@ def address(fd: int) -> str:
 
 
 def cut(fd: int) -> None:
-    """End a connection; ZeroMQ notices, and says so by the monitor."""
+    """End a connection. ZeroMQ notices, and its monitor reports it."""
     with suppress(OSError):  # it has ended already
         line = socket.socket(fileno=fd)
         try:
@@ -48,10 +48,10 @@ def cut(fd: int) -> None:
 
 
 def received(fd: int) -> int:
-    """Bytes that arrived over a connection since it began, as Linux counts them; 0 where nobody does."""
+    """Bytes that have arrived on a connection since it began, as Linux counts them; 0 on other systems."""
     if sys.platform == "linux":
         with suppress(OSError):  # it has ended already
-            # All is told, or Python asks for it; that one which is of IPv6 is called IPv4 here does not matter.
+            # Family and type are given, or Python would ask for them. For this, an IPv6 connection may pass as IPv4.
             line = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=fd)
             try:
                 info = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)

@@ -1,7 +1,7 @@
-"""Messages with large payloads, which become files before the sessions hear of them, while others are heard.
+"""Writes large payloads to files before the sessions handle their messages, while other messages are handled.
 
-Rule 1: what one peer says is heard in its order: behind a message that waits here, its later ones do too.
-Rule 2: what waits is bounded in bytes, in all and for each credential. Whatever more has arrived waits for its turn.
+Rule 1: messages of one peer are handled in order: behind one that waits here, the later ones wait, too.
+Rule 2: what waits is bounded in bytes, in all and for each credential. More than that stays in the fair queue.
 """
 
 from collections import Counter, deque
@@ -22,7 +22,7 @@ ARRIVALS_LIMIT = 100
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message, and its large payloads. ``kept``: what says that all is done with them."""
+    """A message, and its large payloads. ``kept``: one future for each step with each payload."""
 
     peer: bytes
     who: Credential
@@ -37,9 +37,9 @@ class Arrival:
 
 
 class ValueWriter:
-    """``steps``: what is to be done with each large payload, side by side, each on a thread of its own.
+    """``steps``: functions called with each large payload, at the same time, each on a thread of its own.
 
-    A template is also hashed. ``wake()`` is called on those threads whenever something is done.
+    A template is also hashed. These threads call ``wake()`` whenever a step is done.
     """
 
     def __init__(self, steps: Sequence[Callable[[wire.Chunks], object]], wake: Callable[[], None]) -> None:
@@ -51,11 +51,11 @@ class ValueWriter:
         self._by_credential: Counter[str] = Counter()
 
     def __contains__(self, peer: bytes) -> bool:
-        """Whether something that ``peer`` said waits."""
+        """Whether a message of ``peer`` waits."""
         return peer in self._waiting
 
     def put(self, peer: bytes, who: Credential, message: wire.Message, values: list[wire.Chunks]) -> bool:
-        """Whether a message has to wait, for its own values or for those of an earlier one; else it can be heard."""
+        """Whether a message has to wait, for its own values or an earlier message; if not, handle it now."""
         if not values and peer not in self._waiting:
             return False
         arrival = Arrival(peer, who, message, values, self._begin(message, values))
@@ -77,26 +77,26 @@ class ValueWriter:
         return kept
 
     def peers_of(self, credential: str) -> list[bytes]:
-        """The peers of a credential of which something waits."""
+        """The peers of a credential with messages here."""
         return [peer for peer, arrivals in self._waiting.items() if arrivals[0].who.name == credential]
 
     def afterwards(self, action: Callable[[], None]) -> None:
-        """Have the first step's thread do something, after all that it was told before."""
+        """Run ``action`` on the first step's thread, after everything that was given to it before."""
         self._steps[0][1].submit(action)
 
     def close(self) -> None:
-        """Wait for the threads."""
+        """Wait for the threads to end."""
         for _, thread in self._template_steps:
             thread.shutdown()
 
     def has_room(self, peer: bytes, credential: str, large: bool) -> bool:
-        """Whether another message of ``peer`` can be put; ``large``: one with large payloads."""
+        """Whether `put` may be called with another message of ``peer``; ``large``: it has large payloads."""
         if len(self._waiting.get(peer, ())) >= ARRIVALS_LIMIT:
             return False
         return not large or (self._size < INTAKE_LIMIT and self._by_credential[credential] < CREDENTIAL_LIMIT)
 
     def ready(self) -> Iterator[Arrival]:
-        """Take out what can be heard now."""
+        """Take out the messages that can be handled now."""
         for peer, arrivals in list(self._waiting.items()):
             while arrivals and all(future.done() for future in arrivals[0].kept):
                 arrival = arrivals.popleft()

@@ -1,11 +1,11 @@
-"""Whether the disk of the broker's home takes what has to be written down, and what is refused while it does not.
+"""Whether the disk of the broker's home has room, and what is refused while it has none.
 
-- ``ok``: everything is taken.
-- ``low``: little is free, and that is kept for the results of what was accepted: no submissions.
-- ``full``: a write failed. Nothing is taken that would have to be written: results stay at their workers, who say
-  them again when there is room, so nothing is lost, and nothing is kept in memory for it.
+- ``ok``: everything is accepted.
+- ``low``: what is free is kept for the results of accepted tasks: no submissions.
+- ``full``: a write failed. Nothing is accepted that has to be written. Workers keep their results and send them again
+  when there is room, so nothing is lost, and the broker holds nothing in memory for them.
 
-Rule: a message is refused before anything of it is carried out. It all ends by itself.
+Rule: a message is refused before any part of it is carried out. The broker returns to ``ok`` by itself.
 """
 
 from typing import Literal, Protocol
@@ -15,24 +15,24 @@ from deskgrid.broker.store.journal import JournalFull
 
 State = Literal["ok", "low", "full"]
 
-# What submissions leave free for the results of what was accepted: a few of the largest, some hundred thousand small
-# ones. On a small disk a twentieth of it. Ended only when half as much again is free, so that it does not flutter.
+# Submissions leave this free for the results of accepted tasks: a few of the largest, or some hundred thousand small
+# ones. On a small disk it is a twentieth. The state ends when half as much again is free, so that it does not flutter.
 RESERVE_BYTES = 256 * 1024 * 1024
 RESERVE_SHARE = 20
 RELIEF = 1.5
-# How often the free space is looked at. Seconds; it is one system call.
+# How often the free space is checked, with one system call. Seconds.
 LOOK_S = 1.0
-# While nothing can be written, a trial is made so often; each time it is full again within CALM_S of having had room,
-# the pause doubles: every such time costs all peers a new introduction.
+# How often a full disk is tried. The pause doubles each time it is full again within CALM_S of having had room, because
+# each time all peers have to introduce themselves again. Seconds.
 TRIAL_S = 1.0
 TRIAL_MOST_S = 60.0
 CALM_S = 120.0
-# Questions that need nothing written down, and so are answered whatever the disk does.
+# Questions that are answered even when the disk is full: nothing is written for them.
 READS = frozenset({"ping", "status", "bags", "progress", "explain", "logs", "policy", "keys"})
 
 
 class Storage(Protocol):
-    """What this file needs of `deskgrid.broker.store.journal.Journal`."""
+    """What `Disk` needs of `deskgrid.broker.store.journal.Journal`."""
 
     def free(self) -> tuple[int, int]: ...
     def trial(self) -> None: ...
@@ -54,14 +54,14 @@ class Disk:
 
     @property
     def refusal(self) -> str:
-        """Why no submission is taken; empty when they are."""
+        """Why submissions are refused; empty when they are accepted."""
         if self.state == "ok":
             return ""
         what = f"is full ({self.reason})" if self.state == "full" else f"is nearly full ({self.reason})"
-        return f"the disk of the broker's home {self._place} {what}; what was accepted goes on; try again later"
+        return f"the disk of the broker's home {self._place} {what}; accepted bags go on; try again later"
 
     def takes(self, message: wire.Message) -> bool:
-        """Whether ``message`` of a peer can be carried out as things are. (Submissions are looked at one by one.)"""
+        """Whether ``message`` can be carried out now. (Submissions are refused one by one, elsewhere.)"""
         if self.state != "full":
             return True
         if isinstance(message, wire.Ask):
@@ -69,18 +69,18 @@ class Disk:
         return not isinstance(message, wire.Finished | wire.Blob)
 
     def records(self, message: wire.Message) -> bool:
-        """Whether what ``message`` brings may be written down: only then is it worth making files of it."""
+        """Whether the payloads of ``message`` may be recorded: only then are they worth writing to files."""
         return self.takes(message) and not (isinstance(message, wire.Submit | wire.Blob) and self.refusal)
 
     def failed(self, reason: str, now: float) -> None:
-        """A write did not succeed; nothing of its transaction is there."""
+        """A write failed, and its transaction was rolled back."""
         relapse = now - self._relieved_at < CALM_S
         self._pause = min(2 * self._pause, TRIAL_MOST_S) if relapse else TRIAL_S
         self._become("full", reason, now)
         self._look_at = now + self._pause
 
     def look(self, now: float) -> bool:
-        """Look whether something changed, when it is time to; True when it did."""
+        """Check the disk, if a check is due; True when the state changed."""
         if now < self._look_at:
             return False
         self._look_at = now + (self._pause if self.state == "full" else LOOK_S)
@@ -102,7 +102,7 @@ class Disk:
         return True
 
     def _judged(self) -> State:
-        """By the space that is free."""
+        """The state, by the free space."""
         self.free_bytes, total = self._storage.free()
         reserve = min(RESERVE_BYTES, total / RESERVE_SHARE)
         return "low" if self.free_bytes < (reserve if self.state == "ok" else reserve * RELIEF) else "ok"

@@ -1,9 +1,9 @@
 """Large values as files, in a folder beside the journal.
 
-Rule 1: a file is whole, and with ``flush`` on the disk, before the commit that names it; it is removed after the commit
-that names it no more. What no commit names, because the broker was killed in between, is removed at the next opening.
-Rule 2: a file is written once and never changed. To be sent it is mapped, and not copied, if it makes a message of its
-own: a map has a descriptor, of which there are not many.
+Rule 1: a file is whole, and with ``flush`` on the disk, before the commit that names it. It is removed after the commit
+that drops its name. Files that no commit names, because the broker was killed in between, go at the next opening.
+Rule 2: a file is written once and never changed. A file that fills a message of its own is mapped to be sent, not
+copied. Smaller ones are read: each map takes a file descriptor, and those are few.
 """
 
 import mmap
@@ -21,11 +21,11 @@ FOLDER = "values"
 
 
 class Damaged(Exception):
-    """A file is not as it was written; one line that says why."""
+    """What is on the disk is not what was written; one line that says why."""
 
 
 class Stored(Chunks):
-    """A large payload that is in a file; read or mapped when its frames are asked for. Raises `Damaged` then."""
+    """A large payload in a file, read or mapped when its frames are asked for."""
 
     __slots__ = ("__weakref__", "_length", "_path")
 
@@ -38,7 +38,7 @@ class Stored(Chunks):
         return self._length
 
     def frames(self) -> list[memoryview]:
-        """All of it."""
+        """All of it. Raises `Damaged`."""
         return Chunks([_view(self._path, self._length)]).frames()
 
 
@@ -46,13 +46,13 @@ class Files:
     """The files of one home. ``flush``: a file waits for the disk, as a commit does."""
 
     def __init__(self, home: Path, flush: bool) -> None:
-        """Raises OSError."""
+        """Make the folder, if there is none. Raises OSError."""
         self._folder = home / FOLDER
         self._flush = flush
         make_private_folder(self._folder)
 
     def write(self, name: str, value: Chunks) -> None:
-        """Make a file. Raises OSError, and then there is none."""
+        """Write a file. Raises OSError, and leaves none behind."""
         path = self._folder / name
         try:
             with open(path, "xb", buffering=0, opener=_private) as file:
@@ -67,21 +67,21 @@ class Files:
             raise
 
     def stored(self, name: str, size: int) -> Stored:
-        """The value that a file has."""
+        """The value in a file."""
         return Stored(self._folder / name, size)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Files that nobody needs; what cannot be removed now is at the next opening."""
+        """Remove files; those that cannot be removed now go at the next opening."""
         for name in names:
             with suppress(OSError):
                 (self._folder / name).unlink()
 
     def remove_others(self, names: set[str]) -> None:
-        """Whatever is there besides these."""
+        """Remove all files but these."""
         self.remove(path.name for path in self._folder.iterdir() if path.name not in names)
 
     def wrong_with(self, rows: Iterable[FileRow]) -> str:
-        """What is wrong with these files, or "": all are read, which takes about a second for each GiB."""
+        """What is wrong with these files, or "". Reads them all, about a second for each GiB."""
         for row in rows:
             try:
                 with _view(self._folder / row.name, row.size) as view:
@@ -94,7 +94,7 @@ class Files:
 
 
 def checksum_of(value: Chunks) -> int:
-    """What a file has to have when it is read again."""
+    """The checksum that the file has to have when it is read again."""
     checksum = 0
     for frame in value.frames():
         checksum = crc32(frame, checksum)
@@ -111,7 +111,7 @@ def _write(descriptor: int, data: memoryview) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Have the names of its files on the disk, where the system has a way to say so."""
+    """Flush the names in a folder to the disk, where the system can."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,8 +1,8 @@
-"""Whether the files of a journal are whole: looked at before anything of them is believed.
+"""Whether the files of a journal are whole: checked before anything in them is used.
 
-Each function returns what is wrong, or "". SQLite itself vouches for the log, whose every page has a checksum: it takes
-it up to the last commit that is whole. Damage to the tables it would find when it comes across it, and some never: of
-a long value that goes on from page to page it only looks where the next one is. Hence the checksums of long values.
+Each check returns what is wrong, or "". SQLite vouches for the log: every page in it has a checksum, and SQLite reads
+it up to the last whole commit. It finds damage to the tables only when it reads the damaged page, and some never: in a
+long value that spans pages, it only checks the links between them. Hence our checksums of long values.
 """
 
 import sqlite3
@@ -12,13 +12,13 @@ from zlib import crc32
 
 from deskgrid.broker.store.result_blocks import Block
 
-# SQLite's page, by its default; a journal has at least one. In the log, each has a header of its own.
+# SQLite's default page size; a journal has at least one page. In the log, each has a header of its own.
 PAGE_BYTES = 4096
 _LOG_HEADER, _FRAME_HEADER = 32, 24
-# What a block of results has to say, in bytes, to be given a checksum. A row of a table stays within a page up to 4,061
-# bytes, and what a block's row has besides is far shorter than the rest. (`schema` has this number, too.)
+# Blocks of results with more bytes than this have a checksum. A row stays within one page up to 4,061 bytes, and the
+# other columns of a block are far shorter than the rest. (`schema` has this number, too.)
 LONG_BYTES = 2048
-# Rows that have checksums, and what these are made of.
+# Rows with checksums, and the columns that these cover.
 _CHECKED = (
     ("SELECT digest FROM templates WHERE checksum IS NOT checksum(data)", "template"),
     ("SELECT first FROM batches WHERE checksum IS NOT checksum(payloads, runtimes, first_runtimes)", "batch"),
@@ -32,12 +32,12 @@ _CHECKED = (
 
 
 def had_begun(tables: Path) -> Path:
-    """The file that says that there was a journal: with nothing else left of it, that is no new home."""
+    """The file that says that there was a journal: a home with this file and no tables is not a new one."""
     return tables.with_name(f"{tables.name}-begun")
 
 
 def wrong_with_files(tables: Path, log: Path) -> str:
-    """Before they are opened: SQLite removes a log without tables, and fills up tables that were cut with zeros."""
+    """Call this before opening them: SQLite removes a log without tables, and pads truncated tables with zeros."""
     size = tables.stat().st_size if tables.is_file() else 0
     if size < PAGE_BYTES:
         if log.is_file() and log.stat().st_size:
@@ -47,14 +47,14 @@ def wrong_with_files(tables: Path, log: Path) -> str:
     with tables.open("rb") as file:
         header = file.read(100)
     if not header.startswith(b"SQLite format 3\0"):
-        return ""  # it will be refused
-    # Pages that are said to be there, but are not, have to be in the log: the process died while they were copied.
+        return ""  # SQLite refuses it
+    # Pages that the header counts, but that are missing, have to be in the log: the process died while copying them.
     missing = set(range(size // PAGE_BYTES + 1, int.from_bytes(header[28:32], "big") + 1))
     return f"it was cut to {size} bytes" if missing and not missing <= set(_pages_in(log)) else ""
 
 
 def _pages_in(log: Path) -> Iterator[int]:
-    """The numbers of the pages in the log, but for what an earlier log left behind its end."""
+    """The numbers of the pages in the log, without what an earlier log left behind its end."""
     if not log.is_file():
         return
     with log.open("rb") as file:
@@ -66,13 +66,13 @@ def _pages_in(log: Path) -> Iterator[int]:
 
 
 def wrong_with_pages(db: sqlite3.Connection) -> str:
-    """When they are open: every page is looked at, which takes a quarter of a second for a million tasks."""
+    """Check every page of the open tables, a quarter of a second for a million tasks."""
     found: str = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     return "" if found == "ok" else " ".join(found.split())
 
 
 def checksum(*values: bytes | str | None) -> int:
-    """Of the long values of a row; no value is like an empty one."""
+    """The checksum of the long values of a row; None counts as empty."""
     found = 0
     for value in values:
         found = crc32(value.encode() if isinstance(value, str) else value or b"", found)
@@ -80,18 +80,18 @@ def checksum(*values: bytes | str | None) -> int:
 
 
 def checksum_of_block(block: Block) -> int | None:
-    """Of a row of results; None when it is short."""
-    said = (block.tasks, block.told, block.printed, block.large)
-    return checksum(*said) if sum(map(len, filter(None, said))) > LONG_BYTES else None
+    """The checksum of a row of results; None when it is short."""
+    values = (block.tasks, block.told, block.printed, block.large)
+    return checksum(*values) if sum(map(len, filter(None, values))) > LONG_BYTES else None
 
 
 def teach_checksums(db: sqlite3.Connection) -> None:
-    """Let statements say ``checksum(...)``."""
+    """Add the SQL function ``checksum(...)``."""
     db.create_function("checksum", -1, checksum, deterministic=True)
 
 
 def wrong_with_values(db: sqlite3.Connection) -> str:
-    """When the pages are whole: every long value is read, which takes about a second for each GiB."""
+    """Check every long value, about a second for each GiB. Call this when the pages are whole."""
     for query, what in _CHECKED:
         row = db.execute(f"{query} LIMIT 1").fetchone()
         if row is not None:

@@ -1,11 +1,12 @@
-"""What the grid remembers, on disk: SQLite in WAL mode, one transaction per drained batch of messages.
+"""What the grid remembers on disk: SQLite in WAL mode, one transaction for each batch of messages.
 
 Rule 1: nothing is acknowledged before `commit`; what was committed survives SIGKILL of the broker at any instant.
 Rule 2: a bag is a template, stored once, and batches of packed arguments; results are in blocks
 (`deskgrid.broker.store.result_blocks`).
-Rule 3: every ended task is in exactly one block; who restores a bag in which one is twice is told so by the scheduler.
-Rule 4: a large payload is a file beside the tables (`deskgrid.broker.store.large_values`), and in them is its name.
-Payloads are opaque. Arguments are read back on demand, so a waiting task costs the broker no memory for them.
+Rule 3: every ended task is in exactly one block. A restart finds out when one is in two: the scheduler refuses it.
+Rule 4: a large payload is a file (`deskgrid.broker.store.large_values`); the tables only have the file's name.
+Payloads are opaque. Arguments are read back on demand, so those of a waiting task take no memory. What a restart reads
+is in `deskgrid.broker.store.recovery`.
 """
 
 import os
@@ -13,16 +14,13 @@ import shutil
 import sqlite3
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import groupby, repeat
-from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
 import msgpack
 
-from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.integrity import (
     checksum,
     checksum_of_block,
@@ -34,6 +32,7 @@ from deskgrid.broker.store.integrity import (
 )
 from deskgrid.broker.store.large_values import Values
 from deskgrid.broker.store.purge import Purge
+from deskgrid.broker.store.recovery import Recovery
 from deskgrid.broker.store.result_blocks import (
     COLUMNS,
     AnswerPiece,
@@ -45,33 +44,31 @@ from deskgrid.broker.store.result_blocks import (
     names_in,
     rows_in,
 )
-from deskgrid.broker.store.rows import BagRow, BatchRow, ResultRow, WindowEnd, WindowRow
+from deskgrid.broker.store.rows import BagRow, BatchRow, Order, ResultRow, WindowEnd, WindowRow
 from deskgrid.broker.store.schema import FORMAT, bring_up, format_of
 from deskgrid.private_files import make_private
-from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Payload, payload_of, read_task_options
+from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Kind, Payload, payload_of
 
 NAME = "journal.sqlite3"
-# Unpacked batches kept in memory: enough for the batches that slots of a lab are working through, a few at most.
+# Unpacked batches kept in memory: more than the few that the slots of a lab are working through.
 CACHED_BATCHES = 16
-# A batch that is packed in less is one of them from the start: it may be what idle slots wait for.
+# A batch smaller than this when packed is kept from the start: idle slots may be waiting for it.
 SMALL_BATCH_BYTES = 64 * 1024
-# What a commit survives. "process": the broker killed at any instant; a power cut may take the last commits, whole and
-# from the end. "power": also that, because each commit waits for the disk. Measured on a virtual machine's ext4: 1.8
-# and 2.0 ms for a task on its own there and back, and 3.0 and 5.1 when the disk was busy. 100,000 no-ops take as long
-# either way, because everything that arrives together shares a commit. Hence the broker's default, which is "power".
-# Files likewise; with "process" a power cut may take one that a commit names, and then the home is refused.
+# What a commit survives. "process": SIGKILL of the broker at any instant; a power cut may lose the last commits, or a
+# file that a commit names, and then the home is refused. "power": a power cut, too, because each commit waits for the
+# disk. Measured on the ext4 of a virtual machine, the round trip of a single task takes 1.8 ms with "process" and 2.0
+# ms with "power", 3.0 and 5.1 ms on a busy disk. 100,000 no-ops take equally long, because everything that arrives
+# together shares a commit. So the broker's default is "power".
 Durability = Literal["process", "power"]
-# What may be under way with a bag: all of it that has not ended is cancelled, or what is at no worker; it is forgotten.
-Order = Literal["cancel", "cancel waiting", "forget"]
 _SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
-# The log of commits is worked into the tables, and cut to nothing, when it is as long as this. That takes some twenty
-# milliseconds, for which everybody waits. SQLite would do it by itself, but keeps what it has worked in: a log that is
-# damaged later could then give a mixture of states.
+# The log of commits is copied into the tables and truncated when it is this long. Everybody waits some twenty
+# milliseconds for that. SQLite would copy it by itself, but would not truncate the log: if that were damaged later, a
+# restart could find a mixture of states.
 LOG_BYTES = 4 * 1024 * 1024
-# What a disk that was full has to take before it is written to again.
+# A disk that was full has to take this much before anything else is written to it.
 TRIAL_BYTES = 1024 * 1024
-# Windows of workers that closed so long ago are dropped at the next opening, so that the table does not grow for ever:
-# a year, and a month to look back at it.
+# Windows that closed longer ago are deleted at the next opening, so that the table does not grow for ever: a year, and
+# a month to look back at it.
 WINDOWS_KEPT_S = 400 * 86_400.0
 
 
@@ -80,14 +77,14 @@ class JournalError(Exception):
 
 
 class JournalFull(JournalError):
-    """The disk took no more: what was to be recorded is not."""
+    """The disk is full, or failed: nothing of the transaction was recorded."""
 
 
 def _why_unusable(home: Path, error: sqlite3.Error) -> str:
     if "locked" in str(error):
         return f"{home} is in use by another broker"
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-        what = "a journal can neither be made nor brought up from an earlier format"
+        what = "a journal can neither be created nor converted from an earlier format"
         return f"the disk of {home} is full: {what}; make some room"
     return f"cannot use {home / NAME}: {error}"
 
@@ -99,18 +96,15 @@ class Journal:
         """Open or create the journal in ``home``; raises `JournalError`."""
         self.home = home
         self._durability = durability
-        # Whether each commit takes as long as the disk does.
         self.waits = durability == "power"
         self._log = home / f"{NAME}-wal"
         self._shorten_at = LOG_BYTES
-        # Whether `shorten_log` has something to do.
         self.log_is_long = False
         self._cache: OrderedDict[int, list[StoredValue]] = OrderedDict()
-        # Of bags of which results were recorded by this object: the last of their blocks that was committed, and those
-        # that will be with the next commit. They are told before that, and so without being read.
+        # For bags with results recorded by this object: the last committed block, and the blocks of the next commit.
         self._newest: dict[int, int] = {}
         self._blocks: dict[int, list[AnswerPiece]] = {}
-        # Why the number of this opening is not written down yet; empty when it is.
+        # Why the number of this opening could not be written down yet; empty when it has been.
         self.full = ""
         try:
             make_private(home, NAME)
@@ -128,11 +122,12 @@ class Journal:
             raise
 
     def _open(self, home: Path) -> None:
-        # One broker per home: the lock is taken by the first statement and kept until the process ends, in any way.
+        # One broker per home: the first statement takes the lock, and the process keeps it until it ends in any way.
         self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[self._durability]}")
         self._db.execute("PRAGMA wal_autocheckpoint = 0")
+        self.recovery = Recovery(self._db)
         teach_checksums(self._db)
         self._db.execute("BEGIN IMMEDIATE")
         self._refuse(wrong_with_pages(self._db))
@@ -144,7 +139,7 @@ class Journal:
             self._refuse(wrong_with_values(self._db))
             self._refuse(self.values.open(self._db, self._write))
             self.purge = Purge(self._db, self._write, self.values)
-            # Of templates of which no bag came, nobody keeps account in the next life of the broker.
+            # Templates that no bag uses: after a restart nobody would ever delete them.
             unused = "templates WHERE digest NOT IN (SELECT template FROM bags)"
             self._db.execute(f"DELETE FROM files WHERE name IN (SELECT data FROM {unused} AND typeof(data) = 'text')")
             self._db.execute(f"DELETE FROM {unused}")
@@ -155,34 +150,27 @@ class Journal:
             self.rollback()
             self.full = str(error)
         self.values.begin(self.epoch)
-        with suppress(OSError):  # on a full disk; then the next opening does it
+        with suppress(OSError):  # on a full disk; the next opening makes up for it
             had_begun(home / NAME).touch(mode=0o600)
 
     def _begin(self) -> None:
-        """Write down that the journal was opened once more: attempts are numbered by that."""
-        self.epoch = int(self._meta("epoch")) + 1
-        self._drop_old_windows()
-        self._set_meta("epoch", self.epoch)
+        """Record one more opening: the numbers of attempts depend on it."""
+        row = self._db.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
+        self.epoch = int(row[0]) + 1 if row else 1
+        self._db.execute("DELETE FROM windows WHERE closed < ?", (self.recovery.last_known() - WINDOWS_KEPT_S,))
+        self._write_epoch()
         self._db.execute("COMMIT")
 
-    def _drop_old_windows(self) -> None:
-        limit = self.last_known() - WINDOWS_KEPT_S
-        self._db.execute("DELETE FROM windows WHERE closed < ?", (limit,))
+    def _write_epoch(self) -> None:
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES ('epoch', ?)", (self.epoch,))
 
     def _refuse(self, wrong: str) -> None:
-        """Raise `JournalError` if something is wrong: rather nothing than half of it."""
+        """Raise `JournalError` if something is ``wrong``: half a journal would be worse than none."""
         if wrong:
             raise JournalError(f"{self.home / NAME} is damaged: {wrong}; put a copy of the home in its place")
 
-    def _meta(self, key: str) -> float:
-        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return float(row[0]) if row else 0.0
-
-    def _set_meta(self, key: str, value: float) -> None:
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
-
     def close(self) -> None:
-        """Commit and let go of the home, the latter in any case; raises `JournalFull`."""
+        """Commit, and release the home in any case; raises `JournalFull`."""
         try:
             self.commit()
         finally:
@@ -191,7 +179,7 @@ class Journal:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Make everything written so far durable; raises `JournalFull` and undoes it when the disk does not take it."""
+        """Make everything written so far durable. Raises `JournalFull` when the disk is full, after a rollback."""
         if self._db.in_transaction:
             try:
                 self._db.execute("COMMIT")
@@ -213,10 +201,10 @@ class Journal:
             self._db.execute("ROLLBACK")
 
     def shorten_log(self) -> None:
-        """Work the log of commits into the tables, if it is long. That takes about as long as the commits did."""
+        """Copy the log of commits into the tables, if it is long. That takes about as long as the commits did."""
         if self.log_is_long:
             self.log_is_long = False
-            # On a full disk there may be no room for the tables to grow: the commits stay where they are, in the log.
+            # On a full disk the tables may have no room to grow: the commits then stay in the log.
             self._shorten_at = os.stat(self._log).st_size + LOG_BYTES
             with suppress(sqlite3.OperationalError):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -224,12 +212,12 @@ class Journal:
                 self.values.let_go()
 
     def free(self) -> tuple[int, int]:
-        """Bytes that are free on the disk, and all that it has."""
+        """Bytes on the disk: free, and in all."""
         usage = shutil.disk_usage(self.home)
         return usage.free, usage.total
 
     def trial(self) -> None:
-        """Write something large, and take it back; raises `JournalFull`."""
+        """Write something large and delete it again; raises `JournalFull`."""
         try:
             self._write("INSERT OR REPLACE INTO meta VALUES ('trial', zeroblob(?))", [(TRIAL_BYTES,)])
             self.commit()
@@ -247,7 +235,7 @@ class Journal:
             raise JournalFull(str(error)) from error
 
     def _insert(self, statement: str, row: tuple[object, ...]) -> int:
-        """Write a row, and what its key is."""
+        """Write a row; its key."""
         try:
             self._begin_writing()
             return self._db.execute(statement, row).lastrowid or 0
@@ -258,10 +246,10 @@ class Journal:
         if not self._db.in_transaction:
             self._db.execute("BEGIN")
             if self.full:
-                self._set_meta("epoch", self.epoch)
+                self._write_epoch()
 
-    def add_template(self, digest: str, kind: str, data: Payload) -> None:
-        """Record a template that is not there yet."""
+    def add_template(self, digest: str, kind: Kind, data: Payload) -> None:
+        """Record a new template."""
         cell = self.values.cell(data, None)
         self._write("INSERT INTO templates VALUES (?, ?, ?, ?)", [(digest, kind, cell, checksum(cell))])
 
@@ -291,7 +279,7 @@ class Journal:
             self._cache.popitem(last=False)
 
     def add_results(self, rows: Sequence[ResultRow]) -> Counter[int]:
-        """These tasks ended; how many bytes that takes, by bag."""
+        """Record tasks that ended; the bytes of these results, by bag."""
         sizes = Counter[int]()
         for block in blocks_of(rows, self.values.cell):
             self._add_block(block)
@@ -304,45 +292,46 @@ class Journal:
         self._blocks.setdefault(block.bag, []).append(AnswerPiece(seq, block.size, block.told, block.large))
 
     def add_sent(self, rows: Sequence[tuple[int, int, str]]) -> None:
-        """These tasks are at workers as these attempts: number and session; for those that are worth waiting for."""
+        """Record (task, attempt number, session) of attempts that a restart should wait for."""
         self._write("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", rows)
 
     def add_cancelled(self, bag: int, tasks: Sequence[int], items: Sequence[int], ended: float) -> None:
-        """These tasks, ascending, were cancelled. ``ended``: POSIX seconds."""
+        """Record that these tasks, ascending, were cancelled. ``ended``: POSIX seconds."""
         self._add_block(cancelled_block(bag, tasks, items, ended))
 
     def predict(self, first: int, runtimes: Sequence[float]) -> None:
-        """New predictions for a batch; those it came with stay as they are."""
+        """Record new predictions for a batch; those it came with stay, too."""
         packed = array("d", runtimes).tobytes()
         self._write("INSERT OR REPLACE INTO predictions VALUES (?, ?, ?)", [(first, packed, checksum(packed))])
 
     def add_windows(self, rows: Sequence[WindowRow]) -> None:
-        """Windows that opened."""
+        """Record windows that opened."""
         values = [(r.number, r.worker, r.session, r.site, r.slots, r.opened, r.planned) for r in rows]
         self._write("INSERT INTO windows VALUES (?,?,?,?,?,?,?,NULL,NULL,NULL,NULL)", values)
 
     def end_windows(self, rows: Sequence[WindowEnd]) -> None:
-        """Windows that closed."""
+        """Record windows that closed."""
         self._write("UPDATE windows SET closed = ?, how = ?, kills = ?, wasted_s = ? WHERE number = ?", rows)
 
     def end_all_windows(self, closed: float) -> None:
-        """Close what an earlier life of the broker left open; a window that opened later than ``closed`` was empty."""
+        """Close the windows that an earlier broker left open, at ``closed``, but never before they opened."""
         update = "UPDATE windows SET closed = max(opened, ?), how = 'broker', kills = 0, wasted_s = 0"
         self._write(f"{update} WHERE closed IS NULL", [(closed,)])
 
     def seen(self, time: float) -> None:
-        """The broker is there at this time, POSIX seconds, though nothing may happen."""
+        """Record that the broker runs at this time, POSIX seconds."""
         self._write("INSERT OR REPLACE INTO meta VALUES ('seen', ?)", [(time,)])
 
     def order(self, bag: int, what: Order) -> None:
-        """This is done to a bag from now on, in slices; after a restart it is gone on with."""
+        """Record an order that is carried out in slices: a restart goes on with it."""
         self._write("INSERT OR REPLACE INTO orders VALUES (?, ?)", [(bag, what)])
 
     def carried_out(self, bag: int, what: Order) -> None:
+        """Record that an order is finished."""
         self._write("DELETE FROM orders WHERE bag = ? AND what = ?", [(bag, what)])
 
     def forget(self, bag: int) -> None:
-        """Nobody will ask for a bag again, and its id can be another's; what it has here goes by `purge`."""
+        """Free the id of a bag, which nobody can ask for any more; `purge` deletes its rows."""
         self.order(bag, "forget")
         self._write("UPDATE bags SET id = NULL WHERE number = ?", [(bag,)])
         self._newest.pop(bag, None)
@@ -350,17 +339,17 @@ class Journal:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def template_kind(self, digest: str) -> str | None:
-        """Its kind, if it is there."""
+    def template_kind(self, digest: str) -> Kind | None:
+        """The kind of a template; None when it is not here."""
         row = self._db.execute("SELECT kind FROM templates WHERE digest = ?", (digest,)).fetchone()
         return row[0] if row else None
 
     def template(self, digest: str) -> Payload | None:
-        """The template itself."""
+        """A template; None when it is not here."""
         row = self._db.execute("SELECT data FROM templates WHERE digest = ?", (digest,)).fetchone()
         if row is None:
             return None
-        # Before format 6 a large one stood in the table.
+        # Journals from before format 6 may have large templates in the table.
         return payload_of(row[0]) if isinstance(row[0], bytes) else self.values.payload(row[0])
 
     def payload(self, first: int, place: int) -> Payload:
@@ -375,10 +364,7 @@ class Journal:
         return self.values.payload(batch[place])
 
     def results(self, bag: int, after: int) -> tuple[tuple[bytes, ...], tuple[Payload, ...], int]:
-        """What was recorded after ``after``, as much as makes a batch, and the new ``after``.
-
-        Pieces, and large payloads, of an `Outcomes`.
-        """
+        """Results after block ``after``, at most a batch: pieces and large payloads for `Outcomes`, new ``after``."""
         pieces: list[bytes] = []
         large: list[Payload] = []
         rows = size = 0
@@ -394,108 +380,21 @@ class Journal:
         return tuple(pieces), tuple(large), after
 
     def _told_after(self, bag: int, after: int) -> Iterable[AnswerPiece]:
-        """The blocks of a bag after ``after``, in order; perhaps not all."""
+        """The next blocks of a bag after ``after``, in order."""
         if bag in self._newest and self._newest[bag] <= after:
             return [block for block in self._blocks.get(bag, ()) if block.seq > after]
         query = "SELECT seq, size, told, large FROM results WHERE bag = ? AND seq > ? ORDER BY seq LIMIT ?"
         return map(AnswerPiece._make, self._db.execute(query, (bag, after, BATCH_ROWS)))
 
     def blocks_around(self, task: int) -> list[tuple[int, int]]:
-        """(number, tasks) of the blocks that may have the result of a task: they overlap, as tasks end in any order."""
+        """(number, tasks) of the blocks that may have a task's result: several, because tasks end in any order."""
         query = "SELECT seq, size FROM results WHERE high >= ? AND low <= ? ORDER BY high"
         return self._db.execute(query, (task, task)).fetchall()
 
     def result_in(self, seq: int, size: int, task: int) -> ResultRow | None:
-        """The row of an ended task, if it is in that block; of many, only the numbers of their tasks are read."""
+        """The row of an ended task, if it is in this block. The whole block is read only then."""
         found = self._db.execute("SELECT tasks FROM results WHERE seq = ?", (seq,)).fetchone()
         if found is None or task not in columns_in(found[0], size)[0]:
             return None
         (block,) = self._db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,))
         return next(row for row in rows_in(Block(*block), self.values.payload) if row.task == task)
-
-    def last_ended(self, bag: int) -> float | None:
-        """When the last task of a bag ended, POSIX seconds; None when that was not recorded."""
-        row = self._db.execute("SELECT ended FROM results WHERE bag = ? ORDER BY seq DESC LIMIT 1", (bag,)).fetchone()
-        return row[0] if row else None
-
-    def orders(self) -> list[tuple[int, Order]]:
-        """What is to be gone on with: (bag, what)."""
-        return self._db.execute("SELECT bag, what FROM orders ORDER BY bag").fetchall()
-
-    def bags(self) -> Iterator[BagRow]:
-        """Every bag that is not forgotten, oldest first. Raises `Damaged` for options that no task has."""
-        columns = "number, id, name, kind, owner, template, options, predicted, closed, created, session"
-        for row in self._db.execute(f"SELECT {columns} FROM bags WHERE id IS NOT NULL ORDER BY number"):
-            number, id_, name, kind, owner, template, packed, predicted, closed, created, session = row
-            try:
-                options = read_task_options(packed)
-            except ValueError as error:
-                raise Damaged(f"the options of the tasks of bag {id_} cannot be read: {error}") from error
-            known = (number, id_, name, kind, owner, template, options)
-            yield BagRow(*known, bool(predicted), bool(closed), created, session or "")
-
-    def batches(self) -> Iterator[BatchRow]:
-        """Every batch of bags that are not forgotten, in the order of its tasks."""
-        for first, bag, start, count, packed, size in self._db.execute(
-            "SELECT first, bag, start, count, coalesce(p.runtimes, b.runtimes), length(payloads) + "
-            "(SELECT coalesce(sum(size), 0) FROM files WHERE batch = first) "
-            "FROM batches b LEFT JOIN predictions p USING (first) "
-            "WHERE bag NOT IN (SELECT bag FROM orders WHERE what = 'forget') ORDER BY first"
-        ):
-            runtimes = array("d")
-            runtimes.frombytes(packed)
-            yield BatchRow(first, bag, start, count, runtimes, size)
-
-    def result_sizes(self) -> Counter[int]:
-        """Bytes of the results of each bag."""
-        sizes = Counter[int]()
-        for query in (
-            "SELECT bag, sum(length(tasks) + length(told) + ifnull(length(printed), 0)) FROM results GROUP BY bag",
-            "SELECT bag, sum(size) FROM files WHERE batch IS NULL AND bag IS NOT NULL GROUP BY bag",
-        ):
-            sizes.update(dict(self._db.execute(query)))
-        return sizes
-
-    def outcomes(self, bag: int) -> dict[int, "array[int]"]:
-        """The tasks of a bag that have ended, ascending, by outcome."""
-        found: dict[int, array[int]] = {}
-        for count, packed in self._db.execute("SELECT size, tasks FROM results WHERE bag = ?", (bag,)):
-            tasks, _, outcomes = columns_in(packed, count)
-            if isinstance(outcomes, repeat):  # all ended alike
-                found.setdefault(next(outcomes), array("q")).extend(tasks)
-                continue
-            for outcome, some in groupby(zip(outcomes, tasks, strict=True), itemgetter(0)):
-                found.setdefault(outcome, array("q")).extend(map(itemgetter(1), some))
-        return {outcome: array("q", sorted(tasks)) for outcome, tasks in found.items()}
-
-    def sent(self, first: int, count: int) -> list[tuple[int, int, str | None]]:
-        """(task, attempt number, session) of those that were at a worker; they may have ended there.
-
-        The session is None when it was not recorded, in formats 1 and 2.
-        """
-        query = "SELECT task, number, session FROM sent WHERE task >= ? AND task < ?"
-        return self._db.execute(query, (first, first + count)).fetchall()
-
-    def next_task(self) -> int:
-        """The smallest task number never used."""
-        row = self._db.execute("SELECT max(first + count) FROM batches").fetchone()
-        return int(row[0] or 0)
-
-    def next_bag(self) -> int:
-        """The smallest number for a bag that is of none here, not of one that is being forgotten either."""
-        return int(self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM bags").fetchone()[0])
-
-    def next_window(self) -> int:
-        """The smallest number for a window that was never used, but for windows that were dropped."""
-        return int(self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM windows").fetchone()[0])
-
-    def last_known(self) -> float:
-        """The last time, POSIX seconds, at which the broker is known to have been there; 0 for a new journal."""
-        newest = (
-            "SELECT created FROM bags ORDER BY number DESC LIMIT 1",
-            "SELECT arrived FROM batches ORDER BY first DESC LIMIT 1",
-            "SELECT ended FROM results ORDER BY seq DESC LIMIT 1",
-            "SELECT max(max(opened), max(coalesce(closed, 0))) FROM windows",
-        )
-        found = [self._db.execute(query).fetchone() for query in newest]
-        return max([self._meta("seen"), *(row[0] or 0.0 for row in found if row)])

@@ -1,8 +1,8 @@
-"""Large values in the journal: rows that name files, and files that come and go with them.
+"""Large values of the journal: rows that name files, and the files themselves.
 
-Rule 1: a value is kept as a file before the commit that records it. One that was not kept is in the tables.
-Rule 2: a file that no commit names any more is removed when that commit is in the tables themselves, for a log can be
-lost, and then an earlier commit is back.
+Rule 1: a value is written to a file before the commit that records it. A value without a file is in the tables.
+Rule 2: a file is removed when the commit that dropped it has been copied from the log into the tables: if the log were
+lost, an earlier commit would count again, and would need the file.
 """
 
 import itertools
@@ -23,28 +23,28 @@ class Values:
     def __init__(self, home: Path, flush: bool) -> None:
         """``flush``: a file waits for the disk, as a commit does. Raises OSError."""
         self._files = Files(home, flush)
-        # Files that are not recorded yet, and those that no commit names any more.
+        # Files that are not recorded yet, and those that were dropped since the log was last copied into the tables.
         self._kept: set[str] = set()
         self.dropped: list[str] = []
-        # Files that can go, unless somebody has their values in hand, perhaps in a message that waits to be sent.
+        # Files that can be removed once nobody uses their values, for example in a message that waits to be sent.
         self._unneeded: list[str] = []
         self._in_hand: WeakValueDictionary[str, Stored] = WeakValueDictionary()
 
     def open(self, db: sqlite3.Connection, write: Callable[[str, Sequence[tuple[object, ...]]], None]) -> str:
-        """What is wrong with the files, or "": all are read. ``write(statement, rows)`` is how rows are written."""
+        """Check all files: what is wrong with them, or "". ``write(statement, rows)`` writes rows."""
         self._db, self._write = db, write
         rows = db.execute("SELECT name, bag, batch, size, checksum FROM files").fetchall()
         return self._files.wrong_with(map(FileRow._make, rows))
 
     def begin(self, epoch: int) -> None:
-        """The journal was opened for the ``epoch``-th time: what an earlier life left unnamed goes."""
+        """Remove files without a row; name new ones after ``epoch``, the number of this opening."""
         self._names = (f"{epoch:x}-{number:x}" for number in itertools.count())
         self._files.remove_others({name for (name,) in self._db.execute("SELECT name FROM files")})
 
     # --- keeping -----------------------------------------------------------------------------------------------------
 
     def keep(self, value: Chunks) -> None:
-        """Make a file of ``value``, before it is recorded. For any thread, but one at a time; raises OSError."""
+        """Write ``value`` to a file, before it is recorded. For any thread, one at a time. Raises OSError."""
         name = next(self._names)
         self._files.write(name, value)
         self._kept.add(name)
@@ -52,19 +52,19 @@ class Values:
 
     @staticmethod
     def sum_up(value: Chunks) -> None:
-        """Find out its checksum, likewise: on another thread, for that takes nearly as long as to write it."""
+        """Compute its checksum. For any thread: this takes nearly as long as writing the file."""
         value.checksum = checksum_of(value)
 
     def release(self, values: Iterable[Chunks]) -> None:
-        """These were kept; what has not been recorded by now, in a commit, will not be."""
+        """``values`` had files written. Those that no commit has recorded by now will not be: their files can go."""
         names = {value.file for value in values} & self._kept
         self._kept -= names
         self._unneeded += [name for name in names if not self.size_of(name)]
 
     def cell(self, payload: Payload, bag: int | None, batch: int | None = None) -> StoredValue:
-        """Record a payload: of that bag, an argument of the batch that begins with task ``batch``, or a result.
+        """Record the file of a payload, if it has one; what stands for the payload in a table.
 
-        A template is of no bag.
+        ``bag``: None for a template. ``batch``: for an argument, the first task of its batch; None for a result.
         """
         if isinstance(payload, bytes) or not payload.file:
             return bytes(payload)
@@ -73,7 +73,7 @@ class Values:
         return payload.file
 
     def payload(self, cell: StoredValue) -> Payload:
-        """What was recorded."""
+        """The payload that ``cell`` stands for."""
         if isinstance(cell, bytes):
             return cell
         value = self._in_hand.get(cell)
@@ -82,34 +82,34 @@ class Values:
         return value
 
     def size_of(self, name: str) -> int:
-        """The bytes of a file that was recorded; 0 of another."""
+        """The bytes of a recorded file; 0 for any other."""
         row = self._db.execute("SELECT size FROM files WHERE name = ?", (name,)).fetchone()
         return int(row[0]) if row else 0
 
     # --- dropping ----------------------------------------------------------------------------------------------------
 
     def forget(self, bag: int, most: int) -> bool:
-        """Drop some of a bag, until `let_go`, or `undo`; whether there were any."""
+        """Drop some files of a bag; whether it had any."""
         found = self._db.execute("SELECT name FROM files WHERE bag = ? LIMIT ?", (bag, most)).fetchall()
         self.drop([name for (name,) in found])
         return bool(found)
 
     def drop(self, names: Sequence[str]) -> None:
-        """Drop these files, likewise."""
+        """Drop these files. They stay on the disk until `let_go`, and `undo` takes it back."""
         self.dropped += names
         self._write("DELETE FROM files WHERE name = ?", [(name,) for name in names])
 
     def undo(self) -> None:
-        """What was dropped is there."""
+        """The transaction was rolled back: what was dropped in it stays."""
         self.dropped.clear()
 
     def let_go(self) -> None:
-        """Nothing will name them any more."""
+        """The log is in the tables: the dropped files can be removed."""
         self._unneeded += self.dropped
         self.dropped = []
 
     def take_unneeded(self) -> list[str]:
-        """Files that can be removed by now, by any thread: with `remove`."""
+        """The files that can be removed now, with `remove`, on any thread."""
         names = self._unneeded
         self._unneeded = [name for name in names if name in self._in_hand]
         return [name for name in names if name not in self._in_hand]

@@ -1,7 +1,7 @@
-"""Forgotten bags leave the journal's tables in slices: a large one has gigabytes there.
+"""Deletes forgotten bags from the journal in slices: a large bag has gigabytes there.
 
-Nobody is told of such a bag any more, in this life of the broker or the next: it has no id, and there is an order to
-forget it (`deskgrid.broker.store.journal`). Its row goes last, and the order with it.
+Clients cannot see such a bag any more, also after a restart: it has no id, and the journal has an order to forget it.
+The row of the bag goes last, and the order with it.
 """
 
 import sqlite3
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from deskgrid.broker.store.large_values import Values
 
-# Rows and bytes that one slice deletes at most, but for one row: some milliseconds.
+# Rows and bytes that one slice deletes at most, though always one row: some milliseconds.
 ROWS = 500
 BYTES = 2 * 2**20
 
@@ -17,7 +17,7 @@ Write = Callable[[str, Sequence[tuple[object, ...]]], None]
 
 
 class Purge:
-    """``write(statement, rows)`` is how rows are written; ``values``: the files of large values."""
+    """``write(statement, rows)`` writes rows; ``values``: the files of large values."""
 
     def __init__(self, db: sqlite3.Connection, write: Write, values: Values) -> None:
         self._db = db
@@ -25,7 +25,7 @@ class Purge:
         self._values = values
 
     def some(self, bag: int) -> bool:
-        """Delete some of what a bag has; False when there was nothing left but its own row, which is gone, too."""
+        """Delete some rows of a bag; False when all of them are gone."""
         return self._results(bag) or self._batches(bag) or self._values.forget(bag, ROWS) or self._row(bag)
 
     def _results(self, bag: int) -> bool:
@@ -49,7 +49,7 @@ class Purge:
         return True
 
     def _row(self, bag: int) -> bool:
-        """A template goes with the last bag that uses it."""
+        """Delete the bag's own row, and its template if no other bag uses that."""
         found = self._db.execute("SELECT template FROM bags WHERE number = ?", (bag,)).fetchone()
         self._write("DELETE FROM bags WHERE number = ?", [(bag,)])
         self._write("DELETE FROM orders WHERE bag = ?", [(bag,)])
@@ -62,7 +62,7 @@ class Purge:
 
 
 def _within(rows: Sequence[tuple[int, int]]) -> int | None:
-    """The key of the last row up to which they are not too large; of the first one in any case; None for none."""
+    """The key of the last of these (key, size) that fits into a slice, at least the first; None for no rows."""
     last, total = None, 0
     for key, size in rows:
         total += size

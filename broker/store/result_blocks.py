@@ -1,8 +1,8 @@
 """Results as the journal keeps them: in blocks, each of one bag and one moment.
 
-Rule 1: a block is one row, because a row costs ten microseconds in the tables and their indexes, and a result in a
-block less than two.
-Rule 2: what clients are told is kept as it travels (`deskgrid.wire.Outcomes`), so it is told without being unpacked.
+Rule 1: a block is one row. A row costs ten microseconds in the tables and their indexes, a result in a block less than
+two.
+Rule 2: what clients are sent is stored as it travels (`deskgrid.wire.Outcomes`), and sent without being unpacked.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ import msgpack
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.wire import Outcome, Payload, in_batches, pack_columns
 
-# What stands for a payload in the tables: itself, or the name of its file.
+# What stands for a payload in the tables: its bytes, or the name of its file.
 StoredValue = bytes | str
 
 
@@ -23,8 +23,8 @@ class Block(NamedTuple):
     """A row of the journal's ``results``. ``low``, ``high``: the smallest and the largest number of its ``size`` tasks.
 
     Packed columns: ``tasks`` (task, attempt number, outcome), which is all that a restart reads; ``told``, a piece of
-    `Outcomes`; ``printed`` (stdout, stderr), None when nothing was. ``large``: names of the files of payloads that are
-    nil in ``told``, in order; None for none.
+    `Outcomes`; ``printed`` (stdout, stderr), None when nothing was printed. ``large``: the names of the files whose
+    payloads are nil in ``told``, in order; None for none.
     """
 
     bag: int
@@ -39,12 +39,12 @@ class Block(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """Bytes that it has in the tables."""
+        """Its bytes in the tables."""
         return len(self.tasks) + len(self.told) + len(self.printed or b"")
 
 
 class AnswerPiece(NamedTuple):
-    """What is told of a `Block`, and its place among all."""
+    """What clients are sent of a `Block`, and its place among all."""
 
     seq: int
     size: int
@@ -52,17 +52,16 @@ class AnswerPiece(NamedTuple):
     large: bytes | None
 
 
-# As a statement names them.
 COLUMNS = ", ".join(Block._fields)
 
 
 def blocks_of(rows: Iterable[ResultRow], cell: Callable[[Payload, int], StoredValue]) -> Iterator[Block]:
-    """``rows`` in blocks of bounded size. ``cell(payload, bag)``: what stands for a payload that is not just bytes."""
+    """``rows`` in blocks of bounded size. ``cell(payload, bag)``: what stands for a payload in the tables."""
     groups: dict[tuple[int, float | None], list[ResultRow]] = {}
     for row in rows:
         groups.setdefault((row.bag, row.ended), []).append(row)
     for some in groups.values():
-        # They can only be told in messages of bounded size if no block is larger than one.
+        # A message of bounded size can only carry whole blocks, so no block is larger than one.
         for part in in_batches(some, _payload_size):
             yield _block(part, cell)
 
@@ -72,7 +71,7 @@ def _payload_size(row: ResultRow) -> int:
 
 
 def cancelled_block(bag: int, tasks: Sequence[int], items: Sequence[int], ended: float) -> Block:
-    """Tasks of a bag that were cancelled together, ascending: nothing else is said of them."""
+    """Tasks of a bag, ascending, that were cancelled together."""
     one_for_all = pack_columns((list(tasks), (0,), (Outcome.CANCELLED,)))
     told = pack_columns((list(items), (Outcome.CANCELLED,), (0.0,), ("",), (b"",)))
     return Block(bag, tasks[0], tasks[-1], len(tasks), ended, one_for_all, told, None, None)
@@ -117,7 +116,7 @@ def pack_printed(stdouts: Sequence[bytes], stderrs: Sequence[bytes]) -> bytes | 
 
 
 def rows_in(block: Block, payload: Callable[[StoredValue], Payload]) -> Iterator[ResultRow]:
-    """The results in a block, in order. ``payload(cell)``: what stands there."""
+    """The results in a block, in order. ``payload(cell)``: the payload that a cell stands for."""
     names = iter(names_in(block.large))
     tasks, numbers, outcomes = columns_in(block.tasks, block.size)
     items, _, elapsed, workers, payloads = columns_in(block.told, block.size)
@@ -131,14 +130,14 @@ def rows_in(block: Block, payload: Callable[[StoredValue], Payload]) -> Iterator
 def recorded(
     db: sqlite3.Connection, payload: Callable[[StoredValue], Payload], after: int = 0
 ) -> Iterator[tuple[int, ResultRow]]:
-    """(number of its block, result) of all in a journal's tables whose block's number is greater than ``after``."""
+    """(number of its block, result) of all results in a journal's tables, from the blocks after ``after``."""
     for number, *block in db.execute(f"SELECT seq, {COLUMNS} FROM results WHERE seq > ? ORDER BY seq", (after,)):
         for row in rows_in(Block(*block), payload):
             yield number, row
 
 
 def columns_in(packed: bytes, count: int) -> list[Iterable[Any]]:
-    """Packed columns, each with ``count`` values: of some that are all the same, only one was packed."""
+    """Packed columns, each of ``count`` values; when all are equal, only one was packed."""
     return [repeat(column[0], count) if len(column) == 1 else column for column in msgpack.unpackb(packed)]
 
 

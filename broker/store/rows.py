@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from deskgrid.wire import Payload, TaskOptions
+from deskgrid.wire import Kind, Payload, TaskOptions
 
-# How a window closed: as planned; the worker said so before that; it fell silent; the broker was not there to see it.
+# How a window closed: as planned; the worker left early; it fell silent; the broker stopped first.
 How = Literal["departure", "stop", "loss", "broker"]
+# What is being done to a bag: cancel all that has not ended, or only what is at no worker; or forget the bag.
+Order = Literal["cancel", "cancel waiting", "forget"]
 
 
 class ResultRow(NamedTuple):
-    """One ended task, in the order of the table's columns (``seq`` is given by the table)."""
+    """One ended task."""
 
     task: int
     bag: int
@@ -23,20 +25,20 @@ class ResultRow(NamedTuple):
     payload: Payload
     stdout: bytes
     stderr: bytes
-    ended: float | None  # POSIX seconds; None when it was recorded in format 1
+    ended: float | None  # POSIX seconds; None for rows from format 1
 
 
 @dataclass(frozen=True, slots=True)
 class BagRow:
-    """What is stored of a bag. ``created``: POSIX seconds. ``predicted``: somebody said how long its tasks take.
+    """A bag. ``created``: POSIX seconds. ``predicted``: its submitter said how long its tasks take.
 
-    ``session``: of the client that submitted it; empty when that was not recorded.
+    ``session``: of the client that submitted it; empty for rows from format 1.
     """
 
     number: int
     id: str
     name: str
-    kind: str
+    kind: Kind
     owner: str
     template: str
     options: TaskOptions
@@ -48,9 +50,9 @@ class BagRow:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """Consecutive tasks ``first`` .. of bag ``bag``, whose items begin at ``start``; one runtime, or one for each.
+    """Consecutive tasks from ``first`` on, which are the items of bag ``bag`` from ``start`` on.
 
-    ``size``: bytes of their arguments.
+    ``runtimes``: one for all, or one for each. ``size``: bytes of their arguments.
     """
 
     first: int
@@ -63,7 +65,7 @@ class BatchRow:
 
 @dataclass(frozen=True, slots=True)
 class WindowRow:
-    """One window of a worker, as it opened. POSIX seconds; ``planned``: the closing it announced, None for none."""
+    """One window of a worker, as it opened. POSIX seconds; ``planned``: when it was to close, None for open-ended."""
 
     number: int
     worker: str
@@ -75,7 +77,7 @@ class WindowRow:
 
 
 class WindowEnd(NamedTuple):
-    """How a window ended. ``kills``: attempts that ran then, and ``wasted_s`` the seconds they had run."""
+    """How a window ended. ``kills``: attempts that were running; ``wasted_s``: the seconds they had run."""
 
     closed: float
     how: How
@@ -85,9 +87,9 @@ class WindowEnd(NamedTuple):
 
 
 class FileRow(NamedTuple):
-    """A file of a large value. ``batch``: the first task of the batch that it is an argument of; None: a result.
+    """The file of a large value. ``bag``: None for a template.
 
-    ``bag`` is None for a template.
+    ``batch``: for an argument, the first task of its batch; None for a result.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""The journal's tables, format by format, and how an older journal is brought up to the newest.
+"""The journal's tables, format by format, and how an older journal is converted to the newest.
 
-Rule: a format that has been released is never edited; what is new is a further one, and made of what is there.
+Rule: a released format is never edited. A change is a new format, which converts what is there.
 """
 
 import sqlite3
@@ -8,7 +8,7 @@ import sqlite3
 from deskgrid.broker.store.result_blocks import pack_names, pack_printed, pack_told
 from deskgrid.wire import TaskOptions, pack_columns
 
-# What each format has beyond the one before it: a new journal is made by all, an older one is brought up by the rest.
+# The step from each format to the next. A new journal takes all steps, an older one those that it lacks.
 _FORMATS = (
     """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -23,8 +23,8 @@ CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER UNIQUE
 CREATE INDEX results_of_bag ON results (bag, seq);
 CREATE TABLE sent (task INTEGER PRIMARY KEY, number INTEGER);
 """,
-    # What a replay needs: when everything happened, what was predicted at first, and when the workers were there.
-    # And whose a bag is: it was what the submitter's user was called, and is the credential, of which there was one.
+    # What a replay needs: when everything happened, what was predicted at first, and when workers were there.
+    # The owner of a bag: it was the submitter's user name, and is now the credential, of which there was only one.
     """
 UPDATE bags SET owner = 'client';
 ALTER TABLE bags ADD COLUMN session TEXT;
@@ -35,9 +35,9 @@ CREATE TABLE windows (number INTEGER PRIMARY KEY, worker TEXT, session TEXT, sit
                       opened REAL, planned REAL, closed REAL, how TEXT, kills INTEGER, wasted_s REAL);
 CREATE INDEX open_windows ON windows (number) WHERE closed IS NULL;
 """,
-    # What SQLite does not see: a page in the middle of a long value that was overwritten. Results that are short lie
-    # within a page of the table, which it does look at; they have no checksum, and cost nothing for it (the index is of
-    # long ones only). And to which worker an attempt was given: nobody else may say how it ended.
+    # Checksums, because SQLite does not notice an overwritten page in the middle of a long value. Short results lie
+    # within one page of the table, which it does check: they have no checksum, and the index is of long ones only.
+    # And the worker that was given an attempt: nobody else may report how it ended.
     """
 ALTER TABLE templates ADD COLUMN checksum INTEGER;
 ALTER TABLE batches ADD COLUMN checksum INTEGER;
@@ -49,14 +49,14 @@ UPDATE results SET checksum = checksum(payload, stdout, stderr)
  WHERE length(payload) + length(stdout) + length(stderr) > 2048;
 CREATE INDEX long_results ON results (seq) WHERE checksum IS NOT NULL;
 """,
-    # Large values are files, and where one stood is the file's name, a text: an argument among those that are bytes in
-    # its batch, a result in its column. What is in the tables already stays there.
+    # Large values are files. In their place, in a batch or in a column of a result, is the name of the file, a text.
+    # What is in the tables already stays there.
     """
 CREATE TABLE files (name TEXT PRIMARY KEY, bag INTEGER, batch INTEGER, size INTEGER, checksum INTEGER) WITHOUT ROWID;
 CREATE INDEX files_of_bag ON files (bag);
 CREATE INDEX files_of_batch ON files (batch) WHERE batch IS NOT NULL;
 """,
-    # Results in blocks, as `deskgrid.broker.store.result_blocks` has it: each that is there already is one of its own.
+    # Results in blocks (`deskgrid.broker.store.result_blocks`). Each earlier result becomes a block of its own.
     """
 ALTER TABLE results RENAME TO single;
 CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, bag INTEGER, low INTEGER, high INTEGER, size INTEGER,
@@ -72,15 +72,15 @@ CREATE INDEX results_of_bag ON results (bag, seq);
 CREATE INDEX results_of_tasks ON results (high, low);
 CREATE INDEX long_results ON results (seq) WHERE checksum IS NOT NULL;
 """,
-    # What is being done to a bag in slices, and is gone on with after a restart. New predictions of a batch by
-    # themselves: with it, its arguments would be written anew. And what is looked for when a bag is forgotten.
+    # Orders on bags that are carried out in slices: a restart goes on with them. New predictions in a table of their
+    # own: in the batch's row, its arguments would be written again. And indexes for deleting a forgotten bag.
     """
 CREATE TABLE orders (bag INTEGER, what TEXT, PRIMARY KEY (bag, what)) WITHOUT ROWID;
 CREATE TABLE predictions (first INTEGER PRIMARY KEY, runtimes BLOB, checksum INTEGER);
 CREATE INDEX bags_of_template ON bags (template);
 CREATE INDEX batches_of_bag ON batches (bag);
 """,
-    # What a submitter says of its tasks as one value, in which an option that comes later has its place.
+    # Task options as one packed value, to which later options can be added.
     """
 ALTER TABLE bags RENAME TO before;
 CREATE TABLE bags (number INTEGER PRIMARY KEY, id TEXT UNIQUE, name TEXT, kind TEXT, owner TEXT, template TEXT,
@@ -104,7 +104,7 @@ def format_of(db: sqlite3.Connection) -> int:
 
 
 def bring_up(db: sqlite3.Connection, found: int) -> None:
-    """Make the tables that a journal of format ``found`` lacks, within the transaction that is open."""
+    """Convert a journal of format ``found`` to the newest, within the open transaction."""
     db.create_function("block_tasks", 3, lambda *row: pack_columns([[value] for value in row]))
     db.create_function("block_told", 5, lambda *row: pack_told(*[[value] for value in row]))
     db.create_function("block_large", 1, lambda cell: pack_names([cell]))

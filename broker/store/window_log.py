@@ -1,8 +1,9 @@
-"""Which windows of workers were open: a row in the journal for each, written as it opens and as it closes.
+"""The windows of workers: a row in the journal for each, written when it opens and when it closes.
 
-Rule 1: what happened is only noted here; `write_down` puts it into the journal, once for all that has been received,
-so that it is in the same transaction. While the disk is full it waits.
-Rule 2: windows that an earlier life of the broker left open are closed at the last time at which it was there.
+Rule 1: events are only collected here. `write_down` puts them into the journal once per batch of messages, in the same
+transaction as everything else. While the disk is full they wait.
+Rule 2: windows that an earlier life of the broker left open are closed at the last time at which it is known to have
+run.
 """
 
 import math
@@ -12,11 +13,11 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import How, WindowEnd, WindowRow
 from deskgrid.wire import Join
 
-# How often it is written down that the broker is there, though nothing may happen: as exactly as that the end of what
-# was open is known when it is killed. Seconds.
+# How often the broker records that it runs, even when nothing happens. If it is killed, the end of the open windows is
+# known this exactly. Seconds.
 SEEN_S = 60.0
-# Windows of one worker that are written down: so many at once, and then one in so many seconds. A worker that comes and
-# goes more often than that would fill the disk with them.
+# Windows of one worker that are recorded: so many at once, and then one in so many seconds. A worker that comes and
+# goes more often would fill the disk.
 OPENINGS = 1_000
 OPENING_S = 60.0
 
@@ -27,9 +28,9 @@ class WindowLog:
     def __init__(self, journal: Journal, wall_at_zero: float) -> None:
         self._journal = journal
         self._wall_at_zero = wall_at_zero
-        self._next = journal.next_window()
-        # When the windows that are open in the journal ended, until that is written down.
-        self._left_open: float | None = journal.last_known()
+        self._next = journal.recovery.next_window()
+        # When the windows that are still open in the journal ended; None once that has been recorded.
+        self._left_open: float | None = journal.recovery.last_known()
         self._open: dict[str, int] = {}
         self._opened: list[WindowRow] = []
         self._ended: list[WindowEnd] = []
@@ -37,7 +38,7 @@ class WindowLog:
         self._seen_at = -math.inf
 
     def opened(self, worker: str, join: Join, now: float) -> None:
-        """A window opened, as ``join`` says. One that is open already goes on."""
+        """A window opened, as ``join`` says. If it was open already, nothing changes."""
         if worker in self._open or not self._openings.take(worker, now):
             return
         wall = self._wall_at_zero + now
@@ -47,17 +48,17 @@ class WindowLog:
         self._next += 1
 
     def ended(self, worker: str, how: How, now: float, kills: int = 0, wasted_s: float = 0.0) -> None:
-        """A window closed; ``kills``: attempts that ran then, which had run ``wasted_s``."""
+        """A window closed; ``kills``: attempts that were running, and had run for ``wasted_s`` in all."""
         if (number := self._open.pop(worker, None)) is not None:
             self._ended.append(WindowEnd(self._wall_at_zero + now, how, kills, wasted_s, number))
 
     def broker_ends(self, now: float) -> None:
-        """The broker stops, and sees no more of the windows that are open."""
+        """The broker stops: it will not see how the open windows end."""
         for worker in list(self._open):
             self.ended(worker, "broker", now)
 
     def write_down(self, now: float) -> None:
-        """Put into the journal what is new."""
+        """Put what is new into the journal."""
         if self._left_open is not None:
             self._journal.end_all_windows(self._left_open)
             self._left_open = None

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 FAILED = 1
-RETRIES = "Tries after a failure. After the fourth, a task pauses between them, twice as long each time."
+RETRIES = "How often a failed task is tried again. From the fourth failure on, it pauses before each try."
 
 bag_argument = click.argument("bag_id", metavar="BAG")
 item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min=0), required=False)
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--runtime", type=Seconds(), help="Predicted for each task; PCs that leave sooner do not get it.")
-@click.option("--name", help="What the bag is called in the status [default: the command's name].")
-@click.option("--timeout", type=Seconds(positive=True), help="A task that runs longer is stopped and has failed.")
+@click.option("--runtime", type=Seconds(), help="Predicted seconds per task; PCs that leave sooner do not get it.")
+@click.option("--name", help="The name of the bag in the status [default: the command's name].")
+@click.option("--timeout", type=Seconds(positive=True), help="Stop a task that runs longer than this; it has failed.")
 @click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True, help=RETRIES)
 @click.option(
     "--each",
     "lines",
     type=click.File("rb"),
     metavar="FILE",
-    help="One task for each line of this file, or of stdin if it is -. Empty lines are skipped.",
+    help="Make one task of each line of this file, or of stdin if FILE is -. Empty lines are skipped.",
 )
 @join_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -52,8 +52,8 @@ def submit(
 ) -> None:
     """Submit a bag of commands and print its id.
 
-    The COMMAND is run once for each line of --each, which is put in the place of {}, or added at the end if there is
-    no {}. It is started without a shell; give sh -c '...' for one. Without --each it is one task.
+    COMMAND runs once for each line of --each. The line takes the place of {}, or is added at the end if there is no {}.
+    COMMAND runs without a shell; if you need one, use sh -c '...'. Without --each, the bag is one task.
 
     \b
     ls *.png | deskgrid submit --runtime 20 --each - -- convert {} {}.jpg
@@ -82,22 +82,22 @@ def items_of(lines: Iterable[bytes]) -> Iterator[str]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise Refusal(f"line {number} of what --each names is not UTF-8") from error
+            raise Refusal(f"line {number} of the file that --each names is not UTF-8") from error
         if text.strip():
             yield text
 
 
 @click.command()
-@click.option("--timeout", type=Seconds(), help="Wait no longer than this [default: as long as it takes].")
+@click.option("--timeout", type=Seconds(), help="Wait at most this long [default: as long as it takes].")
 @bag_argument
 @join_option
 def wait(*, timeout: float | None, bag_id: str, join: str | None) -> None:
-    """Wait until every task of BAG has ended. The exit code is 1 if one failed, or it took too long."""
+    """Wait until every task of BAG has ended. The exit code is 1 if a task failed, or if it took too long."""
     with open_grid(join) as grid:
         bag = _attached(grid, bag_id)
         ended = bag.wait(timeout)
         progress = bag.progress()
-    click.echo(f"deskgrid: {_summary(progress)}{'' if ended else '; it has not ended'}", err=True)
+    click.echo(f"deskgrid: {_summary(progress)}{'' if ended else '; the bag has not ended'}", err=True)
     if not ended or progress.failed or progress.cancelled:
         sys.exit(FAILED)
 
@@ -122,10 +122,10 @@ def _summary(progress: "Progress") -> str:
 @bag_argument
 @join_option
 def results(*, bag_id: str, join: str | None) -> None:
-    """Print the results of BAG in the order of its tasks, as they come; wait for those that are not there yet.
+    """Print the results of BAG in the order of its tasks, and wait for those that are still missing.
 
-    What a command wrote to stdout is printed as it is, what a Python function returned as Python shows it. Tasks that
-    failed are named on stderr, and the exit code is then 1.
+    What a command wrote to stdout is printed as it is; what a Python function returned is printed as Python shows it.
+    Failed tasks are named on stderr, and the exit code is then 1.
     """
     # Results of Python functions may be of classes that are defined here. At the end: nothing of ours is replaced.
     sys.path.append(os.getcwd())
@@ -197,7 +197,7 @@ def _failure(item: int, error: Exception) -> str:
 def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
     """Print what task ITEM of BAG wrote, to stdout and to stderr; without ITEM what every task wrote.
 
-    ITEM is the task's number in the bag, from 0. How it ended, where, and its traceback are told on stderr.
+    ITEM is the task's number in the bag, from 0. How and where it ended, and its traceback, go to stderr.
     """
     with open_grid(join) as grid:
         bag = grid.attach(bag_id)
@@ -221,9 +221,9 @@ def _print_log(item: int, log: "TaskLog") -> None:
 @item_argument
 @join_option
 def explain(*, bag_id: str, item: int | None, join: str | None) -> None:
-    """Say why task ITEM of BAG waits, and by how many seconds each slot is too short for it.
+    """Explain why task ITEM of BAG waits, and how much time is missing on each slot.
 
-    ITEM is the task's number in the bag, from 0; without it, the longest task that waits.
+    ITEM is the task's number in the bag, from 0. Without it, the longest waiting task is explained.
     """
     with open_grid(join) as grid:
         for line in grid.attach(bag_id).explain(item).split("\n"):
@@ -245,6 +245,6 @@ def cancel(*, bag_id: str, join: str | None) -> None:
 @bag_argument
 @join_option
 def forget(*, bag_id: str, join: str | None) -> None:
-    """Have the broker drop BAG with its results and logs. All its tasks must have ended."""
+    """Drop BAG with its results and logs. All its tasks must have ended."""
     with open_grid(join) as grid:
         grid.attach(bag_id).forget()

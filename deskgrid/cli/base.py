@@ -31,7 +31,7 @@ def default_home() -> Path:
 
 
 class Folder(click.Path):
-    """A folder, by a name that is not empty: an empty one would be that in which one happens to be."""
+    """A folder, by a name that is not empty: an empty name would mean the current folder."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, file_okay=False)
@@ -99,7 +99,7 @@ def show(text: str, *, err: bool = False) -> None:
 join_option = click.option(
     "--join",
     metavar="LINE",
-    help="The line for clients, or @FILE that holds it [default: $DESKGRID_JOIN, else this machine's broker].",
+    help="The join line for clients, or @FILE that holds it [default: $DESKGRID_JOIN, else this machine's broker].",
 )
 
 

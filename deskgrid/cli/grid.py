@@ -4,11 +4,12 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
 from deskgrid.cli.base import join_option, key_values, open_grid, say, table
+from deskgrid.durations import duration
 from deskgrid.wire import clean
 
 if TYPE_CHECKING:
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print it once, with every worker and bag.")
-@click.option("--json", "as_json", is_flag=True, help="Print the snapshot as JSON (schema: deskgrid/wire/status.py).")
+@click.option("--once", is_flag=True, help="Print the screen once, with every worker and bag.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the status as JSON (deskgrid/wire/status.py describes it)."
+)
 @join_option
 def status(*, once: bool, as_json: bool, join: str | None) -> None:
     """Watch the grid: workers and their windows, running tasks, bags, queues, and what went wrong. q quits.
@@ -35,13 +38,9 @@ def status(*, once: bool, as_json: bool, join: str | None) -> None:
         if as_json:
             click.echo(json.dumps(grid.status(), indent=2))
         elif once or not console.is_terminal or console.is_dumb_terminal:
-            _print_once(_snapshot(grid), console)
+            _print_once(grid.status(), console)
         else:
             _watch(grid, console)
-
-
-def _snapshot(grid: "Grid") -> "StatusDocument":
-    return cast("StatusDocument", grid.status())
 
 
 def _print_once(snapshot: "StatusDocument", console: "Console") -> None:
@@ -56,7 +55,7 @@ def _watch(grid: "Grid", console: "Console") -> None:
     from deskgrid.screen.watch import watch
 
     with _silent("deskgrid.client"):  # the screen says by itself that the broker is away
-        watch(lambda: _snapshot(grid), DeskgridError, console)
+        watch(grid.status, DeskgridError, console)
 
 
 @contextmanager
@@ -72,9 +71,9 @@ def _silent(name: str) -> Iterator[None]:
 @click.command()
 @join_option
 def bags(*, join: str | None) -> None:
-    """List the bags that the broker has, the oldest first: those under way, and those not yet forgotten."""
+    """List the bags that the broker has, the oldest first, including those that have ended."""
     with open_grid(join) as grid:
-        found = cast("list[BagState]", grid.bags())
+        found = grid.bags()
     for line in table([_TITLES, *map(_cells, found)]):
         say(line)
     for bag in found:
@@ -86,7 +85,6 @@ _TITLES = ("BAG", "OWNER", "AGE", "TASKS", "DONE", "FAILED", "CANCELLED", "RUNNI
 
 
 def _cells(bag: "BagState") -> tuple[str, ...]:
-    from deskgrid.screen.drawing import duration
     from deskgrid.screen.tables import complete
 
     numbers = (bag["total"], bag["done"], bag["failed"], bag["cancelled"], bag["running"], bag["waiting"])
@@ -101,14 +99,12 @@ def _cells(bag: "BagState") -> tuple[str, ...]:
 @click.argument("options", nargs=-1, metavar="[KEY=VALUE]...", callback=key_values)
 @join_option
 def policy(*, name: str, options: dict[str, object], join: str | None) -> None:
-    """Have the running grid place tasks by the policy NAME from now on.
+    """Change how the running grid places tasks, until the broker is restarted.
 
-    NAME is packing, longest, pgs, fcfs, or one that is installed.
-
-    Options that are not given have their defaults. Until the broker is started again. For admins: on the broker's
-    machine whoever can read its home is one.
+    NAME is packing, longest, pgs, fcfs, or a policy that you installed. Options that you do not give have their
+    defaults. Only admins can use this command. On the broker's machine, whoever can read its home is an admin.
     """
     with open_grid(join, admin=True) as grid:
         grid.policy(name, **options)
-        chosen = _snapshot(grid)["broker"]
+        chosen = grid.status()["broker"]
     say(" ".join([chosen["policy"], *(f"{key}={value}" for key, value in chosen["options"].items())]))

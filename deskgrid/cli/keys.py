@@ -14,7 +14,13 @@ from deskgrid.cli.base import join_option, open_admin_link, say, table
 if TYPE_CHECKING:
     from deskgrid.client.link import Link
 
-_TO_PASTE = {"worker": "deskgrid worker --join LINE", "client": "export DESKGRID_JOIN=LINE"}
+# What a new line is for, by its role.
+_TO_DO: dict[Role, str] = {
+    "lab": "PCs can enrol with this line: run deskgrid worker --join LINE on each of them",
+    "worker": "the PC {name} can join with this line: run deskgrid worker --join LINE --name {name} there",
+    "submitter": "{name} can submit work with this line: export DESKGRID_JOIN=LINE",
+    "admin": "{name} can administer the grid with this line: export DESKGRID_JOIN=LINE",
+}
 
 
 def _ask(link: "Link", what: str, **args: object) -> dict[str, Any]:
@@ -27,7 +33,7 @@ def _ask(link: "Link", what: str, **args: object) -> dict[str, Any]:
 def keys() -> None:
     """Let people and PCs in, each by a key of their own, and keep them out again, while the broker runs.
 
-    For admins: on the broker's machine whoever can read its home is one.
+    Only admins can use these commands. On the broker's machine, whoever can read its home is an admin.
     """
 
 
@@ -38,8 +44,8 @@ def keys() -> None:
 def add(*, role: Role, name: str, join: str | None) -> None:
     """Let NAME in as a lab, a worker, a submitter or an admin, and print the join line for it.
 
-    The line is shown this once: of its secret nothing is kept. By the line of a lab any number of PCs can enrol, each
-    under a name of its own. The line of a worker is the key of one PC, NAME, also while enrolment is off.
+    The line is shown only once: nobody keeps its secret. Any number of PCs can enrol with the line of a lab, each under
+    a name of its own. The line of a worker is the key of one PC, called NAME; it works even while enrolment is off.
     """
     from deskgrid.broker.auth.keys import new_pair
     from deskgrid.wire.joinline import JoinLine, Keys, parse_address
@@ -53,14 +59,13 @@ def add(*, role: Role, name: str, join: str | None) -> None:
             "worker" if role in ("lab", "worker") else "client", host, port, Keys(server.server, public, secret)
         )
     click.echo(line)
-    named = f" --name {name}" if role == "worker" else ""
-    click.echo(f"deskgrid: {name} is let in as {role}, by: {_TO_PASTE[line.side]}{named}", err=True)
+    click.echo(f"deskgrid: {_TO_DO[role].format(name=name)}", err=True)
 
 
 @keys.command("list")
 @join_option
 def list_(*, join: str | None) -> None:
-    """List who is let in: PCs, the lines by which they enrol, people; and how many connections there are by each key.
+    """List who is let in: PCs, the lines with which they enrol, and people. Also, how many connections use each key.
 
     SINCE is when a PC was enrolled.
     """
@@ -73,9 +78,9 @@ def list_(*, join: str | None) -> None:
     ]
     for line in table([("NAME", "CONNECTED", "SINCE", "ROLE"), *rows]):
         say(line)
-    enrols = "new PCs may enrol; to stop that: deskgrid keys enrol off"
+    enrols = "new PCs can enrol; to stop that, run: deskgrid keys enrol off"
     if not told[-1]["enrol"]:
-        enrols = "no new PCs may enrol; to let them: deskgrid keys enrol on"
+        enrols = "new PCs cannot enrol; to let them, run: deskgrid keys enrol on"
     click.echo(f"deskgrid: {enrols}", err=True)
 
 
@@ -95,9 +100,10 @@ def _role(row: dict[str, Any]) -> str:
 def revoke(*, name: str, join: str | None) -> None:
     """Keep NAME out: its connections are cut at once, and there will be no new ones.
 
-    Its bags stay, and an admin can follow them; what a PC was running is given to others. The name of a PC stays taken,
-    so that it cannot enrol again by itself: see forget. The three keys that a broker starts with (worker, client,
-    admin) are replaced by new ones, whose lines are in its home; PCs that have enrolled are not affected by that.
+    Its bags stay, and an admin can follow them; what a PC was running is given to other PCs. The name of a PC stays
+    taken, so that the PC cannot enrol again by itself; see forget. When you revoke one of the three keys that a broker
+    starts with (worker, client, admin), a new one replaces it, and its line is in the broker's home. PCs that have
+    enrolled are not affected by that.
     """
     with open_admin_link(join) as link:
         told = _ask(link, "keys revoke", name=name)
@@ -109,9 +115,9 @@ def revoke(*, name: str, join: str | None) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @join_option
 def forget(*, names: tuple[str, ...], join: str | None) -> None:
-    """Forget PCs: their keys are worth nothing, and other PCs can enrol under their names.
+    """Forget PCs: their keys no longer work, and other PCs can enrol under their names.
 
-    For a PC that was reinstalled, was replaced, or moved to another user's account.
+    Use it for a PC that was reinstalled, was replaced, or runs its worker under another user's account now.
     """
     with open_admin_link(join) as link:
         for name in names:
@@ -123,9 +129,9 @@ def forget(*, names: tuple[str, ...], join: str | None) -> None:
 @click.argument("state", type=click.Choice(("on", "off")))
 @join_option
 def enrol(*, state: str, join: str | None) -> None:
-    """Let new PCs enrol by the lines of labs, or no longer. PCs that have enrolled go on either way.
+    """Turn enrolment with the lines of labs on or off. PCs that have enrolled are not affected.
 
-    It stays as it is when the broker is started again.
+    The setting stays when the broker is restarted.
     """
     with open_admin_link(join) as link:
         _ask(link, "keys enrol", on=state == "on")

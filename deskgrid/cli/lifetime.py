@@ -22,7 +22,7 @@ level_option = click.option(
     type=click.Choice(LEVELS, case_sensitive=False),
     default="info",
     show_default=True,
-    help="The least important events that are logged, to stderr.",
+    help="Log events of this level and above to stderr.",
 )
 # For a process that was started by one of ours, and is to end with it.
 stdin_option = click.option("--until-stdin-closes", is_flag=True, hidden=True)

@@ -43,7 +43,7 @@ class Days(click.ParamType[float | None]):
     name = "days"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
-        """The number in ``value``, None for ever; a usage error if it is neither."""
+        """The number in ``value``, None for "forever"; a usage error if it is neither."""
         if value == "forever":
             return None
         try:
@@ -59,16 +59,16 @@ class Days(click.ParamType[float | None]):
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help=f"Where workers and clients reach it [default: all addresses of this machine, port {PORT}].",
+    help=f"The address for workers and clients [default: all addresses of this machine, port {PORT}].",
 )
 @click.option(
     "--home",
     type=Folder(),
     default=default_home,
-    help="Its state, keys and windows.toml [default: $DESKGRID_HOME, else ~/.deskgrid].",
+    help="The folder for its state, its keys and windows.toml [default: $DESKGRID_HOME, else ~/.deskgrid].",
 )
 @click.option(
-    "--policy", help="How tasks are placed: packing, longest, pgs, fcfs, or one installed [default: packing]."
+    "--policy", help="How tasks are placed: packing, longest, pgs, fcfs, or one you installed [default: packing]."
 )
 @click.option(
     "--policy-option",
@@ -83,9 +83,9 @@ class Days(click.ParamType[float | None]):
     type=click.Choice(DURABILITIES),
     default="power",
     show_default=True,
-    help="What is never lost once it was acknowledged: when the broker's process dies, or also when the power fails.",
+    help="What acknowledged work survives: that the broker's process dies, or also that the power fails.",
 )
-@click.option("--advertise", metavar="HOST", help="The name of this machine in the join lines [default: found out].")
+@click.option("--advertise", metavar="HOST", help="The name of this machine in the join lines [default: detected].")
 @click.option(
     "--keep",
     "keep_days",
@@ -93,9 +93,9 @@ class Days(click.ParamType[float | None]):
     metavar="DAYS",
     default=f"{KEEP_DAYS:g}",
     show_default=True,
-    help='Bags are forgotten, with their results, so many days after they ended; "forever": not by themselves.',
+    help='Forget bags and their results this many days after they ended; "forever" keeps them until you forget them.',
 )
-@click.option("--insecure", is_flag=True, help="Without keys and encryption; on this machine only.")
+@click.option("--insecure", is_flag=True, help="Run without keys and encryption, reachable from this machine only.")
 @level_option
 @stdin_option
 def broker(
@@ -113,8 +113,8 @@ def broker(
 ) -> None:
     """Start the broker, and print the lines that workers and clients need to find it.
 
-    All its state is in its home: started again on the same one it carries on where it stopped, however it was stopped.
-    In HOME/windows.toml patterns of worker names are mapped to weekly windows; changes there take effect at once.
+    All its state is in its home. Started again with the same home, the broker carries on where it stopped, however it
+    was stopped. HOME/windows.toml maps patterns of worker names to weekly windows; changes there take effect at once.
     """
     from deskgrid.broker.server import BrokerError, BrokerOptions, serve
     from deskgrid.scheduler.policies import DEFAULT
@@ -163,10 +163,10 @@ def _announce(ready: "Ready") -> None:
     said = [
         f"deskgrid broker at {ready.address}, home {ready.home}",
         "",
-        "# On each PC of the lab, the first time; then `deskgrid worker` is enough:",
+        "# On each PC of the lab, the first time; afterwards `deskgrid worker` is enough:",
         f"deskgrid worker --join {ready.worker_line}",
         "",
-        "# Wherever work is submitted:",
+        "# Wherever you submit work:",
         f"export DESKGRID_JOIN={ready.client_line}",
     ]
     if sys.platform == "win32":
@@ -180,13 +180,13 @@ def _announce(ready: "Ready") -> None:
 @click.option(
     "--join",
     metavar="LINE",
-    help="The line for workers that the broker printed, or @FILE with it. Needed once: then this PC has its own key.",
+    help="The line for workers that the broker printed, or @FILE that holds it. Needed only once per PC.",
 )
 @click.option(
     "--broker",
     "address",
     metavar="HOST:PORT",
-    help="Which broker, where this PC has joined several; or, without --join, a broker on this machine.",
+    help="Which broker, if this PC has joined several; without --join, also a broker on this machine.",
 )
 @click.option(
     "--home",
@@ -198,15 +198,17 @@ def _announce(ready: "Ready") -> None:
     "--run-as",
     metavar="USER",
     help="Run tasks as USER, who cannot read this PC's keys; for root only, not on Windows "
-    "[default: as you, and tasks can read what you can, this PC's keys among it].",
+    "[default: as you; tasks can then read everything that you can, including this PC's keys].",
 )
 @click.option(
     "--slots",
     type=click.IntRange(min=1, max=SLOTS_LIMIT),
-    help="Tasks at a time [default: one for each core]. Fewer for tasks that use several cores, or much memory.",
+    help="How many tasks run at a time [default: one per core]. Fewer if tasks need several cores or much memory.",
 )
-@click.option("--name", help="What patterns in windows.toml match, and the status shows [default: the host's name].")
-@click.option("--site", default="", help="The lab that it belongs to.")
+@click.option(
+    "--name", help="The name that the status shows and that patterns in windows.toml match [default: the host's name]."
+)
+@click.option("--site", default="", help="The lab that this PC belongs to.")
 @click.option(
     "--windows",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -218,14 +220,16 @@ def _announce(ready: "Ready") -> None:
     metavar="SIZE",
     default="0",
     callback=lambda context, parameter, text: memory_size(text),
-    help="The most memory that a task's process may have, as 512M or 2G; not on Windows [default: no limit].",
+    help="How much memory a task's process may use, such as 512M or 2G; not on Windows [default: no limit].",
 )
-@click.option("--until", metavar="HH:MM|SECONDS", help="Planned uptime: from now to then, or for so long.")
+@click.option(
+    "--until", metavar="HH:MM|SECONDS", help="Planned uptime: from now until this time, or for this many seconds."
+)
 @click.option(
     "--cycle",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Planned uptime: lines of seconds up and seconds down, repeated.",
+    help="Planned uptime: a file with lines of seconds up and seconds down, repeated.",
 )
 @level_option
 @stdin_option
@@ -247,11 +251,11 @@ def worker(
 ) -> None:
     """Make this PC work for a grid, in each of its windows, until you stop it.
 
-    The first time, give --join: the broker then knows this PC by its name and a key of its own. Afterwards
+    The first time, give --join: from then on the broker knows this PC by its name and by a key of its own, and
     `deskgrid worker` is enough.
 
-    Of --windows, --until and --cycle at most one. With none the windows that the broker has for this name hold; if it
-    has none, the PC is open-ended: it may be given tasks of any length.
+    Give at most one of --windows, --until and --cycle. Without them, the windows that the broker has for this name
+    apply; if it has none, the PC is open-ended: it may be given tasks of any length.
     """
     from deskgrid.worker.agent import WorkerError, WorkerOptions, run_worker
     from deskgrid.worker.identities import IdentityError
@@ -311,7 +315,7 @@ def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan 
     from deskgrid.worker.windows.uptime import parse_until, read_cycle, read_windows
 
     if sum(option is not None for option in (windows, until, cycle)) > 1:
-        raise click.UsageError("of --windows, --until and --cycle only one", click.get_current_context())
+        raise click.UsageError("give only one of --windows, --until and --cycle", click.get_current_context())
     if windows is not None:
         return read_windows(windows)
     if until is not None:
@@ -333,7 +337,7 @@ def _place(join: str | None, address: str | None, name: str | None, home: Path) 
         return _broker_here(address), name or socket.gethostname()
     whose = "" if name is None else f" as {name}"
     raise click.UsageError(
-        f"this PC has not joined a grid{whose} yet, by what is in {home}: "
+        f"this PC has not joined a grid{whose} yet, as far as {home} shows: "
         "the first time, give --join with the line that the broker printed",
         click.get_current_context(),
     )

@@ -67,8 +67,8 @@ class Bag(Generic[ItemT, ResultT]):
         self._total = total
         self._items = items
         self._owner = owner  # the Grid, which would close the link if nobody held it
-        # Numbers of requests for the end that nobody waits for any more. The broker still has them: the same number is
-        # no further request there, however often `wait` is called with a timeout.
+        # Numbers of requests for the end that nobody waits for any more. The broker still has them, so they are used
+        # again: else each `wait` with a timeout would leave one more request there.
         self._waited: deque[int] = deque()
 
     def __len__(self) -> int:
@@ -227,7 +227,7 @@ class Bag(Generic[ItemT, ResultT]):
             self._ask("runtimes", seconds=ORDER_S, items=items[part], runtimes=seconds[part])
 
     def forget(self) -> None:
-        """Have the broker drop the bag with its results. Raises `RequestFailed` unless all its tasks have ended."""
+        """Drop the bag and its results. Raises `RequestFailed` unless all its tasks have ended."""
         self._ask("forget", seconds=ORDER_S)
 
     def _ask(self, what: str, *, seconds: float = ANSWER_S, **args: Any) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """The open bag that carries the calls of one function, as they are submitted one by one, and their futures.
 
-Rule 1: a batch is what has been submitted by the time that the link's thread comes to it, and at most WINDOW of them
-are on their way. So one call alone waits for nothing, and ten thousand make few messages.
-Rule 2: results are watched for while some are missing. When all are here the next watch leaves with the next call, so
-that of a program that waits for each of its calls the broker hears one message a call.
-Rule 3: whoever takes a future out is the one who settles it; nobody else may. Here those are settled for which that
-runs no code of the user's, which the link's thread must not: calls that succeeded, whose futures nobody follows. Their
-results are unpickled by whoever asks for them.
+Rule 1: a batch is what has been submitted by the time the link's thread comes to it, and at most WINDOW batches are on
+their way. So a single call waits for nothing, and ten thousand calls make few messages.
+Rule 2: results are watched for while some are missing. When all are here, the next watch leaves with the next call. So
+a program that waits for each of its calls sends the broker one message per call.
+Rule 3: only who takes a future out settles it. The link's thread must not run the user's code, so it settles only calls
+that succeeded and whose futures have no callbacks. Whoever asks for such a result unpickles it.
 """
 
 import json

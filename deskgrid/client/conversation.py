@@ -3,8 +3,8 @@
 Rule 1: a request stays until it is answered or nobody waits for it any more. Whenever the broker has lost track of this
 client (it was restarted, the connection broke), the client introduces itself and says every open request again.
 Rule 2: requests go out in the order they were made, also the second time: batches of a bag build on each other.
-Rule 3: silence is checked only while something is open. A long poll may rightly stay unanswered for hours, so after a
-while of silence the broker is asked anything at all; only if that too stays unanswered is the connection given up.
+Rule 3: silence is checked only while something is open. A long poll may rightly stay unanswered for hours. So after a
+while of silence the client sends a ping; only if that stays unanswered, too, it gives the connection up.
 Rule 4: a request that stays unanswered on a connection that works is said again now and then: every one of them is
 carried out once, however often it is said.
 """
@@ -32,7 +32,7 @@ DEFER_S = 0.25
 REPEAT_S = 10.0
 # How long an introduction may stay unanswered the first time; twice as long each further time, up to SILENCE_S.
 GREETING_S = 2.0
-# A broker that goes on missing a template that it was sent has another trouble.
+# A broker that still misses a template after this many tries has another problem.
 TEMPLATE_TRIES = 3
 # What a refused batch's reason begins with when only its template is missing.
 NO_TEMPLATE = "template:"
@@ -59,7 +59,7 @@ class Request:
             self.size = sum(map(len, self.message.payloads)) + (len(self.template.data) if self.template else 0)
 
     def answer(self, reply: Reply | DeskgridError) -> None:
-        """Tell whoever asked. An answer that they cannot use is one request's failure, and nobody else's."""
+        """Hand the answer to whoever asked. If they cannot use it, only this request fails."""
         try:
             self.answered(reply)
         except Exception as error:

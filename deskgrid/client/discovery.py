@@ -1,7 +1,7 @@
-"""Which broker is meant: by a join line that is given, by $DESKGRID_JOIN, or by what this machine's broker left.
+"""Which broker is meant: that of a given join line, of $DESKGRID_JOIN, or of this machine.
 
-Whoever can read the home of a broker is its admin, but submits like everybody else: so the line for clients is what is
-found for submitting, and the admin's for what only an admin may do.
+Whoever can read the home of a broker is its admin, but submits like everybody else. So for submitting, the line for
+clients is found there, and for what only an admin may do, the admin's line.
 """
 
 import os

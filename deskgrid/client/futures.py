@@ -1,8 +1,8 @@
 """`concurrent.futures` on the grid: which bag a call goes into, and the thread that settles its future.
 
 Callbacks run on that thread. One may ask the grid anything; one that waits for another future waits for ever, as with
-the executors of the standard library. Where there are none, the link's thread settles the future: to wake another for
-it costs a call a tenth of all its time.
+the executors of the standard library. Where there are none, the link's thread settles the future: waking another thread
+for it would cost a tenth of a call's time.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""The client: `Grid`, by which a program submits bags and calls, and `task`.
+"""The client: `Grid`, with which a program submits bags and calls, and `task`.
 
-What crosses the wire and when is in `conversation`; the socket and its thread are in `link`; a bag's way to the broker
-is in `submission`, its results are in `bag`; futures are in `futures`.
+`conversation` decides what crosses the wire and when; `link` has the socket and its thread; `submission` brings a bag
+to the broker, and `bag` its results back; `futures` has the futures.
 """
 
 import logging
@@ -28,6 +28,7 @@ from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
 
 if TYPE_CHECKING:
     from deskgrid.client.local import Keeper
+    from deskgrid.wire.status import BagState, StatusDocument
 
 log = logging.getLogger("deskgrid.client")
 
@@ -39,7 +40,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[FunctionT]):
-    """A function, and what holds for each call of it. `task` makes it; it can still be called."""
+    """A function, and what holds for each call of it: runtime, timeout, retries. `task` makes it; it can be called."""
 
     function: FunctionT
     runtime: float | None = None
@@ -310,14 +311,16 @@ class Grid(Executor):
 
     # --- the grid ----------------------------------------------------------------------------------------------------
 
-    def status(self, timeout: float = ANSWER_S) -> dict[str, Any]:
+    def status(self, timeout: float = ANSWER_S) -> "StatusDocument":
         """Return what `deskgrid status --json` prints: workers, bags, queues and counters.
 
         Raises `GridUnreachable` when no answer comes within ``timeout`` seconds.
         """
-        return self._ask("status", {}, timeout)
+        document: Any = self._ask("status", {}, timeout)
+        found: StatusDocument = document
+        return found
 
-    def bags(self) -> list[dict[str, Any]]:
+    def bags(self) -> "list[BagState]":
         """Return all bags that the broker has, the oldest first: ids ("bag"), names and counts, as in the status."""
         return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
 

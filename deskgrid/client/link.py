@@ -2,7 +2,7 @@
 
 Rule 1: only that thread touches the socket. Others hand it what to do through a queue, and a byte wakes it.
 Rule 2: it never runs the user's code and never waits for anybody, so that the broker always finds us alive.
-What is said when, is `Conversation`'s; here is the socket, the clock and the queue.
+`Conversation` decides what is said when; this file has the socket, the clock and the queue.
 """
 
 import getpass
@@ -227,7 +227,7 @@ class Link:
             try:
                 message = hear(dealer)
             except wire.ProtocolError as error:
-                log.warning("what came from %s is no message of deskgrid: %s", self.address, error)
+                log.warning("%s sent something that is not a message of deskgrid: %s", self.address, error)
                 continue
             if message is None:
                 return
@@ -276,6 +276,6 @@ def _diagnosis(join: JoinLine) -> str:
     except OSError as error:
         return f"{error.strerror or error}; is the broker running, and is this its address?"
     return (
-        "something listens there, but gives no answer to this join line; "
-        "is the line from that broker (its keys change with its home), or was it revoked?"
+        "something listens there, but it does not answer to this join line; "
+        "is the line from that broker (a new home has new keys), or was it revoked?"
     )

@@ -39,6 +39,7 @@ class Keeper:
     def __init__(self, process: subprocess.Popen[str], join: str, home: str) -> None:
         self.join = join
         self.home = Path(home)
+        self.pid = process.pid
         self._process = process
 
     def stop(self) -> None:

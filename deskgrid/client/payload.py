@@ -146,7 +146,7 @@ class Unread:
 
 
 def value_of(result: BagResult, bag: str) -> Any:
-    """What the task returned, or a `Raised` with the exception that it raised or that says what befell it.
+    """What the task returned, or a `Raised` with the exception that it raised or that says what happened.
 
     Raises nothing, whatever the task made: what cannot be read is one task's `ResultUnreadable`. Only Ctrl-C ends it.
     """

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deskgrid.durations import duration
 from deskgrid.errors import DeskgridError
 
 if TYPE_CHECKING:
@@ -85,14 +86,8 @@ def _status(progress: Progress) -> str:
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if progress.eta_s is not None:
-        parts.append(f"about {_duration(progress.eta_s)} to go")
+        parts.append(f"about {duration(progress.eta_s)} to go")
     return ", ".join(parts)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def _new_bar() -> "RichProgress":

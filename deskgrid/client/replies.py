@@ -1,4 +1,4 @@
-"""Waiting for the broker's answers, on the thread of whoever asks."""
+"""Waiting for the broker's answers, on the thread that asks."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
 ANSWER_S = 30.0
 # An order that changes a bag of any size takes as long as that takes; meanwhile the broker shows that it is there.
 ORDER_S = 3600.0
-# A wait is cut into pieces so long, because on Windows Ctrl-C does not end one.
+# Waits are cut into pieces of this length, because on Windows Ctrl-C does not interrupt a wait.
 SLICE_S = 0.5
 
 

@@ -1,4 +1,4 @@
-"""What a screen is drawn with: durations, bars, and lines of text that keep to their width.
+"""What a screen is drawn with: bars, and lines of text that keep to their width.
 
 Rules:
 
@@ -16,31 +16,11 @@ from rich.text import Text
 
 from deskgrid.wire import clean
 
-MINUTE_S = 60
-HOUR_S = 3600
-DAY_S = 86_400
-
 # Between two columns.
 GAP = 2
 
 # For a terminal or a pipe that takes ASCII only: each glyph of ours, one for one.
 _ASCII = str.maketrans("█▓▒─·…×▁▂▃▄▅▆▇–", "#%=-..x1234567-")
-
-
-def duration(seconds: float) -> str:
-    """``seconds`` for people, cut rather than rounded up: 0.4 s, 45 s, 3 min 20 s, 12 min, 2 h 05 min, 3 d 4 h."""
-    if seconds < 10:
-        return f"{int(seconds * 10) / 10:g} s"
-    whole = int(seconds)
-    if whole < MINUTE_S:
-        return f"{whole} s"
-    if whole < 10 * MINUTE_S:
-        return f"{whole // MINUTE_S} min {whole % MINUTE_S:02} s"
-    if whole < HOUR_S:
-        return f"{whole // MINUTE_S} min"
-    if whole < DAY_S:
-        return f"{whole // HOUR_S} h {whole % HOUR_S // MINUTE_S:02} min"
-    return f"{whole // DAY_S} d {whole % DAY_S // HOUR_S} h"
 
 
 def counted(number: int, noun: str) -> str:

@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeVar
 from rich.console import Group
 from rich.text import Text
 
+from deskgrid.durations import duration
 from deskgrid.screen import tables
-from deskgrid.screen.drawing import counted, duration, fitted, flow
+from deskgrid.screen.drawing import counted, fitted, flow
 from deskgrid.wire import clean
 from deskgrid.wire.status import BagState, BrokerFacts, StatusDocument, WorkerState
 
@@ -141,8 +142,8 @@ def _queues(snapshot: StatusDocument) -> Iterable[Text]:
     queues = snapshot["queues"]
     waiting = queues["priority"] + queues["regular"]
     yield Text("Waiting", "bold")
-    yield Text(f"priority queue {queues['priority']:,}", "yellow" if queues["priority"] else "")
-    yield Text(f"regular queue {queues['regular']:,}")
+    yield Text(f"first in line {queues['priority']:,}", "yellow" if queues["priority"] else "")
+    yield Text(f"behind them {queues['regular']:,}")
     if waiting:
         yield Text(f"longest task {duration(queues['longest_s'])}")
 

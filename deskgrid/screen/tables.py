@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
-from deskgrid.screen.drawing import Column, Part, bar, counted, duration, row
+from deskgrid.durations import duration
+from deskgrid.screen.drawing import Column, Part, bar, counted, row
 from deskgrid.wire import clean
 from deskgrid.wire.status import BagState, RunningTask, SlotState, Totals, WorkerState
 

@@ -70,7 +70,7 @@ _BAG_RESULTS: Rows = field_of(Annotated[tuple[BagResult, ...], AtMost(BATCH_ROWS
 
 
 def encode(message: Message, values: list[Chunks] | None = None) -> bytes:
-    """The bytes of ``message``. Values within the declared limits are the caller's duty; `decode` checks them.
+    """The bytes of ``message``. The caller keeps its values within their limits; `decode` checks them.
 
     Its large payloads are appended to ``values``, whose frames belong behind it; without that they are in it.
     A line that is longer than its field may be is cut. What UTF-8 cannot say in a text, half a surrogate pair that came

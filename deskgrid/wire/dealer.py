@@ -9,7 +9,7 @@ from zmq.utils import z85
 from deskgrid import wire
 from deskgrid.wire.joinline import JoinLine
 
-# Plain numbers: ZeroMQ's own are of an enumeration, of which each use costs as much as to hear that nothing waits.
+# Plain numbers: each use of ZeroMQ's enumeration would cost as much as asking whether something has arrived.
 _EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
 
 
@@ -46,8 +46,8 @@ def say(dealer: "zmq.Socket[bytes]", message: wire.Message) -> None:
 
 
 def hear(dealer: "zmq.Socket[bytes]") -> wire.Message | None:
-    """The next message, or None when none waits; raises `ProtocolError` when it is none."""
-    # Asked before, for to be told by an exception takes several times as long.
+    """The next message, or None if nothing has arrived; raises `ProtocolError` if it is not a message."""
+    # Ask first: an exception for "nothing has arrived" takes several times as long.
     if not cast(int, dealer.getsockopt(_EVENTS)) & _POLLIN:
         return None
     first = frame = dealer.recv(_NOBLOCK, copy=False)

@@ -88,7 +88,7 @@ class Real(Plain):
         return value
 
     def all(self, values: list[Any]) -> list[Any]:
-        # The sum is not a number when one of them is none; then what the others of these say means nothing.
+        # If one value is NaN, so is the sum; what min and max say then means nothing.
         if set(map(type, values)) == {float} and sum(values) >= 0.0 and min(values) >= 0.0 and max(values) <= self.most:
             return values
         return Plain.all(self, values)
@@ -112,9 +112,9 @@ class Flag(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Line(Plain):
-    """One line of printable text: what is not printable is replaced. ``shorten``: so is what is too much; else refused.
+    """One line of printable text; other characters are replaced. One that is too long is refused, or ``shorten``: cut.
 
-    Whoever sends one that is too long sends its beginning (`deskgrid.wire.codec.encode`).
+    Senders cut their own lines before that (`deskgrid.wire.codec.encode`).
     """
 
     most: int
@@ -143,7 +143,7 @@ class Line(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Word(Plain):
-    """A text by a pattern, which ``said`` puts into words."""
+    """A text that matches a pattern; ``said`` describes it in words."""
 
     pattern: re.Pattern[str]
     said: str
@@ -168,7 +168,7 @@ class Word(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Document(Plain):
-    """A JSON document, which whoever reads it takes apart."""
+    """A JSON document; its reader takes it apart."""
 
     most: int
 
@@ -245,7 +245,7 @@ class Many:
         return f"{self.most:,} of {self.inner}"
 
 
-# What is done to the columns of rows, all of them whole, when each value is as it may be.
+# What is done to the columns of rows, each with all its values, once every value has been checked.
 Tidy = Callable[[list[Sequence[Any]]], list[Sequence[Any]]]
 
 

@@ -1,12 +1,12 @@
 """The join line: all that somebody has to paste on a lab PC or into a client's environment.
 
 ``SIDE@HOST:PORT/KEYS``, where KEYS is URL-safe base64 of the broker's public CURVE key and the credential's own pair,
-32 bytes each, and of a checksum of them, for a key that was typed or pasted wrongly would only give silence: ZeroMQ
-cannot tell it from a broken link. ``SIDE@HOST:PORT/insecure`` for a broker without encryption. Nothing in it needs
-quoting in any shell. The host may be edited: it is not what is trusted.
+32 bytes each, and of a checksum of them. Without the checksum, a key that was typed or pasted wrongly would only lead
+to silence: ZeroMQ cannot tell it from a broken link. ``SIDE@HOST:PORT/insecure`` for a broker without encryption.
+Nothing in it needs quoting in any shell. You may edit the host: it is not what is trusted.
 
-The side says where the line belongs: at a worker, or at a client. What its holder may do is not in it: that the broker
-knows, by the key. Wherever a line is given, ``@FILE`` may stand for it, so that it is in nobody's list of processes.
+The side says where the line belongs: to a worker, or to a client. What its holder may do is not in it; the broker knows
+that from the key. Wherever you give a line, you may give ``@FILE`` instead, so that no list of processes shows it.
 """
 
 import base64

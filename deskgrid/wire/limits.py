@@ -35,7 +35,7 @@ QUESTION_ITEMS = 10_000
 BAG_LIMIT = 10_000_000
 # Integers are kept in SQLite, whose integers have a sign.
 COUNT_LIMIT = 2**63 - 1
-# How often a task may be tried again after an error. More means "for ever", which a task that always fails would run.
+# How often a task may be tried again after an error. With more, a task that always fails would run for ever.
 RETRIES_LIMIT = 1_000_000
 # Slots of one worker: more than the cores of any PC. Each is a row in several indexes.
 SLOTS_LIMIT = 1024

@@ -1,4 +1,4 @@
-"""What is read from: a packed message, value by value, so that nothing is made of it that its fields do not allow.
+"""Reads a packed message value by value, so that nothing is built from it that its fields do not allow.
 
 Rule 1: no container is ever unpacked by itself. Lengths of arrays and maps are read first, and checked against the
 field's limit; a container in the place of a plain value is refused before anything in it is looked at.

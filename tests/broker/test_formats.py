@@ -67,11 +67,11 @@ def tables(home: Path) -> dict[str, list[tuple[str, str]]]:
 
 def test_nothing_is_lost_of_a_journal_of_format_1(home: Path) -> None:
     with closing(Journal(home)) as journal:
-        first, second = journal.bags()
+        first, second = journal.recovery.bags()
         assert (first.id, first.name, first.owner, first.options) == ("a1", "sweep", "client", TaskOptions(30.0, 2))
         assert (first.predicted, first.closed, first.created, first.session) == (True, True, 1000.0, "")
         assert (second.number, second.kind, second.options, second.predicted) == (3, "command", TaskOptions(), False)
-        found = [(row.first, row.bag, row.start, row.count, list(row.runtimes)) for row in journal.batches()]
+        found = [(row.first, row.bag, row.start, row.count, list(row.runtimes)) for row in journal.recovery.batches()]
         assert found == [(0, 1, 0, 2, [1.0, 2.0]), (2, 3, 0, 4, [60.0])]
         assert [journal.payload(2, place) for place in range(4)] == [b"q0", b"q1", b"q2", b"q3"]
         told = Outcomes(1, "b2", *journal.results(3, 0), 2, 4, closed=False)
@@ -82,10 +82,10 @@ def test_nothing_is_lost_of_a_journal_of_format_1(home: Path) -> None:
         row = result_of(journal, 0)
         assert row is not None
         assert (row.payload, row.stdout, row.number, row.ended) == (b"r0", b"o", 77, None)
-        assert journal.sent(2, 4) == [(3, 79, None)]
+        assert journal.recovery.sent(2, 4) == [(3, 79, None)]
         assert (journal.template_kind("digest"), journal.template("digest")) == ("python", b"f")
-        assert (journal.epoch, journal.next_task(), journal.next_window()) == (8, 6, 1)
-        assert journal.last_known() == 2000.0
+        assert (journal.epoch, journal.recovery.next_task(), journal.recovery.next_window()) == (8, 6, 1)
+        assert journal.recovery.last_known() == 2000.0
 
 
 def test_what_was_brought_up_has_the_tables_of_a_new_one(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -138,7 +138,7 @@ def test_what_was_brought_up_takes_what_is_new_and_is_opened_again_as_it_is(home
         journal.predict(0, [1.7, 2.7])
         journal.add_windows([WindowRow(1, "pc1", "s", "lab", 2, 3000.0, None)])
     with closing(Journal(home)) as journal:
-        assert journal.next_window() == 2
+        assert journal.recovery.next_window() == 2
         query = (
             "SELECT p.runtimes, b.runtimes, arrived FROM batches b LEFT JOIN predictions p USING (first) ORDER BY first"
         )

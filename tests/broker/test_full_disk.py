@@ -82,7 +82,7 @@ def test_the_reserve_is_a_part_of_a_small_disk(disk: Disk, storage: FakeStorage)
 def test_a_full_disk_takes_nothing_that_has_to_be_written(disk: Disk) -> None:
     disk.failed("disk I/O error", 5.0)
     assert (disk.state, disk.since) == ("full", 5.0)
-    assert "is full (disk I/O error); what was accepted goes on" in disk.refusal
+    assert "is full (disk I/O error); accepted bags go on" in disk.refusal
     assert not disk.takes(wire.Finished(()))
     assert not disk.takes(wire.Blob("d", b""))
     assert not disk.takes(wire.Ask(1, "cancel", "{}"))
@@ -208,7 +208,7 @@ def test_the_batch_that_did_not_fit_leaves_no_trace_and_is_refused_with_the_reas
     assert answer.reason.startswith("bag large is not taken: the disk of the broker's home ")
     assert "is full (database or disk is full)" in answer.reason
     assert [row["bag"] for row in client.ask("bags")["bags"]] == [kept]
-    assert list(office.journal.bags()) == [office.sessions.bag(kept).row]  # type: ignore[union-attr]
+    assert list(office.journal.recovery.bags()) == [office.bag(kept).row]
 
 
 def test_a_batch_that_was_accepted_before_is_accepted_again_however_full_the_disk_is(office: Quota) -> None:
@@ -339,7 +339,7 @@ def test_a_disk_that_is_nearly_full_takes_results_but_no_submissions(
     worker.finish(*worker.work(), payload=b"done")
     assert [result.payload for result in client.results(bag)] == [b"done"]
     client.ask("forget", bag=bag)
-    assert list(office.journal.bags()) == []
+    assert list(office.journal.recovery.bags()) == []
 
 
 def test_the_journal_undoes_a_trial_that_did_not_succeed(tmp_path: Path) -> None:

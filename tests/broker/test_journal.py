@@ -63,8 +63,8 @@ def reopened(journal: Journal, home: Path) -> Journal:
 def test_what_was_committed_is_there_when_it_is_opened_again(journal: Journal, tmp_path: Path) -> None:
     fill(journal)
     with closing(reopened(journal, tmp_path)) as again:
-        assert list(again.bags()) == [BAG, OTHER]
-        found = [(row.first, row.bag, row.start, row.count, list(row.runtimes)) for row in again.batches()]
+        assert list(again.recovery.bags()) == [BAG, OTHER]
+        found = [(row.first, row.bag, row.start, row.count, list(row.runtimes)) for row in again.recovery.batches()]
         assert found == [(0, 1, 0, 3, [1.0, 2.0, 3.0]), (3, 1, 3, 2, [7.0]), (5, 2, 0, 1, [4.0])]
         assert [again.payload(0, place) for place in range(3)] == [b"p0", b"p1", b"p2"]
         assert again.payload(3, 1) == b"p4"
@@ -72,16 +72,16 @@ def test_what_was_committed_is_there_when_it_is_opened_again(journal: Journal, t
         assert (again.template_kind("none"), again.template("none")) == (None, None)
         assert result_of(again, 1) == result(1, b"r1")
         assert result_of(again, 2) is None
-        assert again.outcomes(1) == {Outcome.DONE: array("q", [0, 1])}
-        assert again.outcomes(2) == {}
-        assert again.sent(0, 3) == [(1, 10, "s2"), (2, 11, "s1")]
-        assert again.next_task() == 6
+        assert again.recovery.outcomes(1) == {Outcome.DONE: array("q", [0, 1])}
+        assert again.recovery.outcomes(2) == {}
+        assert again.recovery.sent(0, 3) == [(1, 10, "s2"), (2, 11, "s1")]
+        assert again.recovery.next_task() == 6
 
 
 def test_an_empty_home_is_made_with_the_folders_above_it(tmp_path: Path) -> None:
     with closing(Journal(tmp_path / "some" / "where")) as journal:
-        assert journal.next_task() == 0
-        assert list(journal.bags()) == []
+        assert journal.recovery.next_task() == 0
+        assert list(journal.recovery.bags()) == []
 
 
 def test_each_opening_is_a_later_epoch(tmp_path: Path) -> None:
@@ -96,13 +96,13 @@ def test_a_bag_that_is_closed_stays_closed(journal: Journal, tmp_path: Path) -> 
     fill(journal)
     journal.close_bag(1)
     with closing(reopened(journal, tmp_path)) as again:
-        assert [bag.closed for bag in again.bags()] == [True, True]
+        assert [bag.closed for bag in again.recovery.bags()] == [True, True]
 
 
 def test_new_predictions_replace_old_ones(journal: Journal) -> None:
     fill(journal)
     journal.predict(3, [1.5, 2.5])
-    assert [list(row.runtimes) for row in journal.batches()] == [[1.0, 2.0, 3.0], [1.5, 2.5], [4.0]]
+    assert [list(row.runtimes) for row in journal.recovery.batches()] == [[1.0, 2.0, 3.0], [1.5, 2.5], [4.0]]
 
 
 def test_payloads_are_read_again_when_more_batches_are_used_than_are_kept(journal: Journal) -> None:
@@ -216,7 +216,7 @@ def test_a_forgotten_bag_leaves_others_with_the_same_template_alone(journal: Jou
     dropped(journal, 1)
     assert journal.template("digest") == b"function"
     assert journal.payload(6, 0) == b"s0"
-    assert journal.sent(6, 1) == [(6, 12, "s1")]
+    assert journal.recovery.sent(6, 1) == [(6, 12, "s1")]
 
 
 def test_the_payloads_of_a_forgotten_bag_are_not_kept_in_memory(journal: Journal) -> None:
@@ -230,7 +230,7 @@ def test_the_payloads_of_a_forgotten_bag_are_not_kept_in_memory(journal: Journal
 def test_task_numbers_of_a_forgotten_bag_may_be_used_again_only_if_nothing_came_after_it(journal: Journal) -> None:
     fill(journal)
     dropped(journal, 1)
-    assert journal.next_task() == 6
+    assert journal.recovery.next_task() == 6
 
 
 # --- a writer that is killed -----------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def test_a_large_template_under_a_digest_that_is_not_its_own_is_refused_and_leav
         client = Client(SocketLine(parse_join_line(live.broker.ready.client_line, "client")))
         template = wire.payload_of(msgpack.packb({"kind": "command", "argv": ["x" * 2**21]}))
         client.send(wire.Blob("d" * 64, template))
-        assert client.expect(wire.Refused).reason == "that is not a template, or it was damaged on the way"
+        assert client.expect(wire.Refused).reason == "that is not a template, or it was damaged in transit"
         assert eventually(lambda: not on_disk(tmp_path))
         client.close()
 

@@ -64,7 +64,7 @@ def test_they_are_there_after_a_restart_and_count_as_what_they_are(home: Path) -
         found = result_of(journal, 1)
         assert found is not None
         assert content(found.payload) == VALUE[::-1]
-        assert len(VALUE) <= next(iter(journal.batches())).size < len(VALUE) + 1000
+        assert len(VALUE) <= next(iter(journal.recovery.batches())).size < len(VALUE) + 1000
         assert on_disk(home) == {name for (name,) in journal._db.execute("SELECT name FROM files")}
 
 

@@ -204,6 +204,18 @@ def test_only_a_pc_can_be_forgotten_and_by_its_exact_name(tmp_path: Path, name: 
     assert ring.who(public) == PC1
 
 
+def test_a_pc_whose_file_was_moved_away_is_not_said_to_be_forgotten(tmp_path: Path) -> None:
+    ring, folder = KeyRing(tmp_path), tmp_path / "keys" / "pcs"
+    public, before = enrol(ring), ring.changes
+    folder.rename(tmp_path / "moved")
+    with pytest.raises(CredentialError, match=r"there is no PC 'lab3-07' in .*pcs: its file was moved or removed"):
+        ring.forget("lab3-07")
+    assert (ring.who(public), ring.changes) == (PC1, before)
+    (tmp_path / "moved").rename(folder)
+    ring.forget("lab3-07")
+    assert (ring.who(public), KeyRing(tmp_path).who(public)) == (None, None)
+
+
 def test_a_new_line_of_the_lab_leaves_its_pcs_in(tmp_path: Path) -> None:
     ring = KeyRing(tmp_path)
     public = enrol(ring)

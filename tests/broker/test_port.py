@@ -166,21 +166,21 @@ def test_a_key_is_good_for_its_role_only(grid: LiveGrid, side: Side, message: wi
     peer = grid.peer(grid.broker.line(side))
     peer.send(message)
     role = {"worker": "a lab's line", "client": "a submitter"}[side]
-    assert peer.refusal() == f"{role} does not send {type(message).__name__}"
+    assert peer.refusal() == f"{role} may not send {type(message).__name__}"
 
 
 @pytest.mark.parametrize("message", [*FROM_CLIENTS, *FROM_THE_BROKER], ids=lambda message: type(message).__name__)
 def test_the_key_of_a_pc_is_good_for_a_worker_only(grid: LiveGrid, message: wire.Message) -> None:
     peer = grid.peer(grid.pc_line("pc1"))
     peer.send(message)
-    assert peer.refusal() == f"a worker does not send {type(message).__name__}"
+    assert peer.refusal() == f"a worker may not send {type(message).__name__}"
 
 
 def test_a_client_cannot_join_as_a_worker(grid: LiveGrid) -> None:
     peer = BareWorker(SocketLine(grid.broker.line("client")))
     with closing(peer):
         peer.send(peer.introduction())
-        assert peer.refusal() == "a submitter does not send Join"
+        assert peer.refusal() == "a submitter may not send Join"
     assert grid.client().ask("status")["workers"] == []
 
 
@@ -228,7 +228,9 @@ def test_another_version_is_refused_by_name_on_both_sides(grid: LiveGrid) -> Non
     worker.send(worker.introduction(version="0.0.9"))
     client.send(wire.Hello("0.0.9", "3.11", "s", "ada"))
     for peer in (worker, client):
-        assert peer.refusal() == f"this broker is deskgrid {wire.VERSION} and you are deskgrid 0.0.9: install the same"
+        assert (
+            peer.refusal() == f"this broker runs deskgrid {wire.VERSION}, and you run 0.0.9: install the same version"
+        )
 
 
 def test_a_worker_of_another_python_is_refused_by_name(grid: LiveGrid) -> None:

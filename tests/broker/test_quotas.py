@@ -9,7 +9,7 @@ from deskgrid import wire
 from deskgrid.broker import quotas as quotas_module
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.scheduler.trust import WIDER_S
-from tests.broker.office import Office, OpenOffice
+from tests.broker.office import CLIENT, Office, OpenOffice
 
 OTHER = Credential("other", "submitter")
 
@@ -55,9 +55,9 @@ def test_arguments_are_bounded_for_each_submitter_until_bags_are_forgotten(
         office.settle()
         office = open_office()
         client = office.client()
-    assert "bytes of arguments and results here, of 10000: forget some bags" in str(
-        client.answer_to(client.batch("more", [bytes(1001)]))
-    )
+    reason = str(client.answer_to(client.batch("more", [bytes(1001)])))
+    assert "bytes of arguments and results here, of 10000; " in reason
+    assert "are free: forget some bags" in reason
     assert refusal(office, [bytes(9000)]) == "", "others have a share of their own"
     client.ask("cancel", bag=bag)
     client.ask("forget", bag=bag)
@@ -107,5 +107,65 @@ def test_templates_of_which_no_bag_comes_do_not_fill_the_disk(
         client.send(wire.Blob(digest, template))
     office.settle()
     assert [office.journal.template(digest) is not None for digest in digests] == [True] * 3 + [False] * 6
-    assert "of 10000: forget some bags" in refusal(office, [bytes(1000)])
+    assert "of 10000; 931 are free: forget some bags" in refusal(office, [bytes(1000)])
     assert isinstance(office.client().submit([bytes(1000)]), str), "others have a share of their own"
+
+
+def template_of(size: int, letter: str = "x") -> tuple[str, bytes]:
+    """A template of about that many bytes, and its digest."""
+    template: bytes = msgpack.packb({"kind": "command", "argv": [letter * size]})
+    return sha256(template).hexdigest(), template
+
+
+def test_a_template_over_the_quota_is_refused_with_the_reason_and_does_not_count(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quotas_module, "BYTES_LIMIT", 10_000)
+    client = open_office().client()
+    small, small_template = template_of(10)
+    client.submit([bytes(900)] * 6, small_template)
+    large, large_template = template_of(8_000)
+    for bag in ("more", "again"):
+        client.send(wire.Blob(large, large_template))
+        answer = client.answer_to(client.batch(bag, [b"0"], template=large))
+        assert isinstance(answer, wire.Failed)
+        assert answer.reason == (
+            f"bag {bag} is not taken: its template has {len(large_template)} bytes; client has "
+            f"{5_400 + len(small_template)} bytes of arguments and results here, of 10000; "
+            f"{4_600 - len(small_template)} are free: forget some bags"
+        )
+    free = bytes(4_600 - len(small_template))
+    assert isinstance(client.answer_to(client.batch("fits", [free], template=small)), wire.Accepted)
+
+
+def test_a_template_for_which_there_is_room_by_now_is_asked_for_again(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quotas_module, "BYTES_LIMIT", 10_000)
+    client = open_office().client()
+    bag = client.submit([bytes(5_000)])
+    digest, template = template_of(8_000)
+    client.send(wire.Blob(digest, template))
+    client.ask("cancel", bag=bag)
+    client.ask("forget", bag=bag)
+    answer = client.answer_to(client.batch("more", [b"0"], template=digest))
+    assert isinstance(answer, wire.Failed)
+    assert answer.reason == "template: send it first"
+    client.send(wire.Blob(digest, template))
+    assert isinstance(client.answer_to(client.batch("more", [b"0"], template=digest)), wire.Accepted)
+
+
+def test_a_template_counts_until_the_last_bag_that_uses_it_is_forgotten(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quotas_module, "BYTES_LIMIT", 10_000)
+    office = open_office()
+    client = office.client()
+    for letter in "abc":
+        _, template = template_of(6_000, letter)
+        for bag in [client.submit([b"0"], template) for _ in range(2)]:
+            assert "are free: forget some bags" in refusal(office, [bytes(5_000)], CLIENT)
+            client.ask("cancel", bag=bag)
+            client.ask("forget", bag=bag)
+            client.ask("status")  # by then, all orders of this client were carried out
+    assert isinstance(client.submit([bytes(9_000)]), str), "nothing counts any more"

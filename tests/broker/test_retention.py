@@ -56,7 +56,7 @@ def test_a_bag_is_forgotten_with_its_results_when_its_days_are_over(house: House
     assert house.bags() == [bag]
     house.later(2 * LOOK_S)
     assert house.bags() == []
-    assert list(house.office.journal.bags()) == []
+    assert list(house.office.journal.recovery.bags()) == []
     assert any("bag-expired" in line for line in house.office.sessions.state.take_notices())
 
 
@@ -137,7 +137,7 @@ def test_a_bag_without_a_recorded_end_counts_from_the_brokers_start(
 ) -> None:
     house = House(open_office)
     bag = house.ended()
-    monkeypatch.setattr(house.office.journal, "last_ended", lambda number: None)
+    monkeypatch.setattr(house.office.journal.recovery, "last_ended", lambda number: None)
     house.later(LOOK_S)
     house.later(House.DAYS * DAY_S - LOOK_S)
     assert house.bags() == [bag]

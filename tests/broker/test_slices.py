@@ -91,16 +91,14 @@ def test_a_cancel_that_was_cut_short_by_a_kill_is_finished_at_the_restart_and_co
     for _ in range(2):
         office.settle()
     office = killed(office)
-    taken_up = office.sessions.bag(bag)
-    assert taken_up is not None
-    assert 1 < taken_up.settled < 90
+    assert 1 < office.bag(bag).settled < 90
     client = office.client()
     while office.sessions.unfinished:
         office.settle()
     assert row(client, bag) == (90, 0, 89)
     results = client.results(bag)
     assert sorted(result.item for result in results) == list(range(90))
-    assert office.journal.orders() == []
+    assert office.journal.recovery.orders() == []
     office.close()
 
 
@@ -133,7 +131,7 @@ def test_two_cancels_of_one_bag_count_each_task_once(office: Office) -> None:
     turns(office, other)
     counts = [json.loads(each.expect(wire.Answer).body)["cancelled"] for each in (client, other)]
     assert sum(counts) == 100
-    assert office.journal.orders() == []
+    assert office.journal.recovery.orders() == []
 
 
 @pytest.mark.usefixtures("small")
@@ -257,9 +255,9 @@ def test_predictions_are_changed_in_slices_and_are_there_after_a_restart(tmp_pat
     assert turns(office, client) >= 5
     assert client.expect(wire.Answer) == wire.Answer(request, "{}")
     assert client.failed("runtimes", bag=bag, items=[20], runtimes=[1]).startswith(f"bag {bag} has no item 20")
-    assert client.failed("runtimes", bag=bag, items=[1, 2], runtimes=[1]) == "2 items came with 1 runtimes"
+    assert client.failed("runtimes", bag=bag, items=[1, 2], runtimes=[1]) == "the order has 2 items and 1 runtimes"
     office = killed(office)
-    runtimes = [seconds for batch in office.journal.batches() for seconds in batch.runtimes]
+    runtimes = [seconds for batch in office.journal.recovery.batches() for seconds in batch.runtimes]
     assert runtimes == [float(n) for n in range(19, -1, -1)]
     office.close()
 

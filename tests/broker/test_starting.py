@@ -123,7 +123,7 @@ def test_a_policy_that_cannot_be_is_said(tmp_path: Path, options: dict[str, Any]
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "*:0", "[::]:0", "192.0.2.7:0", "lab-server:0"])
 def test_without_encryption_it_listens_on_loopback_only(tmp_path: Path, listen: str) -> None:
-    assert "--insecure is only for this machine itself" in refusal(tmp_path, listen=listen, insecure=True)
+    assert "--insecure is only for this machine" in refusal(tmp_path, listen=listen, insecure=True)
 
 
 def _file_as_home(home: Path) -> None:
@@ -185,7 +185,7 @@ def _folder_as_join_line(home: Path) -> None:
         (_folder_as_join_line, "directory"),
         (_ended_twice, "is damaged: the journal contradicts itself: the batch from 0 on is restored with tasks "),
         (_of_another_world, "is damaged: the options of the tasks of bag bag1 cannot be read: an option"),
-        (_of_no_bag, "is damaged: the journal has tasks from 0 on, of no bag; put a copy of it in its place"),
+        (_of_no_bag, "is damaged: the tasks from 0 on belong to no bag in the journal; put a copy of it in its place"),
     ],
 )
 def test_a_home_that_cannot_be_used_is_said(tmp_path: Path, damage: Callable[[Path], None], reason: str) -> None:

@@ -74,7 +74,7 @@ def test_a_batch_sent_again_after_its_bag_was_closed_is_accepted_and_changes_not
 
 
 def test_an_empty_bag_is_refused(client: Client) -> None:
-    assert "an empty bag" in reason(client, client.batch("b1", []))
+    assert "the bag is empty" in reason(client, client.batch("b1", []))
     assert "no bag b1" in client.failed("progress", bag="b1")
 
 
@@ -96,7 +96,7 @@ def test_more_for_a_closed_bag_is_refused(client: Client) -> None:
 @pytest.mark.parametrize("runtimes", [(1.0,), (1.0, 2.0, 3.0)])
 def test_runtimes_that_do_not_match_the_items_are_refused(client: Client, runtimes: tuple[float, ...]) -> None:
     said = reason(client, client.batch("b1", [b"0", b"1"], runtimes=runtimes))
-    assert said == f"2 items came with {len(runtimes)} runtimes"
+    assert said == f"the batch has 2 items and {len(runtimes)} runtimes"
 
 
 def test_runtimes_for_each_item_are_kept(client: Client) -> None:
@@ -206,7 +206,7 @@ def test_tasks_longer_than_any_window_are_accepted_and_counted(office: Office, c
     else:
         office.worker().join(uptime=0.0, windows=(wire.Window(50.0, 100.0),))
     said = note(client, client.batch("b1", [b"0", b"1", b"2"], runtimes=(500.0, 5.0, 500.0)))
-    assert said.startswith("2 of 3 tasks are longer than any window known: the longest is 100 s")
+    assert said.startswith("2 of 3 tasks are longer than any window known: the longest is 1 min 40 s")
     assert row(client, "b1")["note"] == said
     said = note(client, client.batch("b2", [b"0", b"1"], runtime=500.0))
     assert said.startswith("2 of 2 tasks")
@@ -367,7 +367,7 @@ def test_a_batch_that_is_refused_asks_for_nothing(office: Office, client: Client
     client.expect(wire.Failed)
     finish(office, 1)
     assert client.line.receive(0.0) is None
-    assert not office.sessions.bag("b1").watchers  # type: ignore[union-attr]
+    assert not office.bag("b1").watchers
 
 
 def test_what_there_is_to_say_of_a_batch_is_not_left_to_its_results(office: Office, client: Client) -> None:
@@ -375,7 +375,7 @@ def test_what_there_is_to_say_of_a_batch_is_not_left_to_its_results(office: Offi
     client.send(wire.Watch(77, "b1", 0))
     client.send(client.batch("b1", [b"1"], first=1, last=False))
     assert client.line.receive(0.0) is None
-    office.sessions.bag("b1").note = "look here"  # type: ignore[union-attr]
+    office.bag("b1").note = "look here"
     client.send(client.batch("b1", [], first=2, last=True))
     finish(office, 2)
     assert client.expect(wire.Outcomes).receipts == ()

@@ -128,7 +128,7 @@ def test_a_predecessor_that_was_up_is_lost_when_its_successor_joins(office: Offi
     office.settle()
     office.now = 3.0
     (peer,) = office.sessions.workers.by_peer
-    office.sessions.gone(peer, office.now)
+    office.sessions.gone(peer)
     joined(office)
     office.settle()
     assert rows(office.journal, "opened, closed, how") == [(0.0, 3.0, "loss"), (3.0, None, None)]
@@ -227,7 +227,7 @@ def test_a_result_says_when_it_ended_and_a_batch_when_it_arrived(open_office: Op
     assert first is not None
     assert last is not None
     assert (first.ended, last.ended) == (WALL_S + 7.0, WALL_S + 8.0)
-    assert next(office.journal.bags()).session == next(iter(office.sessions.clients.by_peer.values())).session
+    assert next(office.journal.recovery.bags()).session == next(iter(office.sessions.clients.by_peer.values())).session
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_windows_that_closed_long_ago_are_dropped_at_the_next_opening(tmp_path: 
         journal.seen(100.0 + WINDOWS_KEPT_S)
     with closing(Journal(tmp_path)) as journal:
         assert [number for (number,) in rows(journal, "number")] == [2, 3]
-        assert journal.next_window() == 4
+        assert journal.recovery.next_window() == 4
 
 
 def test_a_window_that_opened_after_the_broker_was_last_seen_was_empty(tmp_path: Path) -> None:
@@ -256,6 +256,6 @@ def test_a_window_that_opened_after_the_broker_was_last_seen_was_empty(tmp_path:
 
 def test_a_new_journal_knows_of_no_time(tmp_path: Path) -> None:
     with closing(Journal(tmp_path)) as journal:
-        assert journal.last_known() == 0.0
+        assert journal.recovery.last_known() == 0.0
     with closing(sqlite3.connect(tmp_path / NAME)) as db:
         assert db.execute("SELECT count(*) FROM windows").fetchone() == (0,)

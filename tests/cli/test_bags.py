@@ -150,7 +150,7 @@ def test_a_bag_that_is_rejected_is_one_line_and_exit_code_2(grid: FakeGrid, monk
     [
         (FakeBag([(0, "a"), (1, "b")]), 0, "2 of 2 tasks done"),
         (FakeBag([(0, "a"), (1, ValueError())]), 1, "1 of 2 tasks done, 1 failed"),
-        (FakeBag([(0, "a")], in_time=False), 1, "1 of 1 tasks done; it has not ended"),
+        (FakeBag([(0, "a")], in_time=False), 1, "1 of 1 tasks done; the bag has not ended"),
     ],
     ids=["done", "failed", "too late"],
 )

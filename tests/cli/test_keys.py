@@ -34,7 +34,8 @@ def test_an_added_client_is_let_in_by_the_line_that_is_printed(grid: LiveGrid, r
     assert result.exit_code == 0, result.stderr
     line = parse_join_line(result.stdout, "client")
     assert f"{line.host}:{line.port}" == grid.broker.ready.address
-    assert result.stderr == f"deskgrid: ann is let in as {role}, by: export DESKGRID_JOIN=LINE\n"
+    assert result.stderr.startswith("deskgrid: ann can ")
+    assert result.stderr.endswith(" with this line: export DESKGRID_JOIN=LINE\n")
     client = grid.peer(line)
     assert Client(client.line).ask("bags") == {"bags": [], "after": None}
 
@@ -42,7 +43,7 @@ def test_an_added_client_is_let_in_by_the_line_that_is_printed(grid: LiveGrid, r
 def test_an_added_worker_is_let_in_by_the_line_that_is_printed_under_its_name_alone(grid: LiveGrid) -> None:
     deskgrid("keys", "enrol", "off")
     result = deskgrid("keys", "add", "worker", "lab3-07")
-    assert result.stderr.endswith("by: deskgrid worker --join LINE --name lab3-07\n")
+    assert result.stderr.endswith("with this line: run deskgrid worker --join LINE --name lab3-07 there\n")
     line = parse_join_line(result.stdout, "worker")
     assert "this line is for the PC lab3-07 alone" in str(grid.start_worker("pc1", line=line).failure())
     for _ in range(2):
@@ -86,7 +87,7 @@ def test_the_list_has_names_connections_and_roles(grid: LiveGrid) -> None:
         f"lab3-08          0  {today}  worker, revoked",
         "worker           0           -  lab",
     ]
-    assert result.stderr == "deskgrid: new PCs may enrol; to stop that: deskgrid keys enrol off\n"
+    assert result.stderr == "deskgrid: new PCs can enrol; to stop that, run: deskgrid keys enrol off\n"
 
 
 def test_a_forgotten_pc_is_cut_off_and_its_name_is_free(grid: LiveGrid) -> None:
@@ -105,7 +106,9 @@ def test_a_forgotten_pc_is_cut_off_and_its_name_is_free(grid: LiveGrid) -> None:
 def test_enrolment_is_off_until_it_is_on_again_and_the_list_says_so(grid: LiveGrid) -> None:
     assert deskgrid("keys", "enrol", "off").stdout == "enrolment is off\n"
     assert "no new PCs may enrol" in str(grid.start_worker("pc1").failure())
-    assert deskgrid("keys", "list").stderr == "deskgrid: no new PCs may enrol; to let them: deskgrid keys enrol on\n"
+    assert (
+        deskgrid("keys", "list").stderr == "deskgrid: new PCs cannot enrol; to let them, run: deskgrid keys enrol on\n"
+    )
     assert deskgrid("keys", "enrol", "on").stdout == "enrolment is on\n"
     assert grid.joined(grid.start_worker("pc1"))
 

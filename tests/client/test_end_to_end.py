@@ -141,7 +141,7 @@ def test_a_wrong_key_is_told_within_seconds(live: LiveGrid, tmp_path: Path) -> N
     with live_grid(tmp_path) as other:
         wrong = other.broker.ready.client_line.partition("/")[2]
     place = live.broker.ready.client_line.partition("/")[0]
-    with pytest.raises(GridUnreachable, match="gives no answer to this join line"):
+    with pytest.raises(GridUnreachable, match="does not answer to this join line"):
         Grid(f"{place}/{wrong}", timeout=0.5)
 
 

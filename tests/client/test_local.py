@@ -1,6 +1,7 @@
 """The processes of `Grid.local`: started together, and all gone at the end, whichever end it is."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_a_program_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
 def test_a_keeper_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
     keeper = local.start(2, program(tmp_path))
     assert eventually(lambda: told(tmp_path, "started") == EVERYONE)
-    keeper._process.kill()
+    os.kill(keeper.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
     assert eventually(lambda: told(tmp_path, "ended") == EVERYONE)
     keeper.stop()
     assert homes(tmp_path) == []
@@ -115,7 +116,7 @@ def test_a_program_that_is_not_there_says_so(tmp_path: Path, capfd: pytest.Captu
 def test_the_terminals_interrupt_does_not_reach_the_grid(tmp_path: Path) -> None:
     keeper = local.start(1, program(tmp_path))
     try:
-        assert os.getsid(keeper._process.pid) != os.getsid(0)
+        assert os.getsid(keeper.pid) != os.getsid(0)
     finally:
         keeper.stop()
 

@@ -99,7 +99,7 @@ def deaf() -> Iterator[int]:
 
 
 def test_something_that_is_no_broker_is_told_from_nothing(deaf: int) -> None:
-    with pytest.raises(GridUnreachable, match="something listens there, but gives no answer to this join line"):
+    with pytest.raises(GridUnreachable, match="something listens there, but it does not answer to this join line"):
         Grid(f"client@127.0.0.1:{deaf}/insecure", timeout=0.2)
 
 

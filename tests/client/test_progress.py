@@ -46,11 +46,6 @@ def test_a_long_call_shows_how_far_the_bag_is(monkeypatch: pytest.MonkeyPatch) -
         assert text in shown
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(59.9, "59 s"), (61, "1 min 01 s"), (7200, "2 h 00 min")])
-def test_times_are_in_words(seconds: float, text: str) -> None:
-    assert progress._duration(seconds) == text
-
-
 def test_a_short_call_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = take_terminal(monkeypatch)
     monkeypatch.setattr(progress, "SHOW_AFTER_S", 60.0)

@@ -119,7 +119,7 @@ def test_a_silent_broker_is_told_of_once_and_again_when_it_is_back(
 def test_garbage_from_the_broker_is_skipped(fake: FakeGrid, grid: Grid, caplog: pytest.LogCaptureFixture) -> None:
     fake.broker.garbage = b"\xc1 garbage"
     assert grid.bag(double, [1]).results() == [2]
-    assert "is no message of deskgrid" in caplog.text
+    assert "is not a message of deskgrid" in caplog.text
 
 
 def test_a_broker_that_lost_its_templates_gets_them_again(fake: FakeGrid, grid: Grid) -> None:

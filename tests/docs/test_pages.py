@@ -163,7 +163,7 @@ def test_the_map_of_the_code_has_every_folder() -> None:
 
 
 def test_the_glossary_defines_each_term_once() -> None:
-    terms = re.findall(r"^\*\*(.*)\*\*$", text_of("docs/reference/glossary.md"), re.MULTILINE)
+    terms = re.findall(r"^- \*\*(.*?)\*\*: ", text_of("docs/reference/glossary.md"), re.MULTILINE)
     each = [term for line in terms for term in line.split("**, **")]
     assert len(each) > 50
     assert len(each) == len(set(each))

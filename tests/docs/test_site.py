@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from deskgrid.cli.front import main
 from tests.live import ROOT
+from tests.screen.builders import lab
 
 pytestmark = pytest.mark.slow
 
@@ -52,3 +54,10 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
         for found in re.findall(r"url\([\"']?https?:[^)]*|@import[^;]*", path.read_text("utf-8"))
     ]
     assert wrong == []
+
+
+def test_the_picture_of_the_status_screen_needs_no_font_from_elsewhere() -> None:
+    svg = runpy.run_path(str(ROOT / "docs" / "screen.py"))["drawn"](lab(3))
+    assert "Workers" in svg
+    assert "@font-face" not in svg
+    assert "@font-face" not in (ROOT / "docs" / "pictures" / "status.svg").read_text(encoding="utf-8")

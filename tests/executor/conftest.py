@@ -22,7 +22,7 @@ def rigs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[.
         return made[-1]
 
     yield make
-    pids = [process._popen.pid for rig in made for process in rig.executor._processes]
+    pids = [process.pid for rig in made for process in rig.executor.processes]
     for rig in made:
         rig.executor.close()
     assert all(buried(pid) for pid in pids)

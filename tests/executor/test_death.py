@@ -215,7 +215,7 @@ rig = Rig(2)
 rig.executor.run(0, rig.jobs(rig.know(python_template(waiting())), call(sys.argv[1])))
 rig.executor.run(1, rig.jobs(rig.know(python_template({second}())), call(sys.argv[2])))
 threading.Thread(target=lambda: (written(Path(sys.argv[1])), written(Path(sys.argv[2])), print(
-    *[process._popen.pid for process in rig.executor._processes], flush=True)), daemon=True).start()
+    *[process.pid for process in rig.executor.processes], flush=True)), daemon=True).start()
 while True:
     rig.woken.wait()
     rig.poll()

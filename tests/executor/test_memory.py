@@ -70,7 +70,7 @@ def test_a_crash_says_that_memory_was_limited(limited: Rig) -> None:
 
     kind, message, _, _ = error(limited.call(task))
     assert kind == "Crash"
-    assert message.endswith("; a task here has at most 268,435,456 bytes of memory")
+    assert message.endswith("; a task here may use at most 268,435,456 bytes of memory")
 
 
 def test_without_a_limit_memory_is_not_limited(rig: Rig) -> None:
@@ -100,7 +100,7 @@ def test_the_kernel_chooses_a_task_before_its_worker(rig: Rig) -> None:
 
 def blocks(rig: Rig) -> int:
     """Bytes on the disk of all that is captured now."""
-    files = [path for path in rig.executor._folder.path.iterdir() if path.suffix in (".out", ".err")]
+    files = [path for path in rig.executor.folder.path.iterdir() if path.suffix in (".out", ".err")]
     return sum(path.stat().st_blocks * 512 for path in files)
 
 
@@ -127,7 +127,7 @@ def test_what_a_task_prints_takes_no_more_of_the_disk_than_a_result(rigs: Callab
     rig.executor.run(0, rig.jobs(digest, call(str(stop), 20), call(str(stop), 0)))
     rig.until_running()
     assert eventually(lambda: blocks(rig) > 0)
-    stdout = next(path for path in rig.executor._folder.path.iterdir() if path.suffix == ".out")
+    stdout = next(path for path in rig.executor.folder.path.iterdir() if path.suffix == ".out")
     assert eventually(lambda: stdout.stat().st_size >= 10 * MIB and blocks(rig) <= 3 * MIB)
     stop.touch()
     ended, after = rig.until(2)

@@ -55,7 +55,7 @@ def test_slots_run_side_by_side(rigs: Callable[..., Rig], tmp_path: Path) -> Non
 def test_started_processes_are_used_by_the_first_tasks(rigs: Callable[..., Rig]) -> None:
     rig = rigs(2)
     rig.executor.start()
-    pids = {process._popen.pid for process in rig.executor._processes}
+    pids = {process.pid for process in rig.executor.processes}
     rig.executor.start()
     assert {rig.pid(0), rig.pid(1)} == pids
 
@@ -120,7 +120,7 @@ def test_stop_hands_back_what_ran_and_what_had_not_started(rig: Rig) -> None:
     jobs = rig.jobs(digest, call(), call(), call())
     rig.executor.run(0, jobs)
     rig.until_running()
-    (old,) = [process._popen.pid for process in rig.executor._processes]
+    (old,) = [process.pid for process in rig.executor.processes]
     held = rig.executor.stop(0, time.monotonic())
     assert [job for job, _ in held] == jobs
     assert [elapsed is None for _, elapsed in held] == [False, True, True]
@@ -133,7 +133,7 @@ def test_stop_hands_back_what_ran_and_what_had_not_started(rig: Rig) -> None:
 def test_stop_while_the_process_comes_up_hands_back_all_as_not_started(rig: Rig) -> None:
     jobs = rig.jobs(rig.know(python_template(forever())), call(), call())
     rig.executor.run(0, jobs)
-    (pid,) = [process._popen.pid for process in rig.executor._processes]
+    (pid,) = [process.pid for process in rig.executor.processes]
     assert rig.executor.stop(0, time.monotonic()) == [(job, None) for job in jobs]
     assert rig.pid() == pid
 
@@ -431,8 +431,8 @@ def test_close_leaves_no_process_and_no_folder(rigs: Callable[..., Rig]) -> None
     rig.executor.start()
     rig.executor.run(1, rig.jobs(rig.know(python_template(forever(), {"mine.py": b""})), call()))
     rig.until_running()
-    pids = [process._popen.pid for process in rig.executor._processes]
-    folder = rig.executor._folder.path
+    pids = [process.pid for process in rig.executor.processes]
+    folder = rig.executor.folder.path
     assert len(pids) == 3
     assert any(folder.iterdir())
     rig.executor.close()
@@ -448,5 +448,5 @@ def test_dead_processes_are_buried_while_others_live(rig: Rig) -> None:
     rig.run(digest, *[call()] * 5)
     rig.pid()
     assert descriptors() == open_files
-    assert len(rig.executor._processes) == 1
-    assert len([path for path in rig.executor._folder.path.iterdir() if path.suffix == ".out"]) == 1
+    assert len(rig.executor.processes) == 1
+    assert len([path for path in rig.executor.folder.path.iterdir() if path.suffix == ".out"]) == 1

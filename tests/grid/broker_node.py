@@ -138,7 +138,7 @@ class Loop(loop.Loop):
             self._failures = 0
 
     def _handle(self, arrival: Arrival) -> None:
-        if arrival.peer not in self._shut:
+        if arrival.peer not in self._ignored:
             self._witness_of(arrival)
         super()._handle(arrival)
 

@@ -138,7 +138,7 @@ class Witness:
 
     def committed(self, journal: Journal) -> None:
         """The journal took a transaction: look at the results that are new."""
-        ids = {bag.number: bag.id for bag in journal.bags()}
+        ids = {bag.number: bag.id for bag in journal.recovery.bags()}
         for seq, row in recorded(journal._db, bytes_in, self._seen):
             self._seen = seq
             if row.bag not in ids:
@@ -180,7 +180,7 @@ class Witness:
         """A new broker opened the journal: all that was committed and told is there."""
         self.holdings.forget_all()
         self._due.clear()
-        db, ids = journal._db, {bag.number: bag.id for bag in journal.bags()}
+        db, ids = journal._db, {bag.number: bag.id for bag in journal.recovery.bags()}
         # Of a bag that was forgotten some may still be there.
         found = [row for _, row in recorded(db, bytes_in) if row.bag in ids]
         rows = {(ids[row.bag], row.item): (row.task, row.outcome, row.number, row.payload) for row in found}

@@ -123,7 +123,7 @@ MUTATIONS = (
         "give up at once a worker whose connection breaks",
         "deskgrid.broker.workers:Workers.gone",
         "self.by_peer.pop(peer, None)",
-        "worker = self.by_peer.pop(peer, None)\n    worker and self._forget(worker, now)",
+        "worker = self.by_peer.pop(peer, None)\n    worker and self._forget(worker, self._state.scheduler.now)",
         "drizzle",
     ),
     Mutation(
@@ -156,8 +156,8 @@ MUTATIONS = (
     Mutation(
         "believe a worker how long others took",
         "deskgrid.broker.attempts:Attempts.its_own",
-        'if self._holder(each, where.find(each)) in ("", worker.session)',
-        "if self._holder(each, where.find(each)) is not None",
+        'if self._holder(each, lookup.find(each)) in ("", worker.session)',
+        "if self._holder(each, lookup.find(each)) is not None",
         "raid",
     ),
     Mutation(

@@ -1,35 +1,13 @@
-"""Durations, bars and lines of text."""
+"""Bars and lines of text."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from deskgrid.screen.drawing import Column, Part, bar, counted, duration, fitted, flow, row, shares
+from deskgrid.screen.drawing import Column, Part, bar, counted, fitted, flow, row, shares
 from deskgrid.wire import clean
 
 A, B = Part("a", "", "first"), Part("b", "", "second")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (0.0, "0 s"),
-        (0.44, "0.4 s"),
-        (9.99, "9.9 s"),
-        (59.9, "59 s"),
-        (60, "1 min 00 s"),
-        (200, "3 min 20 s"),
-        (600, "10 min"),
-        (3599, "59 min"),
-        (3600, "1 h 00 min"),
-        (7500, "2 h 05 min"),
-        (86_399, "23 h 59 min"),
-        (273_600, "3 d 4 h"),
-    ],
-)
-def test_a_duration_is_said_in_the_units_people_use_and_never_rounded_up(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
 
 
 def test_a_count_has_its_noun_in_the_right_number() -> None:

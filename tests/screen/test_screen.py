@@ -278,7 +278,7 @@ def test_a_grid_that_is_not_encrypted_says_so() -> None:
 
 def test_both_queues_are_shown() -> None:
     assert line_with("Waiting", lines(snapshot(priority=12))).startswith(
-        "Waiting  priority queue 12  regular queue 56  longest task 45 s"
+        "Waiting  first in line 12  behind them 56  longest task 45 s"
     )
 
 

@@ -227,6 +227,7 @@ def test_windows_of_the_broker_take_effect_as_they_change(grid: LiveGrid) -> Non
     assert eventually(lambda: states()["lab3-07"] == ("up", "open-ended"), PATIENCE_S), states()
     assert states()["lab3-08"] == ("up", "until")
     assert not own.has_said("from the broker")
+    assert not worker.has_said("lost the broker")  # it introduces itself anew, over the same connection
     found = counters(client)
     assert (found["losses"], found["kills"]) == (0, 0)
 

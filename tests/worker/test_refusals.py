@@ -57,7 +57,7 @@ def test_a_key_that_the_broker_does_not_know_ends_the_worker_at_once(grid: LiveG
 
 def test_a_client_key_ends_the_worker_at_once(grid: LiveGrid) -> None:
     worker = started(grid, grid.broker.line("client").keys)
-    assert failure(worker) == "the broker refuses this worker: a submitter does not send Enrol"
+    assert failure(worker) == "the broker refuses this worker: a submitter may not send Enrol"
 
 
 def test_another_python_is_refused_by_both_versions(grid: LiveGrid, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +91,7 @@ def test_the_key_of_another_broker_is_complained_about(grid: LiveGrid) -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_line_without_keys_is_complained_about(grid: LiveGrid) -> None:
-    assert complains(
-        started(grid, None), "if it is encrypted, as all are without --insecure, give its line with --join"
-    )
+    assert complains(started(grid, None), "If it was not started with --insecure, give its join line with --join")
 
 
 @pytest.mark.usefixtures("impatient")

@@ -211,7 +211,7 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def pickle_by_value() -> Callable[..., bytes]:
-    """What pickles also what cannot be imported elsewhere. Workers import this file, too, and do without."""
+    """What pickles by value what cannot be imported elsewhere. Workers, which import this file, too, do without it."""
     import cloudpickle
 
     dumps: Callable[..., bytes] = cloudpickle.dumps
@@ -298,7 +298,7 @@ def _portable(error: BaseException) -> bytes:
 
 
 class Function:
-    """A Python function; loaded once, by the first task, which so gets the blame and the output."""
+    """A Python function. The first task loads it, so what that prints or raises belongs to this task."""
 
     def __init__(self, template: dict[str, Any], host: str) -> None:
         self._python: str = template["python"]
@@ -439,7 +439,7 @@ class Capture:
 
 
 def too_large(size: int, limit: int) -> TaskFailure:
-    """The failure of a task whose result nobody would carry."""
+    """The failure of a task whose result is too large to travel."""
     return TaskFailure("ResultTooLarge", f"the result has {size:,} bytes; the limit is {limit:,}")
 
 

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, Payload, in_batches
 from deskgrid.worker.run.accounts import Account
@@ -24,7 +23,7 @@ from deskgrid.worker.run.child import TAIL, Raw, frame
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.run.process import Process, ProcessReport
-from deskgrid.worker.run.templates import Template, read_template
+from deskgrid.worker.run.templates import UnpackedTemplate, read_template
 
 RESULT_LIMIT = PAYLOAD_LIMIT
 # Of each task's stdout, and of its stderr: enough to see what went wrong, and a million tasks still fit on a disk.
@@ -66,7 +65,8 @@ class _Slot:
 class Executor:
     """Runs jobs on the slots of the worker ``name``; ``wake`` is called from other threads, until `close` returns.
 
-    ``slots`` is their number. ``cache``: where bundles are unpacked, by content; without it they go at `close`.
+    ``slots`` is their number. Bundles of modules are unpacked in a folder that goes at `close`.
+
     ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr. ``task_memory``: bytes
     that a task's process may have, and each that it starts, where the system can see to that; 0 for no limit.
     ``account``: whose the processes are; None: this user's.
@@ -77,7 +77,6 @@ class Executor:
         slots: int,
         name: str,
         wake: Callable[[], None],
-        cache: Path | None = None,
         *,
         result_limit: int = RESULT_LIMIT,
         capture_limit: int = CAPTURE_LIMIT,
@@ -88,21 +87,22 @@ class Executor:
         self._woken = False
         self._capture_limit = capture_limit
         self._arguments = [name, str(result_limit), str(capture_limit), str(task_memory)]
-        self._memory_note = f"; a task here has at most {task_memory:,} bytes of memory" if task_memory else ""
+        self._memory_note = f"; a task here may use at most {task_memory:,} bytes of memory" if task_memory else ""
         self._account = account
-        self._folder = Folder()
+        self.folder = Folder()
         if account is not None:
-            account.let_pass(self._folder.path)
-        self._cache = cache or self._folder.path / "bundles"
-        self._templates: dict[str, Template] = {}
+            account.let_pass(self.folder.path)
+        self._bundles = self.folder.path / "bundles"
+        self._templates: dict[str, UnpackedTemplate] = {}
         self._slots = [_Slot(index) for index in range(slots)]
-        self._processes: set[Process] = set()
+        # Those of the slots, and those that were killed and have not ended yet.
+        self.processes: set[Process] = set()
         self._spawned = 0
         self._said: deque[tuple[Process, ProcessReport]] = deque()
 
     def know(self, digest: str, blob: bytes) -> None:
         """Learn a template. Raises `TemplateError`."""
-        self._templates[digest] = read_template(blob, self._cache)
+        self._templates[digest] = read_template(blob, self._bundles)
 
     def knows(self, digest: str) -> bool:
         """Whether `know` was called with it."""
@@ -148,7 +148,7 @@ class Executor:
                 self._hear(slot, process, said, now, ended)
             if said == "gone":
                 process.close()
-                self._processes.discard(process)
+                self.processes.discard(process)
         for slot in self._busy():
             self._check(slot, now, ended)
         return ended
@@ -162,7 +162,7 @@ class Executor:
         ]
 
     def next_deadline(self, now: float) -> float | None:
-        """Seconds until `poll` has to look at something even if nobody wakes; None: no need."""
+        """Seconds until `poll` has to look even if nothing wakes it; None: it need not."""
         left = [slot.limit - slot.elapsed(now) for slot in self._busy() if slot.limit is not None]
         return max(0.0, min(left)) if left else None
 
@@ -189,13 +189,13 @@ class Executor:
     def close(self) -> None:
         """Kill every process and what it started, and remove what was unpacked. Harmless when done again."""
         self._slots.clear()
-        for process in self._processes:
+        for process in self.processes:
             process.kill()
-        for process in self._processes:
+        for process in self.processes:
             process.close()
-        self._processes.clear()
+        self.processes.clear()
         self._said.clear()
-        self._folder.close()
+        self.folder.close()
 
     def _busy(self) -> list[_Slot]:
         return [slot for slot in self._slots if slot.jobs]
@@ -209,14 +209,14 @@ class Executor:
 
     def _start(self, slot: _Slot) -> None:
         self._spawned += 1
-        stem = self._folder.path / f"{slot.index}-{self._spawned}"
+        stem = self.folder.path / f"{slot.index}-{self._spawned}"
         try:
             slot.process = Process(slot.index, stem, self._arguments, self._tell, self._account)
         except OSError as error:
             slot.trouble = str(error)
             self._wake()  # the next poll takes it from there
         else:
-            self._processes.add(slot.process)
+            self.processes.add(slot.process)
 
     def _release(self, slot: _Slot) -> None:
         """Kill the slot's process, if any; the slot has none then."""
@@ -272,9 +272,9 @@ class Executor:
         self._supply(slot, process)
 
     def _distrust(self, slot: _Slot, now: float, ended: list[JobEnded]) -> None:
-        """A task got at our pipe, and reported what is not running."""
+        """A task wrote into our pipe: it reported a task that is not running."""
         if slot.jobs:
-            self._lose(slot, Outcome.CRASH, "killed, because it reported what was not running", now, ended)
+            self._lose(slot, Outcome.CRASH, "killed, because it reported a task that was not running", now, ended)
         else:
             self._release(slot)
 

@@ -68,6 +68,7 @@ class Process:
         self._unwritten: deque[tuple[Sequence[bytes | memoryview], int]] = deque()
         self._writer: threading.Thread | None = None
         self._popen, self._lifeline = _spawn(self._captures, arguments, account)
+        self.pid = self._popen.pid
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
@@ -113,7 +114,7 @@ class Process:
         """Kill it, and what it started, at once."""
         with self._dying:
             if not self._dead:
-                _kill_tree(self._popen.pid)
+                _kill_tree(self.pid)
 
     def close(self) -> None:
         """Free what it used; it must have been killed, or have said that it is gone."""
@@ -134,11 +135,11 @@ class Process:
         try:
             self._read()
         except Exception as error:  # of whatever kind: a task wrote into our pipe
-            garbled = f"killed, because what it reported makes no sense ({error})"
+            garbled = f"killed, because its report makes no sense ({error})"
         # Not yet reaped, so its id is still its own: the last moment at which killing by id is safe.
         with self._dying:
             self._dead = True
-            _kill_tree(self._popen.pid)
+            _kill_tree(self.pid)
         code = self._popen.wait()
         self.reason = garbled or _reason(code)
         if (writer := self._writer) is not None:
@@ -244,7 +245,7 @@ def _kill_tree(pid: int) -> None:
 
 
 def _reason(code: int) -> str:
-    """How a process ended that nobody here had killed."""
+    """How a process ended that we did not kill."""
     if sys.platform != "win32" and code == -signal.SIGKILL:
         return "killed, perhaps out of memory (SIGKILL)"
     return exit_text(code)

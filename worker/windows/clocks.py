@@ -1,4 +1,4 @@
-"""The clocks of this machine, for whoever drives what is pure."""
+"""The clocks of this machine, for the drivers of pure code."""
 
 import time
 

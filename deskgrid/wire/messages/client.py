@@ -106,7 +106,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """A client is in."""
+    """The client is let in."""
 
     version: Version
     broker: Id

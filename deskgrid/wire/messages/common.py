@@ -1,4 +1,4 @@
-"""What workers and clients alike say and hear."""
+"""What both workers and clients say and hear."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -50,7 +50,7 @@ class Goodbye:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker will not have this peer; trying again as it is would not help."""
+    """The broker does not let this peer in. Trying again would not help."""
 
     reason: Sentence
 

@@ -121,7 +121,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Still here; remaining seconds as in `Join`. ``windows`` None: those to come are the ones last announced."""
+    """The worker is still here. ``uptime`` is as in `Join`; ``windows`` None: they are as last announced."""
 
     uptime: Seconds | None
     windows: Windows | None
@@ -161,7 +161,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """A worker is in, under ``name``. ``windows``: the broker's plan for it as JSON, or None."""
+    """The worker is let in, as ``name``. ``windows``: the broker's plan for it as JSON, or None."""
 
     version: Version
     broker: Id

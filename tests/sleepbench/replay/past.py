@@ -35,7 +35,7 @@ class Past:
         self.journal.add_bag(row)
         for place, tasks in enumerate(batches):
             self.journal.commit()
-            first = self.journal.next_task()
+            first = self.journal.recovery.next_task()
             batch = BatchRow(first, number, start, len(tasks), [task.predicted for task in tasks])
             self.journal.add_batch(batch, [b""] * len(tasks), T0 + at + place)
             for item, task in enumerate(tasks):
@@ -59,7 +59,7 @@ class Past:
         wasted_s: float = 0.0,
     ) -> None:
         """A window that was; ``closed`` None: it was open when the broker was killed."""
-        number = self.journal.next_window()
+        number = self.journal.recovery.next_window()
         end = None if planned is None else T0 + planned
         self.journal.add_windows([WindowRow(number, worker, session, "", slots, T0 + opened, end)])
         if closed is not None:

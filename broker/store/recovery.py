@@ -1,0 +1,108 @@
+"""What a broker reads from its journal when it starts: bags, tasks, orders under way, and the numbers to go on from."""
+
+import sqlite3
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby, repeat
+from operator import itemgetter
+
+from deskgrid.broker.store.files import Damaged
+from deskgrid.broker.store.result_blocks import columns_in
+from deskgrid.broker.store.rows import BagRow, BatchRow, Order
+from deskgrid.wire import read_task_options
+
+
+class Recovery:
+    """The tables of a journal, as an earlier life of the broker left them, or as they are by now."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def orders(self) -> list[tuple[int, Order]]:
+        """Orders that are not finished: (bag, what)."""
+        return self._db.execute("SELECT bag, what FROM orders ORDER BY bag").fetchall()
+
+    def bags(self) -> Iterator[BagRow]:
+        """Every bag that is not forgotten, oldest first. Raises `Damaged` when task options cannot be read."""
+        columns = "number, id, name, kind, owner, template, options, predicted, closed, created, session"
+        for row in self._db.execute(f"SELECT {columns} FROM bags WHERE id IS NOT NULL ORDER BY number"):
+            number, id_, name, kind, owner, template, packed, predicted, closed, created, session = row
+            try:
+                options = read_task_options(packed)
+            except ValueError as error:
+                raise Damaged(f"the options of the tasks of bag {id_} cannot be read: {error}") from error
+            known = (number, id_, name, kind, owner, template, options)
+            yield BagRow(*known, bool(predicted), bool(closed), created, session or "")
+
+    def batches(self) -> Iterator[BatchRow]:
+        """Every batch of bags that are not forgotten, in the order of its tasks."""
+        for first, bag, start, count, packed, size in self._db.execute(
+            "SELECT first, bag, start, count, coalesce(p.runtimes, b.runtimes), length(payloads) + "
+            "(SELECT coalesce(sum(size), 0) FROM files WHERE batch = first) "
+            "FROM batches b LEFT JOIN predictions p USING (first) "
+            "WHERE bag NOT IN (SELECT bag FROM orders WHERE what = 'forget') ORDER BY first"
+        ):
+            runtimes = array("d")
+            runtimes.frombytes(packed)
+            yield BatchRow(first, bag, start, count, runtimes, size)
+
+    def result_sizes(self) -> Counter[int]:
+        """Bytes of the results of each bag."""
+        sizes = Counter[int]()
+        for query in (
+            "SELECT bag, sum(length(tasks) + length(told) + ifnull(length(printed), 0)) FROM results GROUP BY bag",
+            "SELECT bag, sum(size) FROM files WHERE batch IS NULL AND bag IS NOT NULL GROUP BY bag",
+        ):
+            sizes.update(dict(self._db.execute(query)))
+        return sizes
+
+    def outcomes(self, bag: int) -> dict[int, "array[int]"]:
+        """The tasks of a bag that have ended, ascending, by outcome."""
+        found: dict[int, array[int]] = {}
+        for count, packed in self._db.execute("SELECT size, tasks FROM results WHERE bag = ?", (bag,)):
+            tasks, _, outcomes = columns_in(packed, count)
+            if isinstance(outcomes, repeat):  # all ended alike
+                found.setdefault(next(outcomes), array("q")).extend(tasks)
+                continue
+            for outcome, some in groupby(zip(outcomes, tasks, strict=True), itemgetter(0)):
+                found.setdefault(outcome, array("q")).extend(map(itemgetter(1), some))
+        return {outcome: array("q", sorted(tasks)) for outcome, tasks in found.items()}
+
+    def last_ended(self, bag: int) -> float | None:
+        """When the last task of a bag ended, POSIX seconds; None when that is not recorded."""
+        row = self._db.execute("SELECT ended FROM results WHERE bag = ? ORDER BY seq DESC LIMIT 1", (bag,)).fetchone()
+        return row[0] if row else None
+
+    def sent(self, first: int, count: int) -> list[tuple[int, int, str | None]]:
+        """(task, attempt number, session) of tasks that were sent to a worker; they may have ended since.
+
+        The session is None for rows from formats 1 and 2, which did not record it.
+        """
+        query = "SELECT task, number, session FROM sent WHERE task >= ? AND task < ?"
+        return self._db.execute(query, (first, first + count)).fetchall()
+
+    def next_task(self) -> int:
+        """The smallest task number never used."""
+        row = self._db.execute("SELECT max(first + count) FROM batches").fetchone()
+        return int(row[0] or 0)
+
+    def next_bag(self) -> int:
+        """The smallest bag number not in use; a bag that is being deleted still uses its number."""
+        return int(self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM bags").fetchone()[0])
+
+    def next_window(self) -> int:
+        """The smallest window number not in use; numbers of deleted windows may be given again."""
+        return int(self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM windows").fetchone()[0])
+
+    def last_known(self) -> float:
+        """The last time, POSIX seconds, at which the broker is known to have run; 0 for a new journal."""
+        newest = (
+            "SELECT value FROM meta WHERE key = 'seen'",
+            "SELECT created FROM bags ORDER BY number DESC LIMIT 1",
+            "SELECT arrived FROM batches ORDER BY first DESC LIMIT 1",
+            "SELECT ended FROM results ORDER BY seq DESC LIMIT 1",
+            "SELECT max(max(opened), max(coalesce(closed, 0))) FROM windows",
+        )
+        found = [self._db.execute(query).fetchone() for query in newest]
+        return max([0.0, *(row[0] or 0.0 for row in found if row)])
