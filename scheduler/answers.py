@@ -39,9 +39,9 @@ class Answers:
     def _take_runs(
         self, all_ended: Sequence[ev.EndedAttempt], now: float
     ) -> tuple[list[Attempt], Sequence[ev.EndedAttempt]]:
-        """The successes that are the next ones of their slots end their tasks, those of a slot together.
+        """Successes that came in the order of their slots end their tasks; those of a slot are handled together.
 
-        These; and the others, which are to be looked at one by one. Where something went wrong, all are.
+        Returns these, and the others, which have to be looked at one by one: all of them if something went wrong.
         """
         if any(ended.outcome for ended in all_ended):
             return [], all_ended
@@ -84,7 +84,7 @@ class Answers:
         self._trust.clear(slot.worker, now)
 
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
-        """Free the slot the attempt was on: its worker, and which slot. None: not the newest of an unended task."""
+        """Free the slot that had the attempt; its worker and position. None: it is not the newest of its task."""
         grid, task = self._grid, ended.attempt.task
         paid = self._trust.pay(reporter, ended.attempt) if grid.deadlines.debts else None
         slot = grid.bound.get(task)

@@ -61,7 +61,10 @@ class Scheduler:
         }
 
     def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
-        """What ``event`` at ``now`` (seconds on the driver's clock) makes necessary. Raises `IllegalEvent`."""
+        """Take ``event`` at ``now``, in seconds on the driver's clock; what the driver is to do because of it.
+
+        Raises `IllegalEvent`, and changes nothing, when the event contradicts what is known, or time runs backwards.
+        """
         grid = self.grid
         if not grid.now <= now < math.inf:
             raise IllegalEvent(f"time runs backwards: {now} after {grid.now}")
@@ -200,7 +203,7 @@ class Scheduler:
 
     @property
     def counters(self) -> Counters:
-        """What has been counted so far; it goes on counting."""
+        """The counters, which go on counting."""
         return self.grid.counters
 
     def count_on(self, counters: Counters) -> None:
@@ -224,41 +227,41 @@ class Scheduler:
 
     @property
     def wakes_at(self) -> float:
-        """When a pass is due though nothing has happened: new workers get more, or a task is tried again."""
+        """When a pass is due although nothing has happened: a new worker gets more, or a pause ends."""
         return min(self.grid.pauses.next_end, self._trust.next_widening)
 
     @property
     def next_look(self) -> float:
-        """When a pass has to look at a slot that is at work; infinity when none is."""
+        """When a pass has to look whether a slot at work is overdue; infinity if none is at work."""
         return self.grid.deadlines.next_look
 
-    # Of workers.
+    # --- what a driver may ask of workers ----------------------------------------------------------------------------
 
     def is_up(self, worker: str) -> bool:
         """Whether a window of ``worker`` is open."""
         return worker in self.grid.slots.workers
 
     def attempts_at(self, worker: str) -> list[Attempt]:
-        """Every attempt that a worker which is up holds, slot by slot, in the order in which they are to run."""
+        """Every attempt that ``worker``, which is up, holds: slot by slot, in the order in which they run."""
         return [sent.attempt for slot in self.grid.slots.workers[worker].slots for sent in slot.sent]
 
     def owed_by(self, worker: str) -> Collection[Attempt]:
-        """Attempts that were taken back from ``worker``, and for which it has not answered since."""
+        """Attempts that were taken back from ``worker`` and that it has not answered for since."""
         return self.grid.deadlines.debts.get(worker, {})
 
     def quarantined(self, worker: str) -> Quarantined | None:
-        """Why ``worker`` gets nothing, and for how long; None when all is well."""
+        """Why ``worker`` is in quarantine, and for how long; None if it is not."""
         return self.grid.quarantine.workers.get(worker)
 
     def longest_window(self, now: float) -> float:
-        """The longest window that is open or announced, 0.0 when there is none: a task must need less."""
+        """Seconds of the longest window that is open or announced; 0.0 if there is none. A task must need less."""
         return self.grid.longest_window(now)
 
     def has_longer_window(self, than: float, now: float) -> bool:
         """Whether `longest_window` is longer than so many seconds."""
         return self.grid.has_longer_window(than, now)
 
-    # Of tasks and their attempts. All but the first two raise `IllegalEvent` for a task that is unknown.
+    # --- what a driver may ask of tasks and their attempts -----------------------------------------------------------
 
     def is_orphan(self, attempt: Attempt) -> bool:
         """Whether ``attempt`` is the newest of its task, and on no slot: an answer still counts."""
@@ -266,37 +269,40 @@ class Scheduler:
 
     @property
     def orphans(self) -> int:
-        """How many attempts there are of which `is_orphan` is true."""
+        """How many attempts `is_orphan` is true of."""
         return len(self.grid.orphans)
 
     def state(self, task: int) -> State:
-        """Where ``task`` is."""
+        """Where ``task`` is. Raises `IllegalEvent` if it is unknown."""
         return self.grid.tasks.state(task)
 
     def runtime(self, task: int) -> float:
-        """The predicted runtime of ``task``."""
+        """The predicted runtime of ``task``. Raises `IllegalEvent` if it is unknown."""
         return self.grid.tasks.runtime(task)
 
     def batch_runtimes(self, task: int) -> Sequence[float]:
-        """Those of all tasks that were submitted with ``task``; one if they share it."""
+        """The predicted runtimes of the batch that ``task`` is in, or one for all. Raises `IllegalEvent`."""
         return self.grid.tasks.known(task).runtimes
 
     def crashes(self, task: int) -> Sequence[str]:
-        """The workers on which ``task``, which has not ended, has crashed."""
+        """The workers on which ``task`` has crashed, in order; none once it has ended."""
         return self.grid.tasks.crashes(task)
 
     def open_spans(self, spans: Spans, unsent: bool = False) -> list[tuple[int, int]]:
-        """The ranges of those tasks in ``spans`` that have not ended, or are ``unsent`` besides: at no worker."""
+        """Ranges of the tasks in ``spans`` that have not ended. ``unsent``: only of those that no worker has.
+
+        Raises `IllegalEvent` if one of them is unknown.
+        """
         return self.grid.tasks.open_spans(spans, unsent)
 
     def bound_tasks(self, first: int, count: int) -> int:
-        """How many of ``count`` tasks of one batch, from ``first`` on, are on a slot."""
+        """How many of ``count`` tasks of one batch, from ``first`` on, are on a slot. Raises `IllegalEvent`."""
         return self.grid.tasks.elsewhere(first, count)
 
     def outlived(self, elapsed: Mapping[int, float], now: float) -> dict[int, float]:
         """Longer predictions for tasks that were stopped, unfinished, after more seconds than predicted.
 
-        ``elapsed``: what each had used; those that were stopped within their prediction keep it, and are left out.
+        ``elapsed``: what each had used. Those that were stopped sooner are left out: their predictions still hold.
         """
         found = {task: seconds for task, seconds in elapsed.items() if seconds > self.runtime(task)}
         longest = self.longest_window(now) if found else 0.0

@@ -55,10 +55,10 @@ class GridState:
         # What the driver is to do, until it is told.
         self.commands: list[Command] = []
 
-    # --- attempts that are with nobody -------------------------------------------------------------------------------
+    # --- attempts that no slot has -----------------------------------------------------------------------------------
 
     def is_orphan(self, attempt: Attempt) -> bool:
-        """Whether ``attempt`` is the newest of its task, and on no slot: an answer still counts."""
+        """Whether ``attempt`` is the newest of its task although no slot has it: its answer still counts."""
         return self.orphans.get(attempt.task) == attempt.number
 
     def claim(self, task: int) -> None:
@@ -68,9 +68,9 @@ class GridState:
         self.counters.adopted += 1
 
     def disown(self, tasks: Iterable[int]) -> None:
-        """The last attempts of these tasks, if they are orphans, count no more: newer ones are made, or none.
+        """Orphans of these tasks no longer count: newer attempts are made, or none.
 
-        A worker that owes an answer for one, and was let go on with it, is told to stop.
+        A worker that owes an answer for one, and may still be at it, is told to stop.
         """
         for task in tasks:
             number = self.orphans.pop(task, None)
@@ -82,14 +82,14 @@ class GridState:
     # --- slots -------------------------------------------------------------------------------------------------------
 
     def change(self, slot: Slot) -> None:
-        """``slot`` is about to change: out of the index until the next pass."""
+        """``slot`` is about to change: it leaves its index until the next pass."""
         if slot.number not in self.dirty:
             if slot.rows is not None:
                 self.slots.unindex(slot)
             self.dirty[slot.number] = slot
 
     def change_all(self, worker: Worker) -> None:
-        """All slots of ``worker`` are about to change, and with them what a plan could reckon with."""
+        """All slots of ``worker`` are about to change, and with them what a plan was based on."""
         self.changes += 1
         for slot in worker.slots:
             self.change(slot)
@@ -158,7 +158,7 @@ class GridState:
             self.pauses.drop(task)
 
     def to_priority(self, tasks: Sequence[int]) -> None:
-        """These still need a slot, and had their turn."""
+        """These tasks wait in the priority queue: they still need a slot, and have had their turn."""
         self.changes += bool(tasks)
         self.tasks.move_all(tasks, State.WAITING)
         self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))

@@ -42,7 +42,7 @@ class Placing:
         self._unfit: list[int] = []
 
     def place_all(self, now: float, most: float) -> list[Assign]:
-        """Decide what can be decided at ``now``; what to hand to which worker. ``most``: as `PassDue` has it."""
+        """Decide what can be decided at ``now``. Returns what to hand to which worker. ``most``: as in `PassDue`."""
         grid = self._grid
         grid.now = now
         self._assigns = {}
@@ -73,7 +73,7 @@ class Placing:
         return list(self._assigns.values())
 
     def _note_attempts(self) -> None:
-        """Tasks are sent: said once for all of a pass, as nothing in it asks for their states."""
+        """Note the tasks that were sent, once for the whole pass: nothing in it asks for their states."""
         grid = self._grid
         tasks = [assignment.attempt.task for assign in self._assigns.values() for assignment in assign.work]
         grid.counters.attempts += len(tasks)
@@ -83,12 +83,12 @@ class Placing:
 
     @property
     def unsettled(self) -> bool:
-        """Whether there is something that the last pass did not know."""
+        """Whether something has changed since the last pass."""
         return bool(self._grid.dirty) or self._grid.changes != self._passed or self.unfinished
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last pass was stopped by its bound: then the next one is due at once."""
+        """Whether its bound stopped the last pass: then the next one is due at once."""
         return self._grid.budget <= 0
 
     # --- placing -----------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Placing:
         return len(handed)
 
     def _hand(self, name: str, work: list[Assignment]) -> None:
-        """This is to be handed to a worker."""
+        """Hand this to a worker at the end of the pass."""
         assign = self._assigns.get(name)
         if assign is None:
             self._assigns[name] = Assign(name, work)

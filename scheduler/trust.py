@@ -1,17 +1,17 @@
-"""Trust in workers is earned: what silent ones were given is taken back, and what they say at last is believed.
+"""Workers earn trust: work is taken back from silent ones, and what they say in the end is believed.
 
 Rule 1: what is taken back waits again. It does not count against the task, and its late answer counts as long as nobody
 else has begun.
 Rule 2: with a timeout it is stopped. Without, it may be long and honest work: it goes on until somebody else begins.
-Rule 3: its slot gets nothing until the worker has answered for it, be it only by saying that it has stopped.
+Rule 3: its slot gets nothing until the worker has answered for it, if only by saying that it has stopped.
 Rule 4: each attempt taken back counts towards a quarantine as a crash does (`deskgrid.scheduler.state.quarantine`).
 Rule 5: an answer clears the worker: what was taken back from it without a timeout and nobody has begun is its own
 again. So is what turns out not to be late, because others of its bag took as long.
 Rule 6: a worker is only doubted once it has said, after an answer was due, that it is there: as long as its signs of
 life do not arrive, its answers may not either, and its lease decides. And nobody is doubted for work without a timeout
 while no other worker could do it.
-Rule 7: of a worker that has never answered a few slots are used, with one task each, and soon all, be its tasks
-short or long; its first answer ends that.
+Rule 7: of a worker that has never answered a few slots are used, with one task each, and soon all of
+them; its first answer ends that.
 """
 
 import math
@@ -149,13 +149,13 @@ class Trust:
                 self._believe(slot)
 
     def clear(self, worker: Worker, now: float) -> None:
-        """``worker`` has answered, and not by a crash: it works."""
+        """``worker`` has answered, and not with a crash: it works."""
         self.hear(worker, now)
         if self._grid.quarantine.works(worker.name):
             self._grid.change_all(worker)
 
     def pay(self, name: str, attempt: Attempt) -> Worker | None:
-        """``attempt`` is with its worker no more, whatever came of it; the worker, if it owed that."""
+        """The worker ``name`` no longer has ``attempt``; the worker, if it owed an answer for that."""
         slot = self._deadlines.pay(name, attempt)
         if slot is None:
             return None

@@ -90,7 +90,7 @@ def read_history(home: Path) -> History:
     """What the journal in ``home`` tells; raises `HistoryError`."""
     path = home / NAME
     if not path.is_file():
-        raise HistoryError(f"there is no journal in {home}: that is not the home of a broker")
+        raise HistoryError(f"there is no journal in {home}: it is not the home of a broker")
     try:
         with closing(_opened(path)) as db:
             found = format_of(db)

@@ -128,7 +128,7 @@ class Processes:
         while not happened():
             self.check()
             if time.monotonic() > deadline:
-                raise ProcessError(f"waited {START_S:g} s in vain for {what}")
+                raise ProcessError(f"waited {START_S:g} s for {what}, and gave up")
             time.sleep(LOOK_S)
 
     def stop(self) -> None:

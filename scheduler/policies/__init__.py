@@ -44,7 +44,7 @@ def policy_names() -> list[str]:
 
 
 def make_policy(name: str, **options: Any) -> Policy:
-    """The policy of that name; raises `UnknownPolicy` for an unknown name or value, `UnknownOption` for an option."""
+    """The policy of that name. Raises `UnknownPolicy` for an unknown name or value, `UnknownOption` for an option."""
     maker = _maker(name)
     try:
         takes = signature(maker).parameters.values()

@@ -128,7 +128,7 @@ class Simulator:
             self._appears(pc)
 
     def run(self) -> Run:
-        """Until every task has ended; raises `Stalled` when some never can."""
+        """Run until every task has ended. Raises `Stalled` if some never can."""
         count = len(self._actual)
         if too_long := self._too_long():
             raise Stalled(f"{too_long} of {count} tasks fit into no window")

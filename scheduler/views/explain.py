@@ -1,4 +1,4 @@
-"""Why is it waiting: for one task, how many seconds each slot is short, and which announced window it would fit."""
+"""Why a task waits: how many seconds each slot is short, and which announced windows it would fit."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class Explanation:
 def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Explanation]:
     """Why ``task`` is where it is; the slots that are nearest to taking it first.
 
-    Made in pieces: after each it says how many rows it has looked at for it.
+    Made in pieces; after each it yields how many rows it has looked at.
     """
     runtime = grid.tasks.runtime(task)
     needs = grid.policy.requirement.needs(runtime)

@@ -1,4 +1,4 @@
-"""When will it be done: the work, as if it could be cut into pieces, against the windows that are open and announced.
+"""When a bag will be done: its work, as if it could be cut into pieces, against the open and the announced windows.
 
 An estimate, and on the early side: tasks cannot be cut, so the last pieces of windows go unused. It assumes that plans
 and predictions hold.
@@ -43,7 +43,7 @@ class Capacity:
         self._done = [0.0]
 
     def build(self, spans: Iterable[Span]) -> Iterator[int]:
-        """Take these windows in, in pieces; after each, how many there are."""
+        """Take these windows, in pieces; after each it yields how many there are."""
         spans = [span for span in spans if span[1] > span[0]]  # the others have closed
         by_length = sorted([(start - end, start) for start, end, _ in spans])
         self._lengths = [length for length, _ in by_length]

@@ -31,10 +31,14 @@ SCALE_OPTION = click.option(
     type=Factor(min=SCALE_LEAST, max=1.0),
     default=0.02,
     show_default=True,
-    help="What every time is multiplied by: at 0.02 the paper's hour takes 72 seconds.",
+    help="Multiply every time by this: at 0.02 the paper's hour takes 72 seconds.",
 )
 SEED_OPTION = click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first run; then one more."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the first run. Each further run takes the next number.",
 )
 
 

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 @click.command("compare")
 @click.option(
-    "--scenario", callback=scenario_numbers, default="1,2,3", show_default=True, metavar="0..3|all", help="Which."
+    "--scenario",
+    callback=scenario_numbers,
+    default="1,2,3",
+    show_default=True,
+    metavar="0..3|all",
+    help="Which scenarios.",
 )
 @click.option(
     "--policy",
@@ -30,9 +35,9 @@ if TYPE_CHECKING:
     help="Which policies.",
 )
 @SCALE_OPTION
-@click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Live runs of each.")
+@click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True, help="How many live runs of each.")
 @SEED_OPTION
-@click.option("--check", is_flag=True, help="Exit with code 1 when one does not agree.")
+@click.option("--check", is_flag=True, help="Exit with code 1 if any of them does not agree.")
 @click.option(
     "--json",
     "file",

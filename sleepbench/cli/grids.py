@@ -34,16 +34,24 @@ CAPTION = (
 
 
 @click.command("grids")
-@click.option("--grids", "count", type=click.IntRange(min=1), default=200, show_default=True, help="How many.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first; then one more.")
+@click.option("--grids", "count", type=click.IntRange(min=1), default=200, show_default=True, help="How many grids.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the first grid. Each further grid takes the next number.",
+)
 @click.option(
     "--mean",
     type=Factor(0.001, 0.5),
     default=MEAN,
     show_default=True,
-    help="The mean runtime of a grid's tasks, as a part of its mean uptime.",
+    help="The mean runtime of a grid's tasks, as a fraction of its mean uptime.",
 )
-@click.option("--processes", "-j", type=click.IntRange(min=1), help="How many at once.  [default: one for each core]")
+@click.option(
+    "--processes", "-j", type=click.IntRange(min=1), help="How many grids at once.  [default: one for each core]"
+)
 @click.option(
     "--json",
     "file",

@@ -22,10 +22,10 @@ from deskgrid.sleepbench.scenarios import Row, paper_row, paper_scenario
     type=click.Choice(policy_names()),
     default="pgs",
     show_default=True,
-    help="The scheduler.",
+    help="Which policy.",
 )
 @SCALE_OPTION
-@click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="How often.")
+@click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="How many runs.")
 @SEED_OPTION
 @click.option(
     "--json",

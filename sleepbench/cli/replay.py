@@ -31,8 +31,8 @@ class Moment(click.ParamType[float]):
 
 @click.command("replay")
 @click.argument("home", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--policy", "policies", metavar="NAME,...", help="These policies; without it, all there are.")
-@click.option("--since", type=Moment(), metavar="DATE", help="Only what was submitted from then on.")
+@click.option("--policy", "policies", metavar="NAME,...", help="Which policies.  [default: all]")
+@click.option("--since", type=Moment(), metavar="DATE", help="Only what was submitted since then.")
 @click.option("--bag", "bags", multiple=True, metavar="ID", help="Only this bag; may be given several times.")
 @click.option(
     "--json",

@@ -33,13 +33,13 @@ from deskgrid.sleepbench.workloads.options import Sources, source_options
     "--scenario",
     callback=scenario_numbers,
     metavar="0..3|all",
-    help="The paper's job lists; 0: PCs stay.  [default: all]",
+    help="Which of the paper's job lists. In 0 the PCs stay.  [default: all]",
 )
 @click.option(
     "--scenario-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE.toml",
-    help="Another one: uptimes, restart, jobs, order.",
+    help="Another scenario, with its own uptimes, restart, jobs and order.",
 )
 @source_options
 @click.option(
@@ -57,26 +57,30 @@ from deskgrid.sleepbench.workloads.options import Sources, source_options
     metavar="[POLICY.]KEY=VALUE",
     help="An option of one policy, or of all that have it; may be repeated.",
 )
-@click.option("--queue", type=click.IntRange(min=0), metavar="N", help="Tasks queued beside a running one, at most.")
-@click.option("--paper", is_flag=True, help="With the parameters that reproduce the paper's figures (paper.toml).")
+@click.option(
+    "--queue", type=click.IntRange(min=0), metavar="N", help="The most tasks that a slot queues beside the running one."
+)
+@click.option("--paper", is_flag=True, help="Use the parameters that reproduce the paper's figures (paper.toml).")
 @seconds_option("--restart", "How long PCs of a scenario are away.  [default: 1.2, or the file's]")
 @seconds_option("--overhead", "What each attempt costs beside the task.  [default: 0]")
 @click.option(
-    "--overhead-known/--overhead-unknown", default=None, help="Whether predictions include that.  [default: they do]"
+    "--overhead-known/--overhead-unknown",
+    default=None,
+    help="Whether predictions include the overhead.  [default: they do]",
 )
 @seconds_option("--opening", "From the opening of a window until its first task can start.  [default: 0]")
 @click.option(
     "--jitter",
     type=Factor(0, 10),
     metavar="X",
-    help="How late attempts end, on average: this part of the time that they take.  [default: 0]",
+    help="How late attempts end on average, as a fraction of the time they take.  [default: 0]",
 )
 @click.option(
     "--announce",
     type=click.Choice(["all", "current"]),
     default="all",
     show_default=True,
-    help="Whether PCs announce their coming windows, or the current one only.",
+    help="Whether PCs announce their coming windows too, or only the current one.",
 )
 @click.option(
     "--runtime-error", callback=error_factors, metavar="F[,F...]", help="Predict runtimes wrongly, by up to F times."
@@ -89,11 +93,13 @@ from deskgrid.sleepbench.workloads.options import Sources, source_options
     type=Factor(min=0, min_open=True),
     default=1.0,
     show_default=True,
-    help="What every time of a scenario is multiplied by, as by `live`; not what a grid costs.",
+    help="Multiply every time of a scenario by this, as `live` does, but not what a grid costs.",
 )
-@click.option("--runs", type=click.IntRange(min=1), default=10, show_default=True, help="How often.")
+@click.option("--runs", type=click.IntRange(min=1), default=10, show_default=True, help="How many runs of each.")
 @SEED_OPTION
-@click.option("--processes", "-j", type=click.IntRange(min=1), help="How many at once.  [default: one for each core]")
+@click.option(
+    "--processes", "-j", type=click.IntRange(min=1), help="How many runs at once.  [default: one for each core]"
+)
 @click.option(
     "--json",
     "file",

@@ -167,7 +167,7 @@ def _fields(line: str, least: int, what: str) -> list[str]:
     """By tabs, since names may hold blanks; a copy in which they became blanks is read too."""
     fields = [field.strip() for field in line.strip().split("\t" if "\t" in line else None)]
     if len(fields) < least:
-        raise MalformedLine(f"{what} has at least {least} fields, here are {len(fields)}")
+        raise MalformedLine(f"{what} has at least {least} fields, but this one has {len(fields)}")
     return fields
 
 

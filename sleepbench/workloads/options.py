@@ -99,25 +99,27 @@ _OPTIONS = (
     click.option(
         "--swf",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Jobs from a log in the Standard Workload Format (.swf, .swf.gz), instead of the scenario's.",
+        help="Take jobs from a log in the Standard Workload Format (.swf, .swf.gz), instead of the scenario's.",
     ),
-    click.option("--jobs", type=click.IntRange(min=1), help="The first so many of the log's jobs.  [default: all]"),
+    click.option("--jobs", type=click.IntRange(min=1), help="Take only the first jobs of the log.  [default: all]"),
     click.option(
         "--per-processor",
         is_flag=True,
-        help="Also parallel jobs, as many tasks as they had processors; else only jobs of one processor.",
+        help="Take parallel jobs too: a task for each processor they had. Without this, only jobs of one processor.",
     ),
-    click.option("--requested", is_flag=True, help="Predict the time that was requested, not that which a job took."),
-    click.option("--arrivals", is_flag=True, help="Jobs come when they were submitted, not all at the start."),
+    click.option(
+        "--requested", is_flag=True, help="Predict the time that was requested instead of the time that the job took."
+    ),
+    click.option("--arrivals", is_flag=True, help="Submit jobs at the times of the log instead of all at the start."),
     click.option(
         "--fta",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="PCs from a data set of the Failure Trace Archive, a folder of tab files, instead of the scenario's.",
+        help="Take PCs from a data set of the Failure Trace Archive, a folder of tab files, instead of the scenario's.",
     ),
     click.option(
         "--fit",
         metavar="NAME[:DISTRIBUTION]",
-        help="PCs drawn from distributions fitted to a real system, instead of the scenario's: "
+        help="Draw PCs from distributions fitted to a real system, instead of the scenario's: "
         f"{', '.join(fit_names())}; exponential, weibull, lognormal or gamma.  [default: {DEFAULT_DISTRIBUTION}]",
     ),
     click.option(
@@ -129,7 +131,7 @@ _OPTIONS = (
     click.option(
         "--day-cycle",
         type=click.FloatRange(-1, 1, min_open=True, max_open=True),
-        help="How much fewer PCs of --fit are there in office hours; below 0: more; 0: no day.  [default: the fit's]",
+        help="How many fewer PCs of --fit are up in office hours, as a fraction; below 0, more.  [default: the fit's]",
     ),
-    click.option("--lenient", is_flag=True, help="Skip and count malformed lines, instead of refusing the file."),
+    click.option("--lenient", is_flag=True, help="Skip malformed lines and count them instead of refusing the file."),
 )

@@ -108,10 +108,10 @@ class TextFile:
 def number(text: str, what: str) -> float:
     """The decimal number that ``text`` is; raises `MalformedLine`, which calls it ``what``, if it is none."""
     if not _NUMBER.fullmatch(text):
-        raise MalformedLine(f"the {what} is no number: {text[:40]!r}")
+        raise MalformedLine(f"the {what} is not a number: {text[:40]!r}")
     value = float(text)
     if abs(value) > LARGEST:
-        raise MalformedLine(f"the {what} is out of all bounds: {value:g}")
+        raise MalformedLine(f"the {what} is out of bounds: {value:g}")
     return value
 
 
@@ -119,5 +119,5 @@ def whole(text: str, what: str) -> int:
     """The same for a whole number."""
     value = number(text, what)
     if value != int(value):
-        raise MalformedLine(f"the {what} is no whole number: {value:g}")
+        raise MalformedLine(f"the {what} is not a whole number: {value:g}")
     return int(value)

@@ -71,7 +71,7 @@ def parse_job(line: str) -> Job:
     """One line; raises `MalformedLine`."""
     fields = line.split()
     if len(fields) != FIELDS:
-        raise MalformedLine(f"a job has {FIELDS} fields, here are {len(fields)}")
+        raise MalformedLine(f"a job has {FIELDS} fields, but this one has {len(fields)}")
     processors = whole(fields[4], "number of processors")
     if processors > PROCESSORS_MOST:
         raise MalformedLine(f"no machine has {processors:,} processors")

@@ -103,16 +103,16 @@ def test_the_title_names_platforms_or_the_folder(tmp_path: Path) -> None:
 
 
 MALFORMED = [
-    ("0\t0\t0", "an event has at least 8 fields, here are 3"),
-    (event(0, 1, 0, 1).replace("pc0\t1", "pc0\tup"), "event_type is no number: 'up'"),
-    (event(0, 1, 0, 1).replace("pc0\t1", "pc0\t0.5"), "event_type is no whole number"),
-    (event(0, 1, math.nan, 1), "start is no number: 'nan'"),
-    (event(0, 1, 0, math.inf), "stop is no number: 'inf'"),
-    (event(0, 1, 0, 1e18), "stop is out of all bounds"),
-    (event(0, 1, 0, 1).replace("\t1\tNULL", "\tNULL\tNULL"), "stop is no number: 'NULL'"),
+    ("0\t0\t0", "an event has at least 8 fields, but this one has 3"),
+    (event(0, 1, 0, 1).replace("pc0\t1", "pc0\tup"), "event_type is not a number: 'up'"),
+    (event(0, 1, 0, 1).replace("pc0\t1", "pc0\t0.5"), "event_type is not a whole number"),
+    (event(0, 1, math.nan, 1), "start is not a number: 'nan'"),
+    (event(0, 1, 0, math.inf), "stop is not a number: 'inf'"),
+    (event(0, 1, 0, 1e18), "stop is out of bounds"),
+    (event(0, 1, 0, 1).replace("\t1\tNULL", "\tNULL\tNULL"), "stop is not a number: 'NULL'"),
     (event(0, 1, 9, 8), "the event stops at 8, before it starts at 9"),
-    (event(0, 1, 0, 1).replace("\t 0\t1\t", "\t x\t1\t"), "node_id is no number"),
-    (event(0, 1, 0, 1).replace("\t1\tpc0", "\t\tpc0"), "platform_id is no number"),
+    (event(0, 1, 0, 1).replace("\t 0\t1\t", "\t x\t1\t"), "node_id is not a number"),
+    (event(0, 1, 0, 1).replace("\t1\tpc0", "\t\tpc0"), "platform_id is not a number"),
 ]
 
 
@@ -134,9 +134,9 @@ def test_or_it_is_skipped_and_counted(tmp_path: Path, line: str, why: str) -> No
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("0\t1\tpc0", "a node has at least 10 fields, here are 3"),
-        (node(0, "many"), "cores_per_proc is no number"),
-        (node(0, "1", "0.5"), "num_procs is no whole number"),
+        ("0\t1\tpc0", "a node has at least 10 fields, but this one has 3"),
+        (node(0, "many"), "cores_per_proc is not a number"),
+        (node(0, "1", "0.5"), "num_procs is not a whole number"),
         (node(0, "1000", "1000"), "no PC has 1,000,000 cores"),
     ],
 )

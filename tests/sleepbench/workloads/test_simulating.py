@@ -85,4 +85,4 @@ def test_pcs_that_are_gone_before_the_work_is_done_are_refused(tmp_path: Path, s
 def test_what_cannot_be_read_is_refused_with_file_and_line(tmp_path: Path) -> None:
     result = invoke("--swf", log(tmp_path, [job(), "malformed"]), "--policy", "fcfs")
     assert result.exit_code == 2
-    assert "some.swf, line 2: a job has 18 fields, here are 1" in " ".join(result.output.split())
+    assert "some.swf, line 2: a job has 18 fields, but this one has 1" in " ".join(result.output.split())

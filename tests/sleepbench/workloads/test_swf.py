@@ -117,19 +117,19 @@ def test_only_as_much_of_a_gzipped_log_is_unpacked_as_is_needed(tmp_path: Path) 
 
 
 MALFORMED = [
-    ("1 2 3", "18 fields, here are 3"),
-    (job() + " 0", "18 fields, here are 19"),
-    (job().replace(" 60 ", " sixty "), "run time is no number: 'sixty'"),
-    (job().replace(" 60 ", " nan "), "run time is no number"),
-    (job().replace(" 60 ", " 1_000 "), "run time is no number"),
-    (job().replace(" 60 ", " \uff16\uff10 "), "run time is no number"),
-    (job(run=1e300), "run time is out of all bounds"),
-    (job(submit=-1.1e12), "submit time is out of all bounds"),
-    (job().replace(" 60 ", " 1e999 "), "run time is out of all bounds"),
-    (job().replace("1 0 ", "1 soon "), "submit time is no number"),
-    (job(processors=1.5), "processors is no whole number: 1.5"),
+    ("1 2 3", "18 fields, but this one has 3"),
+    (job() + " 0", "18 fields, but this one has 19"),
+    (job().replace(" 60 ", " sixty "), "run time is not a number: 'sixty'"),
+    (job().replace(" 60 ", " nan "), "run time is not a number"),
+    (job().replace(" 60 ", " 1_000 "), "run time is not a number"),
+    (job().replace(" 60 ", " \uff16\uff10 "), "run time is not a number"),
+    (job(run=1e300), "run time is out of bounds"),
+    (job(submit=-1.1e12), "submit time is out of bounds"),
+    (job().replace(" 60 ", " 1e999 "), "run time is out of bounds"),
+    (job().replace("1 0 ", "1 soon "), "submit time is not a number"),
+    (job(processors=1.5), "processors is not a whole number: 1.5"),
     (job(processors=PROCESSORS_MOST + 1), "no machine has 10,000,001 processors"),
-    (job().replace(" 64 -1 ", " 64 ? "), "requested time is no number"),
+    (job().replace(" 64 -1 ", " 64 ? "), "requested time is not a number"),
 ]
 
 
