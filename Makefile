@@ -21,7 +21,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 OLD_PYTHON = deskgrid needs Python 3.11 or later; $(PYTHON) is not that. Name another: make PYTHON=python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick cover soak bench bench-scale bench-peers profile check format lock clean
+.PHONY: help demo test quick cover soak bench bench-scale bench-peers profile check docs types pictures format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,13 +60,21 @@ bench-peers: ## the peers, each in a virtual environment of its own; those that 
 profile: $(READY) ## where a task's microseconds go, by process; which functions these are with ARGS=--calls
 	$(BIN)/python -m benchmarks.profiling $(ARGS)
 
-check: $(READY) ## lint, format and types, the last also as on Windows
+check: $(READY) types docs ## lint, format, types (also as on Windows), and the site
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	@rm -rf .types && mkdir -p .types/deskgrid
-	@ln -s $(addprefix ../../,$(filter-out %/__pycache__,$(wildcard deskgrid/*)) broker scheduler sleepbench worker) .types/deskgrid/
 	$(BIN)/mypy
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 .types/deskgrid
+
+docs: $(READY) types ## the site, in site/; while you write, at http://127.0.0.1:8000: ARGS=serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --strict)
+
+types: # links by which all of deskgrid is below one folder, for tools that read the code and do not run it
+	@rm -rf .types && mkdir -p .types/deskgrid
+	@ln -s $(addprefix ../../,$(filter-out %/__pycache__,$(wildcard deskgrid/*)) broker scheduler sleepbench worker) .types/deskgrid/
+
+pictures: $(READY) ## the status screen for README and the site, drawn by the program from a real run
+	$(BIN)/python docs/screen.py
 
 format: $(READY) ## put the source in order
 	$(BIN)/ruff check --fix
@@ -80,7 +88,7 @@ lock: ## pin what pyproject.toml asks for in requirements-dev.txt; newest of eve
 	rm -rf .venv-lock
 
 clean: ## remove the environments and all that was made
-	rm -rf .venv .venv-* .types benchmarks/.peers .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv-* .types site benchmarks/.peers .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements-dev.txt pyproject.toml

@@ -6,7 +6,7 @@ Rule 2: no attempt took longer than the time since it was sent.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deskgrid import wire
@@ -17,7 +17,8 @@ from deskgrid.broker.store.rows import ResultRow
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, Attempt, Outcome
 from deskgrid.scheduler.state.quarantine import Rest
-from deskgrid.scheduler.state.slots import Sent, Slot
+from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
+from deskgrid.wire.status import Presence
 
 # Attempts predicted to take at least this long are recorded when they are sent: after a restart the broker waits for
 # them. Shorter ones simply run again. (Once an attempt of a task has been recorded, all later ones are, because the
@@ -33,7 +34,7 @@ _OUTCOMES = tuple(Outcome)
 
 @dataclass(slots=True)
 class WorkerSession:
-    """One worker process, from its first `Join` until it is forgotten. ``state``: up, away or lost."""
+    """One worker process, from its first introduction until it is forgotten."""
 
     name: str
     session: str
@@ -42,7 +43,7 @@ class WorkerSession:
     join: wire.Join
     heard: float
     opened: float
-    state: str = "away"
+    state: Presence = "away"
     done: int = 0
     sent_windows: str | None = None
     # When its last announced window closes; and the later of that and the end of its open window: a worker that is gone
@@ -63,27 +64,6 @@ class WorkerSession:
         return first
 
 
-class AttemptLookup:
-    """Finds the slots of attempts, as long as nothing changes. Each slot is searched once, for all its attempts."""
-
-    def __init__(self, bound: Mapping[int, Slot]) -> None:
-        self._bound = bound
-        self._met: dict[Attempt, tuple[Slot, Sent]] = {}
-        self._rest: dict[int, Iterator[Sent]] = {}
-
-    def find(self, attempt: Attempt) -> tuple[Slot, Sent] | None:
-        """The slot that an attempt is on, and its entry there; None when it is on no slot."""
-        slot = self._bound.get(attempt.task)
-        if slot is None or attempt in self._met:
-            return self._met.get(attempt)
-        rest = self._rest.setdefault(slot.number, iter(slot.sent))
-        for sent in rest:
-            self._met[sent.attempt] = slot, sent
-            if sent.attempt == attempt:
-                break
-        return self._met.get(attempt)
-
-
 class Attempts:
     """``by_name``: the sessions of all known workers, kept by `deskgrid.broker.workers`."""
 
@@ -101,10 +81,7 @@ class Attempts:
 
     def handle(self, event: ev.Event, now: float) -> None:
         """Pass an event to the scheduler, and carry out its commands."""
-        if (
-            isinstance(event, ev.WorkerJoined | ev.WorkerLeft)
-            and event.worker in self._state.scheduler.grid.slots.workers
-        ):
+        if isinstance(event, ev.WorkerJoined | ev.WorkerLeft) and self._state.scheduler.is_up(event.worker):
             self._note_given(event.worker)
         for command in self._state.handle(event, now):
             self.carry_out(command)
@@ -122,30 +99,30 @@ class Attempts:
 
     def _note_given(self, name: str) -> None:
         """Remember what this worker holds: soon it may be with nobody."""
-        session, slots = self._by_name[name].session, self._state.scheduler.grid.slots.workers[name].slots
-        self.restore((sent.attempt.task, sent.attempt.number, session) for slot in slots for sent in slot.sent)
+        session = self._by_name[name].session
+        self.restore((task, number, session) for task, number in self._state.scheduler.attempts_at(name))
 
     def restore(self, rows: Iterable[tuple[int, int, str]]) -> None:
         """Remember (task, attempt number, session) of attempts that are with nobody, or will be.
 
         The session is empty when it is not known.
         """
-        orphans = self._state.scheduler.grid.orphans
-        if len(self._given) > 2 * len(orphans) + SPARE:
-            self._given = {task: given for task, given in self._given.items() if orphans.get(task) == given[0]}
+        scheduler, given = self._state.scheduler, self._given
+        if len(given) > 2 * scheduler.orphans + SPARE:
+            self._given = {task: to for task, to in given.items() if scheduler.is_orphan(Attempt(task, to[0]))}
         self._given.update((task, (number, session)) for task, number, session in rows)
 
     def _lookup(self) -> AttemptLookup:
-        return AttemptLookup(self._state.scheduler.grid.bound)
+        return AttemptLookup(self._state.scheduler.grid)
 
-    def _holder(self, attempt: Attempt, found: tuple[Slot, Sent] | None) -> str | None:
+    def _holder(self, attempt: Attempt, found: tuple[str, float] | None) -> str | None:
         """The session that was given an attempt; "" when it is not known; None for an attempt that is not the newest.
 
         ``found``: what `AttemptLookup.find` says of it.
         """
         if found is not None:
-            return self._by_name[found[0].worker.name].session
-        if self._state.scheduler.grid.orphans.get(attempt.task) != attempt.number:
+            return self._by_name[found[0]].session
+        if not self._state.scheduler.is_orphan(attempt):
             return None
         number, session = self._given.get(attempt.task, (attempt.number, ""))
         return session if number == attempt.number else ""
@@ -157,8 +134,8 @@ class Attempts:
 
     def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Those of `its_own`, and those that were taken back because it did not answer in time."""
-        debts = self._state.scheduler.grid.deadlines.debts.get(worker.name, {})
-        return [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in debts)]
+        owed = self._state.scheduler.owed_by(worker.name)
+        return [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in owed)]
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running]) -> list[ev.HeldAttempt]:
         """What a joining worker says it holds, without what was given to others: it is told to stop that."""
@@ -196,22 +173,22 @@ class Attempts:
         ended = [ev.Ended(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
         scheduler = self._state.scheduler
         crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
-        self._crashes = {task: scheduler.grid.tasks.crashes(task) for task in crashed}
-        rest = scheduler.grid.quarantine.rests.get(worker.name)
+        self._crashes = {task: scheduler.crashes(task) for task in crashed}
+        rest = scheduler.quarantined(worker.name)
         self.handle(ev.AttemptsEnded(worker.name, ended), now)
         for result in failed:
             self._remember(result)
-        self._note_rest(worker.name, rest, scheduler.grid.quarantine.rests.get(worker.name))
+        self._note_rest(worker.name, rest, scheduler.quarantined(worker.name))
         self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
 
     def _believable(
-        self, attempt: Attempt, result: wire.Result, found: tuple[Slot, Sent] | None, now: float
+        self, attempt: Attempt, result: wire.Result, found: tuple[str, float] | None, now: float
     ) -> wire.Result:
         """The result, with no more seconds than have passed since the attempt was sent: they become predictions."""
         if found is not None:
-            most = now - found[1].at
-        elif self._state.scheduler.grid.orphans.get(attempt.task) == attempt.number:
+            most = now - found[1]
+        elif self._state.scheduler.is_orphan(attempt):
             # An earlier broker may have sent it, but not before its bag was submitted.
             most = self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created
         else:
@@ -220,7 +197,7 @@ class Attempts:
 
     def _remember(self, result: wire.Result) -> None:
         """Keep a failed attempt for `logs` and `explain`, unless it ended its task: then it is in the journal."""
-        if self._state.scheduler.grid.tasks.state(result.task) in ENDED:
+        if self._state.scheduler.state(result.task) in ENDED:
             self._state.failed_attempts.drop(result.task)
             return
         bag, item = self._state.book.item(result.task)
@@ -323,7 +300,7 @@ class Attempts:
         self._send(worker.peer, wire.Stop(refs) if stops else wire.Recall(refs))
 
     def _note_overdue(self, name: str, count: int) -> None:
-        rest = self._state.scheduler.grid.quarantine.rests.get(name)
+        rest = self._state.scheduler.quarantined(name)
         self._state.note("worker-silent", by=self._by_name[name].who.name, name=name, taken_back=count)
         if rest is not None and rest.silent:
             self._state.note("worker-rests", by=self._by_name[name].who.name, name=name, for_s=rest.lasts, why=rest.why)

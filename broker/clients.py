@@ -13,7 +13,6 @@ from deskgrid.broker.bags import OpenBag, Watcher, checked_runtimes
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
-from deskgrid.scheduler.views.explain import is_longer_window, longest_window
 
 # A client that has been silent for this long is gone: while it waits for anything, it pings every few seconds. (A
 # client that was killed is gone when its connection ends.) An open bag counts as closed when all its tasks have ended
@@ -327,9 +326,9 @@ class Clients:
         if not scheduler.policy.timed:
             return bag.note
         margin = scheduler.policy.requirement.margin
-        if is_longer_window(scheduler.grid, max(runtimes) + margin, now):
+        if scheduler.has_longer_window(max(runtimes) + margin, now):
             return bag.note
-        longest = longest_window(scheduler.grid, now)
+        longest = scheduler.longest_window(now)
         if not longest:
             return "no worker is known yet: the bag waits"
         too_long = sum(seconds + margin >= longest for seconds in runtimes)

@@ -262,7 +262,7 @@ class Loop:
         if peer in self._value_writer or peer in self._fair_queue:
             return False
         self._ignored.discard(peer)
-        self._sessions.gone(peer, self._now())
+        self._sessions.gone(peer)
         return True
 
     # --- what leaves -------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class Loop:
 
     def _send(self, peer: bytes, message: wire.Message) -> None:
         if not self._sockets.send(peer, wire.parts_of(message)):
-            self._sessions.gone(peer, self._now())
+            self._sessions.gone(peer)
 
     def _dismiss(self, peer: bytes, reason: str) -> None:
         """Ignore a peer from now on, and tell it why. A worker is only cut off: refused, it would exit for good."""
@@ -332,7 +332,7 @@ class Loop:
         """Penalise the credential that made the broker fail, and dismiss ``peer``, unless that is empty: it hung up."""
         self._penalties.add(name, self._now())
         if peer:
-            self._sessions.gone(peer, self._now())
+            self._sessions.gone(peer)
             self._dismiss(peer, "your message made the broker fail; its log says why")
 
     def _warn(self, event: str, *facts: object, error: Exception | None = None) -> None:

@@ -8,7 +8,7 @@ Rule 3: a question is dropped when nobody waits for the answer any more; an orde
 import json
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +19,7 @@ from deskgrid.broker.state import BrokerState
 from deskgrid.scheduler.model import SchedulerError
 
 # A slice yields how many units it took; an answer is JSON, or text that is JSON already.
-Slices = Generator[int, None, dict[str, Any] | str]
+Slices = Generator[int, None, Mapping[str, Any] | str]
 
 # Units in one turn of the broker's loop: about ten milliseconds, in which no message is handled.
 TURN_UNITS = 10_000

@@ -107,12 +107,12 @@ class Orders:
 
     def _pieces(self, bag: OpenBag, spans: Spans, spare: bool) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
         """What to cancel in these ranges of items, in pieces: units, and (first task, how many, first item)."""
-        tasks = self._state.scheduler.grid.tasks
+        scheduler = self._state.scheduler
         for first, count, item in bag.pieces(spans):
             for start in range(first, first + count, PIECE_TASKS):
                 size = min(PIECE_TASKS, first + count - start)
-                found = tasks.open_spans([(start, size)], spare)
-                units = size + RANGE_UNITS * len(found) + BOUND_UNITS * tasks.elsewhere(start, size)
+                found = scheduler.open_spans([(start, size)], spare)
+                units = size + RANGE_UNITS * len(found) + BOUND_UNITS * scheduler.bound_tasks(start, size)
                 yield units, [(task, many, item + task - first) for task, many in found]
 
     def _cancel_now(self, bag: OpenBag, chosen: Sequence[tuple[int, int, int]]) -> int:
@@ -176,10 +176,10 @@ class Orders:
         return {}
 
     def _predict_now(self, news: dict[int, float], firsts: Iterable[int]) -> int:
-        state, tasks = self._state, self._state.scheduler.grid.tasks
+        state = self._state
         state.pending += state.handle(ev.RuntimesUpdated(list(news), list(news.values())), state.now)
         for first in firsts:
-            state.journal.predict(first, tasks.known(first).runtimes)
+            state.journal.predict(first, state.scheduler.batch_runtimes(first))
         return PREDICTION_UNITS * len(news)
 
 

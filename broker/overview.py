@@ -6,20 +6,34 @@ Everything here is made in slices. What is costly is made once for all who ask w
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Generator
-from dataclasses import asdict
 
 from deskgrid import wire
 from deskgrid.broker.attempts import WorkerSession
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.operations import Shared, Slices
-from deskgrid.broker.query_catalog import Json
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.worker_health import trouble
 from deskgrid.broker.workers import Workers
+from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.policies import policy_options
-from deskgrid.scheduler.views.snapshot import Outlook, SlotView, queue_longest_s, windows_of, worker_view
-from deskgrid.wire.status import BAG_ROWS, SCHEMA, SLOT_ROWS, WINDOW_ROWS, WORKER_ROWS
+from deskgrid.scheduler.views.snapshot import Outlook, SlotView, queues_view, worker_view
+from deskgrid.wire.status import (
+    BAG_ROWS,
+    SCHEMA,
+    SLOT_ROWS,
+    WINDOW_ROWS,
+    WORKER_ROWS,
+    BagState,
+    CounterValues,
+    GridState,
+    Presence,
+    Queues,
+    RunningTask,
+    SlotState,
+    Totals,
+    WorkerState,
+)
 
 # Rows of bags in one answer.
 PAGE = 500
@@ -30,7 +44,7 @@ SLICE_ROWS = 50
 LOOKED_AT = 10_000
 
 # The order in which workers are shown.
-_STATES = ("up", "lost", "away")
+_STATES: tuple[Presence, ...] = ("up", "lost", "away")
 
 
 class Overview:
@@ -68,9 +82,9 @@ class Overview:
         yield ROW_UNITS * len(rows)
         return {"bags": rows, "after": numbers[start + PAGE - 1] if start + PAGE < len(numbers) else None}
 
-    def _row(self, bag: OpenBag, outlook: Outlook) -> Json:
+    def _row(self, bag: OpenBag, outlook: Outlook) -> BagState:
         now = self._state.now
-        view = outlook.view(self._state.scheduler.grid.tasks.bags[bag.row.number], now)
+        view = outlook.view(bag.row.number, now)
         settled = view.done + view.failed + view.cancelled
         return {
             "bag": bag.row.id,
@@ -114,15 +128,17 @@ class Overview:
         chosen = (under_way + ended)[:BAG_ROWS]
         bags = [json.dumps(self._row(bag, outlook)) for bag in chosen if self._is_known(bag)]
         yield ROW_UNITS * len(bags)
-        totals = {
+        totals: Totals = {
             "bags_under_way": len(under_way),
             "bags_ended": len(ended),
-            **{f"workers_{state}": len(states[state]) for state in _STATES},
+            "workers_up": len(states["up"]),
+            "workers_lost": len(states["lost"]),
+            "workers_away": len(states["away"]),
             "slots": outlook.slots,
             "busy": outlook.busy,
         }
-        rest = json.dumps(self._rest(totals, now))
-        return f'{rest[:-1]}, "workers": [{", ".join(workers)}], "bags": [{", ".join(bags)}]}}'
+        grid = json.dumps(self._grid(totals, now))
+        return f'{grid[:-1]}, "workers": [{", ".join(workers)}], "bags": [{", ".join(bags)}]}}'
 
     def _is_known(self, bag: OpenBag) -> bool:
         return self._state.book.by_number.get(bag.row.number) is bag
@@ -137,7 +153,7 @@ class Overview:
             yield len(bags) // 4
         return under_way, ended[::-1]
 
-    def _rest(self, totals: Json, now: float) -> Json:
+    def _grid(self, totals: Totals, now: float) -> GridState:
         facts, scheduler = self._state.facts, self._state.scheduler
         return {
             "schema": SCHEMA,
@@ -155,54 +171,72 @@ class Overview:
                 "disk_note": self._state.disk.refusal,
             },
             "totals": totals,
-            "queues": {
-                "regular": len(scheduler.grid.regular),
-                "priority": len(scheduler.grid.priority),
-                "longest_s": queue_longest_s(scheduler.grid),
-            },
-            "counters": asdict(scheduler.counters),
+            "queues": self._queues(),
+            "counters": _values_of(scheduler.counters),
             "throughput": {"per_s": self._throughput.per_second(now)},
         }
 
-    def _worker_row(self, session: WorkerSession, now: float, most_slots: int) -> Json:
+    def _worker_row(self, session: WorkerSession, now: float, most_slots: int) -> WorkerState:
         join, scheduler = session.join, self._state.scheduler
-        rest = scheduler.grid.quarantine.rests.get(session.name)
-        row = {
+        rest = scheduler.quarantined(session.name)
+        view = worker_view(scheduler.grid, session.name, now, most_slots, WINDOW_ROWS)
+        return {
             "name": session.name,
             "host": join.host,
             "site": join.site,
             "state": session.state,
             "kind": join.kind,
             "plan": join.plan,
+            "uptime_s": view.uptime_s,
             "opened_s": max(0.0, now - session.opened) if session.state == "up" else 0.0,
+            "windows": list(view.windows),
             "silent_s": max(0.0, now - session.heard),
             "done": session.done,
             "rests_s": None if rest is None else max(0.0, rest.until - now),
             "note": trouble(scheduler, session.name),
-        }
-        worker = scheduler.grid.slots.workers.get(session.name)
-        if worker is None:
-            away = scheduler.grid.away.get(session.name)
-            windows = () if away is None else windows_of(away.windows, now, WINDOW_ROWS)
-            return row | {"uptime_s": 0.0, "windows": windows, "slot_count": 0, "busy": 0, "slots": []}
-        view = worker_view(worker, now, most_slots, WINDOW_ROWS)
-        return row | {
-            "uptime_s": view.uptime_s,
-            "windows": view.windows,
             "slot_count": view.slot_count,
             "busy": view.busy,
             "slots": [self._slot_row(slot) for slot in view.slots],
         }
 
-    def _slot_row(self, slot: SlotView) -> Json:
-        row: Json = {name: getattr(slot, name) for name in SlotView.__slots__}
-        if slot.running is not None:
-            task, runtime, elapsed = slot.running
-            bag, item = self._state.book.item(task)
-            row["running"] = {
-                "bag": bag.row.id,
-                "item": item,
-                "runtime_s": runtime,
-                "elapsed_s": max(0.0, elapsed),
-            }
-        return row
+    def _queues(self) -> Queues:
+        queues = queues_view(self._state.scheduler.grid)
+        return {"regular": queues.regular, "priority": queues.priority, "longest_s": queues.longest_s}
+
+    def _slot_row(self, slot: SlotView) -> SlotState:
+        return {
+            "slot": slot.slot,
+            "running": None if slot.running is None else self._task_row(*slot.running),
+            "ahead": slot.ahead,
+            "ahead_s": slot.ahead_s,
+            "queued": slot.queued,
+            "queued_s": slot.queued_s,
+            "left_s": slot.left_s,
+        }
+
+    def _task_row(self, task: int, runtime: float, elapsed: float) -> RunningTask:
+        bag, item = self._state.book.item(task)
+        return {"bag": bag.row.id, "item": item, "runtime_s": runtime, "elapsed_s": max(0.0, elapsed)}
+
+
+def _values_of(counters: Counters) -> CounterValues:
+    return {
+        "submitted": counters.submitted,
+        "attempts": counters.attempts,
+        "done": counters.done,
+        "errors": counters.errors,
+        "timeouts": counters.timeouts,
+        "crashes": counters.crashes,
+        "cancelled": counters.cancelled,
+        "departures": counters.departures,
+        "losses": counters.losses,
+        "kills": counters.kills,
+        "planned_kills": counters.planned_kills,
+        "stale": counters.stale,
+        "unfit": counters.unfit,
+        "adopted": counters.adopted,
+        "overdue": counters.overdue,
+        "wasted_s": counters.wasted_s,
+        "window_s": counters.window_s,
+        "busy_s": counters.busy_s,
+    }

@@ -6,7 +6,7 @@ the shape of `deskgrid.wire.status`; every other answer is a few named values.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from copy import deepcopy
 from dataclasses import asdict
 
@@ -26,13 +26,10 @@ from deskgrid.broker.workers import Workers
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, State
 from deskgrid.scheduler.policies import make_policy, policy_options
-from deskgrid.scheduler.state.quarantine import Rest
-from deskgrid.scheduler.views.explain import Explanation, explain
+from deskgrid.scheduler.views.explain import Explanation, explain, waiting_of
 
 # Costs in units (`deskgrid.broker.operations`).
 BLOCK_UNITS = 300
-TASKS_A_UNIT = 10
-EXPLAIN_UNITS = 5_000
 
 # Explanations of tasks that do not wait.
 _STATE_TEXT = {
@@ -109,8 +106,7 @@ class Queries:
         found = self._table[what](values, self._state.now)
         if isinstance(found, dict):
             return found
-        answer: Json | str = yield from found
-        return answer
+        return (yield from found)
 
     def _refusal(self, who: Credential, what: str, args: Json) -> str:
         """Why ``who`` may not ask this; empty when they may."""
@@ -160,7 +156,7 @@ class Queries:
     def _logs(self, args: Json, now: float) -> Slices:
         bag = self._bag(args)
         task = self._task(bag, args["item"])
-        state = self._state.scheduler.grid.tasks.state(task)
+        state = self._state.scheduler.state(task)
         row = None
         for seq, size in self._state.journal.blocks_around(task) if state in ENDED else ():
             row = self._state.journal.result_in(seq, size, task)
@@ -186,17 +182,17 @@ class Queries:
     def _explain(self, args: Json, now: float) -> Slices:
         bag, scheduler = self._bag(args), self._state.scheduler
         if args.get("item") is None:
-            waiting, paused, longest = yield from self._longest(bag)
-            if longest is None:
-                return (yield from self._nothing_waits(bag, paused))
-            task = longest
+            found = yield from waiting_of(scheduler.grid, bag.row.number)
+            if found.longest is None:
+                return (yield from self._nothing_waits(bag, found.paused))
+            task, waiting = found.longest, found.waiting
         else:
             task = self._task(bag, args["item"])
-            waiting = int(scheduler.grid.tasks.state(task) == State.WAITING)
-        why, rests = (yield from explain(scheduler.grid, task, now)), scheduler.grid.quarantine.rests
+            waiting = int(scheduler.state(task) == State.WAITING)
+        why = yield from explain(scheduler.grid, task, now)
         return {
             "text": [
-                *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), rests, now),
+                *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now),
                 *self._failures(task, why),
             ],
             "waiting": waiting,
@@ -207,7 +203,7 @@ class Queries:
                     "slot": slot.slot,
                     "left_s": None if math.isinf(slot.left_s) else slot.left_s,
                     "short_s": slot.short_s,
-                    "reason": reason(slot, rests),
+                    "reason": reason(slot),
                 }
                 for slot in why.slots
             ],
@@ -224,23 +220,6 @@ class Queries:
         failure = wire.read_failure(last.payload)
         why_not = " ".join(f"{failure.kind}: {failure.message:.300}".split())
         return [f"it has failed {times}, the last time on {last.worker}: {why_not}"]
-
-    def _longest(self, bag: OpenBag) -> Generator[int, None, tuple[int, int, int | None]]:
-        """How many tasks of a bag wait, how many pause, and the first of the longest of those that wait."""
-        waiting, paused, longest, found, units = 0, 0, -1.0, None, 0
-        for batch in list(self._state.scheduler.grid.tasks.bags[bag.row.number].batches):
-            paused += batch.states.count(State.PAUSED)
-            if many := batch.states.count(State.WAITING):
-                waiting += many
-                seconds, task = batch.longest()
-                if seconds > longest:
-                    longest, found = seconds, task
-            units += 1 + batch.count // TASKS_A_UNIT
-            if units >= EXPLAIN_UNITS:
-                yield units
-                units = 0
-        yield units
-        return waiting, paused, found
 
     def _nothing_waits(self, bag: OpenBag, paused: int) -> Generator[int, None, Json]:
         row = yield from self._overview.row(bag)
@@ -274,8 +253,8 @@ def _error_text(row: ResultRow) -> str | None:
     return trace if trace.rstrip().endswith(message or kind) else "\n".join(filter(None, [trace.rstrip(), reason]))
 
 
-def _explanation(why: Explanation, item: int, workers: int, rests: Mapping[str, Rest], now: float) -> list[str]:
-    """Why a task is where it is, in sentences. ``rests``: workers that get no work for a while."""
+def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[str]:
+    """Why a task is where it is, in sentences."""
     start = f"task {item} (predicted {why.runtime_s:g} s)"
     if why.state != State.WAITING:
         return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again_s=why.again_s)}"]
@@ -286,8 +265,8 @@ def _explanation(why: Explanation, item: int, workers: int, rests: Mapping[str, 
         lines.append(f"no window open or announced is that long: the longest is {why.longest_window_s:.0f} s")
     for slot in why.slots:
         where = f"{slot.worker} slot {slot.slot}"
-        if slot.worker in rests:
-            lines.append(f"{where}: {at_rest(rests[slot.worker], now)}")
+        if slot.quarantined is not None:
+            lines.append(f"{where}: {at_rest(slot.quarantined, now)}")
         elif slot.silent_s is not None:
             lines.append(f"{where}: has not answered for {slot.silent_s:.0f} s, and gets no work until it does")
         elif slot.short_s:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from deskgrid import wire
 from deskgrid.broker.auth.enrolment import Enrolment
 from deskgrid.broker.auth.roles import Credential, Role, with_article
-from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.clients import Clients
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.retention import Retention
@@ -78,7 +77,7 @@ class Sessions:
                 self.state.grown(book.by_number[number], size)
         if self.state.disk.state != "full":
             self._queries.orders.resume()
-        if self.state.scheduler.grid.orphans:
+        if self.state.scheduler.orphans:
             self._hold_until = now + HOLD_LEASES * self.state.facts.lease_s
 
     def _restore(self, batch: BatchRow, ended: Mapping[int, Sequence[int]], now: float) -> None:
@@ -162,9 +161,9 @@ class Sessions:
         self.state.note("refused", by=who.name, name=name, version=getattr(message, "version", ""), reason=reason)
         self.state.send(peer, wire.Refused(reason))
 
-    def gone(self, peer: bytes, now: float) -> None:
+    def gone(self, peer: bytes) -> None:
         """A connection has ended."""
-        self.workers.gone(peer, now)
+        self.workers.gone(peer)
         self.clients.gone(peer)
         self._enrolment.gone(peer)
 
@@ -267,7 +266,3 @@ class Sessions:
             self.state.journal.commit()
         except JournalFull:
             self.state.journal.rollback()
-
-    def bag(self, bag_id: str) -> OpenBag | None:
-        """A bag, for tests and tools."""
-        return self.state.book.by_id.get(bag_id)

@@ -17,8 +17,6 @@ from deskgrid.broker.store.window_log import WindowLog
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.policies import Policy
-from deskgrid.scheduler.state.prediction_error import outlived
-from deskgrid.scheduler.views.explain import longest_window
 from deskgrid.wire import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Failed, Message, Taken, weight
 
 # Lines in the log that one credential may cause: `LINES` at once, and then one every `LINE_S` seconds.
@@ -192,13 +190,10 @@ class BrokerState:
 
     def outlived(self, elapsed: Mapping[int, float], now: float) -> None:
         """Raise the predictions of tasks that were stopped after running longer than predicted."""
-        runtime_of = self.scheduler.grid.tasks.runtime
-        found = {task: seconds for task, seconds in elapsed.items() if seconds > runtime_of(task)}
-        longest = longest_window(self.scheduler.grid, now) if found else 0.0
         longer: dict[int, float] = {}
-        for task, seconds in found.items():
+        for task, seconds in self.scheduler.outlived(elapsed, now).items():
             bag, _, _ = self.book.find(task)
-            runtime = min(outlived(seconds, longest), SECONDS_LIMIT)
+            runtime = min(seconds, SECONDS_LIMIT)
             if bag.row.predicted:
                 longer[task] = runtime
             else:

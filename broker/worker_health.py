@@ -1,7 +1,5 @@
 """What is wrong with a worker, in words: every task crashes there, or it does not answer."""
 
-from collections.abc import Container
-
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.state.quarantine import Rest
 from deskgrid.scheduler.views.explain import SlotReason
@@ -9,15 +7,15 @@ from deskgrid.scheduler.views.explain import SlotReason
 
 def trouble(scheduler: Scheduler, name: str) -> str:
     """What is wrong with the worker ``name``; empty when all is well."""
-    rest, owed = scheduler.grid.quarantine.rests.get(name), len(scheduler.grid.deadlines.debts.get(name, ()))
+    rest, owed = scheduler.quarantined(name), len(scheduler.owed_by(name))
     if rest is not None:
         return f"rests: {rest.why}"
     return f"does not answer on {owed} of its slots" if owed else ""
 
 
-def reason(slot: SlotReason, rests: Container[str]) -> str:
+def reason(slot: SlotReason) -> str:
     """Why a slot does not run a task, in a word or two."""
-    if slot.worker in rests:
+    if slot.quarantined is not None:
         return "rests"
     if slot.silent_s is not None:
         return "silent"

@@ -75,7 +75,7 @@ class Workers:
         ]
         return worker is not None and bool(self.attempts.given_to(worker, large))
 
-    def gone(self, peer: bytes, now: float) -> None:
+    def gone(self, peer: bytes) -> None:
         """A connection has ended. Its worker may come back: the lease decides."""
         self.by_peer.pop(peer, None)
 
@@ -200,8 +200,7 @@ class Workers:
         stopped = {attempt: ran[attempt] for attempt in self.attempts.its_own(worker, ran)}
         if worker.state == "up":
             # What it does not name as stopped has not started, has ended, or is still on its way there.
-            slots = self._state.scheduler.grid.slots.workers[worker.name].slots
-            sent = [held.attempt for slot in slots for held in slot.sent]
+            sent = self._state.scheduler.attempts_at(worker.name)
             unstarted = [attempt for attempt in sent if attempt not in stopped]
             left = ev.WorkerLeft(worker.name, True, early, unstarted, windows)
             self._left(left, "stop" if early else "departure", now)

@@ -1,7 +1,7 @@
-"""Everything that can go wrong for a client, by what to do about it.
+"""What can go wrong for a client. Each exception says what to do about it.
 
-`DeskgridError` is the root. What a task did is below `TaskError`, except that an exception of the task's own comes back
-as itself, with the traceback it had on the worker as its ``__cause__`` (as `concurrent.futures` does it).
+`DeskgridError` is the root of all. A task that failed raises a `TaskError`, unless it raised an exception of its own:
+that comes back as itself, and its ``__cause__`` has the traceback from the worker, as in `concurrent.futures`.
 """
 
 
@@ -14,7 +14,7 @@ class GridUnreachable(DeskgridError):
 
 
 class GridRefused(DeskgridError):
-    """The broker will not have this client, or the join line is none: trying again as it is would not help."""
+    """The broker does not let this client in, or the join line is not one. Trying again would not help."""
 
 
 class GridClosed(DeskgridError, RuntimeError):
@@ -26,7 +26,7 @@ class RequestFailed(DeskgridError):
 
 
 class BagRejected(DeskgridError):
-    """The bag, or a task of it, cannot be accepted as it is. Nothing of it is left on the grid."""
+    """The bag, or one of its tasks, cannot be accepted. Nothing of the bag is left on the grid."""
 
 
 class PicklingFailed(BagRejected):
@@ -38,7 +38,7 @@ class PythonMismatch(BagRejected):
 
 
 class TaskError(DeskgridError):
-    """A task failed otherwise than by an exception that can be raised here."""
+    """A task failed, and not by an exception that can be raised here."""
 
 
 class RemoteError(TaskError):
@@ -46,7 +46,7 @@ class RemoteError(TaskError):
 
 
 class TaskCrashed(TaskError):
-    """The task ended its process: a segmentation fault, `os._exit`, or killed for its memory."""
+    """The task ended its process: by a segmentation fault, by `os._exit`, or by using too much memory."""
 
 
 class TaskTimeout(TaskError):

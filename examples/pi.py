@@ -1,4 +1,4 @@
-"""Estimate pi with ten million darts, on a private grid of this machine.
+"""Estimate pi with two million darts, on a private grid of this machine.
 
     python examples/pi.py
 
@@ -10,7 +10,7 @@ import random
 from deskgrid import Grid
 
 THROWERS = 20
-DARTS = 500_000
+DARTS = 100_000
 
 
 def hits(seed: int) -> int:
@@ -21,7 +21,7 @@ def hits(seed: int) -> int:
 
 def main() -> None:
     with Grid.local(workers=2) as grid:
-        bag = grid.bag(hits, range(THROWERS), runtime=0.1, name="pi")
+        bag = grid.bag(hits, range(THROWERS), runtime=0.05, name="pi")
         landed = sum(bag.results())
     print(f"pi is about {4 * landed / (THROWERS * DARTS):.4f}, say {THROWERS * DARTS:,} darts")
 

@@ -10,7 +10,7 @@ What the scheduler knows is in `deskgrid.scheduler.grid`. Who decides: `workers`
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -22,8 +22,10 @@ from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.queues.task_ranges import within
+from deskgrid.scheduler.queues.task_ranges import Spans, within
 from deskgrid.scheduler.queues.waiting import ORDERS
+from deskgrid.scheduler.state.prediction_error import outlived
+from deskgrid.scheduler.state.quarantine import Rest
 from deskgrid.scheduler.state.tasks import ELSEWHERE, OPEN, WAITING
 from deskgrid.scheduler.trust import Trust
 from deskgrid.scheduler.workers import Workers
@@ -201,6 +203,10 @@ class Scheduler:
         """What has been counted so far; it goes on counting."""
         return self.grid.counters
 
+    def count_on(self, counters: Counters) -> None:
+        """Count on from what another scheduler has counted."""
+        self.grid.counters = counters
+
     @property
     def next_attempt(self) -> int:
         """The number that the next attempt will have."""
@@ -226,6 +232,72 @@ class Scheduler:
         """When a pass has to look at a slot that is at work; infinity when none is."""
         return self.grid.deadlines.next_look
 
-    def count_on(self, counters: Counters) -> None:
-        """Count on from what another scheduler has counted."""
-        self.grid.counters = counters
+    # Of workers.
+
+    def is_up(self, worker: str) -> bool:
+        """Whether a window of ``worker`` is open."""
+        return worker in self.grid.slots.workers
+
+    def attempts_at(self, worker: str) -> list[Attempt]:
+        """Every attempt that a worker which is up holds, slot by slot, in the order in which they are to run."""
+        return [sent.attempt for slot in self.grid.slots.workers[worker].slots for sent in slot.sent]
+
+    def owed_by(self, worker: str) -> Collection[Attempt]:
+        """Attempts that were taken back from ``worker``, and for which it has not answered since."""
+        return self.grid.deadlines.debts.get(worker, {})
+
+    def quarantined(self, worker: str) -> Rest | None:
+        """Why ``worker`` gets nothing, and for how long; None when all is well."""
+        return self.grid.quarantine.rests.get(worker)
+
+    def longest_window(self, now: float) -> float:
+        """The longest window that is open or announced, 0.0 when there is none: a task must need less."""
+        return self.grid.longest_window(now)
+
+    def has_longer_window(self, than: float, now: float) -> bool:
+        """Whether `longest_window` is longer than so many seconds."""
+        return self.grid.has_longer_window(than, now)
+
+    # Of tasks and their attempts. All but the first two raise `IllegalEvent` for a task that is unknown.
+
+    def is_orphan(self, attempt: Attempt) -> bool:
+        """Whether ``attempt`` is the newest of its task, and on no slot: an answer still counts."""
+        return self.grid.is_orphan(attempt)
+
+    @property
+    def orphans(self) -> int:
+        """How many attempts there are of which `is_orphan` is true."""
+        return len(self.grid.orphans)
+
+    def state(self, task: int) -> State:
+        """Where ``task`` is."""
+        return self.grid.tasks.state(task)
+
+    def runtime(self, task: int) -> float:
+        """The predicted runtime of ``task``."""
+        return self.grid.tasks.runtime(task)
+
+    def batch_runtimes(self, task: int) -> Sequence[float]:
+        """Those of all tasks that were submitted with ``task``; one if they share it."""
+        return self.grid.tasks.known(task).runtimes
+
+    def crashes(self, task: int) -> Sequence[str]:
+        """The workers on which ``task``, which has not ended, has crashed."""
+        return self.grid.tasks.crashes(task)
+
+    def open_spans(self, spans: Spans, unsent: bool = False) -> list[tuple[int, int]]:
+        """The ranges of those tasks in ``spans`` that have not ended, or are ``unsent`` besides: at no worker."""
+        return self.grid.tasks.open_spans(spans, unsent)
+
+    def bound_tasks(self, first: int, count: int) -> int:
+        """How many of ``count`` tasks of one batch, from ``first`` on, are on a slot."""
+        return self.grid.tasks.elsewhere(first, count)
+
+    def outlived(self, elapsed: Mapping[int, float], now: float) -> dict[int, float]:
+        """Longer predictions for tasks that were stopped, unfinished, after more seconds than predicted.
+
+        ``elapsed``: what each had used; those that were stopped within their prediction keep it, and are left out.
+        """
+        found = {task: seconds for task, seconds in elapsed.items() if seconds > self.runtime(task)}
+        longest = self.longest_window(now) if found else 0.0
+        return {task: outlived(seconds, longest) for task, seconds in found.items()}

@@ -4,7 +4,7 @@ It decides nothing. `deskgrid.scheduler.core`, `answers`, `placing` and `trust` 
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from deskgrid.scheduler.events import Command, Stop
 from deskgrid.scheduler.metrics import Counters
@@ -174,3 +174,19 @@ class GridState:
             tasks = [task for task, _ in self.priority.tasks()]
             self.priority = ORDERS[policy.order]()
             self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))
+
+    # --- windows -----------------------------------------------------------------------------------------------------
+
+    def longest_window(self, now: float) -> float:
+        """The longest window that is open or announced, 0.0 when there is none."""
+        return max(self._window_lengths(now), default=0.0)
+
+    def has_longer_window(self, than: float, now: float) -> bool:
+        """Whether `longest_window` is longer than so many seconds: mostly one of the first looked at is."""
+        return any(length > than for length in self._window_lengths(now))
+
+    def _window_lengths(self, now: float) -> Iterator[float]:
+        workers = self.slots.workers.values()
+        yield from (worker.uptime(now) for worker in workers)
+        for known in (workers, self.away.values()):
+            yield from (each.windows.longest_s for each in known)

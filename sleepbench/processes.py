@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Self, cast
+from typing import Self
 
 from deskgrid import Grid
 from deskgrid.sleepbench.naps import PC
@@ -48,7 +48,7 @@ def write_cycle(path: Path, pairs: Iterable[tuple[float, float]]) -> Path:
 
 def snapshot_of(grid: Grid) -> StatusDocument:
     """What the broker says of the grid now."""
-    return cast(StatusDocument, grid.status())
+    return grid.status()
 
 
 class Processes:

@@ -47,7 +47,7 @@ from deskgrid.broker.store.result_blocks import (
 from deskgrid.broker.store.rows import BagRow, BatchRow, Order, ResultRow, WindowEnd, WindowRow
 from deskgrid.broker.store.schema import FORMAT, bring_up, format_of
 from deskgrid.private_files import make_private
-from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Payload, payload_of
+from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Kind, Payload, payload_of
 
 NAME = "journal.sqlite3"
 # Unpacked batches kept in memory: more than the few that the slots of a lab are working through.
@@ -248,7 +248,7 @@ class Journal:
             if self.full:
                 self._write_epoch()
 
-    def add_template(self, digest: str, kind: str, data: Payload) -> None:
+    def add_template(self, digest: str, kind: Kind, data: Payload) -> None:
         """Record a new template."""
         cell = self.values.cell(data, None)
         self._write("INSERT INTO templates VALUES (?, ?, ?, ?)", [(digest, kind, cell, checksum(cell))])
@@ -339,7 +339,7 @@ class Journal:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def template_kind(self, digest: str) -> str | None:
+    def template_kind(self, digest: str) -> Kind | None:
         """The kind of a template; None when it is not here."""
         row = self._db.execute("SELECT kind FROM templates WHERE digest = ?", (digest,)).fetchone()
         return row[0] if row else None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from deskgrid.wire import Payload, TaskOptions
+from deskgrid.wire import Kind, Payload, TaskOptions
 
 # How a window closed: as planned; the worker left early; it fell silent; the broker stopped first.
 How = Literal["departure", "stop", "loss", "broker"]
@@ -38,7 +38,7 @@ class BagRow:
     number: int
     id: str
     name: str
-    kind: str
+    kind: Kind
     owner: str
     template: str
     options: TaskOptions

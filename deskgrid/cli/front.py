@@ -14,7 +14,6 @@ from typing import Any
 import click
 
 INTERRUPTED = 130
-REFUSED = 2
 
 # What --help lists: name, where it is, what it does; under these headings.
 COMMANDS = {

@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -35,13 +35,9 @@ def status(*, once: bool, as_json: bool, join: str | None) -> None:
         if as_json:
             click.echo(json.dumps(grid.status(), indent=2))
         elif once or not console.is_terminal or console.is_dumb_terminal:
-            _print_once(_snapshot(grid), console)
+            _print_once(grid.status(), console)
         else:
             _watch(grid, console)
-
-
-def _snapshot(grid: "Grid") -> "StatusDocument":
-    return cast("StatusDocument", grid.status())
 
 
 def _print_once(snapshot: "StatusDocument", console: "Console") -> None:
@@ -56,7 +52,7 @@ def _watch(grid: "Grid", console: "Console") -> None:
     from deskgrid.screen.watch import watch
 
     with _silent("deskgrid.client"):  # the screen says by itself that the broker is away
-        watch(lambda: _snapshot(grid), DeskgridError, console)
+        watch(grid.status, DeskgridError, console)
 
 
 @contextmanager
@@ -74,7 +70,7 @@ def _silent(name: str) -> Iterator[None]:
 def bags(*, join: str | None) -> None:
     """List the bags that the broker has, the oldest first: those under way, and those not yet forgotten."""
     with open_grid(join) as grid:
-        found = cast("list[BagState]", grid.bags())
+        found = grid.bags()
     for line in table([_TITLES, *map(_cells, found)]):
         say(line)
     for bag in found:
@@ -110,5 +106,5 @@ def policy(*, name: str, options: dict[str, object], join: str | None) -> None:
     """
     with open_grid(join, admin=True) as grid:
         grid.policy(name, **options)
-        chosen = _snapshot(grid)["broker"]
+        chosen = grid.status()["broker"]
     say(" ".join([chosen["policy"], *(f"{key}={value}" for key, value in chosen["options"].items())]))

@@ -32,7 +32,7 @@ _GLANCE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TaskLog:
-    """What is known of one task. ``error``: its traceback or what befell it; ``elapsed_s``: seconds it ran."""
+    """What is known of one task. ``error``: its traceback, or what happened to it; ``elapsed_s``: how long it ran."""
 
     state: str
     worker: str | None
@@ -45,8 +45,8 @@ class TaskLog:
 class Bag(Generic[ItemT, ResultT]):
     """A set of independent tasks on the grid; made by `Grid.bag`, `Grid.command` and `Grid.attach`.
 
-    It goes on without this process; ``id`` is what another one attaches to. ``note``: what the broker had to say when
-    it accepted the bag (that a task is longer than any window known, say), or empty.
+    It goes on without this process; another one can attach to its ``id``. ``note``: what the broker had to say when it
+    accepted the bag, such as that a task is longer than any known window, or empty.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Bag(Generic[ItemT, ResultT]):
     def as_completed(self, *, errors: Literal["return"]) -> Iterator[tuple[ItemT, ResultT | Exception]]: ...
 
     def as_completed(self, *, errors: Errors = "raise") -> Iterator[tuple[ItemT, ResultT | Exception]]:
-        """Each item with its result, as tasks end; waits as long as it takes, also while the broker is restarted.
+        """Yield each item with its result, in the order in which tasks end, and wait for the others.
 
-        A task that fails does not stop the loop: the others still come, and at the end the exception of the first one
-        that failed is raised, with a note when there were more. ``errors="return"`` gives every exception in the
-        place of the result instead, and raises none.
+        A task that fails does not stop the loop: the others still come, and the exception of the first one that failed
+        is raised at the end, with a note if there were more. ``errors="return"`` yields exceptions in the place of
+        results, and raises none.
 
-        The item is its index in the bag, from 0, where items came one by one (from a generator, `zip`, `map`) and
-        were not held, and for a bag attached to from another process.
+        Instead of the item you get its index in the bag, from 0, if the items came one by one (from a generator, `zip`,
+        `map`), or if you attached to the bag.
         """
         _check_errors(errors)
         return self._as_completed(errors == "return")
@@ -118,10 +118,10 @@ class Bag(Generic[ItemT, ResultT]):
     def results(self, *, errors: Literal["return"]) -> list[ResultT | Exception]: ...
 
     def results(self, *, errors: Errors = "raise") -> list[Any]:
-        """All results in the order of the items; waits for them.
+        """Wait for all results, and return them in the order of the items.
 
-        Raises a failing task's exception as soon as that is known, which changes nothing on the grid: the other tasks
-        go on, and their results can still be asked for. ``errors="return"``: exceptions stand in the list.
+        Raises the exception of a task that failed as soon as it is known. The other tasks go on, and you can still ask
+        for their results. ``errors="return"``: exceptions stand in the list instead.
         """
         _check_errors(errors)
         found: dict[int, Any] = {}
@@ -133,7 +133,9 @@ class Bag(Generic[ItemT, ResultT]):
         return [found[item] for item in sorted(found)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether every task has ended, for better or worse, within ``timeout`` seconds (None: wait for that)."""
+        """Wait until every task has ended, at most ``timeout`` seconds (None: as long as it takes); whether
+        they all have.
+        """
         end = math.inf if timeout is None else time.monotonic() + checked_seconds(timeout, "the timeout")
         if self._is_complete():
             return True
@@ -197,28 +199,28 @@ class Bag(Generic[ItemT, ResultT]):
     # --- questions and orders ----------------------------------------------------------------------------------------
 
     def progress(self) -> Progress:
-        """How far the bag is, now."""
+        """Return how far the bag is now."""
         return self._progress(ANSWER_S)
 
     def _progress(self, seconds: float) -> Progress:
         return self._read(Progress.of, self._ask("progress", seconds=seconds))
 
     def cancel(self) -> int:
-        """Cancel every task that has not ended, also those running; how many these were."""
+        """Cancel every task that has not ended, and stop those that run. Returns how many these were."""
         return self._read(lambda answer: int(answer["cancelled"]), self._ask("cancel", seconds=ORDER_S, items=None))
 
     def explain(self, item: int | None = None) -> str:
-        """Why a task waits, or where it is. ``item``: its index, from 0; None: the longest task that waits."""
+        """Say why a task waits, or where it is. ``item``: its index, from 0; None: the longest task that waits."""
         return self._read(lambda answer: "\n".join(answer["text"]), self._ask("explain", item=item))
 
     def logs(self, item: int) -> TaskLog:
-        """What a task printed, where it ran and what befell it. ``item``: its index, from 0."""
+        """Return what a task printed, where it ran and how it ended. ``item``: its index, from 0."""
         return self._read(
             lambda answer: TaskLog(**{name: answer[name] for name in TaskLog.__slots__}), self._ask("logs", item=item)
         )
 
     def update_runtimes(self, runtimes: Mapping[int, float]) -> None:
-        """Predict some tasks' runtimes anew. ``runtimes``: seconds by index; tasks that wait are placed again."""
+        """Change the predictions of some tasks. ``runtimes``: seconds by index. Tasks that wait are placed again."""
         seconds = [checked_seconds(value, f"the runtime of item {item}") for item, value in runtimes.items()]
         items, some = list(runtimes), wire.QUESTION_ITEMS
         for part in (slice(start, start + some) for start in range(0, len(items), some)):

@@ -28,6 +28,7 @@ from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
 
 if TYPE_CHECKING:
     from deskgrid.client.local import Keeper
+    from deskgrid.wire.status import BagState, StatusDocument
 
 log = logging.getLogger("deskgrid.client")
 
@@ -39,7 +40,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[FunctionT]):
-    """A function with what is predicted of each call of it; still callable. Made by `task`."""
+    """A function, and what holds for each call of it. `task` makes it; it can still be called."""
 
     function: FunctionT
     runtime: float | None = None
@@ -52,11 +53,12 @@ class Task(Generic[FunctionT]):
 def task(
     function: FunctionT, runtime: float | None = None, timeout: float | None = None, retries: int = 0
 ) -> Task[FunctionT]:
-    """``function`` with the predicted ``runtime`` of a call, for `Grid.submit`, `Grid.map` and `Grid.bag`.
+    """Say of ``function`` how long a call takes, for `Grid.submit`, `Grid.map` and `Grid.bag`.
 
-    ``runtime`` and ``timeout`` are seconds; a call that takes longer than ``timeout`` is stopped and fails.
-    ``retries``: how often a call that raised or was stopped is tried again. Raises `BagRejected` for what is no such
-    number.
+    ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and has failed.
+    ``retries``: how often a call that raised, or was stopped, is tried again.
+
+    Raises `BagRejected` if one of them is not such a number.
     """
     options = checked_options(TaskOptions(timeout, retries))
     return Task(function, None if runtime is None else checked_seconds(runtime, "the runtime"), options)
@@ -65,11 +67,14 @@ def task(
 class Grid(Executor):
     """A connection to a broker, and an executor in the sense of `concurrent.futures`.
 
-    ``join``: the broker's client line, or ``@FILE`` that holds it; None: $DESKGRID_JOIN, or else the broker of this
-    machine (client.join in $DESKGRID_HOME or ~/.deskgrid). ``timeout``: seconds to wait for the broker at opening.
-    Raises `GridUnreachable` or `GridRefused`. Later it waits for a broker that is away, and goes on where it was.
+    ``join``: the broker's line for clients, or ``@FILE`` that holds it. None: $DESKGRID_JOIN, or else the broker of
+    this machine (client.join in $DESKGRID_HOME or ~/.deskgrid). ``timeout``: how many seconds opening waits for the
+    broker.
 
-    Threads may share a Grid. Leaving its ``with`` block waits for the futures of `submit` and `map`; bags go on.
+    Threads may share a Grid. Once it is open, it waits for a broker that is away, and then carries on where it was. At
+    the end of its ``with`` block it waits for the futures of `submit` and `map`; bags go on without it.
+
+    Raises `GridUnreachable` when no broker answers, and `GridRefused` when the broker does not let this client in.
     """
 
     def __init__(self, join: str | None = None, *, timeout: float = OPENING_S) -> None:
@@ -87,9 +92,11 @@ class Grid(Executor):
 
     @classmethod
     def local(cls, workers: int = 4) -> Self:
-        """A whole private grid on this machine: a broker and ``workers`` workers of one slot each.
+        """Start a whole private grid on this machine: a broker, and ``workers`` workers of one slot each.
 
         All of it ends with this Grid, or with this program, however that ends. Bags do not outlive it.
+
+        Raises `GridUnreachable` when it does not start in time.
         """
         from deskgrid.client import local
 
@@ -142,17 +149,18 @@ class Grid(Executor):
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
-        ``runtime``: how long a call is predicted to take, in seconds: a number, a list with one for each item, or a
-        function of the item; a wise one is a little too long. Without it the broker learns from the first results.
-        ``timeout``: seconds after which a call is stopped and has failed. ``retries``: how often one that raised is
-        tried again. Both default to what `task` said. What the broker has to say about the bag (that a call is longer
-        than any window known, say) is logged as a warning, which goes to stderr unless the program decides otherwise.
+        ``runtime``: how many seconds a call is predicted to take: a number, a list with one for each item, or a
+        function of the item. A little too long is better than too short. Without it the broker learns from the first
+        results. ``timeout``: seconds after which a call is stopped and has failed. ``retries``: how often a call that
+        raised is tried again. Both default to what `task` said.
 
-        ``items`` are taken one by one, so a generator may give millions; but then `Bag.as_completed` gives indexes,
-        because they are not held. The function and the program's own modules travel as they are now.
+        ``items`` are taken one by one, so a generator may give millions of them. They are not held then, and
+        `Bag.as_completed` gives their indexes. The function and the program's own modules travel as they are now. If
+        the broker has something to say about the bag, such as that a call is longer than any known window, it is logged
+        as a warning, which goes to stderr unless the program decides otherwise.
 
-        Raises `BagRejected` for items, runtimes or sizes that cannot be, `PicklingFailed`, `PythonMismatch`; then, and
-        when it is interrupted, nothing of the bag is left on the grid.
+        Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
+        `PythonMismatch`. Nothing of the bag is then left on the grid, and neither is it after an interrupt.
         """
         job = _as_task(function)
         if runtime is None:
@@ -180,11 +188,11 @@ class Grid(Executor):
         timeout: float | None = None,
         retries: int = 0,
     ) -> Bag[str, str]:
-        """Submit one run of a command line for each of ``items``, a text that takes the place of "{}" in ``argv``.
+        """Submit one run of a command for each of ``items``, a text that takes the place of "{}" in ``argv``.
 
-        Where "{}" is nowhere, the text goes to the end. The result is what the command prints; one that ends with
-        another code than 0 has failed. The rest is as for `bag`, but what the broker has to say about it is only in
-        `Bag.note`.
+        Without a "{}" the text is added at the end. The result is what the command prints to stdout; a command that
+        exits with another code than 0 has failed. The rest is as for `bag`, but nothing is logged: what the broker has
+        to say about the bag is in `Bag.note`.
         """
         options = checked_options(TaskOptions(timeout, retries))
         self._check_open()
@@ -215,7 +223,10 @@ class Grid(Executor):
         return Bag(self._link, bag, name, total, items=held, note=note, owner=self)
 
     def attach(self, bag_id: str) -> Bag[Any, Any]:
-        """The bag ``bag_id``, from anywhere. Raises `RequestFailed` when there is no such bag, or it is another's."""
+        """Return the bag with the id ``bag_id``, whichever program submitted it.
+
+        Raises `RequestFailed` when there is no such bag, or it belongs to another credential.
+        """
         row = self._ask("progress", {"bag": bag_id})
         total, name, note = int(row["total"]), str(row["name"]), str(row["note"])
         return Bag(self._link, bag_id, name, total, items=None, note=note, owner=self)
@@ -225,12 +236,13 @@ class Grid(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit one call ``fn(*args, **kwargs)``; `task` gives it a predicted runtime.
 
-        The future is as `concurrent.futures` documents it, except that cancelling it also stops a call that runs, and
-        that ``running()`` is not known before it ends. Nobody else can collect its result: a program that ends
-        without waiting leaves its calls running on the grid for nothing but their effects.
+        The future behaves as `concurrent.futures` documents it, with two exceptions: cancelling it also stops a call
+        that runs, and ``running()`` does not tell whether it runs. Nobody else can collect its result: if the program
+        ends without waiting, the call still runs, but its result is lost.
 
-        The modules that ``fn`` imports travel as they were at its first call. Raises `BagRejected`, `PicklingFailed`,
-        `PythonMismatch`, or `GridClosed` (a RuntimeError) after `shutdown`.
+        The modules that ``fn`` imports travel as they were at its first call.
+
+        Raises `BagRejected`, `PicklingFailed`, `PythonMismatch`, and, after `shutdown`, `GridClosed` (a RuntimeError).
         """
         job = _as_task(fn)
         name = name_of(job.function)
@@ -246,11 +258,13 @@ class Grid(Executor):
         chunksize: int = 1,
         runtime: float | None = None,
     ) -> Iterator[Any]:
-        """``map(fn, *iterables)`` on the grid: results in order, as `concurrent.futures.Executor.map` documents.
+        """Run ``map(fn, *iterables)`` on the grid: results in order, as `concurrent.futures.Executor.map` documents.
 
-        ``timeout``: seconds from now until a result that is not there yet raises TimeoutError. ``chunksize``: so many
-        calls make one task, which pays for calls shorter than a few milliseconds. ``runtime``: predicted seconds of
-        one call.
+        ``timeout``: a result that is not there after so many seconds from now raises TimeoutError. ``chunksize``: so
+        many calls make one task, which pays if they are shorter than a few milliseconds. ``runtime``: predicted seconds
+        of one call.
+
+        Raises what `submit` raises.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1")
@@ -264,9 +278,10 @@ class Grid(Executor):
         return (result for results in found for result in results)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more work, and close when every future is settled: at once, or ``wait`` for it.
+        """Take no more work, and close the connection when every future has its result.
 
-        ``cancel_futures``: those that do not run yet are cancelled. Bags are left as they are. May be called twice.
+        ``wait``: return only then. ``cancel_futures``: cancel those that do not run yet. Bags are left as they are. It
+        may be called twice.
         """
         self._shut = True
         self._futures.close(cancel_futures)
@@ -296,19 +311,21 @@ class Grid(Executor):
 
     # --- the grid ----------------------------------------------------------------------------------------------------
 
-    def status(self, timeout: float = ANSWER_S) -> dict[str, Any]:
-        """The broker's status document: workers, bags, queues, counters. Its shape is that of `deskgrid status --json`.
+    def status(self, timeout: float = ANSWER_S) -> "StatusDocument":
+        """Return what `deskgrid status --json` prints: workers, bags, queues and counters.
 
         Raises `GridUnreachable` when no answer comes within ``timeout`` seconds.
         """
-        return self._ask("status", {}, timeout)
+        document: Any = self._ask("status", {}, timeout)
+        found: StatusDocument = document
+        return found
 
-    def bags(self) -> list[dict[str, Any]]:
-        """All bags that the broker has, the oldest first: their ids ("bag"), names and counts, as in the status."""
+    def bags(self) -> "list[BagState]":
+        """Return all bags that the broker has, the oldest first: ids ("bag"), names and counts, as in the status."""
         return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
 
     def policy(self, name: str, **options: object) -> None:
-        """Have the grid schedule by another policy, from now on. Raises `RequestFailed` for all but admins."""
+        """Change the policy of the running grid. Raises `RequestFailed` for everybody but admins."""
         self._ask("policy", {"name": name, "options": options})
 
     def _ask(self, what: str, args: dict[str, Any], timeout: float = ANSWER_S) -> dict[str, Any]:

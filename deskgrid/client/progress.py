@@ -23,7 +23,7 @@ LOOK_EVERY_S = 2.0
 class Progress:
     """How far a bag is, in tasks.
 
-    ``left_s``: predicted seconds of work left; ``eta_s``: seconds until it should be done, None when nobody knows.
+    ``left_s``: predicted seconds of work that are left. ``eta_s``: seconds until it should be done; None: unknown.
     """
 
     total: int

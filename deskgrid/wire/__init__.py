@@ -95,7 +95,7 @@ from deskgrid.wire.messages.worker import (
 )
 from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of
 from deskgrid.wire.task_options import TaskOptions, read_task_options
-from deskgrid.wire.template import KINDS, TemplateRefused, read_template, template_kind
+from deskgrid.wire.template import KINDS, Kind, TemplateRefused, read_template, template_kind
 from deskgrid.wire.text import clean, clean_lines, cut, is_longer
 
 VERSION = "0.1.0"
@@ -153,6 +153,7 @@ __all__ = [
     "Heartbeat",
     "Hello",
     "Join",
+    "Kind",
     "Leave",
     "Message",
     "Outcome",

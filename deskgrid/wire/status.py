@@ -1,12 +1,14 @@
 """The snapshot: what the broker says of the whole grid at one moment, as ``deskgrid status --json`` prints it.
 
-This file is the documentation of schema 2, and what the parts that read a snapshot are checked against. Rules:
+This file is the documentation of schema 2: what makes a snapshot and what reads one is checked against it. Rules:
 
 1. Durations in seconds, never dates; counts are integers. A key that may be null says when.
 2. A field may be added within a schema. One that changes or goes makes it the next schema.
 """
 
 from typing import Any, Literal, TypedDict
+
+from deskgrid.wire.template import Kind
 
 SCHEMA = 2
 
@@ -58,14 +60,18 @@ class SlotState(TypedDict):
     left_s: float | None  # tl: what is left of the window for new work; null when open-ended
 
 
+# Of a worker. Away: between its windows, as announced; lost: it vanished.
+Presence = Literal["up", "away", "lost"]
+
+
 class WorkerState(TypedDict):
     """One worker, also one that is away or was lost."""
 
     name: str
     host: str
     site: str
-    state: Literal["up", "away", "lost"]  # away: between its windows, as announced; lost: it vanished
-    kind: Literal["open-ended", "windows", "until", "cycle"]
+    state: Presence
+    kind: str  # of its plan: "open-ended", "windows", "until" or "cycle", as it says
     plan: str  # one line for people
     uptime_s: float | None  # what is left of the window; null when open-ended, 0 when not up
     opened_s: float  # since this window opened
@@ -85,7 +91,7 @@ class BagState(TypedDict):
     bag: str  # its id
     name: str
     owner: str  # the credential that submitted it
-    kind: Literal["python", "command"]
+    kind: Kind
     total: int
     done: int
     failed: int
@@ -149,14 +155,19 @@ class Throughput(TypedDict):
     per_s: float  # tasks ended per second, over the last 10 s
 
 
-class StatusDocument(TypedDict):
-    """The whole grid."""
+class GridState(TypedDict):
+    """The grid as a whole."""
 
     schema: int
     broker: BrokerFacts
     totals: Totals
-    workers: list[WorkerState]  # those that are up first, then the lost ones; at most 2,000
-    bags: list[BagState]  # those under way, the oldest first; then those that ended, the newest first; at most 200
     queues: Queues
     counters: CounterValues
     throughput: Throughput
+
+
+class StatusDocument(GridState):
+    """The grid with its workers and bags."""
+
+    workers: list[WorkerState]  # those that are up first, then the lost ones; at most 2,000
+    bags: list[BagState]  # those under way, the oldest first; then those that ended, the newest first; at most 200

@@ -3,14 +3,15 @@
 The broker reads only what kind it is; a worker reads the rest.
 """
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 from deskgrid.wire.limits import ARGUMENTS_LIMIT, FILES_LIMIT
 from deskgrid.wire.payload import Payload
 from deskgrid.wire.source import UNREADABLE, Source, Wrong, source_of
 
 # Kinds of template a worker can run.
-KINDS = ("python", "command")
+Kind = Literal["python", "command"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 # So much of a template is enough to see its kind, which is its first entry.
 _BEGINNING = 32
 
@@ -19,7 +20,7 @@ class TemplateRefused(ValueError):
     """A blob is not a template; one line that says why."""
 
 
-def template_kind(data: Payload) -> str | None:
+def template_kind(data: Payload) -> Kind | None:
     """Which kind of template this is, or None when it is none: the one thing the broker reads of it."""
     first = data if isinstance(data, bytes) else bytes(data.frames()[0][:_BEGINNING])
     source = source_of(first[:_BEGINNING])
@@ -27,7 +28,7 @@ def template_kind(data: Payload) -> str | None:
         kind = source.value() if source.map() and source.value() == "kind" else None
     except (Wrong, *UNREADABLE):
         return None
-    return kind if kind in KINDS else None
+    return next((known for known in KINDS if known == kind), None)
 
 
 def read_template(data: bytes) -> dict[str, Any]:

@@ -21,8 +21,6 @@ from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, SchedulerError
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.simulation.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
-from deskgrid.scheduler.state.prediction_error import outlived
-from deskgrid.scheduler.views.explain import longest_window
 
 __all__ = [
     "ANNOUNCED",
@@ -314,18 +312,18 @@ class Simulator:
 
     def _closes(self, pc: _PC, span: Span) -> None:
         unstarted: list[Attempt] = []
-        longer: dict[int, float] = {}
+        stopped: dict[int, float] = {}
         for slot in pc.slots:
             begun = bool(slot.work) and slot.started <= self.now
             unstarted += [assignment.attempt for assignment in list(slot.work)[begun:]]
             if begun:
-                task, elapsed = slot.work[0].attempt.task, self.now - slot.started
+                task = slot.work[0].attempt.task
+                stopped[task] = self.now - slot.started
                 if self._trace:
                     self._traced(pc, slot, task, done=False)
-                if elapsed > self.scheduler.grid.tasks.runtime(task):
-                    longer[task] = outlived(elapsed, longest_window(self.scheduler.grid, self.now))
             slot.work.clear()
             slot.generation += 1
+        longer = self.scheduler.outlived(stopped, self.now)
         self._feed(ev.WorkerLeft(pc.name, True, span.closings[-1] > span.closes, unstarted, self._coming(pc)))
         if longer:
             self._feed(ev.RuntimesUpdated(list(longer), list(longer.values())))

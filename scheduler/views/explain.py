@@ -1,17 +1,21 @@
 """Why is it waiting: for one task, how many seconds each slot is short, and which announced window it would fit."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.state.quarantine import Rest
 from deskgrid.scheduler.state.slots import Slot
 
 # Rows of slots and of coming windows in one explanation: what fits on a screen.
 ROWS = 20
 # Slots and windows that are looked at in one piece: a few milliseconds.
 PIECE = 2_000
+# The same of tasks: so many are looked at in the time of one row, for only their states are counted.
+TASKS_A_ROW = 10
+TASKS_PIECE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,7 @@ class SlotReason:
 
     A task as long as what is left does not fit: then ``short_s`` is next to nothing, but not 0. ``silent_s``: how long
     its worker has owed an answer for what was taken back from the slot, which gets nothing before; None: it does not.
+    ``quarantined``: why its worker gets nothing, if it does not.
     """
 
     worker: str
@@ -27,6 +32,7 @@ class SlotReason:
     left_s: float
     short_s: float
     silent_s: float | None
+    quarantined: Rest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +72,12 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     """
     runtime = grid.tasks.runtime(task)
     needs = grid.policy.requirement.needs(runtime)
-    slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), longest_window(grid, now), 0
+    slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), grid.longest_window(now), 0
     up = [(worker.name, worker.windows, worker.slots) for worker in grid.slots.workers.values()]
     away = [(name, away.windows, list[Slot]()) for name, away in grid.away.items()]
     for name, windows, its in [*up, *away]:
-        slots += [_reason(slot, needs + ROUNDING_S, now) for slot in its]
+        quarantined = grid.quarantine.rests.get(name)
+        slots += [_reason(slot, needs + ROUNDING_S, now, quarantined) for slot in its]
         coming += [ComingWindow(name, w.opens - now, w.lasts, w.lasts > needs) for w in windows if w.opens > now]
         rows += 1 + len(its) + len(windows)
         if rows >= PIECE:
@@ -91,10 +98,10 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     )
 
 
-def _reason(slot: Slot, more_than: float, now: float) -> SlotReason:
+def _reason(slot: Slot, more_than: float, now: float, quarantined: Rest | None) -> SlotReason:
     left = slot.remaining(now)
     silent = None if slot.owes is None else now - slot.started
-    return SlotReason(slot.worker.name, slot.position, left, max(0.0, more_than - left), silent)
+    return SlotReason(slot.worker.name, slot.position, left, max(0.0, more_than - left), silent, quarantined)
 
 
 def _nearest(slots: list[SlotReason]) -> list[SlotReason]:
@@ -105,18 +112,28 @@ def _soonest(coming: list[ComingWindow]) -> list[ComingWindow]:
     return sorted(coming, key=lambda window: (not window.fits, window.starts_in_s))[:ROWS]
 
 
-def longest_window(grid: GridState, now: float) -> float:
-    """The longest window that is open or announced, 0.0 when there is none: a task must be shorter, by the margin."""
-    return max(_lengths(grid, now), default=0.0)
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How many tasks of a bag wait, how many pause, and the first of the longest of those that wait, if any."""
+
+    waiting: int
+    paused: int
+    longest: int | None
 
 
-def is_longer_window(grid: GridState, than: float, now: float) -> bool:
-    """Whether `longest_window` is longer than so many seconds: mostly one of the first looked at is."""
-    return any(length > than for length in _lengths(grid, now))
-
-
-def _lengths(grid: GridState, now: float) -> Iterator[float]:
-    workers = grid.slots.workers.values()
-    yield from (worker.uptime(now) for worker in workers)
-    for known in (workers, grid.away.values()):
-        yield from (each.windows.longest_s for each in known)
+def waiting_of(grid: GridState, bag: int) -> Generator[int, None, Waiting]:
+    """What waits of a bag. Made in pieces, as `explain`."""
+    waiting, paused, longest, found, rows = 0, 0, -1.0, None, 0
+    for batch in list(grid.tasks.bags[bag].batches):
+        paused += batch.states.count(State.PAUSED)
+        if many := batch.states.count(State.WAITING):
+            waiting += many
+            seconds, task = batch.longest()
+            if seconds > longest:
+                longest, found = seconds, task
+        rows += 1 + batch.count // TASKS_A_ROW
+        if rows >= TASKS_PIECE:
+            yield rows
+            rows = 0
+    yield rows
+    return Waiting(waiting, paused, found)

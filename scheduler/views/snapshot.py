@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Window
-from deskgrid.scheduler.state.slots import Slot, Worker
+from deskgrid.scheduler.state.slots import Slot
 from deskgrid.scheduler.state.tasks import Bag
 from deskgrid.scheduler.views.forecast import Capacity, Span, spans_of_away, spans_of_worker
 
@@ -37,13 +37,12 @@ class SlotView:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """One worker with an open window. ``windows``: (starts in, lasts) of those to come, the first of them.
+    """One worker; one that is away has no slots. ``windows``: (starts in, lasts) of those to come, the first of them.
 
     ``slots``: the first of its ``slot_count``, ``busy`` of which run something.
     """
 
     name: str
-    site: str
     uptime_s: float | None
     windows: tuple[tuple[float, float], ...]
     slot_count: int
@@ -67,6 +66,15 @@ class BagView:
     left_s: float
     longest_s: float
     eta_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesView:
+    """How many tasks wait in each queue, and the longest predicted runtime in bags that have not ended."""
+
+    regular: int
+    priority: int
+    longest_s: float
 
 
 class Outlook:
@@ -125,8 +133,9 @@ class Outlook:
             yield sum([1 + len(away.windows) for away in some])
         yield rows
 
-    def view(self, bag: Bag, now: float) -> BagView:
-        """One bag, as it is ``now``."""
+    def view(self, number: int, now: float) -> BagView:
+        """The bag of that number, as it is ``now``."""
+        bag = self._grid.tasks.bags[number]
         eta: float | None = 0.0
         if bag.settled < bag.total:
             work = self._ahead.get(bag.number, self._work) + bag.left_s
@@ -155,23 +164,27 @@ def _in_pieces(rows: list[RowT]) -> Iterator[list[RowT]]:
         yield rows[start : start + PIECE]
 
 
-def queue_longest_s(grid: GridState) -> float:
-    """The longest predicted runtime in bags that have not ended."""
-    return max((bag.longest for bag in grid.tasks.bags.values() if bag.settled < bag.total), default=0.0)
+def queues_view(grid: GridState) -> QueuesView:
+    """The two queues."""
+    longest = max((bag.longest for bag in grid.tasks.bags.values() if bag.settled < bag.total), default=0.0)
+    return QueuesView(len(grid.regular), len(grid.priority), longest)
 
 
-def windows_of(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[float, float], ...]:
+def _windows(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[float, float], ...]:
     """The first of those that have not closed, (starts in, lasts); what has begun of one is of the past."""
     return tuple([(window.opens - now, window.lasts) for window in windows if window.closes > now][:most])
 
 
-def worker_view(worker: Worker, now: float, most_slots: int, most_windows: int) -> WorkerView:
-    """One worker with an open window: the first of its slots and of its windows to come."""
+def worker_view(grid: GridState, name: str, now: float, most_slots: int, most_windows: int) -> WorkerView:
+    """The worker of that name: the first of its slots and of its windows to come."""
+    worker = grid.slots.workers.get(name)
+    if worker is None:
+        away = grid.away.get(name)
+        return WorkerView(name, 0.0, () if away is None else _windows(away.windows, now, most_windows), 0, 0, ())
     return WorkerView(
-        name=worker.name,
-        site=worker.site,
+        name=name,
         uptime_s=_finite(worker.uptime(now)),
-        windows=windows_of([window for window in worker.windows if window.opens > now], now, most_windows),
+        windows=_windows([window for window in worker.windows if window.opens > now], now, most_windows),
         slot_count=len(worker.slots),
         busy=sum([bool(slot.sent) for slot in worker.slots]),
         slots=tuple([_slot(slot, now) for slot in worker.slots[:most_slots]]),

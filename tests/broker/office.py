@@ -11,6 +11,7 @@ from typing import Any
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.server import python_minor
 from deskgrid.broker.sessions import Sessions
 from deskgrid.broker.state import BrokerState, GridFacts, Leaving
@@ -60,6 +61,10 @@ class Office:
             self.kill()
             raise
 
+    def bag(self, bag_id: str) -> OpenBag:
+        """A bag that is there."""
+        return self.sessions.state.book.by_id[bag_id]
+
     def settle(self) -> None:
         """What the server's loop does after a drain."""
         leaving = self.sessions.settle(self.now)
@@ -72,7 +77,7 @@ class Office:
         for peer, message in [*leaving.work, *leaving.words]:
             line = self.lines.get(peer)
             if line is None:
-                self.sessions.gone(peer, self.now)
+                self.sessions.gone(peer)
             else:
                 line.inbox.append(wire.encode(message))
 

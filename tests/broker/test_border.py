@@ -60,9 +60,7 @@ def test_an_account_that_an_older_broker_wrote_down_can_be_asked_about(tmp_path:
     office = Office(tmp_path)
     client = office.client()
     bag = client.submit([b"0"])
-    opened = office.sessions.bag(bag)
-    assert opened is not None
-    row = ResultRow(0, opened.row.number, 0, 1, 0.5, "pc\x1b[2J", 1, NESTED, bytes(2**20), b"\x1b", 1.0)
+    row = ResultRow(0, office.bag(bag).row.number, 0, 1, 0.5, "pc\x1b[2J", 1, NESTED, bytes(2**20), b"\x1b", 1.0)
     office.journal.add_results([row])
     office.close()
     office = Office(tmp_path)

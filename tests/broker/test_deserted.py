@@ -20,7 +20,7 @@ def killed(office: Office, client: Client) -> None:
     """Its connection ends without a word."""
     (peer,) = (peer for peer, line in office.lines.items() if line is client.line)
     client.close()
-    office.sessions.gone(peer, office.now)
+    office.sessions.gone(peer)
 
 
 def later(office: Office, seconds: float) -> None:

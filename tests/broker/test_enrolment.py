@@ -145,7 +145,7 @@ def test_who_hangs_up_before_its_turn_does_not_enrol(keyed: Office) -> None:
     peer = holder(keyed)
     peer.send(enrol())
     assert isinstance(peer.line, OfficeLine)
-    keyed.sessions.gone(peer.line._peer, keyed.now)
+    keyed.sessions.gone(peer.line._peer)
     keyed.settle()
     assert keys_of(keyed) == []
 

@@ -208,7 +208,7 @@ def test_the_batch_that_did_not_fit_leaves_no_trace_and_is_refused_with_the_reas
     assert answer.reason.startswith("bag large is not taken: the disk of the broker's home ")
     assert "is full (database or disk is full)" in answer.reason
     assert [row["bag"] for row in client.ask("bags")["bags"]] == [kept]
-    assert list(office.journal.recovery.bags()) == [office.sessions.bag(kept).row]  # type: ignore[union-attr]
+    assert list(office.journal.recovery.bags()) == [office.bag(kept).row]
 
 
 def test_a_batch_that_was_accepted_before_is_accepted_again_however_full_the_disk_is(office: Quota) -> None:

@@ -114,7 +114,7 @@ def test_a_late_answer_counts_when_nobody_else_has_begun(office: Office, silent:
     told(silent, wire.Stop)
     silent.finish(*work, payload=b"late")
     assert client.ask("progress", bag=bag)["done"] == 4
-    assert not office.sessions.state.scheduler.grid.deadlines.debts
+    assert not office.sessions.state.scheduler.owed_by("hole")
 
 
 def test_a_late_answer_counts_for_nobody_but_the_worker_that_had_it(office: Office, silent: BareWorker) -> None:
@@ -125,7 +125,7 @@ def test_a_late_answer_counts_for_nobody_but_the_worker_that_had_it(office: Offi
     thief.finish(*work, payload=b"forged")
     thief.send(wire.Returned(tuple(wire.Ref(w.task, w.number) for w in work)))
     assert client.ask("progress", bag=bag)["done"] == 0
-    assert len(office.sessions.state.scheduler.grid.deadlines.debts["hole"]) == 4
+    assert len(office.sessions.state.scheduler.owed_by("hole")) == 4
 
 
 def test_after_a_restart_of_the_broker_what_is_held_for_a_silent_worker_comes_back_too(office: Office) -> None:

@@ -173,7 +173,7 @@ def test_functions_of_another_python_are_refused_by_version_before_anything_is_l
     client.send(wire.Blob(digest, PYTHON))
     said = reason(client, client.batch("b1", [b"0"], template=digest))
     assert f"this grid runs Python {python_minor()}" in said
-    assert "by Python 3.9" in said
+    assert "with Python 3.9" in said
     assert client.ask("bags") == {"bags": [], "after": None}
 
 
@@ -367,7 +367,7 @@ def test_a_batch_that_is_refused_asks_for_nothing(office: Office, client: Client
     client.expect(wire.Failed)
     finish(office, 1)
     assert client.line.receive(0.0) is None
-    assert not office.sessions.bag("b1").watchers  # type: ignore[union-attr]
+    assert not office.bag("b1").watchers
 
 
 def test_what_there_is_to_say_of_a_batch_is_not_left_to_its_results(office: Office, client: Client) -> None:
@@ -375,7 +375,7 @@ def test_what_there_is_to_say_of_a_batch_is_not_left_to_its_results(office: Offi
     client.send(wire.Watch(77, "b1", 0))
     client.send(client.batch("b1", [b"1"], first=1, last=False))
     assert client.line.receive(0.0) is None
-    office.sessions.bag("b1").note = "look here"  # type: ignore[union-attr]
+    office.bag("b1").note = "look here"
     client.send(client.batch("b1", [], first=2, last=True))
     finish(office, 2)
     assert client.expect(wire.Outcomes).receipts == ()

@@ -128,7 +128,7 @@ def test_a_predecessor_that_was_up_is_lost_when_its_successor_joins(office: Offi
     office.settle()
     office.now = 3.0
     (peer,) = office.sessions.workers.by_peer
-    office.sessions.gone(peer, office.now)
+    office.sessions.gone(peer)
     joined(office)
     office.settle()
     assert rows(office.journal, "opened, closed, how") == [(0.0, 3.0, "loss"), (3.0, None, None)]

@@ -1,7 +1,6 @@
 """The user's modules: they may have any name, and those of two bags do not mix."""
 
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from deskgrid.worker.run.executor import Executor
 from deskgrid.worker.run.jobs import TemplateError
-from tests.executor.rig import NAME, Rig, call, command_template, python_template, value
+from deskgrid.worker.run.templates import read_template
+from tests.executor.rig import Rig, call, command_template, python_template, value
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,14 +80,12 @@ def test_a_function_is_loaded_once_and_its_output_belongs_to_the_first_task(rig:
     assert outputs == [b"loaded\n", b"", b""]
 
 
-def test_a_bundle_is_unpacked_once_and_kept_in_the_given_cache(rigs: Callable[..., Rig], tmp_path: Path) -> None:
+def test_a_bundle_is_unpacked_once_for_all_templates_that_bring_it(tmp_path: Path) -> None:
     cache = tmp_path / "cache" / "bundles"
-    blob = python_template(b"cmine.deep\nf\n.", {"mine/deep.py": b"def f(): return 1", "mine/__init__.py": b""})
-    for _ in range(2):
-        rig = rigs(cache=cache)
-        assert value(rig.run(rig.know(blob), call())[0]) == 1
-        rig.executor.close()
+    bundle = {"mine/deep.py": b"def f(): return 1", "mine/__init__.py": b""}
+    unpacked = [read_template(python_template(f"cmine.deep\n{name}\n.".encode(), bundle), cache) for name in "fg"]
     (folder,) = cache.iterdir()
+    assert [template.body["folder"] for template in unpacked] == [str(folder)] * 2
     assert (folder / "mine" / "deep.py").read_bytes() == b"def f(): return 1"
 
 
@@ -112,14 +109,9 @@ def test_a_bundle_is_unpacked_once_and_kept_in_the_given_cache(rigs: Callable[..
 def test_a_bundle_cannot_write_outside_its_folder(tmp_path: Path, path: object) -> None:
     if isinstance(path, str):
         path = path.format(here=tmp_path)  # an absolute one; a broken check must not reach further than this test
-    executor = Executor(1, NAME, lambda: None, cache=tmp_path / "in" / "cache")
-    try:
-        with pytest.raises(TemplateError):
-            executor.know("digest", _python_blob(bundle={path: b"evil"}))
-        assert not executor.knows("digest")
-        assert not list(tmp_path.rglob("*evil*"))
-    finally:
-        executor.close()
+    with pytest.raises(TemplateError):
+        read_template(_python_blob(bundle={path: b"evil"}), tmp_path / "in" / "cache")
+    assert not list(tmp_path.rglob("*evil*"))
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_predecessor_that_was_up_is_lost_when_its_successor_starts_outside_its
     pc.crash()
     grid.run(1.0)
     (peer,) = grid.broker.sessions.workers.by_peer
-    grid.broker.sessions.gone(peer, grid.world.now)
+    grid.broker.sessions.gone(peer)
     grid.broker.windows.tables["pc"] = windows("daily 23:00-24:00")
     grid.run(2.0)
     grid.worker("pc", None, key="second")

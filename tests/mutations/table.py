@@ -123,7 +123,7 @@ MUTATIONS = (
         "give up at once a worker whose connection breaks",
         "deskgrid.broker.workers:Workers.gone",
         "self.by_peer.pop(peer, None)",
-        "worker = self.by_peer.pop(peer, None)\n    worker and self._forget(worker, now)",
+        "worker = self.by_peer.pop(peer, None)\n    worker and self._forget(worker, self._state.scheduler.now)",
         "drizzle",
     ),
     Mutation(

@@ -17,18 +17,18 @@ from deskgrid.scheduler.views.explain import (
     ComingWindow,
     Explanation,
     SlotReason,
+    Waiting,
     explain,
-    is_longer_window,
-    longest_window,
+    waiting_of,
 )
 from deskgrid.scheduler.views.forecast import Capacity, spans_of_away, spans_of_worker
 from deskgrid.scheduler.views.snapshot import (
     BagView,
     Outlook,
+    QueuesView,
     SlotView,
     WorkerView,
-    queue_longest_s,
-    windows_of,
+    queues_view,
     worker_view,
 )
 from tests.scheduler.builders import Grid, pgs
@@ -62,16 +62,16 @@ def outlook(scheduler: Scheduler, now: float) -> Outlook:
 
 
 def workers(grid: Grid) -> list[WorkerView]:
-    return [worker_view(worker, grid.now, MOST, MOST) for worker in grid.inside.slots.workers.values()]
+    return [worker_view(grid.inside, name, grid.now, MOST, MOST) for name in grid.inside.slots.workers]
 
 
 def bags(scheduler: Scheduler, now: float) -> list[BagView]:
     whole = outlook(scheduler, now)
-    return [whole.view(bag, now) for bag in scheduler.grid.tasks.bags.values()]
+    return [whole.view(number, now) for number in scheduler.grid.tasks.bags]
 
 
 def away(grid: Grid) -> dict[str, object]:
-    return {name: windows_of(each.windows, grid.now, MOST) for name, each in grid.inside.away.items()}
+    return {name: worker_view(grid.inside, name, grid.now, MOST, MOST).windows for name in grid.inside.away}
 
 
 def at_work() -> Grid:
@@ -95,10 +95,12 @@ def test_a_snapshot_shows_every_worker_and_slot() -> None:
     busy = SlotView(slot=0, running=(0, 30, 10), ahead=0, ahead_s=0, queued=1, queued_s=20, left_s=50)
     idle = SlotView(slot=0, running=None, ahead=0, ahead_s=0, queued=0, queued_s=0, left_s=None)
     assert workers(grid) == [
-        WorkerView("a", "lab", 90, ((290, 60),), 1, 1, (busy,)),
-        WorkerView("b", "", None, (), 1, 0, (idle,)),
+        WorkerView("a", 90, ((290, 60),), 1, 1, (busy,)),
+        WorkerView("b", None, (), 1, 0, (idle,)),
     ]
     assert away(grid) == {"c": ((40, 200), (990, 20))}
+    assert worker_view(grid.inside, "c", grid.now, 1, 1) == WorkerView("c", 0.0, ((40, 200),), 0, 0, ())
+    assert worker_view(grid.inside, "nobody", grid.now, 1, 1) == WorkerView("nobody", 0.0, (), 0, 0, ())
     whole = outlook(grid.scheduler, grid.now)
     assert (whole.busy, whole.slots) == (1, 2)
 
@@ -106,7 +108,7 @@ def test_a_snapshot_shows_every_worker_and_slot() -> None:
 def test_a_view_of_a_worker_with_many_slots_and_windows_shows_the_first_of_them() -> None:
     grid = Grid()
     grid.pc("a", 10, slots=7, windows=[(20 * number, 10) for number in range(1, 6)])
-    view = worker_view(grid.inside.slots.workers["a"], grid.now, 3, 2)
+    view = worker_view(grid.inside, "a", grid.now, 3, 2)
     assert [slot.slot for slot in view.slots] == [0, 1, 2]
     assert (view.slot_count, view.busy, view.windows) == (7, 0, ((20, 10), (40, 10)))
 
@@ -133,7 +135,7 @@ def test_a_snapshot_counts_bags_and_queues() -> None:
     grid.end(failed, outcome=Outcome.ERROR)
     grid.expect(a=[running])
     grid.tasks(80, bag=3)
-    assert queue_longest_s(grid.inside) == 80
+    assert queues_view(grid.inside) == QueuesView(2, 0, 80)
     assert bags(grid.scheduler, grid.now) == [
         BagView(1, 1, 1, 0, 0, 0, 0, 9, 0),
         BagView(2, 4, 0, 1, 1, 1, 11, 7, None),
@@ -151,7 +153,7 @@ def test_a_snapshot_is_taken_without_a_trace_and_is_plain_data() -> None:
 
 
 def test_a_snapshot_of_an_empty_grid_is_empty() -> None:
-    assert (bags(Scheduler(pgs()), 0.0), queue_longest_s(Scheduler(pgs()).grid)) == ([], 0.0)
+    assert (bags(Scheduler(pgs()), 0.0), queues_view(Scheduler(pgs()).grid)) == ([], QueuesView(0, 0, 0.0))
 
 
 def test_an_outlook_is_made_in_pieces_and_is_of_the_moment_it_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,10 +173,10 @@ def test_an_outlook_is_made_in_pieces_and_is_of_the_moment_it_was_begun(monkeypa
         grid.pc(f"new{pieces}")
     assert pieces > 15
     assert whole.slots == 40
-    views = [whole.view(bag, grid.now + 1) for bag in grid.inside.tasks.bags.values()]
+    views = [whole.view(number, grid.now + 1) for number in grid.inside.tasks.bags]
     assert [view.eta_s for view in views[:3]] == [9, 9, 9]
     late = grid.tasks(10, bag=99)
-    assert whole.view(grid.inside.tasks.bags[99], grid.now + 1).eta_s == views[-1].eta_s
+    assert whole.view(99, grid.now + 1).eta_s == views[-1].eta_s
     assert len(list(explain(grid.inside, late[0], grid.now))) > 10
 
 
@@ -328,15 +330,33 @@ def test_a_task_as_long_as_the_window_is_not_said_to_wait_for_a_full_queue() -> 
 
 
 def test_the_longest_window_is_open_announced_or_of_a_worker_that_is_away() -> None:
-    assert longest_window(Grid().inside, 0) == 0
+    assert Grid().scheduler.longest_window(0) == 0
     grid = at_work()
-    assert longest_window(grid.inside, grid.now) == float("inf")
+    assert grid.scheduler.longest_window(grid.now) == float("inf")
     grid.leave("b")
-    assert longest_window(grid.inside, grid.now) == 200
-    assert is_longer_window(grid.inside, 199, grid.now)
-    assert not is_longer_window(grid.inside, 200, grid.now)
+    assert grid.scheduler.longest_window(grid.now) == 200
+    assert grid.scheduler.has_longer_window(199, grid.now)
+    assert not grid.scheduler.has_longer_window(200, grid.now)
     grid.tell(ev.WorkerForgotten("c"))
-    assert longest_window(grid.inside, grid.now) == 90
+    assert grid.scheduler.longest_window(grid.now) == 90
     grid.leave("a")
     grid.pc("d", 20, windows=[(30, 70)])
-    assert longest_window(grid.inside, grid.now) == 70
+    assert grid.scheduler.longest_window(grid.now) == 70
+
+
+def test_of_a_bag_the_tasks_that_wait_are_counted_and_the_first_of_the_longest_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grid = Grid(pgs(queue_length=0))
+    grid.tasks(3, 20, 7, bag=1)
+    grid.tasks(5, 20, bag=1)
+    grid.tasks(90, bag=2)
+    grid.pc("a", 6)
+    grid.expect(a=[0])
+    assert made(waiting_of(grid.inside, 1)) == Waiting(4, 0, 1)
+    assert len(list(waiting_of(grid.inside, 1))) == 1
+    monkeypatch.setattr(explanations, "TASKS_PIECE", 1)
+    assert len(list(waiting_of(grid.inside, 1))) == 3
+    assert made(waiting_of(grid.inside, 1)) == Waiting(4, 0, 1)
+    grid.cancel(1, 2, 3, 4)
+    assert made(waiting_of(grid.inside, 1)) == Waiting(0, 0, None)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -16,7 +15,6 @@ from deskgrid.broker.server import BrokerError
 from deskgrid.broker.store.journal import Journal
 from deskgrid.client.grid import Grid
 from deskgrid.errors import BagRejected
-from deskgrid.wire.status import StatusDocument
 from tests.broker.records import result_of
 from tests.live import LiveBroker, live_grid
 from tests.peers import PATIENCE_S
@@ -54,8 +52,7 @@ def fill(place: Path, leave: int) -> Path:
 
 def disk_of(grid: Grid) -> str:
     """What the status says."""
-    broker = cast(StatusDocument, grid.status())["broker"]
-    return broker["disk"]
+    return grid.status()["broker"]["disk"]
 
 
 def test_the_reserve_takes_results_and_no_submissions(small: Path, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskgrid.worker.windows.uptime import COMING_LIMIT, COMING_S, Cycle, Instant, Plan, PlanError, read_cycle
+from deskgrid.wire import WINDOWS_LIMIT
+from deskgrid.worker.windows.uptime import COMING_S, Cycle, Instant, Plan, PlanError, read_cycle
 from tests.uptime.builders import BOOT, after
 
 START = Instant(1_790_000_000.0, BOOT)
@@ -44,7 +45,7 @@ def test_the_coming_windows_go_through_the_pairs_without_the_current_one() -> No
     plan = Cycle([(84, 1), (117, 2)], START)
     assert plan.coming(START)[:3] == ((85.0, 117.0), (204.0, 84.0), (289.0, 117.0))
     assert plan.coming(after(84, START))[0] == (1.0, 117.0)
-    assert len(plan.coming(START)) == COMING_LIMIT
+    assert len(plan.coming(START)) == WINDOWS_LIMIT
 
 
 def test_only_windows_that_start_within_seven_days_are_coming() -> None:
@@ -111,7 +112,7 @@ def test_nothing_is_negative_and_a_boundary_is_never_now(in_ms: list[tuple[int, 
 def test_the_coming_windows_are_sorted_apart_and_come(in_ms: list[tuple[int, int]], elapsed: float) -> None:
     plan, now = cycle_of(in_ms), Instant(0.0, START.mono + elapsed)
     coming = plan.coming(now)
-    assert len(coming) <= COMING_LIMIT
+    assert len(coming) <= WINDOWS_LIMIT
     end = Fraction(plan.uptime(now))
     for starts, lasts in coming:
         assert end <= Fraction(starts) + Fraction(1, 10**6)

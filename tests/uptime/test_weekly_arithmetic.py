@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from deskgrid.worker.windows.uptime import COMING_LIMIT, COMING_S, HORIZON_S, Instant, Plan, Weekly, weekly_from_table
+from deskgrid.wire import WINDOWS_LIMIT
+from deskgrid.worker.windows.uptime import COMING_S, HORIZON_S, Instant, Plan, Weekly, weekly_from_table
 from tests.uptime.builders import BRUSSELS, after, at, machine_zone
 
 HOUR = 3600.0
@@ -189,7 +190,7 @@ def test_dates_alone_are_awaited_however_far_and_then_it_is_over() -> None:
 def test_at_most_64_coming_windows_are_announced() -> None:
     plan = weekly(BRUSSELS, *(f"daily {hour:02}:00-{hour:02}:30" for hour in range(24)))
     coming = plan.coming(at("2026-11-16T00:10"))
-    assert len(coming) == COMING_LIMIT
+    assert len(coming) == WINDOWS_LIMIT
     assert (coming[0], coming[-1]) == ((50 * 60, 30 * 60), (50 * 60 + 63 * HOUR, 30 * 60))
 
 
@@ -351,7 +352,7 @@ def test_it_agrees_with_a_clock_that_is_read_every_minute(
         uptime = next((60 * b - since for a, b in windows if 60 * a <= since < 60 * b), 0.0)
         assert plan.uptime(now) == pytest.approx(min(uptime, HORIZON_S), abs=1e-6)
         expected = [(60 * a - since, min(60.0 * (b - a), HORIZON_S)) for a, b in windows if 60 * a > since]
-        expected = [window for window in expected if window[0] <= COMING_S][:COMING_LIMIT]
+        expected = [window for window in expected if window[0] <= COMING_S][:WINDOWS_LIMIT]
         coming = plan.coming(now)
         assert len(coming) == len(expected)
         assert [pytest.approx(window, abs=1e-6) for window in expected] == list(coming)

@@ -15,7 +15,6 @@ from deskgrid.wire.codec import FIELDS
 from deskgrid.wire.table import BEGIN, END, markdown
 from deskgrid.wire.task_options import PackedOptions
 from deskgrid.worker.run import child, executor
-from deskgrid.worker.windows import uptime
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGEST = 2**63 - 1
@@ -174,7 +173,7 @@ def test_one_value_of_many_rows_is_not_made_more_of_than_a_message_has() -> None
 
 def test_the_longest_introduction_of_an_honest_worker_is_taken() -> None:
     name = "n" * wire.NAME_BYTES
-    windows = tuple(wire.Window(float(number), 0.1) for number in range(uptime.COMING_LIMIT))
+    windows = tuple(wire.Window(float(number), 0.1) for number in range(wire.WINDOWS_LIMIT))
     running = tuple(
         wire.Running(LARGEST - row, LARGEST - row, wire.SLOTS_LIMIT - 1 - row % 9, 0.1) for row in range(wire.HELD_ROWS)
     )

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, Payload, in_batches
 from deskgrid.worker.run.accounts import Account
@@ -24,7 +23,7 @@ from deskgrid.worker.run.child import TAIL, Raw, frame
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.run.process import Process, ProcessReport
-from deskgrid.worker.run.templates import Template, read_template
+from deskgrid.worker.run.templates import UnpackedTemplate, read_template
 
 RESULT_LIMIT = PAYLOAD_LIMIT
 # Of each task's stdout, and of its stderr: enough to see what went wrong, and a million tasks still fit on a disk.
@@ -66,7 +65,8 @@ class _Slot:
 class Executor:
     """Runs jobs on the slots of the worker ``name``; ``wake`` is called from other threads, until `close` returns.
 
-    ``slots`` is their number. ``cache``: where bundles are unpacked, by content; without it they go at `close`.
+    ``slots`` is their number. Bundles of modules are unpacked in a folder that goes at `close`.
+
     ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr. ``task_memory``: bytes
     that a task's process may have, and each that it starts, where the system can see to that; 0 for no limit.
     ``account``: whose the processes are; None: this user's.
@@ -77,7 +77,6 @@ class Executor:
         slots: int,
         name: str,
         wake: Callable[[], None],
-        cache: Path | None = None,
         *,
         result_limit: int = RESULT_LIMIT,
         capture_limit: int = CAPTURE_LIMIT,
@@ -93,8 +92,8 @@ class Executor:
         self._folder = Folder()
         if account is not None:
             account.let_pass(self._folder.path)
-        self._cache = cache or self._folder.path / "bundles"
-        self._templates: dict[str, Template] = {}
+        self._bundles = self._folder.path / "bundles"
+        self._templates: dict[str, UnpackedTemplate] = {}
         self._slots = [_Slot(index) for index in range(slots)]
         self._processes: set[Process] = set()
         self._spawned = 0
@@ -102,7 +101,7 @@ class Executor:
 
     def know(self, digest: str, blob: bytes) -> None:
         """Learn a template. Raises `TemplateError`."""
-        self._templates[digest] = read_template(blob, self._cache)
+        self._templates[digest] = read_template(blob, self._bundles)
 
     def knows(self, digest: str) -> bool:
         """Whether `know` was called with it."""

@@ -13,14 +13,14 @@ from deskgrid.worker.run.jobs import TemplateError
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class UnpackedTemplate:
     """``bundle`` is the digest of the modules it brings, "" without any; None: it needs no modules at all."""
 
     bundle: str | None
     body: dict[str, Any]
 
 
-def read_template(blob: bytes, cache: Path) -> Template:
+def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
     """The template in ``blob``, its bundle unpacked below ``cache``. Raises `TemplateError`."""
     try:
         template = unpack(blob)
@@ -28,11 +28,13 @@ def read_template(blob: bytes, cache: Path) -> Template:
         raise TemplateError(f"the template cannot be read: {error}") from error
     match template:
         case {"kind": "command", "argv": [_, *_] as argv}:
-            return Template(None, {"kind": "command", "argv": argv})
+            return UnpackedTemplate(None, {"kind": "command", "argv": argv})
         case {"kind": "python", "python": python, "function": function, "bundle": bundle}:
             digest = hashlib.sha256(frame(sorted(bundle.items()))).hexdigest() if bundle else ""
             folder = str(_unpacked(bundle, cache / digest)) if bundle else ""
-            return Template(digest, {"kind": "python", "python": python, "function": function, "folder": folder})
+            return UnpackedTemplate(
+                digest, {"kind": "python", "python": python, "function": function, "folder": folder}
+            )
     raise TemplateError("neither a Python nor a command template")
 
 

@@ -21,6 +21,7 @@ from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from typing import Protocol
 
+from deskgrid.wire import WINDOWS_LIMIT
 from deskgrid.worker.windows.weekly import (
     DAY_MIN,
     Calendar,
@@ -36,7 +37,6 @@ from deskgrid.worker.windows.weekly import (
 from deskgrid.worker.windows.windows_file import WindowsFile
 
 __all__ = [
-    "COMING_LIMIT",
     "COMING_S",
     "HORIZON_S",
     "Cycle",
@@ -56,10 +56,8 @@ __all__ = [
 
 DAY_S = 86_400.0
 
-# A worker announces the windows that start in its coming week, and no more than these, so that a message
-# stays small.
+# A worker announces the windows that start in its coming week, and no more than a message may have.
 COMING_S = 7 * DAY_S
-COMING_LIMIT = 64
 
 # How far a weekly calendar vouches for a window: beyond a week, so that it does not end where the announced
 # windows do. A PC that is always up has this much uptime left, for ever.
@@ -237,7 +235,7 @@ class Cycle:
         pair, phase = self._position(now)
         found: list[tuple[float, float]] = []
         rounds = 0
-        while len(found) < COMING_LIMIT:
+        while len(found) < WINDOWS_LIMIT:
             pair += 1
             if pair == len(self._ups):
                 pair, rounds = 0, rounds + 1
@@ -330,7 +328,7 @@ class Weekly:
         if index < len(line.windows) and line.windows[index][0] <= now.wall:
             index += 1
         week = takewhile(lambda window: window[0] - now.wall <= COMING_S, line.windows[index:])
-        found = islice(week, COMING_LIMIT)
+        found = islice(week, WINDOWS_LIMIT)
         return tuple((opening - now.wall, min(closing - opening, HORIZON_S)) for opening, closing in found)
 
     def boundary(self, now: Instant) -> float | None:

@@ -1,0 +1,29 @@
+"""Where attempts are: on which worker, and since when."""
+
+from collections.abc import Iterator
+
+from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.model import Attempt
+from deskgrid.scheduler.state.slots import Sent
+
+
+class AttemptLookup:
+    """Where attempts are, while nothing changes: each slot is gone through once, however many of its are asked for."""
+
+    def __init__(self, grid: GridState) -> None:
+        self._bound = grid.bound
+        self._met: dict[Attempt, tuple[str, float]] = {}
+        self._rest: dict[int, Iterator[Sent]] = {}
+
+    def find(self, attempt: Attempt) -> tuple[str, float] | None:
+        """The worker that has an attempt, and when it was sent there; None: none has it."""
+        slot = self._bound.get(attempt.task)
+        if slot is None or attempt in self._met:
+            return self._met.get(attempt)
+        name = slot.worker.name
+        rest = self._rest.setdefault(slot.number, iter(slot.sent))
+        for sent in rest:
+            self._met[sent.attempt] = name, sent.at
+            if sent.attempt == attempt:
+                break
+        return self._met.get(attempt)

@@ -1,0 +1,169 @@
+"""What our pages say without being run: commands that exist, links that lead somewhere, plans and units."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from deskgrid.cli.front import Later, main
+from deskgrid.worker.windows.clocks import read_clocks
+from deskgrid.worker.windows.uptime import WindowsFile, read_cycle, read_windows
+from tests.docs.pages import ALL_BLOCKS, PAGES, RUN, Block, commands, exists, headings, inline_code, links, text_of
+from tests.live import ROOT
+
+FOLDERS = "benchmarks|broker|deskgrid|docs|examples|scheduler|sleepbench|tests|worker"
+
+SHOWN = [
+    (str(block), arguments)
+    for block in ALL_BLOCKS
+    if block.language in ("sh", "powershell", "ini") and not block.is_run
+    for line in block.text.splitlines()
+    for arguments in commands(line)
+]
+NAMED = [
+    (page, found[1].split())
+    for page in PAGES
+    for code in inline_code(page)
+    if (found := re.match(r"deskgrid((?: [^|<>$]+)?)", code)) and (code == "deskgrid" or code.startswith("deskgrid "))
+]
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that the words name, and its own arguments."""
+    command: click.Command = main
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        command, words = command.commands[words[0]], words[1:]
+        command = command.load() if isinstance(command, Later) else command
+    return command, words
+
+
+@pytest.mark.parametrize(("place", "arguments"), SHOWN, ids=str)
+def test_a_command_that_is_shown_and_not_run_is_one(place: str, arguments: list[str]) -> None:
+    command, rest = command_of(arguments)
+    command.make_context(place, rest)
+
+
+def test_an_option_that_does_not_exist_is_found() -> None:
+    (arguments,) = commands("ExecStart=/opt/deskgrid/bin/deskgrid worker --wndows file.toml # ...")
+    command, rest = command_of(arguments)
+    with pytest.raises(click.UsageError, match="--wndows"):
+        command.make_context("here", rest)
+
+
+@pytest.mark.parametrize(("page", "words"), NAMED, ids=str)
+def test_a_command_in_the_text_is_one(page: str, words: list[str]) -> None:
+    if not words or words[0].startswith("-") or words[0] in ("COMMAND", "..."):
+        return
+    command, rest = command_of(words)
+    known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+    before_command = rest[: rest.index("--")] if "--" in rest else rest
+    options = {word.strip("[]") for word in before_command if word.strip("[").startswith("--")}
+    assert options <= known
+
+
+def test_pages_show_commands() -> None:
+    assert len(SHOWN) > 10
+    assert len(NAMED) > 40
+    assert len([block for block in ALL_BLOCKS if block.is_run]) > 25
+
+
+@pytest.mark.parametrize("block", [block for block in ALL_BLOCKS if block.language in RUN], ids=str)
+def test_a_block_that_is_not_run_says_why(block: Block) -> None:
+    reason = block.note("not run")
+    assert reason is None or len(reason.split()) > 3
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_make_is_asked_for_on_a_page_it_can_do(page: str) -> None:
+    asked = re.findall(r"(?:^|`)make ([a-z-]+)", text_of(page), re.MULTILINE)
+    assert set(asked) <= TARGETS
+
+
+def leads_somewhere(page: str, link: str) -> bool:
+    """Whether there is a file of ours, and in it the heading."""
+    target, _, anchor = link.partition("#")
+    path = (ROOT / page).parent.joinpath(target).resolve() if target else ROOT / page
+    if not path.is_file() or not path.is_relative_to(ROOT):
+        return False
+    return not anchor or anchor in headings(path.relative_to(ROOT).as_posix())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_link_leads_somewhere(page: str) -> None:
+    wrong = [link for link in links(page) if not link.startswith("https://") and not leads_somewhere(page, link)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_file_or_folder_that_is_named_exists(page: str) -> None:
+    named = [code for code in inline_code(page) if re.fullmatch(rf"(?:{FOLDERS})/[\w./-]*", code)]
+    assert [path for path in named if not exists(path)] == []
+
+
+def test_a_name_of_the_code_in_security_is_one() -> None:
+    code = "".join(
+        path.read_text(encoding="utf-8") for room in ("broker", "deskgrid") for path in (ROOT / room).rglob("*.py")
+    )
+    names = {name for name in inline_code("SECURITY.md") if re.fullmatch(r"[A-Z][A-Z_]+", name)}
+    assert names - {"USER"}
+    assert {name for name in names - {"USER"} if not re.search(rf"\b{name}\b", code)} == set()
+
+
+def test_readme_is_short() -> None:
+    assert len(text_of("README.md").splitlines()) <= 170
+
+
+# --- files that pages show -------------------------------------------------------------------------------------------
+
+
+def test_windows_that_a_page_shows_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "windows.toml"
+    kinds = []
+    for block in ALL_BLOCKS:
+        kinds += [note for note in block.notes if note.startswith("windows of ")]
+        path.write_text(block.text, encoding="utf-8")
+        if "windows of a worker" in block.notes:
+            assert read_windows(path) is not None
+        elif "windows of the broker" in block.notes:
+            file = WindowsFile(path)
+            assert file.refresh()
+            assert file.table_for("lab3-07") != file.table_for("lab4-07")
+    assert sorted(kinds) == ["windows of a worker", "windows of the broker"]
+
+
+def test_a_cycle_that_a_page_shows_can_be_read(tmp_path: Path) -> None:
+    (block,) = [block for block in ALL_BLOCKS if block.note("file") == "cycle.txt"]
+    (tmp_path / "cycle.txt").write_text(block.text, encoding="utf-8")
+    assert read_cycle(tmp_path / "cycle.txt", read_clocks()) is not None
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
+@pytest.mark.parametrize("block", [block for block in ALL_BLOCKS if block.language == "ini"], ids=str)
+def test_a_unit_is_one(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "deskgrid.service"
+    text = block.text
+    path.write_text(text.replace("/opt/deskgrid/bin/deskgrid", sys.executable), encoding="utf-8")
+    ran = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+# --- the map and the glossary ----------------------------------------------------------------------------------------
+
+
+def test_the_map_of_the_code_has_every_folder() -> None:
+    rooms = [*(ROOT / room for room in ("broker", "deskgrid", "scheduler", "sleepbench", "worker"))]
+    folders = {path.parent.relative_to(ROOT).as_posix() for room in rooms for path in room.rglob("__init__.py")}
+    named = {code.rstrip("/") for code in inline_code("docs/how-it-works.md")}
+    assert folders - named == set()
+
+
+def test_the_glossary_defines_each_term_once() -> None:
+    terms = re.findall(r"^- \*\*(.*?)\*\*: ", text_of("docs/reference/glossary.md"), re.MULTILINE)
+    each = [term for line in terms for term in line.split("**, **")]
+    assert len(each) > 50
+    assert len(each) == len(set(each))
