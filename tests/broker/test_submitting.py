@@ -173,7 +173,7 @@ def test_functions_of_another_python_are_refused_by_version_before_anything_is_l
     client.send(wire.Blob(digest, PYTHON))
     said = reason(client, client.batch("b1", [b"0"], template=digest))
     assert f"this grid runs Python {python_minor()}" in said
-    assert "by Python 3.9" in said
+    assert "with Python 3.9" in said
     assert client.ask("bags") == {"bags": [], "after": None}
 
 
