@@ -8,6 +8,7 @@ from typing import Any
 
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow, BatchRow
+from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 
@@ -17,6 +18,16 @@ ASSUMED_RUNTIME_S = 60.0
 # A bag's prediction is the mean plus so many standard deviations. All but one task in a thousand take no longer if
 # their runtimes are normally distributed, and all but one in ten whatever the distribution.
 DEVIATIONS = 3.0
+# The note of a bag that came before any worker.
+NO_WORKER = "no worker is known yet: the bag waits"
+
+
+def too_long(some: int | str, total: int, window_s: float, margin_s: float) -> str:
+    """The note of a bag of which ``some`` tasks fit into no window that is known."""
+    return (
+        f"{some} of {total} tasks are longer than any window known: the longest is {precise(window_s)}, "
+        f"less {precise(margin_s)} for starting up; they wait for a longer one"
+    )
 
 
 @dataclass(slots=True)

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential, owner_refusal
-from deskgrid.broker.bags import OpenBag, Watcher, checked_runtimes
+from deskgrid.broker.bags import NO_WORKER, OpenBag, Watcher, checked_runtimes, too_long
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
-from deskgrid.durations import precise
 
 # A client that has been silent for this long is gone: while it waits for anything, it pings every few seconds. (A
 # client that was killed is gone when its connection ends.) An open bag counts as closed when all its tasks have ended
@@ -331,13 +330,9 @@ class Clients:
             return bag.note
         longest = scheduler.longest_window(now)
         if not longest:
-            return "no worker is known yet: the bag waits"
-        too_long = sum(seconds + margin >= longest for seconds in runtimes)
-        some = bag.total if len(runtimes) == 1 else too_long
-        return (
-            f"{some} of {bag.total} tasks are longer than any window known: the longest is {precise(longest)}, "
-            f"less {precise(margin)} for starting up; they wait for a longer one"
-        )
+            return NO_WORKER
+        some = sum(seconds + margin >= longest for seconds in runtimes)
+        return too_long(bag.total if len(runtimes) == 1 else some, bag.total, longest, margin)
 
     # --- results -----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from deskgrid import wire
 from deskgrid.broker.clients import RECEIPT_S
-from deskgrid.broker.port.fair_queue import Arrival, FairQueue
+from deskgrid.broker.port.fair_queue import SHORT_S, Arrival, FairQueue
 from deskgrid.broker.port.penalties import Penalties
 from deskgrid.broker.port.sockets import Sockets
 from deskgrid.broker.port.value_writer import ValueWriter
@@ -148,6 +148,7 @@ class Loop:
         elif handled and not self._fair_queue and self._now() >= self._active_at + SILENCE_S:
             self._rest()
         if log_was_long:
+            self._journal.commit()  # what waited for more; a log is shortened between transactions
             self._journal.shorten_log()
             self._release()
         if read_all and self._gone:
@@ -193,8 +194,10 @@ class Loop:
         while (arrival := self._fair_queue.take(waits)) is not None:
             began = self._now()
             self._handle(arrival)
-            self._fair_queue.took(arrival.who.name, self._now() - began)
-            waits, anything = self._waits_for_a_turn, True
+            took = self._now() - began
+            self._fair_queue.took(arrival.who.name, took)
+            # After short messages answers go out first, before one is handled that takes long.
+            waits, anything = self._waits_for_a_turn if took < SHORT_S else waits, True
             if self._now() >= end or len(arrival.data) >= LONG_BYTES or self._careful:
                 break
         return anything
@@ -205,7 +208,8 @@ class Loop:
         return not self._value_writer.has_room(arrival.peer, arrival.who.name, bool(arrival.chunks))
 
     def _waits_for_a_turn(self, arrival: Arrival) -> bool:
-        return len(arrival.data) >= LONG_BYTES or self._has_to_wait(arrival)
+        is_long = len(arrival.data) >= LONG_BYTES or self._fair_queue.is_behind(arrival.who.name)
+        return is_long or self._has_to_wait(arrival)
 
     def _handle(self, arrival: Arrival) -> None:
         peer, who = arrival.peer, arrival.who

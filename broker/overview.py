@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 
 from deskgrid import wire
 from deskgrid.broker.attempts import WorkerSession
-from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.bags import NO_WORKER, OpenBag, too_long
 from deskgrid.broker.operations import Shared, Slices
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.throughput import Throughput
@@ -102,8 +102,17 @@ class Overview:
             "left_s": view.left_s,
             "eta_s": view.eta_s,
             "longest_s": view.longest_s,
-            "note": bag.under_way or bag.remark,
+            "note": bag.under_way or self._remark(bag, view.longest_s),
         }
+
+    def _remark(self, bag: OpenBag, longest_s: float) -> str:
+        """What people should know of a bag now. Workers may have come since it was submitted."""
+        scheduler, now = self._state.scheduler, self._state.now
+        if bag.note == NO_WORKER and (window_s := scheduler.longest_window(now)):
+            margin_s = scheduler.policy.requirement.margin
+            fits = scheduler.has_longer_window(longest_s + margin_s, now)
+            bag.note = "" if fits else too_long("some", bag.total, window_s, margin_s)
+        return bag.remark
 
     # --- the grid ----------------------------------------------------------------------------------------------------
 

@@ -1,11 +1,14 @@
-"""Messages that were read and not handled yet: credentials take turns. Pure.
+"""Messages that were read and not handled yet: credentials have equal shares of the loop's time. Pure.
 
-Rule 1: one message of each credential is handled, then the next of each. Nobody waits for a thousand messages of
-somebody else. A credential whose message took long passes some turns.
+Rule 1: the next message is of the credential whose messages have taken the least time; if it was silent, that counts as
+much as the one that is served now has had, so nobody saves time up. Of equals each has a turn. (Start-time fair
+queueing: Goyal, Vin and Cheng, 1996.)
 Rule 2: messages of one credential are handled in the order in which they were read.
 """
 
-from collections import Counter, OrderedDict, deque
+import heapq
+import itertools
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,10 +18,11 @@ from deskgrid.broker.port.receive_budget import CREDENTIAL_LIMIT
 # Messages of one credential that may wait here. Two hundred programs of one person, each with a dozen open requests,
 # have fewer. Whoever has more sends without waiting for answers.
 MESSAGES_LIMIT = 4_000
-# What a message may take of a turn: nearly all take a twentieth of this. A credential passes a turn for each multiple
-# of it that its message takes, up to `OWED_MOST_S`. Seconds.
-TURN_S = 0.002
-OWED_MOST_S = 1.0
+# A credential is behind if it has had more than this beyond what others have had. Nearly all messages take a twentieth
+# of it. Seconds.
+SHORT_S = 0.002
+# No credential is further behind than this. Seconds.
+BEHIND_MOST_S = 1.0
 
 
 class Arrival(NamedTuple):
@@ -39,12 +43,15 @@ class FairQueue:
     """Everything that waits, by the name of its credential."""
 
     def __init__(self) -> None:
-        # The credential whose turn is next comes first.
-        self._queues: OrderedDict[str, deque[Arrival]] = OrderedDict()
+        self._queues: dict[str, deque[Arrival]] = {}
         self._bytes: Counter[str] = Counter()
         self._by_peer: Counter[bytes] = Counter()
-        # Seconds that a credential has taken beyond its turns.
-        self._owed: dict[str, float] = {}
+        # Seconds of the loop that the one which is served now has had; those of others, unless they have had less.
+        self._served_s = 0.0
+        self._had_s: dict[str, float] = {}
+        # (seconds had, turn, name) of each that has a message, the next one first. The seconds may have become more.
+        self._heap: list[tuple[float, int, str]] = []
+        self._turns = itertools.count()
         self.size = 0
 
     def __bool__(self) -> bool:
@@ -60,6 +67,7 @@ class FairQueue:
         queue = self._queues.get(name)
         if queue is None:
             queue = self._queues[name] = deque()
+            self._enter(name)
         elif len(queue) >= MESSAGES_LIMIT or self._bytes[name] + size > CREDENTIAL_LIMIT:
             return False
         queue.append(arrival)
@@ -72,36 +80,49 @@ class FairQueue:
         return any(not waits(queue[0]) for queue in self._queues.values())
 
     def take(self, waits: Callable[[Arrival], bool]) -> Arrival | None:
-        """The next message; None when there is none, or when the first message of each credential ``waits``."""
-        for name, queue in list(self._queues.items()) if self._owed else self._queues.items():
-            if waits(queue[0]):
-                continue
-            self._queues.move_to_end(name)
-            if not self._owes(name):
-                return self._taken(name, queue)
-        return None
+        """The next message; None when there is none, or when of each credential the first one still ``waits``."""
+        found, passed = None, list[tuple[float, int, str]]()
+        while self._heap and found is None:
+            had_s, turn, name = heapq.heappop(self._heap)
+            if self._had_s.get(name, 0.0) > had_s:
+                heapq.heappush(self._heap, (self._had_s[name], turn, name))
+            elif waits(self._queues[name][0]):
+                passed.append((had_s, turn, name))
+            else:
+                found, self._served_s = name, max(self._served_s, had_s)
+        for entry in passed:
+            heapq.heappush(self._heap, entry)
+        if found is None:
+            return None
+        arrival = self._taken(found)
+        if found in self._queues:
+            self._enter(found)
+        return arrival
+
+    def _enter(self, name: str) -> None:
+        had_s = max(self._served_s, self._had_s.pop(name, 0.0))
+        if had_s > self._served_s:
+            self._had_s[name] = had_s
+        heapq.heappush(self._heap, (had_s, next(self._turns), name))
 
     def took(self, name: str, seconds: float) -> None:
-        """A message of this credential took so long; if that is more than a turn, others go first for as long."""
-        if seconds > TURN_S:
-            self._owed[name] = min(self._owed.get(name, 0.0) + seconds, OWED_MOST_S)
+        """A message of this credential took so long."""
+        had_s = max(self._served_s, self._had_s.get(name, 0.0)) + seconds
+        self._had_s[name] = min(had_s, self._served_s + BEHIND_MOST_S)
 
-    def _owes(self, name: str) -> bool:
-        """Whether a credential passes this turn. It owes less each time, and nothing when nobody else waits."""
-        if name not in self._owed:
-            return False
-        self._owed[name] -= TURN_S
-        if self._owed[name] <= 0.0 or len(self._queues) == 1:
-            del self._owed[name]
-            return False
-        return True
+    def is_behind(self, name: str) -> bool:
+        """Whether others go before a credential, because its last messages took long."""
+        return self._had_s.get(name, 0.0) > self._served_s + SHORT_S
 
     def drop(self, name: str) -> None:
         """Drop all messages of a credential."""
-        while (queue := self._queues.get(name)) is not None:
-            self._taken(name, queue)
+        while name in self._queues:
+            self._taken(name)
+        self._heap = [entry for entry in self._heap if entry[2] != name]
+        heapq.heapify(self._heap)
 
-    def _taken(self, name: str, queue: deque[Arrival]) -> Arrival:
+    def _taken(self, name: str) -> Arrival:
+        queue = self._queues[name]
         arrival = queue.popleft()
         self._count(name, -arrival.size)
         if not queue:

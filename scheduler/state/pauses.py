@@ -15,6 +15,8 @@ AT_ONCE = 3
 # the one before, but none is longer than an hour, or than the attempt. Seconds.
 LEAST_PAUSE_S = 1.0
 MOST_PAUSE_S = 3600.0
+# Tasks that come back at a time: some ten milliseconds.
+AT_A_TIME = 5_000
 # Entries of tasks that no longer pause are dropped when there are so many of them, and more than of others.
 _STALE = 1024
 
@@ -57,9 +59,9 @@ class Pauses:
             heapq.heapify(self._heap)
 
     def over(self, now: float) -> list[int]:
-        """Take out the tasks whose pause is over."""
-        found = []
-        while self._heap and self._heap[0][0] <= now:
+        """Take out tasks whose pause is over: at most `AT_A_TIME`, the others are due at once."""
+        found: list[int] = []
+        while self._heap and self._heap[0][0] <= now and len(found) < AT_A_TIME:
             until, task = heapq.heappop(self._heap)
             if self._until.get(task) == until:
                 del self._until[task]

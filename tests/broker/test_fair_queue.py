@@ -4,7 +4,7 @@ import pytest
 
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port import fair_queue as fair_queue_module
-from deskgrid.broker.port.fair_queue import TURN_S, Arrival, FairQueue
+from deskgrid.broker.port.fair_queue import SHORT_S, Arrival, FairQueue
 
 ANN, BOB, EVE = (Credential(name, "submitter") for name in ("ann", "bob", "eve"))
 
@@ -85,7 +85,7 @@ def test_whose_message_took_long_passes_turns_for_it() -> None:
     for number in range(10):
         turns.put(said(ANN, str(number)))
     assert turns.take(at_once) is not None
-    turns.took("eve", 10 * TURN_S)
+    turns.took("eve", 10 * SHORT_S)
     order = taken(turns)
     assert order[:10] == [f"ann {number}" for number in range(10)]
     assert len(order) == 109
@@ -118,3 +118,28 @@ def test_it_is_known_of_which_peers_something_waits() -> None:
     assert b"first" in turns
     turns.take(at_once)
     assert (b"first" in turns, b"second" in turns) == (False, True)
+
+
+def test_others_have_as_much_time_before_it_as_its_message_took() -> None:
+    turns = FairQueue()
+    for number in range(100):
+        turns.put(said(EVE, str(number)))
+        turns.put(said(ANN, str(number)))
+    assert turns.take(at_once) is not None
+    turns.took("eve", 10 * SHORT_S)
+    order = []
+    for _ in range(60):
+        arrival = turns.take(at_once)
+        assert arrival is not None
+        order.append(arrival.who.name)
+        turns.took(arrival.who.name, SHORT_S / 4)
+    assert order[:40] == ["ann"] * 40
+    assert order[40:].count("eve") == 10
+
+
+def test_of_those_who_all_took_long_the_one_goes_first_that_took_least() -> None:
+    turns = FairQueue()
+    for who, seconds in ((EVE, 0.5), (ANN, 0.1), (BOB, 0.3)):
+        turns.put(said(who, "x"))
+        turns.took(who.name, seconds)
+    assert taken(turns) == ["ann x", "bob x", "eve x"]

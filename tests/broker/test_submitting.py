@@ -423,3 +423,14 @@ def test_a_watcher_whose_connection_broke_costs_nothing(office: Office, client: 
 
 def test_the_kinds_of_templates_are_those_that_a_worker_runs() -> None:
     assert wire.KINDS == ("python", "command")
+
+
+def test_when_workers_have_come_the_note_that_there_are_none_is_made_anew(office: Office) -> None:
+    client = office.client()
+    for runtime in (10.0, 1000.0):
+        client.submit([b"0", b"1"], runtime=runtime)
+    assert [row["note"] for row in client.ask("bags")["bags"]] == ["no worker is known yet: the bag waits"] * 2
+    office.worker().join(uptime=100.0, kind="until")
+    short, long = client.ask("bags")["bags"]
+    assert short["note"] == ""
+    assert long["note"].startswith("some of 2 tasks are longer than any window known: the longest is ")

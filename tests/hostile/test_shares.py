@@ -24,6 +24,8 @@ QUESTIONS, STATUSES = 1_000, 320
 # Submissions as long as a message may be: of gigabytes, a submitter is over its quota.
 LONG_ONES = 100 if LARGE else 20
 AFTER_S = 3.0
+# How long PCs fail everything that they are given, as fast as they can. Seconds.
+FAILING_S = 14.0 if LARGE else 3.0
 # How long twenty short tasks of others may take beside tasks that fail. Without any it is half a second.
 OTHERS_S = 10.0
 TEMPLATE = hashlib.sha256(COMMAND).hexdigest()
@@ -139,3 +141,26 @@ def test_submissions_as_long_as_a_message_may_be_hold_up_nobody(place: Lab, size
             if number % 4 == 3:
                 raw.await_turn(10**6 + number)
     unharmed(place, pings, f"{LONG_ONES} submissions of 3 MiB, in arguments of {size:,} bytes")
+
+
+def test_pcs_that_fail_everything_as_fast_as_they_can_hold_up_nobody(place: Lab) -> None:
+    raw = place.submitter()
+    raw.send(wire.Blob(TEMPLATE, COMMAND))
+    options = wire.TaskOptions(retries=wire.RETRIES_LIMIT)
+    raw.send(wire.Submit(1, "evil", "", TEMPLATE, 0, (b"",) * wire.BATCH_ROWS, 1e-6, (), options, True, 0, 0))
+    pcs = [place.bare_worker(f"pc{number}") for number in range(4)]
+    for pc in pcs:
+        pc.join(slots=1024)
+    failed, payload = 0, account("E", "e", "", b"")
+    with place.pinging() as pings:
+        until = time.monotonic() + FAILING_S
+        while time.monotonic() < until:
+            for pc in pcs:
+                while (data := pc.line.receive(0.002)) is not None:
+                    message = wire.decode(data)
+                    work = message.work if isinstance(message, wire.Assign) else ()
+                    rows = [wire.Result(w.task, w.number, wire.Outcome.ERROR, 0.0, payload, b"", b"") for w in work]
+                    failed += len(rows)
+                    pc.send(wire.Finished(tuple(rows)))
+    # All four attackers are in this process, which takes a core of its own.
+    unharmed(place, pings, f"{failed:,} attempts that 4 PCs let fail at once", slack=max(SLACK, 2.0))

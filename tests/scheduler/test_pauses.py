@@ -4,7 +4,7 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import InvariantBroken, Outcome, State
-from deskgrid.scheduler.state.pauses import AT_ONCE, LEAST_PAUSE_S, MOST_PAUSE_S, Pauses, pause_after
+from deskgrid.scheduler.state.pauses import AT_A_TIME, AT_ONCE, LEAST_PAUSE_S, MOST_PAUSE_S, Pauses, pause_after
 from tests.scheduler.builders import Grid
 from tests.scheduler.test_views import explained
 
@@ -123,3 +123,10 @@ def test_a_task_that_pauses_again_is_tried_once() -> None:
     assert pauses.over(5.0) == []
     assert pauses.over(6.0) == [1]
     assert pauses.until(1) is None
+
+
+def test_when_very_many_pauses_end_at_once_the_tasks_come_back_some_at_a_time() -> None:
+    pauses = Pauses()
+    for task in range(AT_A_TIME + 10):
+        pauses.begin(task, 5.0)
+    assert [len(pauses.over(6.0)) for _ in range(3)] == [AT_A_TIME, 10, 0]
