@@ -19,7 +19,7 @@ import msgpack
 
 from deskgrid import wire
 from deskgrid.wire import fields
-from deskgrid.wire.task_options import PackedOptions
+from deskgrid.wire.task_options import PackedOptions, read_task_options
 
 # Values at the edges of what the codec distinguishes.
 NUMBERS: tuple[Any, ...] = (0, 1, 127, 128, 255, 256, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1, -1, -(2**63))
@@ -180,6 +180,8 @@ def fuzz(seed: int, count: int) -> Fuzzed:
             except Exception as error:
                 raise AssertionError(f"seed {seed}, input {fuzzed.inputs}: {data!r}: {error!r}") from error
             fuzzed.inputs += 1
+        # Options that were read are remembered, a bounded number of them: that is no leak.
+        read_task_options.cache_clear()
         gc.collect()
         if look == 1:
             before = sys.getallocatedblocks()

@@ -96,7 +96,7 @@ def test_a_broker_starts_without_a_byte_left_and_begins_when_there_is_room(small
 def test_a_new_home_on_a_full_disk_is_refused_in_one_line(small: Path) -> None:
     fill(small, 0)
     broker = LiveBroker(small / "home")
-    with pytest.raises(BrokerError, match=r"the disk of .*/home is full: a journal can neither be made"):
+    with pytest.raises(BrokerError, match=r"the disk of .*/home is full: a journal can neither be created"):
         broker.start()
 
 
