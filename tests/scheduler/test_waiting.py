@@ -457,3 +457,15 @@ def test_scattered_places_are_dropped_together() -> None:
     rows = list(range(1000))
     drop_places(range(0, 1000, 2), rows)
     assert rows == list(range(1, 1000, 2))
+
+
+def test_a_range_is_dropped_that_begins_before_the_first_run_that_is_left() -> None:
+    queue = Regular()
+    queue.add(TaskRanges([0, 1, 2, 3, 4, 5], [1] * 6, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]))
+    assert queue.drop(0, 1) == []
+    assert queue.drop(0, 5) == [(0, 1)]
+    queue.check()
+    assert [task for task, _ in queue.tasks()] == [5]
+    entry = queue.next_fit(math.inf)
+    assert entry is not None
+    assert entry.task == 5
