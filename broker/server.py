@@ -144,7 +144,7 @@ def _announce(home: Path, keys: KeyRing | None, host: str, port: int) -> Ready:
     sides: tuple[Side, ...] = ("worker", "client")
     if keys is None:
         lines = [JoinLine(side, host, port, None) for side in sides]
-        for name, line in zip(("worker", "client", "admin"), (*lines, lines[1]), strict=True):
+        for name, line in zip(("worker", "admin", "client"), (*lines, lines[1]), strict=True):
             write_private(home / f"{name}.join", f"{line}\n".encode())
     else:
         lines = [keys.line(side, host, port) for side in sides]

@@ -84,9 +84,12 @@ class KeyRing:
         return JoinLine(_side(OWN[name]), host, port, Keys(self.server[0], *self._own[name]))
 
     def announce(self, host: str, port: int) -> None:
-        """Write the home's join lines into it, where clients and workers of this machine find them."""
+        """Write the home's join lines into it, where clients and workers of this machine find them.
+
+        The client's is the last: whoever has waited for it finds the others, too.
+        """
         self._address = host, port
-        for name in OWN:
+        for name in sorted(OWN, key=lambda name: name == "client"):
             self._write_line(name)
 
     def _write_line(self, name: str) -> Path:
