@@ -263,12 +263,13 @@ class Sockets:
         """Answer ZeroMQ's questions about keys (RFC 27): a connection has a known key, or is turned away."""
         assert self._zap is not None
         assert self._keys is not None
-        # A connection is accepted before its key is asked about, so after this we know it, with fewer handshakes.
-        self._gone += self._follow_monitor()
         for _ in range(ZAP_DRAIN):
             if not self._zap.poll(0):
                 return
             frames = self._zap.recv_multipart()
+            # A connection is accepted before its key is asked about. So now this one is known, and with fewer handshakes
+            # than its own will be, even if it came while the one before was answered.
+            self._gone += self._follow_monitor()
             curve = len(frames) == _ZAP_FRAMES and frames[5] == b"CURVE"
             known = curve and self._keys.who(frames[-1]) is not None
             if not known:

@@ -3,17 +3,22 @@
 import random
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
 from zmq.utils import z85
 
 from deskgrid import wire
+from deskgrid.broker.auth.keys import KeyRing
+from deskgrid.broker.port.sockets import Sockets
 from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import JoinLine, Keys, Side
 from tests.live import LiveGrid, live_grid
 from tests.peers import PATIENCE_S, BareWorker, Peer, SocketLine
+from tests.waiting import eventually
 
 # ZMTP 3.1: signature, version, mechanism NULL, as client; then filler.
 GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
@@ -244,3 +249,37 @@ def test_a_worker_with_an_impossible_number_of_slots_is_refused(grid: LiveGrid, 
     worker = grid.bare_worker()
     worker.send(worker.introduction(slots=slots))
     assert f"Join.slots: not an integer from 1 to 1024: {slots}" in worker.refusal()
+
+
+def test_who_connects_while_another_is_let_in_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first message must not be taken for that of an earlier connection on the same descriptor."""
+    keys = KeyRing(tmp_path)
+    heard: set[bytes] = set()
+    with ExitStack() as stack:
+        sockets = stack.enter_context(Sockets(keys))
+        host, _, port = sockets.bind("127.0.0.1", 0).removeprefix("tcp://").partition(":")
+        lines: list[SocketLine] = []
+
+        def connect() -> None:
+            lines.append(stack.enter_context(closing(SocketLine(keys.line("client", host, int(port))))))
+            lines[-1].send(b"%d" % len(lines))
+
+        answer = zmq.Socket.send_multipart
+
+        def send_multipart(its: Any, *args: Any, **options: Any) -> Any:
+            answer(its, *args, **options)
+            if sockets._zap is not None and its is sockets._zap and len(lines) == 1:
+                connect()
+                assert sockets._zap.poll(int(1000 * PATIENCE_S))
+
+        connect()
+        monkeypatch.setattr(zmq.Socket, "send_multipart", send_multipart)
+
+        def both_are_heard() -> bool:
+            arrived = sockets.wait(0.01)
+            sockets.tend(0.0)
+            while arrived and (message := sockets.receive()) is not None:
+                heard.add(message[2])
+            return heard == {b"1", b"2"}
+
+        assert eventually(both_are_heard, 5.0), f"heard are {heard}"
