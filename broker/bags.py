@@ -140,15 +140,14 @@ class OpenBag:
         """Whether it is closed and all its tasks have ended."""
         return self.closed and self.settled == self.total
 
-    @property
-    def remark(self) -> str:
-        """What people should know about it now."""
+    def remark(self, note: str) -> str:
+        """What people should know about it now; ``note``: its own note, as of now."""
         if self.deserted:
             return f"its client did not return: {self.total:,} items arrived, perhaps not all"
         if self.complete:
             return ""
         alone = "" if self.alone_since is None else f"its client is gone: {self.total:,} items arrived, perhaps not all"
-        return "; ".join(filter(None, (alone, self.note)))
+        return "; ".join(filter(None, (alone, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
         """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""

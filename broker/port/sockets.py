@@ -267,8 +267,8 @@ class Sockets:
             if not self._zap.poll(0):
                 return
             frames = self._zap.recv_multipart()
-            # A connection is accepted before its key is asked about. So now this one is known, and with fewer handshakes
-            # than its own will be, even if it came while the one before was answered.
+            # A connection is accepted before its key is asked about. So this one is known now, even if it came while
+            # the one before was answered, and with fewer handshakes than its own will be.
             self._gone += self._follow_monitor()
             curve = len(frames) == _ZAP_FRAMES and frames[5] == b"CURVE"
             known = curve and self._keys.who(frames[-1]) is not None

@@ -57,9 +57,14 @@ class Capacity:
             self._done.append(self._done[-1] + slots * (after - before))
         yield len(spans)
 
+    @property
+    def longest_s(self) -> float:
+        """The longest window; 0.0 if there is none."""
+        return -self._lengths[0] if self._lengths else 0.0
+
     def holds(self, seconds: float) -> bool:
         """Whether some window is longer than so many seconds."""
-        return bool(self._lengths) and -self._lengths[0] > seconds
+        return self.longest_s > seconds
 
     def time_to_do(self, work_s: float, longest_s: float) -> float | None:
         """Seconds until ``work_s`` slot seconds have passed, with a task of ``longest_s`` among them; None: never."""

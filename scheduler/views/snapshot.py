@@ -133,6 +133,11 @@ class Outlook:
             yield sum([1 + len(away.windows) for away in some])
         yield rows
 
+    @property
+    def longest_window_s(self) -> float:
+        """The longest window that is open or announced; 0.0 if there is none."""
+        return self._capacity.longest_s
+
     def view(self, number: int, now: float) -> BagView:
         """The bag of that number, as it is ``now``."""
         bag = self._grid.tasks.bags[number]
