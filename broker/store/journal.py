@@ -30,7 +30,7 @@ from deskgrid.broker.store.integrity import (
     wrong_with_pages,
     wrong_with_values,
 )
-from deskgrid.broker.store.large_values import Values
+from deskgrid.broker.store.large_values import LargeValues
 from deskgrid.broker.store.purge import Purge
 from deskgrid.broker.store.recovery import Recovery
 from deskgrid.broker.store.result_blocks import (
@@ -108,7 +108,7 @@ class Journal:
         self.full = ""
         try:
             make_private(home, NAME)
-            self.values = Values(home, flush=durability == "power")
+            self.values = LargeValues(home, flush=durability == "power")
             self._refuse(wrong_with_files(home / NAME, self._log))
             self._db = sqlite3.connect(home / NAME, isolation_level=None, check_same_thread=False, timeout=0.5)
         except (OSError, sqlite3.Error) as error:
@@ -190,7 +190,8 @@ class Journal:
             for bag, blocks in self._blocks.items():
                 self._newest[bag] = blocks[-1].seq
             self._blocks.clear()
-            self.log_is_long = bool(self.values.dropped) or os.stat(self._log).st_size >= self._shorten_at
+            self.values.committed()
+            self.log_is_long = bool(self.values.gone) or os.stat(self._log).st_size >= self._shorten_at
 
     def rollback(self) -> None:
         """Undo what has been written since the last commit."""

@@ -17,15 +17,17 @@ from deskgrid.broker.store.rows import FileRow
 from deskgrid.wire import Chunks, Payload
 
 
-class Values:
+class LargeValues:
     """The files of a journal, and its table of them."""
 
     def __init__(self, home: Path, flush: bool) -> None:
         """``flush``: a file waits for the disk, as a commit does. Raises OSError."""
         self._files = Files(home, flush)
-        # Files that are not recorded yet, and those that were dropped since the log was last copied into the tables.
+        # Files that are not recorded yet; those that were dropped in this transaction; and in those since the log was last
+        # copied into the tables.
         self._kept: set[str] = set()
-        self.dropped: list[str] = []
+        self._dropped: list[str] = []
+        self.gone: list[str] = []
         # Files that can be removed once nobody uses their values, for example in a message that waits to be sent.
         self._unneeded: list[str] = []
         self._in_hand: WeakValueDictionary[str, Stored] = WeakValueDictionary()
@@ -96,17 +98,22 @@ class Values:
 
     def drop(self, names: Sequence[str]) -> None:
         """Drop these files. They stay on the disk until `let_go`, and `undo` takes it back."""
-        self.dropped += names
+        self._dropped += names
         self._write("DELETE FROM files WHERE name = ?", [(name,) for name in names])
 
     def undo(self) -> None:
         """The transaction was rolled back: what was dropped in it stays."""
-        self.dropped.clear()
+        self._dropped.clear()
+
+    def committed(self) -> None:
+        """The transaction was committed."""
+        self.gone += self._dropped
+        self._dropped.clear()
 
     def let_go(self) -> None:
-        """The log is in the tables: the dropped files can be removed."""
-        self._unneeded += self.dropped
-        self.dropped = []
+        """The log is in the tables: the files that are gone from them can be removed."""
+        self._unneeded += self.gone
+        self.gone.clear()
 
     def take_unneeded(self) -> list[str]:
         """The files that can be removed now, with `remove`, on any thread."""

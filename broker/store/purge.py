@@ -7,7 +7,7 @@ The row of the bag goes last, and the order with it.
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from deskgrid.broker.store.large_values import Values
+from deskgrid.broker.store.large_values import LargeValues
 
 # Rows and bytes that one slice deletes at most, though always one row: some milliseconds.
 ROWS = 500
@@ -19,7 +19,7 @@ Write = Callable[[str, Sequence[tuple[object, ...]]], None]
 class Purge:
     """``write(statement, rows)`` writes rows; ``values``: the files of large values."""
 
-    def __init__(self, db: sqlite3.Connection, write: Write, values: Values) -> None:
+    def __init__(self, db: sqlite3.Connection, write: Write, values: LargeValues) -> None:
         self._db = db
         self._write = write
         self._values = values
