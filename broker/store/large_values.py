@@ -23,8 +23,8 @@ class LargeValues:
     def __init__(self, home: Path, flush: bool) -> None:
         """``flush``: a file waits for the disk, as a commit does. Raises OSError."""
         self._files = Files(home, flush)
-        # Files that are not recorded yet; those that were dropped in this transaction; and in those since the log was last
-        # copied into the tables.
+        # Files that are not recorded yet; files dropped in this transaction; and files dropped in all transactions
+        # since the log was last copied into the tables.
         self._kept: set[str] = set()
         self._dropped: list[str] = []
         self.gone: list[str] = []
