@@ -174,11 +174,11 @@ class Attempts:
         scheduler = self._state.scheduler
         crashed = [attempt.task for attempt, r in self._results.items() if r.outcome == Outcome.CRASH]
         self._crashes = {task: scheduler.crashes(task) for task in crashed}
-        rest = scheduler.quarantined(worker.name)
+        stay = scheduler.quarantined(worker.name)
         self.handle(ev.AttemptsEnded(worker.name, ended), now)
         for result in failed:
             self._remember(result)
-        self._note_rest(worker.name, rest, scheduler.quarantined(worker.name))
+        self._note_quarantine(worker.name, stay, scheduler.quarantined(worker.name))
         self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
 
@@ -205,10 +205,10 @@ class Attempts:
         texts = result.payload, result.stdout, result.stderr
         self._state.failed_attempts.add(ResultRow(*facts, *texts, self._state.posix(self._state.scheduler.now)))
 
-    def _note_rest(self, name: str, before: Quarantined | None, after: Quarantined | None) -> None:
+    def _note_quarantine(self, name: str, before: Quarantined | None, after: Quarantined | None) -> None:
         who = self._by_name[name].who.name
         if after is not None and after is not before:
-            self._state.note("worker-rests", by=who, name=name, for_s=after.lasts, why=after.why)
+            self._state.note("worker-quarantined", by=who, name=name, for_s=after.lasts, why=after.why)
         elif before is not None and after is None:
             self._state.note("worker-works-again", by=who, name=name)
 
@@ -300,10 +300,10 @@ class Attempts:
         self._send(worker.peer, wire.Stop(refs) if stops else wire.Recall(refs))
 
     def _note_overdue(self, name: str, count: int) -> None:
-        rest = self._state.scheduler.quarantined(name)
+        stay = self._state.scheduler.quarantined(name)
         self._state.note("worker-silent", by=self._by_name[name].who.name, name=name, taken_back=count)
-        if rest is not None and rest.silent:
-            self._state.note("worker-rests", by=self._by_name[name].who.name, name=name, for_s=rest.lasts, why=rest.why)
+        if stay is not None and stay.silent:
+            self._note_quarantine(name, None, stay)
 
     def send_template(self, worker: WorkerSession, digest: str) -> None:
         """Send a template to a worker."""

@@ -185,7 +185,7 @@ class Overview:
 
     def _worker_row(self, session: WorkerSession, now: float, most_slots: int) -> WorkerState:
         join, scheduler = session.join, self._state.scheduler
-        rest = scheduler.quarantined(session.name)
+        stay = scheduler.quarantined(session.name)
         view = worker_view(scheduler.grid, session.name, now, most_slots, WINDOW_ROWS)
         return {
             "name": session.name,
@@ -199,7 +199,7 @@ class Overview:
             "windows": list(view.windows),
             "silent_s": max(0.0, now - session.heard),
             "done": session.done,
-            "rests_s": None if rest is None else max(0.0, rest.until - now),
+            "quarantine_s": None if stay is None else max(0.0, stay.until - now),
             "note": trouble(scheduler, session.name),
             "slot_count": view.slot_count,
             "busy": view.busy,

@@ -21,7 +21,7 @@ from deskgrid.broker.query_catalog import QUESTIONS, SHORT, AskError, Json, argu
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.broker.throughput import Throughput
-from deskgrid.broker.worker_health import at_rest, reason
+from deskgrid.broker.worker_health import in_quarantine, reason
 from deskgrid.broker.workers import Workers
 from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
@@ -269,7 +269,7 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
     for slot in why.slots:
         where = f"{slot.worker} slot {slot.slot}"
         if slot.quarantined is not None:
-            lines.append(f"{where}: {at_rest(slot.quarantined, now)}")
+            lines.append(f"{where}: {in_quarantine(slot.quarantined, now)}")
         elif slot.silent_s is not None:
             lines.append(f"{where}: has not answered for {precise(slot.silent_s)}, and gets no work until it does")
         elif slot.short_s:

@@ -8,23 +8,23 @@ from deskgrid.scheduler.views.explain import SlotReason
 
 def trouble(scheduler: Scheduler, name: str) -> str:
     """What is wrong with the worker ``name``; empty when all is well."""
-    rest, owed = scheduler.quarantined(name), len(scheduler.owed_by(name))
-    if rest is not None:
-        return f"rests: {rest.why}"
+    stay, owed = scheduler.quarantined(name), len(scheduler.owed_by(name))
+    if stay is not None:
+        return f"in quarantine: {stay.why}"
     return f"does not answer on {owed} of its slots" if owed else ""
 
 
 def reason(slot: SlotReason) -> str:
     """Why a slot does not run a task, in a word or two."""
     if slot.quarantined is not None:
-        return "rests"
+        return "quarantined"
     if slot.silent_s is not None:
         return "silent"
     return "too short" if slot.short_s else "busy"
 
 
-def at_rest(rest: Quarantined, now: float) -> str:
-    """Why a worker gets no work, and for how long."""
-    why = "it does not answer" if rest.silent else "everything crashes there"
-    when = f"in {precise(rest.until - now)}" if rest.until > now else "now"
-    return f"rests, because {why}; one task is tried there {when}"
+def in_quarantine(stay: Quarantined, now: float) -> str:
+    """Why a worker in quarantine gets no work, and for how long."""
+    why = "it does not answer" if stay.silent else "everything crashes there"
+    when = f"in {precise(stay.until - now)}" if stay.until > now else "now"
+    return f"in quarantine, because {why}; one task is tried there {when}"

@@ -111,7 +111,7 @@ def interest(worker: WorkerState) -> tuple[int, int, list[tuple[int, str]]]:
     if worker["state"] == "up":
         rank = (
             0
-            if worker["rests_s"] is not None or any(_beyond(worker, slot) for slot in worker["slots"])
+            if worker["quarantine_s"] is not None or any(_beyond(worker, slot) for slot in worker["slots"])
             else 1
             if busy
             else 3
@@ -195,8 +195,8 @@ def _beyond(worker: WorkerState, slot: SlotState) -> bool:
 def _window(worker: WorkerState, width: int) -> Text:
     if worker["state"] != "up":
         return _absence(worker)
-    if worker["rests_s"] is not None:
-        soon = f", tried again in {duration(worker['rests_s'])}" if worker["rests_s"] else ", being tried"
+    if worker["quarantine_s"] is not None:
+        soon = f", tried again in {duration(worker['quarantine_s'])}" if worker["quarantine_s"] else ", being tried"
         return Text(clean(worker["note"]) + soon, "bold red")
     slots = max(1, len(worker["slots"]))
     running = sum(_rest(slot) for slot in worker["slots"]) / slots

@@ -78,7 +78,9 @@ class WorkerState(TypedDict):
     windows: list[ComingWindow]  # the next ones of the coming week, at most 8, without the current one
     silent_s: float  # since it was last heard
     done: int  # tasks
-    rests_s: float | None  # until one task is tried there, because all of them failed; null: it does not rest
+    quarantine_s: (
+        float | None
+    )  # until one task is tried there, because all of them failed; null: it is not in quarantine
     note: str  # for people: what is wrong with it; may be empty
     slot_count: int
     busy: int  # of them, those that run something

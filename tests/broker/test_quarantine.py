@@ -40,34 +40,36 @@ def crash(worker: BareWorker, times: int) -> list[wire.Work]:
     return made
 
 
-def test_a_worker_that_rests_says_why_and_for_how_long(lab: tuple[Office, BareWorker, BareWorker]) -> None:
+def test_a_worker_that_quarantine_says_why_and_for_how_long(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, _, bad = lab
     client = office.client()
     client.submit([b"0"] * 9)
     crash(bad, 3)
     office.now += 4.0
-    rows = {row["name"]: (row["rests_s"], row["note"]) for row in client.ask("status")["workers"]}
-    assert rows == {"good": (None, ""), "bad": (FIRST_QUARANTINE_S - 4.0, "rests: 3 crashes in a row")}
+    rows = {row["name"]: (row["quarantine_s"], row["note"]) for row in client.ask("status")["workers"]}
+    assert rows == {"good": (None, ""), "bad": (FIRST_QUARANTINE_S - 4.0, "in quarantine: 3 crashes in a row")}
 
 
-def test_a_task_that_waits_beside_a_worker_that_rests_is_told_so(lab: tuple[Office, BareWorker, BareWorker]) -> None:
+def test_a_task_that_waits_beside_a_worker_in_quarantine_is_told_so(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, _, bad = lab
     client = office.client()
     bag = client.submit([b"0"] * 9)
     crash(bad, 3)
     answer = client.ask("explain", bag=bag)
-    assert "bad slot 0: rests, because everything crashes there; one task is tried there in 10 s" in answer["text"]
-    assert {slot["worker"]: slot["reason"] for slot in answer["slots"]} == {"bad": "rests", "good": "busy"}
+    assert (
+        "bad slot 0: in quarantine, because everything crashes there; one task is tried there in 10 s" in answer["text"]
+    )
+    assert {slot["worker"]: slot["reason"] for slot in answer["slots"]} == {"bad": "quarantined", "good": "busy"}
 
 
 def test_the_log_says_when_a_rest_begins_and_when_it_is_over(lab: tuple[Office, BareWorker, BareWorker]) -> None:
     office, good, bad = lab
     office.client().submit([b"0"] * 9)
     crash(bad, 3)
-    assert "worker-rests name='bad' for_s=10.0 why='3 crashes in a row'" in office.sessions.state.take_notices()
+    assert "worker-quarantined name='bad' for_s=10.0 why='3 crashes in a row'" in office.sessions.state.take_notices()
     pass_time(office, FIRST_QUARANTINE_S, good, bad)
     crash(bad, 1)
-    assert "worker-rests name='bad' for_s=20.0 why='4 crashes in a row'" in office.sessions.state.take_notices()
+    assert "worker-quarantined name='bad' for_s=20.0 why='4 crashes in a row'" in office.sessions.state.take_notices()
     pass_time(office, 2 * FIRST_QUARANTINE_S, good, bad)
     bad.finish(*bad.work())
     assert "worker-works-again name='bad'" in office.sessions.state.take_notices()

@@ -75,11 +75,11 @@ def test_the_log_and_the_status_say_who_does_not_answer(office: Office, silent: 
     pass_time(office, TIMEOUT_S + GRACE_S + 0.1, silent, other)
     notices = office.sessions.state.take_notices()
     assert "worker-silent name='hole' taken_back=4" in notices
-    assert "worker-rests name='hole' for_s=10.0 why='4 tasks not answered in a row'" in notices
-    rows = {row["name"]: (row["rests_s"], row["note"]) for row in client.ask("status")["workers"]}
-    assert rows["hole"] == (pytest.approx(FIRST_QUARANTINE_S, abs=0.2), "rests: 4 tasks not answered in a row")
+    assert "worker-quarantined name='hole' for_s=10.0 why='4 tasks not answered in a row'" in notices
+    rows = {row["name"]: (row["quarantine_s"], row["note"]) for row in client.ask("status")["workers"]}
+    assert rows["hole"] == (pytest.approx(FIRST_QUARANTINE_S, abs=0.2), "in quarantine: 4 tasks not answered in a row")
     answer = client.ask("explain", bag=bag)
-    assert "hole slot 0: rests, because it does not answer; one task is tried there in 9.9 s" in answer["text"]
+    assert "hole slot 0: in quarantine, because it does not answer; one task is tried there in 9.9 s" in answer["text"]
 
 
 def test_explain_says_for_how_long_a_slot_has_not_answered(office: Office) -> None:

@@ -1,4 +1,4 @@
-"""A model of who rests: the rules at the head of `deskgrid.scheduler.state.quarantine`, said in another way."""
+"""A model of quarantine: the rules at the head of `deskgrid.scheduler.state.quarantine`, said in another way."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from deskgrid.scheduler.state.quarantine import BAG_WORKERS, FIRST_QUARANTINE_S,
 
 @dataclass(slots=True)
 class Pause:
-    """What the model knows of a worker that rests."""
+    """What the model knows of a worker in quarantine."""
 
     until: float
     lasts: float
@@ -15,10 +15,10 @@ class Pause:
 
 
 class Health:
-    """Who rests, by the rules at the head of `deskgrid.scheduler.state.quarantine`, said in another way."""
+    """Who is in quarantine, by these rules."""
 
     def __init__(self) -> None:
-        self.rests: dict[str, Pause] = {}
+        self.quarantined: dict[str, Pause] = {}
         self.in_a_row: dict[str, int] = {}
         self.crashed_on: dict[int, set[str]] = {}
 
@@ -33,22 +33,22 @@ class Health:
     def fails(self, worker: str, up: set[str], now: float) -> None:
         """A crash that nothing else explains, or a silence."""
         self.in_a_row[worker] = self.in_a_row.get(worker, 0) + 1
-        rest = self.rests.get(worker)
-        if self.in_a_row[worker] >= STREAK and (rest is None or rest.tried):
-            self.rests.pop(worker, None)
-            if up - {worker} - set(self.rests):
-                lasts = FIRST_QUARANTINE_S if rest is None else min(2 * rest.lasts, LONGEST_QUARANTINE_S)
-                self.rests[worker] = Pause(now + lasts, lasts)
+        stay = self.quarantined.get(worker)
+        if self.in_a_row[worker] >= STREAK and (stay is None or stay.tried):
+            self.quarantined.pop(worker, None)
+            if up - {worker} - set(self.quarantined):
+                lasts = FIRST_QUARANTINE_S if stay is None else min(2 * stay.lasts, LONGEST_QUARANTINE_S)
+                self.quarantined[worker] = Pause(now + lasts, lasts)
 
     def works(self, worker: str) -> None:
-        self.rests.pop(worker, None)
+        self.quarantined.pop(worker, None)
         self.in_a_row.pop(worker, None)
 
     def forget_bag(self, bag: int) -> None:
         self.crashed_on.pop(bag, None)
 
     def look(self, up: set[str], now: float) -> None:
-        alone = up <= set(self.rests)
-        for name in up & set(self.rests):
-            rest = self.rests[name]
-            rest.tried = rest.tried or alone or rest.until <= now
+        alone = up <= set(self.quarantined)
+        for name in up & set(self.quarantined):
+            stay = self.quarantined[name]
+            stay.tried = stay.tried or alone or stay.until <= now

@@ -137,8 +137,8 @@ class GridMachine(RuleBasedStateMachine):
         for command in commands:
             if not isinstance(command, ev.Assign):
                 continue
-            rest = self.health.rests.get(command.worker)
-            assert rest is None or (rest.tried and len(command.work) == 1), "work for one that rests"
+            stay = self.health.quarantined.get(command.worker)
+            assert stay is None or (stay.tried and len(command.work) == 1), "work for one in quarantine"
             for work in command.work:
                 known = self.known[work.attempt.task]
                 assert known.ended is None
@@ -426,7 +426,7 @@ class GridMachine(RuleBasedStateMachine):
         if outcome == Outcome.CRASH:
             known.crashes.append(worker)
             self.health.crashes(worker, known.bag, self._has_done(known.bag), set(self.up), self.now)
-            excused = set(known.crashes) == {worker} and worker in self.health.rests
+            excused = set(known.crashes) == {worker} and worker in self.health.quarantined
             failed = len(known.crashes) >= CRASH_LIMIT and not excused
         else:
             known.errors += outcome != Outcome.DONE

@@ -183,11 +183,11 @@ def test_a_worker_that_is_away_has_the_slots_it_had_and_one_never_seen_has_one()
     assert sorted(prospect.announced) == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0)]
 
 
-def test_a_worker_that_rests_is_not_planned_with() -> None:
+def test_a_worker_in_quarantine_is_not_planned_with() -> None:
     grid = Planned()
     grid.pc("a", 10)
     grid.pc("b", 10)
-    grid.inside.quarantine.workers["a"] = None  # type: ignore[assignment]  # who rests is asked, not for how long
+    grid.inside.quarantine.workers["a"] = None  # type: ignore[assignment]  # who is there is asked, not for how long
     assert [slot.worker for slot in grid.view.open_slots()] == ["b"]
 
 

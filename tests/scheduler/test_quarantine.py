@@ -1,4 +1,4 @@
-"""A worker on which everything crashes rests; one on which anything works does not, nor does the last one."""
+"""A worker on which everything crashes is put in quarantine, but not the last one, nor one on which anything works."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def crashed_on_one(grid: Grid) -> int:
     return task
 
 
-def rests(grid: Grid) -> dict[str, float]:
+def in_quarantine(grid: Grid) -> dict[str, float]:
     """How long each resting worker has been told to rest."""
     return {name: rest.lasts for name, rest in grid.inside.quarantine.workers.items()}
 
@@ -58,7 +58,7 @@ def rests(grid: Grid) -> dict[str, float]:
 def test_a_worker_on_which_task_after_task_crashes_gets_no_more_of_them() -> None:
     grid = Grid()
     tasks = broken(grid)
-    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
+    assert in_quarantine(grid) == {"bad": FIRST_QUARANTINE_S}
     grid.expect()
     assert State.SENT not in {grid.state(task) for task in tasks}
 
@@ -70,7 +70,7 @@ def test_a_task_is_not_given_up_for_crashes_that_were_all_on_one_broken_worker()
     assert grid.state(task) == State.DONE
 
 
-def test_a_worker_that_rests_works_again_when_what_it_still_ran_succeeds() -> None:
+def test_a_worker_in_quarantine_works_again_when_what_it_still_ran_succeeds() -> None:
     grid = Grid()
     keep_busy(grid)
     grid.pc("bad", slots=3)
@@ -80,10 +80,10 @@ def test_a_worker_that_rests_works_again_when_what_it_still_ran_succeeds() -> No
     for _ in range(STREAK):
         (task,) = grid.tell_pass()["bad_2"]
         assert crash(grid, task) == []
-    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
+    assert in_quarantine(grid) == {"bad": FIRST_QUARANTINE_S}
     grid.expect()
     assert grid.end(*still) == still
-    assert rests(grid) == {}
+    assert in_quarantine(grid) == {}
     handed = grid.tell_pass()
     assert len(handed) == 3
     assert all(set(work) <= set(tasks) for work in handed.values())
@@ -105,7 +105,7 @@ def test_whatever_is_no_crash_shows_that_a_worker_works(outcome: Outcome) -> Non
     for place in range(2 * STREAK):
         (task,) = grid.tell_pass()["pc"]
         grid.answer([grid.attempts[task]], Outcome.CRASH if place % STREAK else outcome)
-    assert rests(grid) == {}
+    assert in_quarantine(grid) == {}
 
 
 def test_after_the_rest_one_task_is_tried_and_all_is_well_when_it_does_not_crash() -> None:
@@ -124,7 +124,7 @@ def test_after_the_rest_one_task_is_tried_and_all_is_well_when_it_does_not_crash
     grid.wait(1.0)
     grid.expect()  # one task at a time, whatever its slots
     grid.end(probe)
-    assert rests(grid) == {}
+    assert in_quarantine(grid) == {}
     assert len(grid.tell_pass()) == 3
     assert slot.startswith("bad")
 
@@ -137,7 +137,7 @@ def test_each_rest_is_twice_as_long_as_the_last_up_to_a_limit() -> None:
         grid.wait(lengths[-1] + 0.1)
         (probe,) = grid.tell_pass()["bad"]
         crash(grid, probe)
-        lengths.append(rests(grid)["bad"])
+        lengths.append(in_quarantine(grid)["bad"])
     assert lengths[:3] == [FIRST_QUARANTINE_S, 2 * FIRST_QUARANTINE_S, 4 * FIRST_QUARANTINE_S]
     assert lengths[-1] == LONGEST_QUARANTINE_S
 
@@ -152,11 +152,11 @@ def test_what_still_runs_on_a_resting_worker_ends_the_rest_when_it_works_and_not
         grid.expect(bad_2=[task])
         crash(grid, task)
         grid.cancel(task)
-    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
+    assert in_quarantine(grid) == {"bad": FIRST_QUARANTINE_S}
     crash(grid, second)
-    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
+    assert in_quarantine(grid) == {"bad": FIRST_QUARANTINE_S}
     grid.end(first)
-    assert rests(grid) == {}
+    assert in_quarantine(grid) == {}
 
 
 def test_work_that_waits_at_a_broken_worker_is_taken_back() -> None:
@@ -189,7 +189,7 @@ def test_a_bag_that_crashes_everywhere_is_broken_itself_and_no_worker_rests_for_
             crash(grid, handed[0])
         passes += 1
         assert passes < 100
-    assert rests(grid) == {}
+    assert in_quarantine(grid) == {}
     assert grid.scheduler.counters.crashes == 20 * CRASH_LIMIT
 
 
@@ -205,7 +205,7 @@ def test_a_bag_that_was_seen_to_work_is_not_to_blame() -> None:
         for handed in grid.tell_pass().values():
             crash(grid, handed[0])
     # The last of them goes on.
-    assert len(rests(grid)) == BAG_WORKERS - 1
+    assert len(in_quarantine(grid)) == BAG_WORKERS - 1
 
 
 def test_the_only_worker_never_rests_and_tasks_are_given_up_as_ever() -> None:
@@ -217,7 +217,7 @@ def test_the_only_worker_never_rests_and_tasks_are_given_up_as_ever() -> None:
         (task,) = grid.tell_pass()["only"]
         ended += crash(grid, task)
     assert sorted(ended) == tasks
-    assert rests(grid) == {}
+    assert in_quarantine(grid) == {}
 
 
 def test_when_only_resting_workers_are_left_they_are_tried_at_once() -> None:
@@ -227,7 +227,7 @@ def test_when_only_resting_workers_are_left_they_are_tried_at_once() -> None:
     grid.leave("good")
     (probe,) = grid.tell_pass()["bad"]
     crash(grid, probe)
-    assert rests(grid) == {}  # nobody else is there
+    assert in_quarantine(grid) == {}  # nobody else is there
 
 
 def test_the_last_worker_works_on_all_its_lanes_again() -> None:
@@ -237,7 +237,7 @@ def test_the_last_worker_works_on_all_its_lanes_again() -> None:
     grid.tasks(*[5.0] * 9, bag=1)
     for handed in grid.tell_pass().values():
         crash(grid, handed[0])
-    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
+    assert in_quarantine(grid) == {"bad": FIRST_QUARANTINE_S}
     grid.leave("good")
     ((probe,),) = grid.tell_pass().values()
     crash(grid, probe)
@@ -268,7 +268,7 @@ def test_a_crash_that_comes_late_counts_for_the_worker_that_tells_of_it() -> Non
     grid.leave("bad", planned=False)
     for task in tasks:
         grid.tell(ev.AttemptsEnded("bad", [ev.EndedAttempt(grid.attempts[task], Outcome.CRASH, 0.1)]))
-    assert rests(grid) == {"bad": FIRST_QUARANTINE_S}
+    assert in_quarantine(grid) == {"bad": FIRST_QUARANTINE_S}
     grid.wait(LONGEST_QUARANTINE_S)
     assert "bad" not in grid.tell_pass()
     grid.pc("bad", slots=STREAK)

@@ -71,7 +71,7 @@ def worker(
         windows=windows or [],
         silent_s=silent_s,
         done=done,
-        rests_s=30.0 if note else None,
+        quarantine_s=30.0 if note else None,
         note=note,
         slot_count=len(slots) or 1,
         busy=sum(each["running"] is not None for each in slots),

@@ -359,9 +359,9 @@ def test_a_broker_whose_disk_is_full_says_so_before_all_else(state: str, said: s
     assert f"{said}, no submissions" in " ".join(lines(seen, width)[:2])
 
 
-def test_a_worker_that_rests_says_why_and_until_when_and_is_shown_first() -> None:
-    sick = worker("lab3-99", note="rests: 3 crashes in a row")
+def test_a_worker_that_quarantine_says_why_and_until_when_and_is_shown_first() -> None:
+    sick = worker("lab3-99", note="in quarantine: 3 crashes in a row")
     found = lines(snapshot([*(worker(f"lab3-{number:02}") for number in range(40)), sick]), 100, 24)
-    assert "rests: 3 crashes in a row, tried again in 30 s" in line_with("lab3-99", found)
-    sick["rests_s"] = 0.0
-    assert "rests: 3 crashes in a row, being tried" in line_with("lab3-99", lines(snapshot([sick])))
+    assert "in quarantine: 3 crashes in a row, tried again in 30 s" in line_with("lab3-99", found)
+    sick["quarantine_s"] = 0.0
+    assert "in quarantine: 3 crashes in a row, being tried" in line_with("lab3-99", lines(snapshot([sick])))
