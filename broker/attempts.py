@@ -44,7 +44,7 @@ class WorkerSession:
     heard: float
     opened: float
     state: Presence = "away"
-    done: int = 0
+    ended: int = 0
     sent_windows: str | None = None
     # When its last announced window closes; and the later of that and the end of its open window: a worker that is gone
     # is remembered until then. An open-ended window does not count: its worker may be gone for good.
@@ -245,7 +245,7 @@ class Attempts:
         sizes = self._state.journal.add_results(rows)
         for number, size in sizes.items():
             self._state.grown(self._state.book.by_number[number], size)
-        worker.done += len(rows)
+        worker.ended += len(rows)
 
     # --- commands ----------------------------------------------------------------------------------------------------
 

@@ -198,7 +198,7 @@ class Overview:
             "opened_s": max(0.0, now - session.opened) if session.state == "up" else 0.0,
             "windows": list(view.windows),
             "silent_s": max(0.0, now - session.heard),
-            "done": session.done,
+            "ended": session.ended,
             "quarantine_s": None if stay is None else max(0.0, stay.until - now),
             "note": trouble(scheduler, session.name),
             "slot_count": view.slot_count,

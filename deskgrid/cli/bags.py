@@ -6,6 +6,7 @@ Rule: stdout is for what was asked for, so that it can be piped on; what there i
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +25,7 @@ FAILED = 1
 RETRIES = "How often a failed task is tried again. From the fourth failure on, it pauses before each try."
 
 bag_argument = click.argument("bag_id", metavar="BAG")
+bags_argument = click.argument("bag_ids", metavar="BAG...", nargs=-1, required=True)
 item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min=0), required=False)
 
 
@@ -93,7 +95,7 @@ def items_of(lines: Iterable[bytes]) -> Iterator[str]:
 @join_option
 def wait(*, timeout: float | None, bag_id: str, join: str | None) -> None:
     """Wait until every task of BAG has ended. The exit code is 1 if a task failed, or if it took too long."""
-    with open_grid(join) as grid:
+    with open_grid(join) as grid, _waiting(bag_id):
         bag = _attached(grid, bag_id)
         ended = bag.wait(timeout)
         progress = bag.progress()
@@ -108,6 +110,16 @@ def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
     if bag.note:
         say(f"deskgrid: {bag.note}", err=True)
     return bag
+
+
+@contextmanager
+def _waiting(bag_id: str) -> Iterator[None]:
+    """Tell whoever presses Ctrl-C that only the waiting has ended."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"deskgrid: you stopped waiting; bag {bag_id} goes on", err=True)
+        raise
 
 
 def _summary(progress: "Progress") -> str:
@@ -132,7 +144,7 @@ def results(*, bag_id: str, join: str | None) -> None:
     from deskgrid.errors import TaskCancelled
 
     failed, cancelled = list[int](), 0
-    with open_grid(join) as grid:
+    with open_grid(join) as grid, _waiting(bag_id):
         bag: Bag[int, Any] = _attached(grid, bag_id)
         for item, value in in_order(bag.as_completed(errors="return")):
             if isinstance(value, TaskCancelled):
@@ -231,20 +243,22 @@ def explain(*, bag_id: str, item: int | None, join: str | None) -> None:
 
 
 @click.command()
-@bag_argument
+@bags_argument
 @join_option
-def cancel(*, bag_id: str, join: str | None) -> None:
-    """Cancel every task of BAG that has not ended; those that run are stopped."""
+def cancel(*, bag_ids: tuple[str, ...], join: str | None) -> None:
+    """Cancel every task of each BAG that has not ended; those that run are stopped."""
     from deskgrid.screen.drawing import counted
 
     with open_grid(join) as grid:
-        click.echo(f"cancelled {counted(grid.attach(bag_id).cancel(), 'task')}")
+        for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
+            click.echo(f"cancelled {counted(bag.cancel(), 'task')} of {bag.id}")
 
 
 @click.command()
-@bag_argument
+@bags_argument
 @join_option
-def forget(*, bag_id: str, join: str | None) -> None:
-    """Drop BAG with its results and logs. All its tasks must have ended."""
+def forget(*, bag_ids: tuple[str, ...], join: str | None) -> None:
+    """Drop each BAG with its results and logs. All its tasks must have ended."""
     with open_grid(join) as grid:
-        grid.attach(bag_id).forget()
+        for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
+            bag.forget()

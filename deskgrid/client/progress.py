@@ -98,6 +98,7 @@ def _new_bar() -> "RichProgress":
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
+        TextColumn("after"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[status]}", markup=False),
         console=Console(stderr=True),

@@ -122,9 +122,9 @@ def interest(worker: WorkerState) -> tuple[int, int, list[tuple[int, str]]]:
 
 
 def worker_columns(workers: Sequence[WorkerState], width: int) -> list[Column]:
-    """Name, window, time left, slots, done, site, plan."""
+    """Name, window, time left, slots, ended tasks, site, plan."""
     slots = max((worker["slot_count"] for worker in workers), default=1)
-    done = max((len(f"{worker['done']:,}") for worker in workers), default=1)
+    ended = max((len(f"{worker['ended']:,}") for worker in workers), default=1)
     sites = max((len(worker["site"]) for worker in workers), default=0)
     plans = max((len(worker["plan"]) for worker in workers), default=0)
     wide = width >= WIDE
@@ -133,7 +133,7 @@ def worker_columns(workers: Sequence[WorkerState], width: int) -> list[Column]:
         Column(1),
         Column(DURATION, "right"),
         Column(max(5, slots if slots <= STRIP else 2 * len(str(slots)) + 1)),
-        Column(max(4, done) if width >= MEDIUM else 0, "right"),
+        Column(max(5, ended) if width >= MEDIUM else 0, "right"),
         Column(max(4, min(sites, 12)) if wide and sites else 0),
         Column(min(plans, width // 4) if wide else 0),
     ]
@@ -142,7 +142,7 @@ def worker_columns(workers: Sequence[WorkerState], width: int) -> list[Column]:
 
 def worker_titles(columns: Sequence[Column]) -> Text:
     """The names of the columns."""
-    return _dim(row(("name", "window", "time left", "slots", "done", "site", "plan"), columns))
+    return _dim(row(("name", "window", "time left", "slots", "ended", "site", "plan"), columns))
 
 
 def worker_row(worker: WorkerState, columns: Sequence[Column]) -> Text:
@@ -152,7 +152,7 @@ def worker_row(worker: WorkerState, columns: Sequence[Column]) -> Text:
         _window(worker, columns[1].width),
         _time_left(worker),
         _strip(worker, columns[3].width),
-        f"{worker['done']:,}",
+        f"{worker['ended']:,}",
         clean(worker["site"]),
         Text(clean(worker["plan"]), "dim"),
     )

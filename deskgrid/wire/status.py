@@ -77,10 +77,8 @@ class WorkerState(TypedDict):
     opened_s: float  # since this window opened
     windows: list[ComingWindow]  # the next ones of the coming week, at most 8, without the current one
     silent_s: float  # since it was last heard
-    done: int  # tasks
-    quarantine_s: (
-        float | None
-    )  # until one task is tried there, because all of them failed; null: it is not in quarantine
+    ended: int  # tasks, done or failed
+    quarantine_s: float | None  # until one task is tried there; null: it is not in quarantine
     note: str  # for people: what is wrong with it; may be empty
     slot_count: int
     busy: int  # of them, those that run something

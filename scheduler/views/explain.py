@@ -1,15 +1,15 @@
 """Why a task waits: how many seconds each slot is short, and which announced windows it would fit."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
 from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.model import State
+from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.policy_view import ROUNDING_S
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot
 
-# Rows of slots and of coming windows in one explanation: what fits on a screen.
+# Rows of slots and of coming windows, one for each worker, in one explanation: what fits on a screen.
 ROWS = 20
 # Slots and windows that are looked at in one piece: a few milliseconds.
 PIECE = 2_000
@@ -78,7 +78,7 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     for name, windows, its in [*up, *away]:
         quarantined = grid.quarantine.workers.get(name)
         slots += [_reason(slot, needs + ROUNDING_S, now, quarantined) for slot in its]
-        coming += [ComingWindow(name, w.opens - now, w.lasts, w.lasts > needs) for w in windows if w.opens > now]
+        coming += _next_window(name, windows, needs, now)
         rows += 1 + len(its) + len(windows)
         if rows >= PIECE:
             slots, coming = _nearest(slots), _soonest(coming)
@@ -102,6 +102,12 @@ def _reason(slot: Slot, more_than: float, now: float, quarantined: Quarantined |
     left = slot.remaining(now)
     silent = None if slot.owes is None else now - slot.started
     return SlotReason(slot.worker.name, slot.position, left, max(0.0, more_than - left), silent, quarantined)
+
+
+def _next_window(worker: str, windows: Iterable[Window], needs: float, now: float) -> list[ComingWindow]:
+    """The first window of a worker that is long enough, else its first: at most one."""
+    coming = [ComingWindow(worker, w.opens - now, w.lasts, w.lasts > needs) for w in windows if w.opens > now]
+    return _soonest(coming)[:1]
 
 
 def _nearest(slots: list[SlotReason]) -> list[SlotReason]:

@@ -109,7 +109,7 @@ def test_of_a_busy_grid(office: Office, client: Client) -> None:
     }
     assert (workers["opened"]["uptime_s"], workers["away"]["uptime_s"], workers["lost"]["uptime_s"]) == (None, 0, 0)
     assert len(workers["away"]["windows"]) == WINDOW_ROWS < 19
-    assert (workers["opened"]["done"], workers["opened"]["host"], workers["opened"]["site"]) == (
+    assert (workers["opened"]["ended"], workers["opened"]["host"], workers["opened"]["site"]) == (
         2,
         "lab3-07.example",
         "lab3",

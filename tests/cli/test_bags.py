@@ -226,12 +226,37 @@ def test_explain_prints_what_the_broker_says(grid: FakeGrid) -> None:
 
 
 def test_cancel_says_how_many_it_cancelled(grid: FakeGrid) -> None:
-    assert deskgrid("cancel", BAG).stdout == "cancelled 1,234 tasks\n"
+    assert deskgrid("cancel", BAG).stdout == f"cancelled 1,234 tasks of {BAG}\n"
 
 
 def test_forget_forgets(grid: FakeGrid) -> None:
     assert deskgrid("forget", BAG).exit_code == 0
     assert grid.bag.forgotten
+
+
+@pytest.mark.parametrize("command", ["cancel", "forget"])
+def test_several_bags_are_found_before_the_first_is_changed(
+    command: str, grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = list[str]()
+    monkeypatch.setattr(grid.bag, command, lambda: changed.append(command) or 1)
+    assert deskgrid(command, BAG, BAG).exit_code == 0
+    assert changed == [command, command]
+    assert deskgrid(command, BAG, "nosuch").exit_code == 2
+    assert changed == [command, command]
+
+
+@pytest.mark.parametrize(("command", "method"), [("wait", "wait"), ("results", "as_completed")])
+def test_ctrl_c_ends_the_waiting_and_says_that_the_bag_goes_on(
+    command: str, method: str, grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grid.bag, method, interrupted)
+    result = deskgrid(command, BAG)
+    assert result.exit_code == 130
+    assert result.stderr.strip() == f"deskgrid: you stopped waiting; bag {BAG} goes on"
 
 
 # --- what a terminal might obey --------------------------------------------------------------------------------------

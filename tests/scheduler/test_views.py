@@ -286,7 +286,6 @@ def test_a_task_waits_because_every_slot_is_so_many_seconds_short() -> None:
         coming=(
             ComingWindow("c", starts_in_s=40, lasts_s=200, fits=True),
             ComingWindow("a", starts_in_s=290, lasts_s=60, fits=False),
-            ComingWindow("c", starts_in_s=990, lasts_s=20, fits=False),
         ),
         longest_window_s=200,
     )
