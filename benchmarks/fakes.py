@@ -13,10 +13,10 @@ import zmq
 from zmq.utils import z85
 
 from deskgrid import wire
-from deskgrid.broker.auth.keys import new_pair
 from deskgrid.client.link import Link
 from deskgrid.client.replies import ask
 from deskgrid.wire.joinline import JoinLine, Side, parse_join_line
+from deskgrid.wire.key_pair import new_pair
 
 # PCs do not come all at one instant: how many do, and how long they may take to be let in, seconds.
 JOIN_S = 60.0

@@ -20,6 +20,7 @@ from zmq.utils.monitor import parse_monitor_message
 from deskgrid import wire
 from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import JoinLine, Keys
+from deskgrid.wire.key_pair import new_pair
 
 # For a thread to end, a peer to answer, a task to be done: far longer than any of it takes on a busy machine.
 PATIENCE_S = 30.0
@@ -92,12 +93,6 @@ class SocketLine:
             self._monitor.close()
         self.socket.close()
         self._context.term()
-
-
-def new_pair() -> tuple[bytes, bytes]:
-    """A key pair that no broker knows: public, secret."""
-    public, secret = zmq.curve_keypair()
-    return z85.decode(public), z85.decode(secret)
 
 
 def enrolled(lab: JoinLine, name: str) -> JoinLine:

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from deskgrid import wire
 from deskgrid.wire.joinline import JoinLine, Keys
+from deskgrid.wire.key_pair import new_pair
 from deskgrid.wire.names import name_error
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
-from deskgrid.worker.link import Link, UnknownKey, new_pair
+from deskgrid.worker.link import Link, UnknownKey
 from deskgrid.worker.session import Refusal
 
 log = logging.getLogger("deskgrid.worker")

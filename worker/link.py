@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import zmq
-from zmq.utils import z85
 
 from deskgrid import process_memory, wire
 from deskgrid.wire.dealer import dealer_for, hear, say
@@ -117,9 +116,3 @@ class Link:
             if self._join.keys is None:
                 ask = "is it running? If it was not started with --insecure, give its join line with --join"
             say(f"no answer from a broker at {address}; still trying ({ask})")
-
-
-def new_pair() -> tuple[bytes, bytes]:
-    """A new key pair: public, secret."""
-    public, secret = zmq.curve_keypair()
-    return z85.decode(public), z85.decode(secret)

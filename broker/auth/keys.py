@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import zmq
 from zmq.utils import z85
 
 from deskgrid.broker.auth.pcs import PC, PCs
@@ -32,8 +31,7 @@ from deskgrid.broker.auth.roles import (
 from deskgrid.private_files import write_private
 from deskgrid.wire import KEY_BYTES
 from deskgrid.wire.joinline import JoinLine, Keys, Side, is_open_to_others
-
-Pair = tuple[bytes, bytes]
+from deskgrid.wire.key_pair import KeyPair, new_pair
 
 # The credentials that every home has.
 OWN: Mapping[str, Role] = {"worker": "lab", "client": "submitter", "admin": "admin"}
@@ -236,7 +234,7 @@ class KeyRing:
 
     # --- files -------------------------------------------------------------------------------------------------------
 
-    def _pair(self, name: str) -> Pair:
+    def _pair(self, name: str) -> KeyPair:
         path = self._folder / name
         if not path.exists():
             return self._make(name)
@@ -246,7 +244,7 @@ class KeyRing:
             raise KeysError(f"{path} is not a key file; remove it to have new keys made")
         return raw[:KEY_BYTES], raw[KEY_BYTES:]
 
-    def _make(self, name: str) -> Pair:
+    def _make(self, name: str) -> KeyPair:
         pair = new_pair()
         write_private(self._folder / name, pair[0] + pair[1])
         return pair
@@ -261,12 +259,6 @@ class KeyRing:
             return {name: (checked_credential(name, role), _public(text)) for name, (role, text) in rows.items()}
         except (ValueError, TypeError, AttributeError, CredentialError) as error:
             raise KeysError(f"{path} is not a list of credentials: {error}") from error
-
-
-def new_pair() -> Pair:
-    """A new key pair: public key, secret key."""
-    public, secret = zmq.curve_keypair()
-    return z85.decode(public), z85.decode(secret)
 
 
 def _public(text: str) -> bytes:

@@ -21,7 +21,7 @@ MESSAGES_LIMIT = 4_000
 # A credential is behind if it has had more than this beyond what others have had. Nearly all messages take a twentieth
 # of it. Seconds.
 SHORT_S = 0.002
-# No credential is further behind than this. Seconds.
+# No credential is further behind than this: one slow message, say of a full disk, does not shut it out. Seconds.
 BEHIND_MOST_S = 1.0
 
 

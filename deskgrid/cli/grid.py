@@ -29,7 +29,7 @@ def status(*, once: bool, as_json: bool, join: str | None) -> None:
     """Watch the grid: workers and their windows, running tasks, bags, queues, and what went wrong. q quits.
 
     A window is drawn as a bar: the time used so far, what running and queued tasks will take, and what is left.
-    Each slot has a mark: a block that grows with its task, ! for a task that runs longer than predicted, a dot for none.
+    Each slot has a mark: a block that grows with its task, ! for a task that runs longer than predicted, a dot: none.
     When stdout is not a terminal, the screen is printed once.
     """
     from rich.console import Console

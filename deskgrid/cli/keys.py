@@ -47,8 +47,8 @@ def add(*, role: Role, name: str, join: str | None) -> None:
     The line is shown only once: nobody keeps its secret. Any number of PCs can enrol with the line of a lab, each under
     a name of its own. The line of a worker is the key of one PC, called NAME; it works even while enrolment is off.
     """
-    from deskgrid.broker.auth.keys import new_pair
     from deskgrid.wire.joinline import JoinLine, Keys, parse_address
+    from deskgrid.wire.key_pair import new_pair
 
     public, secret = new_pair()
     with open_admin_link(join) as link:

@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import TypeVar
 
 from deskgrid.scheduler.grid import GridState
@@ -86,9 +85,6 @@ class Outlook:
 
     def __init__(self, grid: GridState, now: float) -> None:
         self.made = now
-        self.changes = grid.changes
-        # Rows that were looked at.
-        self.cost = 0
         # Slots that are busy, of all that there are.
         self.busy = self.slots = 0
         self._grid = grid
@@ -101,9 +97,8 @@ class Outlook:
     def pieces(self) -> Iterator[int]:
         """Make it. After each piece: how many rows were looked at for it."""
         spans: list[Span] = []
-        for rows in chain(self._looks(spans), self._capacity.build(spans)):
-            self.cost += rows
-            yield rows
+        yield from self._looks(spans)
+        yield from self._capacity.build(spans)
         margin = self._grid.policy.requirement.margin
         for some in _in_pieces(list(self._grid.tasks.bags.values())):
             for bag in some:
@@ -111,7 +106,6 @@ class Outlook:
                     self._ahead[bag.number] = self._work
                     # A bag that never ends as things are does not hold up those behind it: they are placed before it.
                     self._work += bag.left_s if self._capacity.holds(_longest(bag) + margin) else 0.0
-            self.cost += len(some)
             yield len(some)
 
     def _looks(self, spans: list[Span]) -> Iterator[int]:

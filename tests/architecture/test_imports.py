@@ -19,6 +19,7 @@ PLACES = {
     "deskgrid/errors.py": "client",
     "deskgrid/client/": "client",
     "deskgrid/wire/dealer.py": "line",
+    "deskgrid/wire/key_pair.py": "line",
     "deskgrid/screen/": "screen",
     "deskgrid/cli/": "command line",
     "scheduler/": "scheduler",
@@ -36,7 +37,7 @@ MAY_IMPORT = {
     "common": (["common"], ["msgpack"]),
     "line": (["common"], ["zmq"]),
     "scheduler": (["scheduler"], []),
-    "server": (["server", "scheduler", "common"], ["msgpack", "zmq"]),
+    "server": (["server", "scheduler", "line", "common"], ["msgpack", "zmq"]),
     "client": (["client", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
     "worker": (["worker", "child", "line", "common"], ["zmq", "apscheduler"]),
@@ -44,20 +45,21 @@ MAY_IMPORT = {
     "front door": (["client", "common"], []),
     "example": (["front door"], []),
     "command line": (
-        ["command line", "server", "scheduler", "client", "screen", "worker", "benchmark", "common"],
+        ["command line", "server", "scheduler", "client", "screen", "worker", "benchmark", "line", "common"],
         ["click", "rich"],
     ),
 }
 # These two may import anything.
 FREE = {"tests", "benchmark"}
 
-# Files that know ZeroMQ: the three loops with their connections, what two of them share, and the one that makes keys.
+# Files that know ZeroMQ: the three loops with their connections, what two of them share, and what makes and keeps keys.
 ZMQ = {
     "broker/server.py",
+    "broker/auth/keys.py",
     "broker/port/sockets.py",
     "deskgrid/wire/dealer.py",
     "deskgrid/client/link.py",
-    "broker/auth/keys.py",
+    "deskgrid/wire/key_pair.py",
     "worker/agent.py",
     "worker/link.py",
 }

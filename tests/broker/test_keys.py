@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.broker.auth.keys import OWN, KeyRing, KeysError, new_pair
+from deskgrid.broker.auth.keys import OWN, KeyRing, KeysError
 from deskgrid.broker.auth.roles import Credential, CredentialError, Known
 from deskgrid.broker.store.journal import Journal
 from deskgrid.private_files import write_private
 from deskgrid.wire.joinline import parse_join_line
+from deskgrid.wire.key_pair import new_pair
 
 FILES = ("admin", "broker", "client", "worker")
 ANN = Credential("ann", "submitter")

@@ -239,7 +239,12 @@ def test_several_bags_are_found_before_the_first_is_changed(
     command: str, grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = list[str]()
-    monkeypatch.setattr(grid.bag, command, lambda: changed.append(command) or 1)
+
+    def change() -> int:
+        changed.append(command)
+        return 1
+
+    monkeypatch.setattr(grid.bag, command, change)
     assert deskgrid(command, BAG, BAG).exit_code == 0
     assert changed == [command, command]
     assert deskgrid(command, BAG, "nosuch").exit_code == 2

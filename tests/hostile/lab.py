@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 import zmq
 
 from deskgrid import wire
-from deskgrid.broker.auth.keys import new_pair
 from deskgrid.broker.auth.roles import Role
 from deskgrid.broker.server import python_minor
 from deskgrid.private_files import write_private
 from deskgrid.wire.joinline import JoinLine, Keys, Side, parse_join_line
+from deskgrid.wire.key_pair import new_pair
 from tests.commands import Command
 from tests.hostile.forging import Frames, packed
 from tests.live import ROOT

@@ -4,11 +4,12 @@ from contextlib import closing
 from pathlib import Path
 
 from deskgrid import wire
-from deskgrid.broker.auth.keys import KeyRing, new_pair
+from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.retention import DAY_S, LOOK_S
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.quarantine import STREAK
+from deskgrid.wire.key_pair import new_pair
 from tests.broker.office import ADMIN, Office, OfficeLine
 from tests.grid.builders import bag, executions
 from tests.grid.grid import VirtualGrid

@@ -57,7 +57,7 @@ def explained(scheduler: Scheduler, task: int, now: float) -> Explanation:
 def outlook(scheduler: Scheduler, now: float) -> Outlook:
     """An outlook, made to its end."""
     whole = Outlook(scheduler.grid, now)
-    assert sum(whole.pieces()) == whole.cost
+    list(whole.pieces())
     return whole
 
 
