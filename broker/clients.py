@@ -205,9 +205,9 @@ class Clients:
         elif self._state.journal.template_kind(blob.digest) is None:
             client, size = self.by_peer[peer], len(blob.data)
             # Without room the bag is refused, and that answer says why.
-            if self._state.quotas.refusal(client.who.name, 0, size):
+            if self._refusal_of_template(client, size, size - _in_files(blob)):
                 client.refused_template = blob.digest, size
-            elif not self._state.disk.refusal:
+            else:
                 self._state.quotas.template_added(client.who.name, blob.digest, size)
                 self._state.journal.add_template(blob.digest, kind, blob.data)
 
@@ -216,10 +216,12 @@ class Clients:
         runtimes = checked_runtimes(submit.runtime, submit.runtimes, count)
         if runtimes is None:
             return f"the batch has {count} items and {len(submit.runtimes)} runtimes"
-        if max(map(len, submit.payloads), default=0) > wire.PAYLOAD_LIMIT:
+        if (largest := max(map(len, submit.payloads), default=0)) > wire.PAYLOAD_LIMIT:
             return f"an item is larger than {wire.PAYLOAD_LIMIT} bytes"
-        refusal = self._refusal_by_owner(peer, submit.bag) or self._refusal_by_disk(submit)
-        if refusal := refusal or self._refusal_by_quota(peer, submit):
+        size = sum(map(len, submit.payloads))
+        to_write = size - _in_files(submit) if largest >= wire.LARGE_BYTES else size
+        refusal = self._refusal_by_owner(peer, submit.bag) or self._refusal_by_disk(submit, to_write)
+        if refusal := refusal or self._refusal_by_quota(peer, submit, size):
             return refusal
         bag = self._state.book.by_id.get(submit.bag) or self._open(peer, submit)
         if isinstance(bag, str):
@@ -228,7 +230,8 @@ class Clients:
             if refusal := self._refusal(bag, submit):
                 return refusal
             if count:
-                self._extend(bag, submit, runtimes, now)
+                self._extend(bag, submit, runtimes, size, now)
+                self._state.disk.took(to_write)
         if submit.last and not bag.closed:
             bag.closed = True
             self._state.journal.close_bag(bag.row.number)
@@ -240,28 +243,32 @@ class Clients:
         bag = self._state.book.by_id.get(bag_id)
         return "" if bag is None else owner_refusal(self.by_peer[peer].who, bag_id, bag.row.owner)
 
-    def _refusal_by_disk(self, submit: wire.Submit) -> str:
+    def _refusal_by_disk(self, submit: wire.Submit, to_write: int) -> str:
         """Why there is no room for this on the disk; empty when there is, or when all of it was accepted before."""
-        why, bag = self._state.disk.refusal, self._state.book.by_id.get(submit.bag)
+        why, bag = self._state.disk.refusal_of(to_write), self._state.book.by_id.get(submit.bag)
         repeated = bag is not None and submit.first < bag.total and (bag.closed or not submit.last)
         return f"bag {submit.bag} is not taken: {why}" if why and not repeated else ""
 
-    def _refusal_by_quota(self, peer: bytes, submit: wire.Submit) -> str:
+    def _refusal_by_quota(self, peer: bytes, submit: wire.Submit, size: int) -> str:
         """Why this is over its owner's quota; empty when it is not, or when it was accepted before."""
         bag = self._state.book.by_id.get(submit.bag)
         if bag is not None and submit.first < bag.total:
             return ""
         owner = self.by_peer[peer].who.name if bag is None else bag.row.owner
         why = self._state.quotas.no_bag(owner) if bag is None else ""
-        why = why or self._state.quotas.refusal(owner, len(submit.payloads), sum(map(len, submit.payloads)))
+        why = why or self._state.quotas.refusal(owner, len(submit.payloads), size)
         return f"bag {submit.bag} is not taken: {why}" if why else ""
 
     def _refusal_by_template(self, peer: bytes, submit: wire.Submit) -> str:
         """Why there was no room for the template of a bag; empty when there is by now, or it did not arrive."""
         client = self.by_peer[peer]
         digest, size = client.refused_template
-        why = self._state.quotas.refusal(client.who.name, 0, size) if digest == submit.template else ""
+        why = self._refusal_of_template(client, size, size) if digest == submit.template else ""
         return f"bag {submit.bag} is not taken: its template has {size} bytes; {why}" if why else ""
+
+    def _refusal_of_template(self, client: ClientSession, size: int, to_write: int) -> str:
+        """Why a client's template of ``size`` bytes is refused, of which ``to_write`` are in no file; empty if not."""
+        return self._state.quotas.refusal(client.who.name, 0, size) or self._state.disk.refusal_of(to_write)
 
     @staticmethod
     def _refusal(bag: OpenBag, submit: wire.Submit) -> str:
@@ -309,10 +316,10 @@ class Clients:
         self._state.note("bag-opened", by=row.owner, bag=row.id, name=row.name, owner=row.owner, user=client.user)
         return self._state.book.open(row)
 
-    def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], now: float) -> None:
+    def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], size: int, now: float) -> None:
         if not bag.row.predicted:
             runtimes = (bag.estimate_s,)
-        count, size = len(submit.payloads), sum(map(len, submit.payloads))
+        count = len(submit.payloads)
         batch = BatchRow(self._state.book.next_task, bag.row.number, bag.total, count, runtimes, size)
         self._state.journal.add_batch(batch, submit.payloads, self._state.posix(now))
         self._state.book.extend(bag, batch)
@@ -382,3 +389,8 @@ class Clients:
         self._send_receipts(math.inf)
         for peer in self.by_peer:
             self._state.send(peer, wire.Goodbye(reason))
+
+
+def _in_files(message: wire.Submit | wire.Blob) -> int:
+    """Bytes of its payloads that were written to files when it arrived."""
+    return sum([len(value) for value in wire.large_of(message) if value.file])

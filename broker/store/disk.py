@@ -8,6 +8,7 @@
 Rule: a message is refused before any part of it is carried out. The broker returns to ``ok`` by itself.
 """
 
+import math
 from typing import Literal, Protocol
 
 from deskgrid import wire
@@ -49,6 +50,8 @@ class Disk:
         self._storage = storage
         self._place = place
         self._look_at = 0.0
+        # Bytes that submissions may have before the free space is checked again.
+        self._room = math.inf
         self._pause = TRIAL_S
         self._relieved_at = -CALM_S
 
@@ -58,6 +61,19 @@ class Disk:
         if self.state == "ok":
             return ""
         what = f"is full ({self.reason})" if self.state == "full" else f"is nearly full ({self.reason})"
+        return self._in_words(what)
+
+    def refusal_of(self, size: int) -> str:
+        """Why a submission with ``size`` bytes is refused; empty when there is room for it."""
+        if self.refusal or size <= self._room:
+            return self.refusal
+        return self._in_words(f"has no room for {size // 1024:,} KiB more ({self.free_bytes // 1024:,} KiB free)")
+
+    def took(self, size: int) -> None:
+        """A submission with ``size`` bytes is written."""
+        self._room -= size
+
+    def _in_words(self, what: str) -> str:
         return f"the disk of the broker's home {self._place} {what}; accepted bags go on; try again later"
 
     def takes(self, message: wire.Message) -> bool:
@@ -69,8 +85,15 @@ class Disk:
         return not isinstance(message, wire.Finished | wire.Blob)
 
     def records(self, message: wire.Message) -> bool:
-        """Whether the payloads of ``message`` may be recorded: only then are they worth writing to files."""
-        return self.takes(message) and not (isinstance(message, wire.Submit | wire.Blob) and self.refusal)
+        """Whether the large payloads of ``message`` may be written to files; those of a submission then take room."""
+        if not self.takes(message):
+            return False
+        if isinstance(message, wire.Submit | wire.Blob):
+            size = sum(map(len, wire.large_of(message)))
+            if self.refusal_of(size):
+                return False
+            self.took(size)
+        return True
 
     def failed(self, reason: str, now: float) -> None:
         """A write failed, and its transaction was rolled back."""
@@ -105,6 +128,7 @@ class Disk:
         """The state, by the free space."""
         self.free_bytes, total = self._storage.free()
         reserve = min(RESERVE_BYTES, total / RESERVE_SHARE)
+        self._room = self.free_bytes - reserve
         return "low" if self.free_bytes < (reserve if self.state == "ok" else reserve * RELIEF) else "ok"
 
     def _become(self, state: State, reason: str, now: float) -> None:

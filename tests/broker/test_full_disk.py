@@ -18,6 +18,7 @@ from tests.broker.office import ADMIN, Office
 from tests.broker.records import batch_row, result_of
 from tests.peers import BareWorker, Client
 
+MIB = 1024**2
 GIB = 1024**3
 
 
@@ -77,6 +78,24 @@ def test_the_reserve_is_a_part_of_a_small_disk(disk: Disk, storage: FakeStorage)
     assert not disk.look(0.0)
     storage.bytes -= 1
     assert disk.look(LOOK_S)
+
+
+def test_what_is_larger_than_the_room_above_the_reserve_is_refused_and_what_is_smaller_is_not(
+    disk: Disk, storage: FakeStorage
+) -> None:
+    storage.bytes = RESERVE_BYTES + 3 * MIB
+    assert not disk.look(0.0)
+    large = wire.Blob("d", wire.payload_of(bytes(2 * MIB)))
+    assert disk.records(large)
+    assert not disk.records(large)  # only 1 MiB is left
+    assert disk.refusal_of(2 * MIB).startswith(
+        "the disk of the broker's home /srv/deskgrid has no room for 2,048 KiB more"
+    )
+    assert disk.refusal_of(MIB) == disk.refusal == ""
+    disk.took(MIB)
+    assert disk.refusal_of(1)
+    assert not disk.look(LOOK_S)
+    assert disk.records(large)
 
 
 def test_a_full_disk_takes_nothing_that_has_to_be_written(disk: Disk) -> None:

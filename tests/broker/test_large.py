@@ -14,7 +14,9 @@ from deskgrid.broker.port import value_writer as value_writer_module
 from deskgrid.broker.port.value_writer import ValueWriter
 from deskgrid.broker.server import BrokerError
 from deskgrid.broker.store import files
+from deskgrid.broker.store.disk import RESERVE_BYTES
 from deskgrid.broker.store.files import FOLDER
+from deskgrid.broker.store.journal import Journal
 from deskgrid.client import template as template_module
 from deskgrid.client.grid import Grid
 from deskgrid.errors import BagRejected
@@ -93,6 +95,20 @@ def test_on_a_full_disk_they_are_refused_and_what_was_accepted_goes_on(
         assert small.results() == [b"SMALL"]
         assert eventually(lambda: grid.status()["broker"]["disk"] == "ok")
         assert grid.submit(bytes.swapcase, VALUES[0]).result() == VALUES[0].swapcase()
+
+
+def test_a_large_one_without_room_is_refused_alone_and_the_disk_of_the_others_is_not_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Journal, "free", lambda _: (RESERVE_BYTES + len(VALUES[0]), 2**40))
+    monkeypatch.setattr(files.Files, "write", lambda *_: pytest.fail("it was written"))
+    with live_grid(tmp_path) as live, Grid(live.broker.ready.client_line) as grid:
+        with pytest.raises(BagRejected, match="has no room for"):
+            grid.bag(bytes.swapcase, [VALUES[0] + VALUES[1]])
+        small = grid.bag(bytes.swapcase, [b"small"], runtime=0.1)
+        assert grid.status()["broker"]["disk"] == "ok"
+        live.worker()
+        assert small.results() == [b"SMALL"]
 
 
 def test_a_broker_whose_file_is_harmed_while_it_runs_ends_and_says_so(tmp_path: Path) -> None:
