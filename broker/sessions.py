@@ -47,9 +47,9 @@ class Sessions:
         self.workers = Workers(state)
         self._enrolment = Enrolment(state)
         self._throughput = Throughput()
-        self._queries = Queries(state, self.workers, self._throughput, lambda: self.clients.credentials)
-        self.clients = Clients(state, self._queries)
-        self._retention = Retention(state, self._queries.operations, self._queries.orders, keep_days)
+        self.queries = Queries(state, self.workers, self._throughput, lambda: self.clients.credentials)
+        self.clients = Clients(state, self.queries)
+        self._retention = Retention(state, self.queries.operations, self.queries.orders, keep_days)
         self._counted = 0
         self._news = True
         self._hold_until: float | None = None
@@ -76,7 +76,7 @@ class Sessions:
             if number in book.by_number:
                 self.state.grown(book.by_number[number], size)
         if self.state.disk.state != "full":
-            self._queries.orders.resume()
+            self.queries.orders.resume()
         if self.state.scheduler.orphans:
             self._hold_until = now + HOLD_LEASES * self.state.facts.lease_s
 
@@ -177,14 +177,14 @@ class Sessions:
             or state.speaks
             or bool(state.fresh)
             or state.scheduler.unsettled
-            or self._queries.operations.waiting
+            or self.queries.operations.waiting
             or self._enrolment.pressing
         )
 
     @property
     def unfinished(self) -> bool:
         """Whether the next turn is due at once, whether anything arrives or not."""
-        if self._queries.operations.waiting or self._enrolment.pressing:
+        if self.queries.operations.waiting or self._enrolment.pressing:
             return True
         return self.state.scheduler.unfinished and self.state.disk.state != "full"
 
@@ -198,7 +198,7 @@ class Sessions:
 
         ``sender``: of the last message. They are not to blame when an order failed.
         """
-        failed = self._queries.operations.failed
+        failed = self.queries.operations.failed
         if failed is None:
             return sender
         return (failed.peer or b"", failed.owner) if failed.owner else None
@@ -216,7 +216,7 @@ class Sessions:
             self._hold_until = None
             self.state.handle(ev.HoldExpired(), now)
         self.clients.sweep(now)
-        self._queries.operations.work(now)
+        self.queries.operations.work(now)
         self.state.learn(now)
         # Assignments are recorded, too.
         handed_out = self.state.handle(ev.PassDue(PASS_TASKS), now) if self.state.disk.state != "full" else []
@@ -246,7 +246,7 @@ class Sessions:
             return
         self.state.note(f"disk-{disk.state}", was=before, for_s=round(now - since, 1), free_bytes=disk.free_bytes)
         if before == "full":
-            self._queries.orders.resume()
+            self.queries.orders.resume()
             for peer in self.workers.by_peer:
                 self.state.send(peer, wire.Rejoin())  # a worker that rejoins sends its results again
 

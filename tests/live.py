@@ -153,7 +153,7 @@ class LiveGrid:
         self._stack = stack
         self._options = options
         self.workers: list[LiveWorker] = []
-        self._pcs: dict[str, JoinLine] = {}
+        self.pcs: dict[str, JoinLine] = {}
         self.broker = self._broker(listen)
 
     def _broker(self, listen: str) -> LiveBroker:
@@ -192,28 +192,28 @@ class LiveGrid:
 
     def client(self, **options: Any) -> Client:
         """A client that was greeted."""
-        return self._closing(Client(SocketLine(self.broker.line("client")), **options))
+        return self.closing(Client(SocketLine(self.broker.line("client")), **options))
 
     def admin(self) -> Client:
         """A client that may do everything."""
         line = parse_join_line((self.home / "admin.join").read_text(encoding="utf-8"), "client")
-        return self._closing(Client(SocketLine(line)))
+        return self.closing(Client(SocketLine(line)))
 
     def pc_line(self, name: str) -> JoinLine:
         """The line of a PC of that name, which enrols if it has not."""
-        if name not in self._pcs:
-            self._pcs[name] = enrolled(self.broker.line("worker"), name)
-        return self._pcs[name]
+        if name not in self.pcs:
+            self.pcs[name] = enrolled(self.broker.line("worker"), name)
+        return self.pcs[name]
 
     def bare_worker(self, name: str = "bare", session: str | None = None) -> BareWorker:
         """A connection that has not joined yet."""
-        return self._closing(BareWorker(SocketLine(self.pc_line(name)), name, session))
+        return self.closing(BareWorker(SocketLine(self.pc_line(name)), name, session))
 
     def peer(self, line: JoinLine) -> Peer:
         """A connection by any join line."""
-        return self._closing(Peer(SocketLine(line)))
+        return self.closing(Peer(SocketLine(line)))
 
-    def _closing(self, peer: "_Peer") -> "_Peer":
+    def closing(self, peer: "_Peer") -> "_Peer":
         self._stack.callback(peer.close)
         return peer
 

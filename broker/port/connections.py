@@ -11,7 +11,7 @@ Rule 3: nothing more is read from a connection that was cut off. From one that e
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deskgrid.broker.port.receive_budget import CHATTER, SMALL, ReceiveBudget
 
@@ -116,20 +116,21 @@ class Connections:
             return True
         if peer in self._too_late:
             return False
-        stranger = self._strangers.get(fd)
-        if stranger is not None and handshake <= stranger.handshakes:
-            self._too_late.add(peer)
-            return False
-        connection = self._strangers.pop(fd, None)
-        if connection is None and (earlier := self._on.get(fd)) is not None:
-            connection = self._drop(earlier)  # its end was not reported yet, and its descriptor was reused
+        earlier = self._on.get(fd)
+        connection = self._strangers.get(fd) or (self._peers[earlier] if earlier is not None else None)
         if connection is None:
             return False
+        if handshake <= connection.handshakes:
+            self._too_late.add(peer)
+            return False
+        self._strangers.pop(fd, None)
+        if earlier is not None:
+            self._drop(earlier)  # its end was not reported yet, and its descriptor was reused
         if self._by_key[key] >= self._most(most):
             self.turned_away += 1
             self._cut(fd)
             return False
-        self._peers[peer] = Connection(fd, connection.address, connection.began, connection.since, key)
+        self._peers[peer] = replace(connection, key=key, read=0, read_before=0, dismissed=False)
         self._on[fd] = peer
         self._by_key[key] += 1
         return True

@@ -104,7 +104,9 @@ class Sockets:
         self._send_queue = SendQueue(self._hand_over, self._untaken)
         # Peers for which ZeroMQ has a large message: what tells when it has been sent, and its size.
         self._large: dict[bytes, tuple[zmq.MessageTracker, int]] = {}
-        self.connections = Connections(tcp_info.cut, self._connections_allowed())
+        # The other end of each connection, by its descriptor, which the next connection may have.
+        self._other_ends: dict[int, tcp_info.Address] = {}
+        self.connections = Connections(self._cut, self._connections_allowed())
         self.context = zmq.Context()
         self.router = self.context.socket(zmq.ROUTER)
         self._monitor = self.router.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
@@ -215,7 +217,8 @@ class Sockets:
         while self._monitor.poll(0):
             event, fd = struct.unpack("=Hi", self._monitor.recv_multipart()[0])
             if event == zmq.EVENT_ACCEPTED:
-                self.connections.accepted(fd, tcp_info.address(fd), self._now, self._handshakes)
+                self._other_ends[fd] = other_end = tcp_info.address(fd)
+                self.connections.accepted(fd, other_end[0], self._now, self._handshakes)
             elif (peer := self.connections.ended(fd)) is not None:
                 self._forget(peer)
                 gone.append(peer)
@@ -318,6 +321,10 @@ class Sockets:
 
     def _on_wire(self, frame: zmq.Frame) -> int:
         return receive_budget.on_wire(len(frame), self._keys is not None)
+
+    def _cut(self, fd: int) -> None:
+        """End a connection. If it has ended by itself, and we have not seen that yet, nobody else is cut off."""
+        tcp_info.cut(fd, self._other_ends[fd])
 
     def give_up(self, peer: bytes) -> None:
         """Cut a peer off now; the next `tend` says that it is gone."""

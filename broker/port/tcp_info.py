@@ -26,25 +26,35 @@ def files_allowed(wanted: int) -> int:
     return allowed
 
 
-def address(fd: int) -> str:
+# A host and a port.
+Address = tuple[str, int]
+
+
+def address(fd: int) -> Address:
     """The address at the other end of a connection; empty when the connection has ended."""
     with suppress(OSError):
         line = socket.socket(fileno=fd)
         try:
-            return str(line.getpeername()[0])
+            return _other_end(line)
         finally:
             line.detach()
-    return ""
+    return "", 0
 
 
-def cut(fd: int) -> None:
-    """End a connection. ZeroMQ notices, and its monitor reports it."""
+def cut(fd: int, other_end: Address) -> None:
+    """End the connection to ``other_end``, if ``fd`` is still its descriptor. ZeroMQ's monitor reports the end."""
     with suppress(OSError):  # it has ended already
         line = socket.socket(fileno=fd)
         try:
-            line.shutdown(socket.SHUT_RDWR)
+            if _other_end(line) == other_end:
+                line.shutdown(socket.SHUT_RDWR)
         finally:
             line.detach()
+
+
+def _other_end(line: socket.socket) -> Address:
+    host, port = line.getpeername()[:2]
+    return str(host), int(port)
 
 
 def received(fd: int) -> int:

@@ -47,14 +47,22 @@ class Windows:
 class Office:
     """One broker. ``now`` is its clock, moved by the test; ``lines`` are its connections."""
 
-    def __init__(self, home: Path, policy: str = "pgs", wall: float = 1_800_000_000.0, **options: Any) -> None:
+    def __init__(
+        self,
+        home: Path,
+        policy: str = "pgs",
+        wall: float = 1_800_000_000.0,
+        keep_days: float | None = None,
+        **options: Any,
+    ) -> None:
         self.now = 0.0
         self.lines: dict[bytes, OfficeLine] = {}
         self.connections = 0
         self.windows = Windows()
         self.journal = Journal(home)
         facts = GridFacts("b" * 12, python_minor(), "127.0.0.1:7077", True, HEARTBEAT_S, LEASE_S, wall)
-        self.sessions = Sessions(BrokerState(facts, self.journal, self.windows, make_policy(policy, **options)))
+        state = BrokerState(facts, self.journal, self.windows, make_policy(policy, **options))
+        self.sessions = Sessions(state, keep_days)
         try:
             self.sessions.restore(self.now)
         except BaseException:
@@ -107,22 +115,22 @@ class OfficeLine:
     def __init__(self, office: Office, who: Credential) -> None:
         self.inbox: deque[bytes] = deque()
         self._office = office
-        self._who = who
+        self.who = who
         office.connections += 1
-        self._peer = f"peer {office.connections}".encode()
-        office.lines[self._peer] = self
+        self.peer = f"peer {office.connections}".encode()
+        office.lines[self.peer] = self
 
     def send(self, data: bytes, *behind: bytes) -> None:
         message = wire.decode(data, [memoryview(frame) for frame in behind])
-        self._office.sessions.receive(self._peer, self._who, message, self._office.now)
+        self._office.sessions.receive(self.peer, self.who, message, self._office.now)
 
     def receive(self, seconds: float) -> bytes | None:
         if not self.inbox:
             self._office.settle()
-        while not self.inbox and self._office.sessions._queries.operations.waiting:
+        while not self.inbox and self._office.sessions.queries.operations.waiting:
             self._office.settle()  # what is asked for takes more turns than one
         return self.inbox.popleft() if self.inbox else None
 
     def close(self) -> None:
         """Hang up without a word."""
-        self._office.lines.pop(self._peer, None)
+        self._office.lines.pop(self.peer, None)

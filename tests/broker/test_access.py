@@ -94,7 +94,7 @@ def state(office: Office) -> object:
 
 
 def test_every_operation_is_decided_and_tried(office: Office) -> None:
-    names = office.sessions.clients._queries.names
+    names = office.sessions.queries.names
     assert names == set(QUESTIONS), "give each query a line in QUESTIONS (broker/query_catalog.py)"
     tried = {"owner": set(OF_A_BAG), "admin": set(OF_ADMINS), "everyone": set(OF_EVERYONE)}
     decided = {access: {what for what in QUESTIONS if QUESTIONS[what].access == access} for access in tried}
@@ -188,7 +188,7 @@ def test_the_owner_of_a_bag_outlives_the_broker(open_office: OpenOffice) -> None
 def test_a_connection_that_speaks_by_another_key_is_not_taken_for_who_was_there(office: Office, bag: str) -> None:
     ann = office.client(ANN)
     line: Any = ann.line
-    line._who = BEN
+    line.who = BEN
     ann.send(wire.Ask(1, "progress", json.dumps({"bag": bag})))
     assert isinstance(ann.receive(), wire.Rejoin)
 
@@ -197,7 +197,7 @@ def test_a_worker_that_speaks_by_another_key_is_not_taken_for_who_was_there(offi
     worker = office.worker("pc1")
     worker.join()
     line: Any = worker.line
-    line._who = Credential("pc2", "worker")
+    line.who = Credential("pc2", "worker")
     worker.send(wire.Heartbeat(None, ()))
     assert isinstance(worker.receive(), wire.Rejoin)
 

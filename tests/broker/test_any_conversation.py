@@ -155,7 +155,7 @@ class Talk:
             if kind is not wire.Goodbye or what > 0.95:
                 said = message(kind, dice)
                 if isinstance(said, wire.Join) and dice.random() < 0.9:
-                    self.lines[name]._who = Credential(said.name, "worker")
+                    self.lines[name].who = Credential(said.name, "worker")
                 self.lines[name].send(wire.encode(said))
         self.office.sessions.state.scheduler.check(self.office.now)
 

@@ -86,7 +86,7 @@ def test_a_worker_that_makes_the_broker_fail_is_cut_off_and_may_come_again_and_t
         assert [row["name"] for row in ann.status()["workers"]] == ["pc1"]
     assert worker.line.receive(0.0) is None, "if it were refused, it would end"
     monkeypatch.undo()
-    grid._closing(BareWorker(SocketLine(grid.pc_line(BOOM)), BOOM)).join()
+    grid.closing(BareWorker(SocketLine(grid.pc_line(BOOM)), BOOM)).join()
 
 
 def test_a_credential_by_which_the_broker_fails_again_and_again_is_kept_out_for_a_while(
@@ -184,7 +184,7 @@ def test_who_hangs_up_after_an_order_that_makes_the_broker_fail_is_to_blame_all_
 def test_workers_of_one_pc_are_few(grid: LiveGrid) -> None:
     grid.bare_worker("pc9").join()
     line = grid.pc_line("pc9")
-    others = [grid._closing(BareWorker(SocketLine(line), "pc9")) for _ in range(NAMESAKES_LIMIT)]
+    others = [grid.closing(BareWorker(SocketLine(line), "pc9")) for _ in range(NAMESAKES_LIMIT)]
     for other in others[:-1]:
         other.join()
     others[-1].send(others[-1].introduction())

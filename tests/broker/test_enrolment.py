@@ -146,7 +146,7 @@ def test_who_hangs_up_before_its_turn_does_not_enrol(keyed: Office) -> None:
     peer = holder(keyed)
     peer.send(enrol())
     assert isinstance(peer.line, OfficeLine)
-    keyed.sessions.gone(peer.line._peer)
+    keyed.sessions.gone(peer.line.peer)
     keyed.settle()
     assert keys_of(keyed) == []
 
@@ -168,7 +168,7 @@ def test_on_a_full_disk_who_enrols_waits(keyed: Office) -> None:
     peer.send(enrol())
     disk = keyed.sessions.state.disk
     disk.failed("full", keyed.now)
-    keyed.sessions._enrolment.carry_out(keyed.now)
+    keyed.settle()
     assert not keyed.sessions.unfinished
     assert not keyed.sessions.state.speaks
 

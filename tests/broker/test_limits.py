@@ -190,6 +190,19 @@ def test_what_one_said_that_ended_unheard_is_not_taken_for_the_next_with_its_num
     assert (b"earlier" in connections, b"later" in connections, connections.cuts) == (False, True, [])
 
 
+def test_what_one_said_that_ended_does_not_cut_off_the_next_with_its_number() -> None:
+    connections = Cuts()
+    connections.accepted(5, "10.0.0.1", 0.0, handshakes=0)
+    assert connections.heard(b"earlier", 5, b"k", handshake=1)
+    connections.ended(5)
+    connections.accepted(5, "10.0.0.1", 0.0, handshakes=1)
+    assert connections.heard(b"later", 5, b"k", handshake=2)
+    connections.all_read()
+    assert not connections.heard(b"earlier", 5, b"k", handshake=1)  # what ZeroMQ still had of it
+    connections.cut_off(b"earlier")
+    assert (b"later" in connections, connections.cuts) == (True, [])
+
+
 def test_a_submitter_has_fewer_connections_than_a_key_that_all_pcs_share() -> None:
     connections = Cuts()
     for fd in range(limits.PROGRAMS_LIMIT + 1):
@@ -300,7 +313,7 @@ class Backpressure:
 
     def leave(self, line: Any, count: int) -> None:
         assert isinstance(line, OfficeLine)
-        self._bytes[line._peer] = count
+        self._bytes[line.peer] = count
 
 
 def test_a_large_result_is_written_only_for_who_was_given_the_work(office: Office) -> None:
@@ -316,7 +329,7 @@ def test_a_large_result_is_written_only_for_who_was_given_the_work(office: Offic
         assert isinstance(worker.line, OfficeLine)
         result = wire.Result(work.task, number, wire.Outcome.DONE, 0.0, payload, b"", b"")
         who = Credential(worker.name, "worker")
-        return office.sessions.records(worker.line._peer, who, wire.Finished((result,)))
+        return office.sessions.records(worker.line.peer, who, wire.Finished((result,)))
 
     found = [written(worker, number) for worker in (asked, unasked) for number in (work.number, work.number + 1)]
     assert found == [True, False, False, False]

@@ -13,6 +13,7 @@ from zmq.utils import z85
 
 from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
+from deskgrid.broker.port import tcp_info
 from deskgrid.broker.port.sockets import Sockets
 from deskgrid.broker.server import python_minor
 from deskgrid.wire.joinline import JoinLine, Keys, Side
@@ -219,6 +220,18 @@ def test_a_message_beyond_the_limit_ends_its_connection_and_no_other(
         assert line.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED  # it was cut off, and dialled again
         assert line.receive(0.0) is None
         assert serves()
+
+
+def test_a_descriptor_that_another_connection_has_by_now_is_not_cut() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as far:
+        near, other_end = server.accept()
+        with near:
+            far.settimeout(PATIENCE_S)
+            tcp_info.cut(near.fileno(), (other_end[0], other_end[1] + 1))
+            near.send(b"on")
+            assert far.recv(10) == b"on"
+            tcp_info.cut(near.fileno(), other_end)
+            assert far.recv(10) == b""
 
 
 def test_a_flood_of_questions_is_answered_in_order(grid: LiveGrid) -> None:

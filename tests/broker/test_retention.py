@@ -6,7 +6,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker import clients as clients_module
-from deskgrid.broker.retention import DAY_S, LOOK_S, Retention
+from deskgrid.broker.retention import DAY_S, LOOK_S
 from tests.broker.office import OpenOffice
 from tests.peers import BareWorker, Client
 
@@ -17,11 +17,7 @@ class House:
     DAYS = 2.0
 
     def __init__(self, open_office: OpenOffice, days: float | None = DAYS, wall: float = 1_800_000_000.0) -> None:
-        self.office = open_office(wall=wall)
-        queries = self.office.sessions._queries
-        self.office.sessions._retention = Retention(
-            self.office.sessions.state, queries.operations, queries.orders, days
-        )
+        self.office = open_office(wall=wall, keep_days=days)
         self.client: Client = self.office.client()
         self.worker: BareWorker = self.office.worker()
         self.worker.join()

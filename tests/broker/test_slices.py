@@ -13,8 +13,8 @@ from deskgrid.broker import overview as overview_module
 from deskgrid.broker import quotas as quotas_module
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.operations import CHEAP_UNITS, Operation, Shared, Slices
-from deskgrid.broker.retention import DAY_S, Retention
-from tests.broker.office import ADMIN, CLIENT, Office
+from deskgrid.broker.retention import DAY_S
+from tests.broker.office import ADMIN, CLIENT, Office, OpenOffice
 from tests.peers import Client
 
 OTHER = Credential("other", "submitter")
@@ -69,7 +69,7 @@ def test_a_large_cancel_takes_many_turns_in_which_others_are_answered(office: Of
     bag = client.submit([b"0"] * 200, last=False)
     request = asked(client, "cancel", bag=bag)
     office.settle()
-    assert office.sessions._queries.operations.waiting, "the next turn is due at once"
+    assert office.sessions.queries.operations.waiting, "the next turn is due at once"
     answer = other.ask("bags")["bags"][0]
     assert 0 < answer["cancelled"] < 200
     assert (answer["closed"], answer["note"]) == (True, "it is being cancelled")
@@ -225,9 +225,8 @@ def test_a_forgotten_bag_is_gone_at_once_and_its_rows_in_time_also_after_a_kill(
 
 
 @pytest.mark.usefixtures("small")
-def test_many_bags_expire_in_slices(office: Office) -> None:
-    queries = office.sessions._queries
-    office.sessions._retention = Retention(office.sessions.state, queries.operations, queries.orders, 1.0)
+def test_many_bags_expire_in_slices(open_office: OpenOffice) -> None:
+    office = open_office(keep_days=1.0)
     client = office.client()
     bags = [client.submit([b"0"]) for _ in range(30)]
     for bag in bags:
@@ -274,7 +273,7 @@ def steps(said: list[str], name: str, count: int) -> Slices:
 
 def test_turns_go_round_by_credential_and_in_order_within_one(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    operations = office.sessions._queries.operations
+    operations = office.sessions.queries.operations
     for owner, name in (("ann", "a"), ("ann", "b"), ("ben", "c"), ("eve", "d")):
         operations.add(Operation(owner, steps(said, name, 3), order=True))
     operations.work(0.0)

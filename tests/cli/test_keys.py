@@ -99,7 +99,7 @@ def test_a_forgotten_pc_is_cut_off_and_its_name_is_free(grid: LiveGrid) -> None:
         "forgot lab3-08; connections cut: 1",
     ]
     assert "lab3" not in deskgrid("keys", "list").stdout
-    grid._pcs.clear()
+    grid.pcs.clear()
     assert grid.bare_worker("lab3-07").join().name == "lab3-07"
 
 

@@ -149,7 +149,7 @@ class Lab:
         self._await_start()
         self.base = resident(self.pid)
         self.workers: list[Command] = []
-        self._pcs: dict[str, JoinLine] = {}
+        self.pcs: dict[str, JoinLine] = {}
 
     def _await_start(self) -> None:
         # The port is a new one at each start; the last thing that a broker writes before it listens is this line.
@@ -208,7 +208,7 @@ class Lab:
 
     def client(self, line: JoinLine | None = None) -> Client:
         """A greeted client, by the home's own key for submitters or another."""
-        return self._closing(Client(SocketLine(line or self.line("client", "client"))))
+        return self.closing(Client(SocketLine(line or self.line("client", "client"))))
 
     def admin(self) -> Client:
         """A client that may do everything."""
@@ -216,7 +216,7 @@ class Lab:
 
     def raw(self, line: JoinLine, *, deaf: bool = False) -> Raw:
         """A connection on which nothing has been said."""
-        return self._closing(Raw(line, deaf=deaf))
+        return self.closing(Raw(line, deaf=deaf))
 
     def submitter(self, name: str = "mallory") -> Raw:
         """A submitter who means harm and was greeted, by a key of their own."""
@@ -244,11 +244,11 @@ class Lab:
 
     def bare_worker(self, name: str, claimed: str = "") -> BareWorker:
         """A PC's connection, on which nothing has been said. ``claimed``: how it will call itself instead."""
-        if name not in self._pcs:
-            self._pcs[name] = self.key("worker", name)
-        return self._closing(BareWorker(SocketLine(self._pcs[name]), claimed or name))
+        if name not in self.pcs:
+            self.pcs[name] = self.key("worker", name)
+        return self.closing(BareWorker(SocketLine(self.pcs[name]), claimed or name))
 
-    def _closing(self, peer: _Peer) -> _Peer:
+    def closing(self, peer: _Peer) -> _Peer:
         self._stack.callback(peer.close)
         return peer
 
