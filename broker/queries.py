@@ -236,7 +236,7 @@ class Queries:
 
 
 def shortened(printed: bytes) -> str:
-    """What a task printed, as text. If it is too much, a note replaces the middle."""
+    """The output of a task, as text; if it is too long, a note replaces the middle."""
     if len(printed) > wire.PRINTED_BYTES:
         half = wire.PRINTED_BYTES // 2
         note = f"\n[... {len(printed) - 2 * half:,} bytes are left out ...]\n".encode()

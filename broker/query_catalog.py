@@ -1,6 +1,6 @@
 """Everything a client can ask: who may ask it, and with which arguments. These are checked here, before anything else.
 
-Rule: what `arguments` returns has the types and sizes that `QUESTIONS` states.
+Rule: the values that `arguments` returns have the types and sizes that `QUESTIONS` states.
 """
 
 import json

@@ -256,7 +256,7 @@ class Sessions:
                 self.state.send(peer, wire.Rejoin())  # a worker that rejoins sends its results again
 
     def farewell(self, reason: str) -> Leaving:
-        """The broker stops: goodbyes for all peers."""
+        """The broker stops: return goodbyes for all peers."""
         self._close_windows()
         self.workers.farewell(reason)
         self.clients.farewell(reason)

@@ -1,4 +1,4 @@
-"""What the broker's parts share: the scheduler, the journal, the book of bags, and the messages to be sent."""
+"""The state that the broker's parts share: the scheduler, the journal, the book of bags, and the messages to send."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping

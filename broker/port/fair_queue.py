@@ -16,7 +16,7 @@ from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port.receive_budget import CREDENTIAL_LIMIT
 
 # Messages of one credential that may wait here. Two hundred programs of one person, each with a dozen open requests,
-# have fewer. Whoever has more sends without waiting for answers.
+# have fewer. A credential with more of them sends without waiting for answers.
 MESSAGES_LIMIT = 4_000
 # A credential is behind if it has used more than this much time beyond what others have used. Nearly all messages take
 # a twentieth of it. Seconds.

@@ -38,7 +38,8 @@ SMALL = 64 * 1024
 CHATTER = 20.0
 # Addresses with up to this many unread bytes count alike: the message that is arriving, and the one before it.
 ONE_PC = 2 * MESSAGE_LIMIT
-# What CURVE adds to each frame (a name, a number, a signature, flags), and the frame's header, short and long.
+# The bytes that CURVE adds to each frame (a name, a number, a signature, flags), and those of a frame's header, short
+# and long.
 CURVE_BYTES = 33
 _SHORT_HEADER, _LONG_HEADER, _SHORT = 2, 9, 255
 

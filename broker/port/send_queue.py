@@ -60,7 +60,7 @@ class Untaken:
             del self.of_key[key]
 
     def of_peer(self, peer: bytes) -> int:
-        """What waits for a peer."""
+        """The bytes that wait for a peer."""
         return self._of_peer.get(peer, 0)
 
     def key_of(self, peer: bytes) -> bytes:
@@ -76,7 +76,7 @@ class SendQueue:
     """``hand_over(peer, parts)`` gives a message to a peer's connection, or says why not."""
 
     def __init__(self, hand_over: Callable[[bytes, Parts], Handed], untaken: Untaken) -> None:
-        """``untaken``: counts what waits here."""
+        """``untaken``: counts the bytes that wait here."""
         self._hand_over = hand_over
         self._untaken = untaken
         self._waiting: dict[bytes, deque[Parts]] = {}

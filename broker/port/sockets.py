@@ -36,7 +36,7 @@ log = logging.getLogger("deskgrid.broker")
 
 # ZeroMQ may take in any number of messages that we have not read. With a limit, libzmq 4.3.5 stops reading a connection
 # that reaches it, and aborts the whole process if that connection then ends while a ping waits (libzmq issue 4364).
-# `deskgrid.broker.port.fair_queue` and `deskgrid.broker.port.receive_budget` bound what a peer can have waiting.
+# `deskgrid.broker.port.fair_queue` and `deskgrid.broker.port.receive_budget` limit how much may wait from one peer.
 RECEIVE_HIGH_WATER = 0
 # Small messages that ZeroMQ keeps for one peer. The others wait in `SendQueue`, which counts bytes. Together with
 # `LARGE` this bounds what ZeroMQ keeps for all connections of one submitter: 128 MiB.

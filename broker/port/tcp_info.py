@@ -13,7 +13,7 @@ _INFO_BYTES = _RECEIVED_AT + 8
 def files_allowed(wanted: int) -> int:
     """Raise the limit on open files as far as possible, up to ``wanted``, and return how many are allowed."""
     allowed = wanted
-    if sys.platform != "win32":  # which has no such limit
+    if sys.platform != "win32":  # Windows has no such limit
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

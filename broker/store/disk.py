@@ -33,7 +33,7 @@ READS = frozenset({"ping", "status", "bags", "progress", "explain", "logs", "pol
 
 
 class Storage(Protocol):
-    """What `Disk` needs of `deskgrid.broker.store.journal.Journal`."""
+    """The methods of `deskgrid.broker.store.journal.Journal` that `Disk` needs."""
 
     def free(self) -> tuple[int, int]: ...
     def trial(self) -> None: ...

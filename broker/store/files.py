@@ -39,7 +39,7 @@ class Stored(Chunks):
         return self._length
 
     def frames(self) -> list[memoryview]:
-        """All of it. Raises `Damaged`."""
+        """The frames of the whole file. Raises `Damaged`."""
         return Chunks([_view(self._path, self._length)]).frames()
 
 

@@ -38,8 +38,7 @@ def had_begun(tables: Path) -> Path:
 
 
 def wrong_with_files(tables: Path, log: Path) -> str:
-    """Check the files before opening them: SQLite removes a log without tables, and pads truncated tables with
-    zeros."""
+    """Check files before opening them: SQLite removes a log without tables, and pads truncated tables with zeros."""
     size = tables.stat().st_size if tables.is_file() else 0
     if size < PAGE_BYTES:
         if log.is_file() and log.stat().st_size:

@@ -1,6 +1,6 @@
 """The broker's journal on disk: SQLite in WAL mode, one transaction for each batch of messages.
 
-Rule 1: nothing is acknowledged before `commit`; what was committed survives SIGKILL of the broker at any instant.
+Rule 1: nothing is acknowledged before `commit`; every commit survives SIGKILL of the broker at any instant.
 Rule 2: a bag is a template, stored once, and batches of packed arguments; results are in blocks
 (`deskgrid.broker.store.result_blocks`).
 Rule 3: every ended task is in exactly one block. If a task is in two blocks, the scheduler refuses it at a restart.
@@ -213,7 +213,7 @@ class Journal:
                 self.values.let_go()
 
     def free(self) -> tuple[int, int]:
-        """Bytes on the disk: free, and in all."""
+        """Bytes on the disk: (free, in all)."""
         usage = shutil.disk_usage(self.home)
         return usage.free, usage.total
 

@@ -56,7 +56,7 @@ COLUMNS = ", ".join(Block._fields)
 
 
 def blocks_of(rows: Iterable[ResultRow], cell: Callable[[Payload, int], StoredValue]) -> Iterator[Block]:
-    """``rows`` in blocks of bounded size. ``cell(payload, bag)``: what stands for a payload in the tables."""
+    """``rows`` in blocks of bounded size. ``cell(payload, bag)``: the cell that stands for a payload in the tables."""
     groups: dict[tuple[int, float | None], list[ResultRow]] = {}
     for row in rows:
         groups.setdefault((row.bag, row.ended), []).append(row)

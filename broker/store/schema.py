@@ -8,7 +8,7 @@ import sqlite3
 from deskgrid.broker.store.result_blocks import pack_names, pack_printed, pack_told
 from deskgrid.wire import TaskOptions, pack_columns
 
-# The step from each format to the next. A new journal takes all steps, an older one those that it lacks.
+# The step from each format to the next. A new journal takes all steps, and an older one takes the steps that it lacks.
 _FORMATS = (
     """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -37,7 +37,7 @@ CREATE INDEX open_windows ON windows (number) WHERE closed IS NULL;
 """,
     # Checksums, because SQLite does not notice an overwritten page in the middle of a long value. Short results lie
     # within one page of the table, which it does check: they have no checksum, and the index is of long ones only.
-    # And the worker that was given an attempt: nobody else may report how it ended.
+    # Also the session that was given an attempt, because nobody else may report how it ended.
     """
 ALTER TABLE templates ADD COLUMN checksum INTEGER;
 ALTER TABLE batches ADD COLUMN checksum INTEGER;
@@ -97,7 +97,7 @@ FORMAT = len(_FORMATS)
 
 
 def format_of(db: sqlite3.Connection) -> int:
-    """The format of a journal; 0 for an empty file. Raises `sqlite3.Error` for a database of something else."""
+    """The format of a journal; 0 for an empty file. Raises `sqlite3.Error` for a database that is not a journal."""
     if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return 0
     row = db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
