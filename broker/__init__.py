@@ -1,1 +1,1 @@
-"""The server: who may connect, what is handed out to whom, and what is kept on disk."""
+"""The server: it decides who may connect, hands out tasks, and keeps bags and results on disk."""

@@ -1,8 +1,8 @@
-"""The attempts that workers hold: handed out, returned, ended; and who may report on each of them.
+"""The attempts that workers hold, from assignment to result, and who may report on each attempt.
 
-Rule 1: only the session that was given an attempt may report on it, also when the worker was lost meanwhile or the
-broker was restarted. Reports of anybody else change nothing: attempt numbers can be guessed.
-Rule 2: no attempt took longer than the time since it was sent.
+Rule 1: only the session that was given an attempt may report on it, even if the worker was lost or the broker was
+restarted in the meantime. Reports from anybody else change nothing, because attempt numbers can be guessed.
+Rule 2: the elapsed time of an attempt is at most the time since the attempt was sent.
 """
 
 import math
@@ -20,14 +20,14 @@ from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from deskgrid.wire.status import Presence
 
-# Attempts predicted to take at least this long are recorded when they are sent: after a restart the broker waits for
-# them. Shorter ones simply run again. (Once an attempt of a task has been recorded, all later ones are, because the
-# record must be of the newest.) Seconds.
+# Attempts predicted to take at least this long are recorded when they are sent, and the broker waits for them after a
+# restart. Shorter attempts simply run again. (Once one attempt of a task is recorded, all its later attempts are
+# recorded too, because the record must name the newest one.) Seconds.
 REMEMBERED_S = 1.0
-# Bytes of work that may wait for a worker: eight of the largest arguments. It gets more when it has taken some.
+# Bytes of work that may wait for a worker: eight of the largest arguments. The worker gets more when it has taken some.
 UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
-# `Attempts._given` keeps who was given the attempts that are with nobody now. Entries that do not matter any more are
-# dropped when there are twice as many as matter, plus this.
+# `Attempts._given` records which session was given each attempt that no worker holds now. Outdated entries are dropped
+# when there are more entries than twice the number of such attempts, plus this.
 SPARE = 1000
 _OUTCOMES = tuple(Outcome)
 
@@ -46,17 +46,19 @@ class WorkerSession:
     state: Presence = "away"
     ended: int = 0
     sent_windows: str | None = None
-    # When its last announced window closes; and the later of that and the end of its open window: a worker that is gone
-    # is remembered until then. An open-ended window does not count: its worker may be gone for good.
+    # `last_closes`: when the last announced window closes. `known_until`: the later of that and the end of the open
+    # window; a worker that fell silent is remembered until then. An open-ended window does not count, because its
+    # worker may be gone for good.
     last_closes: float = -math.inf
     known_until: float = 0.0
     templates: set[str] = field(default_factory=set)
-    # The bag of its last result, and about how many of its slots have had no result of that bag yet.
+    # `lately`: the bag of the last result. `unready`: roughly how many slots have not returned a result of that bag
+    # yet.
     lately: int = 0
     unready: int = 0
 
     def first_runs(self, bag: int, count: int) -> int:
-        """How many of the next ``count`` results of ``bag`` are the first on their slots since another bag's."""
+        """How many of the next ``count`` results of ``bag`` are the first on their slots after those of another bag."""
         if bag != self.lately:
             self.lately, self.unready = bag, self.join.slots
         first = min(self.unready, count)
@@ -71,10 +73,10 @@ class Attempts:
         self._state = state
         self._send = state.send
         self._by_name = by_name
-        # The newest attempt of each task that is with nobody now, and the session that was given it: (number, session).
+        # For each task whose newest attempt no worker holds now: (attempt number, the session that was given it).
         self._given: dict[int, tuple[int, str]] = {}
-        # Results in the message that is being handled, until the scheduler says which of them count; the tasks among
-        # them that crashed, with the workers where they crashed before; and the worker that sent the message.
+        # For the `Finished` message that is being handled: its results, until the scheduler says which of them count;
+        # its tasks that crashed, with the workers where they crashed before; and the worker that sent the message.
         self._results: dict[Attempt, wire.Result] = {}
         self._crashes: dict[int, Sequence[str]] = {}
         self._from = ""
@@ -98,14 +100,14 @@ class Attempts:
     # --- who was given them ------------------------------------------------------------------------------------------
 
     def _note_given(self, name: str) -> None:
-        """Remember what this worker holds: soon it may be with nobody."""
+        """Remember which session was given this worker's attempts, because the worker may lose them now."""
         session = self._by_name[name].session
         self.restore((task, number, session) for task, number in self._state.scheduler.attempts_at(name))
 
     def restore(self, rows: Iterable[tuple[int, int, str]]) -> None:
-        """Remember (task, attempt number, session) of attempts that are with nobody, or will be.
+        """Remember (task, attempt number, session) of attempts that no worker holds, or that none may hold soon.
 
-        The session is empty when it is not known.
+        The session is empty if it is unknown.
         """
         scheduler, given = self._state.scheduler, self._given
         if len(given) > 2 * scheduler.orphans + SPARE:
@@ -116,9 +118,9 @@ class Attempts:
         return AttemptLookup(self._state.scheduler.grid)
 
     def _holder(self, attempt: Attempt, found: tuple[str, float] | None) -> str | None:
-        """The session that was given an attempt; "" when it is not known; None for an attempt that is not the newest.
+        """The session that was given an attempt: "" if unknown, None if the attempt is not the newest of its task.
 
-        ``found``: what `AttemptLookup.find` says of it.
+        ``found``: the result of `AttemptLookup.find` for this attempt.
         """
         if found is not None:
             return self._by_name[found[0]].session
@@ -128,17 +130,17 @@ class Attempts:
         return session if number == attempt.number else ""
 
     def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt]) -> list[Attempt]:
-        """Those attempts that are the newest of their tasks, and were given to this worker."""
+        """The attempts that are the newest of their tasks and were given to this worker, as far as is known."""
         lookup = self._lookup()
         return [each for each in attempts if self._holder(each, lookup.find(each)) in ("", worker.session)]
 
     def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """Those of `its_own`, and those that were taken back because it did not answer in time."""
+        """The attempts of `its_own`, plus those that were taken back because the worker did not answer in time."""
         owed = self._state.scheduler.owed_by(worker.name)
         return [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in owed)]
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running]) -> list[ev.HeldAttempt]:
-        """What a joining worker says it holds, without what was given to others: it is told to stop that."""
+        """The attempts that a joining worker holds, except those given to other workers, which it is told to stop."""
         lookup = self._lookup()
         held = [ev.HeldAttempt(Attempt(r.task, r.number), r.slot, r.elapsed) for r in running]
         holders = [self._holder(hold.attempt, lookup.find(hold.attempt)) for hold in held]
@@ -185,14 +187,14 @@ class Attempts:
     def _believable(
         self, attempt: Attempt, result: wire.Result, found: tuple[str, float] | None, now: float
     ) -> wire.Result:
-        """The result, with no more seconds than have passed since the attempt was sent: they become predictions."""
+        """Limit a result's elapsed time to the time since its attempt was sent: predictions are learned from it."""
         if found is not None:
             most = now - found[1]
         elif self._state.scheduler.is_orphan(attempt):
             # An earlier broker may have sent it, but not before its bag was submitted.
             most = self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created
         else:
-            return result  # it changes nothing
+            return result  # a stale result changes nothing
         return result if result.elapsed <= most else result._replace(elapsed=max(0.0, most))
 
     def _remember(self, result: wire.Result) -> None:
@@ -213,7 +215,7 @@ class Attempts:
             self._state.note("worker-works-again", by=who, name=name)
 
     def _settle(self, attempts: Sequence[Attempt]) -> None:
-        """Record those results of the current message that ended their tasks."""
+        """Record the results in the current message that ended their tasks."""
         rows: list[ResultRow] = []
         ended, worker = self._state.posix(self._state.scheduler.now), self._by_name[self._from]
         tasks, results = [attempt.task for attempt in attempts], [self._results[attempt] for attempt in attempts]
@@ -283,7 +285,7 @@ class Attempts:
             self._state.journal.add_sent(remembered)
 
     def _hand_out(self, worker: WorkerSession, rows: list[wire.Work], remembered: bool) -> None:
-        """Send work: after the commit if it has to be ``remembered`` after a restart, else before."""
+        """Send work: after the commit if it has to be ``remembered`` across a restart, otherwise before the commit."""
         send = self._send if remembered else self._state.hand_out
         send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
 
@@ -291,7 +293,7 @@ class Attempts:
         """Recall or stop attempts."""
         worker = self._by_name.get(command.worker)
         if worker is None:
-            return  # it left meanwhile
+            return  # the worker has left in the meantime
         refs = tuple(wire.Ref(attempt.task, attempt.number) for attempt in command.attempts)
         if isinstance(command, ev.GiveUp):
             self.restore((ref.task, ref.number, worker.session) for ref in refs)

@@ -15,15 +15,15 @@ from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
 # a task does not start in the last moments of a window, and short enough for a lunch break.
 ASSUMED_RUNTIME_S = 60.0
-# A bag's prediction is the mean plus so many standard deviations. All but one task in a thousand take no longer if
-# their runtimes are normally distributed, and all but one in ten whatever the distribution.
+# A bag's prediction is the mean plus this many standard deviations. If runtimes are normally distributed, about one
+# task in a thousand takes longer; with any distribution, at most one in ten does.
 DEVIATIONS = 3.0
-# The note of a bag that came before any worker.
+# The note of a bag that was submitted before any worker joined.
 NO_WORKER = "no worker is known yet: the bag waits"
 
 
 def too_long(some: int | str, total: int, window_s: float, margin_s: float) -> str:
-    """The note of a bag of which ``some`` tasks fit into no window that is known."""
+    """The note of a bag with ``some`` tasks that are too long for any known window."""
     return (
         f"{some} of {total} tasks are longer than any window known: the longest is {precise(window_s)}, "
         f"less {precise(margin_s)} for starting up; they wait for a longer one"
@@ -65,10 +65,10 @@ class _Some:
         self.squares += sum([seconds * seconds for seconds in elapsed])
 
     def usual(self) -> float:
-        """How long nearly all take: the mean plus three standard deviations, but no more than the longest.
+        """How long nearly all runs take: the mean plus three standard deviations, but no more than the longest run.
 
-        Of few runs this is the longest. Of many, a single run on a busy PC must not make a thousand short tasks look
-        long: only few of them would be handed out at once.
+        With few runs this is the longest run. With many, a single run on a busy PC must not make a thousand short tasks
+        look long: only a few of them would be handed out at once.
         """
         mean = self.total / self.count
         variance = max(0.0, self.squares / self.count - mean * mean)
@@ -79,7 +79,7 @@ class _Some:
 class ObservedRuntimes:
     """How long the finished tasks of a bag took.
 
-    ``first``: the first run on each slot, which loads what the tasks need, and may take many times as long;
+    ``first``: the first run on each slot, which loads everything that the tasks need, and may take many times as long;
     ``others``: all other runs.
     """
 
@@ -99,7 +99,7 @@ class ObservedRuntimes:
             self.others.add(elapsed[first:])
 
     def usual(self) -> float:
-        """How long nearly all take, from what is known."""
+        """How long nearly all runs take, without first runs if there are any others."""
         return (self.others if self.others.count else self.first).usual()
 
 
@@ -114,7 +114,7 @@ class OpenBag:
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
-    ``under_way``: the order that is being carried out in slices, for people; empty for none.
+    ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
     """
 
     row: BagRow
@@ -141,7 +141,7 @@ class OpenBag:
         return self.closed and self.settled == self.total
 
     def remark(self, note: str) -> str:
-        """What people should know about it now; ``note``: its own note, as of now."""
+        """What people should know about this bag now; ``note``: the bag's own note, as of now."""
         if self.deserted:
             return f"its client did not return: {self.total:,} items arrived, perhaps not all"
         if self.complete:
@@ -162,7 +162,7 @@ class OpenBag:
         return batch.first + item - batch.start
 
     def batch_of(self, item: int) -> OpenBatch:
-        """The batch of an item, which has to exist."""
+        """The batch of an item; the item must exist."""
         return self.batches[bisect_right(self.starts, item) - 1]
 
     def pieces(self, spans: Spans) -> Iterator[tuple[int, int, int]]:
@@ -212,17 +212,17 @@ class BagBook:
         return batch
 
     def find(self, task: int) -> tuple[OpenBag, OpenBatch, int]:
-        """The bag of a task, which has to exist, its batch, and its place in the batch."""
+        """The bag and the batch of a task, and the task's place in the batch; the task must exist."""
         bag, batch = self._where[bisect_right(self._firsts, task) - 1]
         return bag, batch, task - batch.first
 
     def by_batch(self, tasks: Sequence[int]) -> Iterator[tuple[OpenBag, OpenBatch, slice]]:
-        """Split ``tasks``, which have to exist, by batch: the bag, the batch, and the slice of ``tasks``."""
+        """Split ``tasks``, which must exist, by batch: yield the bag, the batch, and the slice of ``tasks``."""
         for batch, part in by_batch(tasks, lambda task: self.find(task)[1]):
             yield self.find(batch.first)[0], batch, part
 
     def item(self, task: int) -> tuple[OpenBag, int]:
-        """The bag of a task, which has to exist, and its item there."""
+        """The bag of a task, and its item in that bag; the task must exist."""
         bag, batch, place = self.find(task)
         return bag, batch.start + place
 
@@ -234,7 +234,7 @@ class BagBook:
 
 
 def checked_runtimes(runtime: float | None, runtimes: tuple[float, ...], count: int) -> tuple[float, ...] | None:
-    """The runtimes of a submitted batch: one for all, or ``count``; None when there are others."""
+    """The runtimes of a submitted batch: one for all items, or ``count``; None if their number is wrong."""
     if runtimes:
         return runtimes if len(runtimes) == count else None
     return (ASSUMED_RUNTIME_S if runtime is None else runtime,)

@@ -19,18 +19,18 @@ from deskgrid.broker.store.rows import BagRow, BatchRow
 # and its client has been gone for this long. If the client returns, for example on a laptop that slept, the bag is open
 # again and the client notices nothing. Seconds.
 CLIENT_GONE_S = 600.0
-# A client with so many unread bytes of answers gets no more until it has read some. One that reads never gets here: it
-# is sent results when it has read the ones before.
+# A client with this many unread bytes of answers gets no more until it has read some. A client that reads its answers
+# never reaches this limit, because it is sent results only when it has read the earlier ones.
 UNREAD_LIMIT = 2 * wire.PAYLOAD_LIMIT
 # A client that waits for results gets the receipt for a batch with the next results, or after this time: waking up
 # costs a program more than reading a receipt. Seconds.
 RECEIPT_S = 0.005
-# Waiting requests for the results of one bag: from one client, which needs only one, and from all. Each is checked when
-# a result comes.
+# The most waiting requests for the results of one bag: from one client, which needs only one, and from all clients.
+# Each request is checked when a result arrives.
 WATCHES_LIMIT = 8
 WATCHERS_LIMIT = 1_000
-# How often the broker looks for clients that are gone: at every client and bag, which takes 7 ms for 60,000 bags.
-# Seconds.
+# How often the broker looks for clients that are gone. It checks every client and bag, which takes 7 ms for 60,000
+# bags. Seconds.
 SWEEP_S = 10.0
 
 
@@ -80,7 +80,7 @@ class Clients:
         if isinstance(message, wire.Submit):
             self._answer_submit(peer, message, now)
         elif isinstance(message, wire.Watch | wire.Ask) and not self._reads(peer):
-            return  # it reads no answers; it may ask again when it has read some
+            return  # it does not read its answers; it may ask again when it has read some
         elif isinstance(message, wire.Watch):
             self._watch(peer, message)
         elif isinstance(message, wire.Ask):
@@ -125,7 +125,7 @@ class Clients:
         return [client.who.name for client in self.by_peer.values()]
 
     def let_go(self, credential: str) -> list[bytes]:
-        """Drop every client with this credential; their connections."""
+        """Drop every client with this credential, and return their connections."""
         found = [peer for peer, client in self.by_peer.items() if client.who.name == credential]
         for peer in found:
             self.gone(peer)
@@ -157,7 +157,7 @@ class Clients:
             self._state.note("bag-deserted", by=row.owner, bag=row.id, name=row.name, owner=row.owner, items=bag.total)
 
     def _answer(self, peer: bytes, request: int, answer: wire.Message | str) -> None:
-        """Send ``answer``; a string is the reason of a failure."""
+        """Send ``answer``; a string is the reason for a failure."""
         self._state.send(peer, wire.Failed(request, answer) if isinstance(answer, str) else answer)
 
     # --- submitting --------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Clients:
         return bool(self._receipts)
 
     def _send_receipts(self, now: float) -> None:
-        """Send the receipts that do not wait for results to go with."""
+        """Send all receipts except those that still wait to travel with results."""
         receipts, self._receipts = self._receipts, {}
         for (peer, bag_id), its in receipts.items():
             bag = self._state.book.by_id.get(bag_id)
@@ -191,7 +191,7 @@ class Clients:
                         bag.sent_note = receipt.note or bag.sent_note
 
     def _riding_receipts(self, peer: bytes, bag: OpenBag) -> tuple[int, ...]:
-        """Take the receipts that can go with results of a bag: all, unless one of them has a new note."""
+        """Take the receipts that can travel with a bag's results: all of them, or none if one has a new note."""
         its = self._receipts.get((peer, bag.row.id), ())
         if any(receipt.note not in ("", bag.sent_note) for receipt, _ in its):
             return ()
@@ -204,7 +204,7 @@ class Clients:
             self._state.send(peer, wire.Refused("that is not a template, or it was damaged in transit"))
         elif self._state.journal.template_kind(blob.digest) is None:
             client, size = self.by_peer[peer], len(blob.data)
-            # Without room the bag is refused, and that answer says why.
+            # If there is no room for the template, its bag is refused later, and that answer says why.
             if self._refusal_of_template(client, size, size - _in_files(blob)):
                 client.refused_template = blob.digest, size
             else:
@@ -244,13 +244,13 @@ class Clients:
         return "" if bag is None else owner_refusal(self.by_peer[peer].who, bag_id, bag.row.owner)
 
     def _refusal_by_disk(self, submit: wire.Submit, to_write: int) -> str:
-        """Why there is no room for this on the disk; empty when there is, or when all of it was accepted before."""
+        """Why the disk has no room for a batch; empty when it has, or when the whole batch was accepted before."""
         why, bag = self._state.disk.refusal_of(to_write), self._state.book.by_id.get(submit.bag)
         repeated = bag is not None and submit.first < bag.total and (bag.closed or not submit.last)
         return f"bag {submit.bag} is not taken: {why}" if why and not repeated else ""
 
     def _refusal_by_quota(self, peer: bytes, submit: wire.Submit, size: int) -> str:
-        """Why this is over its owner's quota; empty when it is not, or when it was accepted before."""
+        """Why a batch is over its owner's quota; empty when it is not, or when it was accepted before."""
         bag = self._state.book.by_id.get(submit.bag)
         if bag is not None and submit.first < bag.total:
             return ""
@@ -260,14 +260,14 @@ class Clients:
         return f"bag {submit.bag} is not taken: {why}" if why else ""
 
     def _refusal_by_template(self, peer: bytes, submit: wire.Submit) -> str:
-        """Why there was no room for the template of a bag; empty when there is by now, or it did not arrive."""
+        """Why there was no room for a bag's template; empty when there is room now, or if it did not arrive."""
         client = self.by_peer[peer]
         digest, size = client.refused_template
         why = self._refusal_of_template(client, size, size) if digest == submit.template else ""
         return f"bag {submit.bag} is not taken: its template has {size} bytes; {why}" if why else ""
 
     def _refusal_of_template(self, client: ClientSession, size: int, to_write: int) -> str:
-        """Why a client's template of ``size`` bytes is refused, of which ``to_write`` are in no file; empty if not."""
+        """Why a client's template is refused, or "". ``to_write``: how many of its bytes are not in a file yet."""
         return self._state.quotas.refusal(client.who.name, 0, size) or self._state.disk.refusal_of(to_write)
 
     @staticmethod
@@ -287,7 +287,7 @@ class Clients:
         if len(submit.payloads) > wire.BAG_LIMIT:
             return f"a bag has at most {wire.BAG_LIMIT} items"
         kind = self._state.journal.template_kind(submit.template)
-        # After an answer that begins with "template" a client sends the batch again, with all that follow, in order.
+        # After an answer that begins with "template", a client sends this batch and all later ones again, in order.
         if kind is None:
             return self._refusal_by_template(peer, submit) or "template: send it first"
         if submit.first:
@@ -328,7 +328,7 @@ class Clients:
         bag.note = self._note(runtimes, bag, now)
 
     def _note(self, runtimes: tuple[float, ...], bag: OpenBag, now: float) -> str:
-        """What its submitter should know at once: that some of its tasks cannot run now."""
+        """A note that tells the submitter at once if some tasks of a bag cannot run now."""
         scheduler = self._state.scheduler
         if not scheduler.policy.timed:
             return bag.note
@@ -348,7 +348,7 @@ class Clients:
         if bag is None:
             self._answer(peer, watch.request, f"no bag {watch.bag}")
             return
-        # A repeated request replaces itself.
+        # A repeated request replaces the earlier one.
         bag.watchers = [w for w in bag.watchers if (w.peer, w.request) != (peer, watch.request)]
         refusal = self._refusal_by_owner(peer, watch.bag)
         if not refusal and sum(w.peer == peer for w in bag.watchers) >= WATCHES_LIMIT:
@@ -374,7 +374,7 @@ class Clients:
 
     def _answer_watcher(self, bag: OpenBag, watcher: Watcher) -> bool:
         if not self._state.has_room(watcher.peer):
-            self._state.fresh.add(bag.row.number)  # again when it has taken what it was sent
+            self._state.fresh.add(bag.row.number)  # try again when the peer has taken earlier messages
             return False
         results = self._state.journal.results(bag.row.number, watcher.after)
         if results[2] == watcher.after and not bag.complete:
@@ -385,12 +385,12 @@ class Clients:
         return True
 
     def farewell(self, reason: str) -> None:
-        """The broker stops: send what is due, and goodbye."""
+        """The broker stops: send the waiting receipts, and say goodbye."""
         self._send_receipts(math.inf)
         for peer in self.by_peer:
             self._state.send(peer, wire.Goodbye(reason))
 
 
 def _in_files(message: wire.Submit | wire.Blob) -> int:
-    """Bytes of its payloads that were written to files when it arrived."""
+    """How many bytes of the payloads of a message are in files already, written when the message arrived."""
     return sum([len(value) for value in wire.large_of(message) if value.file])

@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from deskgrid.broker.store.rows import ResultRow
 
-# Bytes kept of all attempts together, and of one at most; and what a row takes besides its texts.
+# The most bytes kept for all attempts together, the most for one attempt, and the bytes of a row besides its texts.
 KEPT_BYTES = 16 * 2**20
 MOST_BYTES = KEPT_BYTES // 16
 ROW_BYTES = 500

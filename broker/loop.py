@@ -1,11 +1,13 @@
 """The broker's loop. Its sockets are in `deskgrid.broker.port.sockets`.
 
-Rule 1: read what has arrived and handle some of it, credentials in turns; then settle, hand out work, commit, send:
-always in this order. A message with large payloads is handled when these are in files, some turns later. What takes
-long, a long message or shortening the journal's log, has a turn of its own: nobody waits for two of them.
-Rule 2: never block on a peer. Messages for a slow peer wait for it, within bounds; others do not wait.
-Rule 3: an unexpected exception costs the peer whose message caused it. Everything that the turn did is undone, in the
-journal and in memory: new sessions are restored from the journal.
+Rule 1: a turn reads messages and handles some of them, credentials taking turns; then it settles, hands out work,
+commits and sends, always in this order. A message with large payloads is handled some turns later, when these are in
+files. Each slow step (a long message, or shortening the journal's log) has a turn of its own, so that nobody waits for
+two of them.
+Rule 2: never block on a peer. Messages for a slow peer wait for it, within bounds; messages for other peers do not
+wait.
+Rule 3: after an unexpected exception only the peer whose message caused it is dropped. Everything that the turn did is
+undone, in the journal and in memory: new sessions are restored from the journal.
 """
 
 import logging
@@ -27,34 +29,34 @@ from deskgrid.broker.store.journal import Journal, JournalFull
 
 log = logging.getLogger("deskgrid.broker")
 
-# Messages read in a turn of the loop, and their bytes: this takes some milliseconds. Whoever sends faster than messages
-# are handled soon has too many waiting, and is cut off.
+# The most messages and bytes read in one turn of the loop: this takes some milliseconds. A peer that sends faster than
+# its messages are handled soon has too many waiting, and is cut off.
 DRAIN = 1_000
 DRAIN_BYTES = 8 * 2**20
-# Nothing more is read while so many bytes wait to be handled.
+# Nothing more is read while this many bytes wait to be handled.
 HELD_BYTES = 4 * wire.PAYLOAD_LIMIT
 # How long messages are handled in one turn before answers are sent. A single message may take longer. Seconds.
 TURN_S = 0.01
-# From this size on a message has a turn of its own: with its commit it takes ten milliseconds or more.
+# A message of at least this size has a turn of its own: with its commit it takes ten milliseconds or more.
 LONG_BYTES = wire.BATCH_BYTES // 4
 # How long the loop waits for a message before it checks leases, the windows file and whether to stop. Messages without
 # news, like nearly every heartbeat, are settled only this often: a thousand workers send 500 of them in a second.
 TICK_S = 0.2
-# Each kind of misbehaviour makes at most one line in the log in this time, or a peer could fill the disk. Seconds.
+# Each kind of misbehaviour is logged at most once in this time, so that no peer can fill the disk. Seconds.
 TELL_S = 1.0
 # After a failure that cannot be blamed on a message, messages are handled one per turn for this long. Seconds.
 CAREFUL_S = 10.0
-# After so many of these failures in a row the broker gives up: starting again does not help.
+# After more of these failures in a row than this the broker gives up: starting again does not help.
 FAILURES_LIMIT = 10
-# Starting again does not help either when the disk fails, or its content has changed. Some SQLite errors, though, only
-# say that we asked for something wrong.
+# Starting again does not help either if the disk fails or its content has changed. But some SQLite errors only say that
+# the broker asked for something wrong.
 BEYOND_US = (sqlite3.DatabaseError, Damaged)
 OUR_FAULTS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
 # How often the windows file is checked. Seconds.
 WINDOWS_S = 1.0
-# When nothing but heartbeats has arrived for `SILENCE_S`, and they come this often, the loop sleeps for `REST_S` to
-# handle several at a time: waking up costs more than handling one. With fewer than a hundred workers it never sleeps.
-# With more, only the first message after a silence has to wait. Seconds.
+# When only heartbeats have arrived for `SILENCE_S`, less than `OFTEN_S` apart, the loop sleeps for `REST_S` to handle
+# several of them at once, because waking up costs more than handling one. With fewer than a hundred workers the loop
+# never sleeps. With more, only the first message after a silence has to wait. Seconds.
 OFTEN_S = 0.02
 REST_S = 0.03
 SILENCE_S = 0.5
@@ -70,9 +72,10 @@ class Loop:
         self._value_writer = ValueWriter((journal.values.keep, journal.values.sum_up), sockets.wake)
         self._fair_queue = FairQueue()
         self._penalties = Penalties()
-        # Large payloads of messages handled in this turn: what is not recorded at its end never will be.
+        # Large payloads of messages handled in this turn. A payload that is not recorded at the end of the turn never
+        # will be.
         self._payloads: list[wire.Chunks] = []
-        # The peer whose message is being handled, and its credential. A careful loop keeps it until the message is
+        # The peer whose message is being handled, and its credential. A careful loop keeps them until the message is
         # settled.
         self._suspect: tuple[bytes, str] | None = None
         self._careful_until = -math.inf
@@ -85,8 +88,8 @@ class Loop:
         self._active_at = -math.inf
         # When each event was last logged.
         self._logged_at: dict[str, float] = {}
-        # Peers whose messages are ignored until they are gone; and peers that are gone, until their messages are
-        # handled.
+        # Peers whose messages are ignored until their connections end; and peers whose connections have ended, until
+        # their messages are handled.
         self._ignored: set[bytes] = set()
         self._gone: list[bytes] = []
 
@@ -98,7 +101,7 @@ class Loop:
         self._sessions.restore(self._now())
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """Serve until ``stopping()``. Raises what the broker cannot recover from."""
+        """Serve until ``stopping()``. Raises errors that the broker cannot recover from."""
         state = self._sessions.state
         state.waiting, state.crowded = self._sockets.waiting, self._sockets.crowded
         self._look_at_windows()
@@ -148,7 +151,7 @@ class Loop:
         elif handled and not self._fair_queue and self._now() >= self._active_at + SILENCE_S:
             self._rest()
         if log_was_long:
-            self._journal.commit()  # what waited for more; a log is shortened between transactions
+            self._journal.commit()  # ends a waiting transaction; a log is shortened between transactions
             self._journal.shorten_log()
             self._release()
         if read_all and self._gone:
@@ -164,7 +167,7 @@ class Loop:
     # --- what arrives ------------------------------------------------------------------------------------------------
 
     def _read(self) -> bool:
-        """Read what has arrived, within bounds; whether that is all."""
+        """Read messages that have arrived, within bounds, and return whether there are no more."""
         size = 0
         for _ in range(DRAIN):
             if size >= DRAIN_BYTES or self._fair_queue.size >= HELD_BYTES:
@@ -183,20 +186,20 @@ class Loop:
         return False
 
     def _handle_messages(self) -> bool:
-        """Handle some messages; whether any of them had not waited for the disk."""
+        """Handle some messages, and return whether any of them had not waited for the disk."""
         self._handle_written()
-        # A careful loop may have handled its one message by now.
+        # A careful loop may have handled its one message already.
         return self._suspect is None and self._handle_some()
 
     def _handle_some(self) -> bool:
-        """Handle messages, credentials in turns, for as long as a turn may take; whether there were any."""
+        """Handle messages for at most `TURN_S`, credentials taking turns, and return whether there were any."""
         end, waits, anything = self._now() + TURN_S, self._has_to_wait, False
         while (arrival := self._fair_queue.take(waits)) is not None:
             began = self._now()
             self._handle(arrival)
             took = self._now() - began
             self._fair_queue.took(arrival.who.name, took)
-            # After short messages answers go out first, before one is handled that takes long.
+            # After short messages, their answers go out before a message that takes long is handled.
             waits, anything = self._waits_for_a_turn if took < SHORT_S else waits, True
             if self._now() >= end or len(arrival.data) >= LONG_BYTES or self._careful:
                 break
@@ -242,7 +245,7 @@ class Loop:
 
     @property
     def _careful(self) -> bool:
-        """Whether only one message is handled in a turn, to find out whose makes the broker fail."""
+        """Whether only one message is handled per turn, to find out whose message makes the broker fail."""
         return self._now() < self._careful_until
 
     def _handle_written(self) -> None:
@@ -262,7 +265,7 @@ class Loop:
                 break
 
     def _let_go(self, peer: bytes) -> bool:
-        """Forget a peer that is gone, once all its messages have been handled; whether it is forgotten."""
+        """Forget a peer that is gone if all its messages have been handled, and return whether it was forgotten."""
         if peer in self._value_writer or peer in self._fair_queue:
             return False
         self._ignored.discard(peer)
@@ -272,7 +275,7 @@ class Loop:
     # --- what leaves -------------------------------------------------------------------------------------------------
 
     def _release(self) -> None:
-        """Remove files that nobody needs: of payloads that were not recorded, and of forgotten bags."""
+        """Remove files that nobody needs: those of unrecorded payloads and of forgotten bags."""
         values, payloads, self._payloads = self._journal.values, self._payloads, []
         values.release(payloads)
         if names := values.take_unneeded():
@@ -295,7 +298,7 @@ class Loop:
             self._sessions.gone(peer)
 
     def _dismiss(self, peer: bytes, reason: str) -> None:
-        """Ignore a peer from now on, and tell it why. A worker is only cut off: refused, it would exit for good."""
+        """Ignore a peer from now on, and tell it why. A worker is only cut off: if refused, it would exit for good."""
         self._ignored.add(peer)
         who = self._sockets.who(peer)
         if who is not None and who.role == "worker":
@@ -307,7 +310,7 @@ class Loop:
     # --- when something goes wrong -----------------------------------------------------------------------------------
 
     def _begin_again(self, disk_full: str = "") -> None:
-        """Go on as if the broker had been killed before this turn, whose answers nobody has seen, and restarted."""
+        """Go on as if the broker had been killed before this turn and restarted: nobody has seen the turn's answers."""
         self._journal.rollback()
         self._release()
         self._sessions = self._sessions.successor(self._now(), disk_full)
@@ -315,8 +318,8 @@ class Loop:
     def _recover(self, error: Exception) -> None:
         """Start again without the peer that made the broker fail. Raises ``error`` when that would not help.
 
-        If no message was being handled, the loop handles one message per turn for a while: if it fails again, the
-        sender of that one is to blame.
+        If no message was being handled, the loop handles one message per turn for a while: if the broker fails again,
+        the sender of that message is to blame.
         """
         if isinstance(error, BEYOND_US) and type(error) not in OUR_FAULTS:
             raise error
@@ -333,7 +336,7 @@ class Loop:
             self._keep_out(*suspect)
 
     def _keep_out(self, peer: bytes, name: str) -> None:
-        """Penalise the credential that made the broker fail, and dismiss ``peer``, unless that is empty: it hung up."""
+        """Penalise the credential that made the broker fail, and dismiss ``peer``, which is empty if it hung up."""
         self._penalties.add(name, self._now())
         if peer:
             self._sessions.gone(peer)

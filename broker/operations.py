@@ -23,7 +23,7 @@ Slices = Generator[int, None, Mapping[str, Any] | str]
 
 # Units in one turn of the broker's loop: about ten milliseconds, in which no message is handled.
 TURN_UNITS = 10_000
-# The cost of making and sending an answer.
+# Making and sending this many characters of an answer costs one unit.
 CHARACTERS_A_UNIT = 100
 # The least cost of a slice.
 SLICE_UNITS = 30
@@ -110,9 +110,10 @@ class Operations:
                 self._by_owner.move_to_end(owner)
 
     def _slice(self, operation: Operation, now: float) -> int:
-        """One slice; how many units it took."""
+        """Carry out one slice, and return how many units it took."""
         if not operation.order and (operation.peer is None or not (operation.begun or self.reads(operation.peer))):
-            # Nobody waits for it, or the peer reads no answers; it may ask again when it has read some.
+            # Nobody waits for the answer, or the peer does not read its answers; it may ask again when it has read
+            # some.
             operation.slices.close()
             self._end(operation, None)
             return 0
@@ -121,7 +122,7 @@ class Operations:
             return next(operation.slices)
         except StopIteration as end:
             self._end(operation, answer := _answer(operation.request, end.value))
-            # A text, like the status, is made once for many, and costs next to nothing here.
+            # A text, like the status, is made once for many peers, and costs next to nothing here.
             return 0 if isinstance(end.value, str) else wire.weight(answer) // CHARACTERS_A_UNIT
         except (AskError, SchedulerError, CredentialError) as error:
             self._end(operation, wire.Failed(operation.request, str(error)))
@@ -159,12 +160,12 @@ def _answer(request: int, answer: dict[str, Any] | str) -> wire.Message:
     return wire.Answer(request, body)
 
 
-# What costs no more than this, a turn, is made again for everybody who asks, so that nobody sees an old one.
+# A result that costs no more than this (one turn) is made again for everybody who asks, so that nobody sees an old one.
 CHEAP_UNITS = 10_000
 
 
 class Shared(Generic[Made]):
-    """Something made in slices, once for all who ask meanwhile. If it was costly, it is kept for ``kept_s`` seconds."""
+    """A result made in slices, once for all who ask in the meantime. A costly one is kept for ``kept_s`` seconds."""
 
     def __init__(self, make: Callable[[float], Generator[int, None, Made]], kept_s: float) -> None:
         self._make = make
@@ -175,7 +176,7 @@ class Shared(Generic[Made]):
         self._units = 0
 
     def get(self, now: float) -> Generator[int, None, Made]:
-        """Get it. Everybody who waits for it goes on making it in their own turns."""
+        """Get the result. Everybody who waits for it goes on making it in their own turns."""
         if self._made and self._making is None and self._units > CHEAP_UNITS and now < self._begun + self._kept_s:
             return self._made[0]
         if self._making is None:

@@ -1,8 +1,9 @@
 """Orders that change bags of any size: cancel, forget, new predictions. Other messages are handled between the slices.
 
-Rule 1: an order to cancel or forget a whole bag is recorded with its first slice: a restart goes on with it
-(`Orders.resume`). Orders that name items are bounded by their message; clients repeat them.
-Rule 2: a forgotten bag is gone for everybody at once; its rows on the disk go in slices.
+Rule 1: an order to cancel or forget a whole bag is recorded with its first slice, and a restart goes on with it
+(`Orders.resume`). Orders that name items are not recorded: the size of their message limits them, and clients repeat
+them.
+Rule 2: a forgotten bag is gone for everybody at once; its rows on the disk are deleted in slices.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,13 +19,14 @@ from deskgrid.broker.store.rows import Order
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.queues.task_ranges import Spans, spans_of
 
-# Units in a slice of cancelling. A waiting task is one; a range of them, and a task at a worker, cost more. Batches are
-# cut into pieces of `PIECE_TASKS`.
+# Units in one slice of a cancel order. A waiting task costs one unit; each range of tasks, and each task at a worker,
+# costs more. Batches are cut into pieces of `PIECE_TASKS`.
 CANCEL_UNITS = 10_000
 PIECE_TASKS = 2_500
 RANGE_UNITS = 8
 BOUND_UNITS = 20
-# Predictions that one slice changes, and batches whose predictions it writes.
+# The most predictions that one slice changes, the most batches whose predictions it writes, and the units of a
+# prediction.
 PREDICTIONS = 1_000
 PREDICTED_BATCHES = 8
 PREDICTION_UNITS = 10
@@ -43,7 +45,7 @@ class Orders:
         self._operations = operations
 
     def resume(self) -> None:
-        """Go on with orders that an earlier life of the broker had begun. Call this when the bags are restored."""
+        """Go on with orders that an earlier life of the broker began. Call this after the bags are restored."""
         for number, what in self._state.journal.recovery.orders():
             if number in self._state.broken_orders:
                 continue
@@ -55,7 +57,7 @@ class Orders:
 
     @contextmanager
     def _given_up(self, number: int) -> Iterator[None]:
-        """If the order on this bag fails, do not go on with it before the broker is restarted."""
+        """If the order on this bag fails, do not go on with it until the broker is restarted."""
         try:
             yield
         except JournalFull:
@@ -70,7 +72,7 @@ class Orders:
     # --- cancel ------------------------------------------------------------------------------------------------------
 
     def cancel(self, bag: OpenBag, items: Sequence[int] | None, spare: bool) -> Slices:
-        """Cancel some items of a bag, or all, which closes it; ``spare``: not what is at a worker."""
+        """Cancel some items of a bag, or cancel all and close it; ``spare``: except tasks that are at a worker."""
         if items is None:
             return self._cancel_all(bag, spare)
         self.check_items(bag, items)
@@ -106,7 +108,7 @@ class Orders:
         return {"cancelled": cancelled}
 
     def _pieces(self, bag: OpenBag, spans: Spans, spare: bool) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
-        """What to cancel in these ranges of items, in pieces: units, and (first task, how many, first item)."""
+        """The tasks to cancel in these ranges of items, in pieces: units, and (first task, how many, first item)."""
         scheduler = self._state.scheduler
         for first, count, item in bag.pieces(spans):
             for start in range(first, first + count, PIECE_TASKS):
@@ -116,7 +118,7 @@ class Orders:
                 yield units, [(task, many, item + task - first) for task, many in found]
 
     def _cancel_now(self, bag: OpenBag, chosen: Sequence[tuple[int, int, int]]) -> int:
-        """Cancel ranges of tasks, and record it; how many tasks."""
+        """Cancel ranges of tasks, record that, and return how many tasks there were."""
         if not chosen:
             return 0
         state, now = self._state, self._state.now
@@ -144,7 +146,7 @@ class Orders:
         self._begin(bag.row.owner, self._dropping(bag.row.number, bag.row.template))
 
     def _dropping(self, number: int, template: str = "") -> Slices:
-        """``template``: its digest; unknown after a restart, when templates do not count."""
+        """Delete a forgotten bag. ``template``: its digest; unknown after a restart, when templates do not count."""
         with self._given_up(number):
             while self._state.journal.purge.some(number):
                 yield DROPPING_UNITS
@@ -159,7 +161,7 @@ class Orders:
         if len(items) != len(runtimes):
             raise AskError(f"the order has {len(items)} items and {len(runtimes)} runtimes")
         self.check_items(bag, items)
-        # If an item is named twice, the last runtime counts. Sorted, so that a slice touches few batches.
+        # If an item is named twice, the last runtime counts. The items are sorted, so that a slice touches few batches.
         news = sorted(dict(zip(items, map(float, runtimes), strict=True)).items())
         yield len(news)
         start = 0

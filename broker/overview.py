@@ -1,6 +1,6 @@
 """Views of the whole grid: the status document, and rows of bags. Their size is bounded, however large the grid is.
 
-Everything here is made in slices. What is costly is made once for all who ask within a heartbeat.
+Everything here is made in slices. Costly views are made once for all who ask within one heartbeat interval.
 """
 
 import json
@@ -73,7 +73,7 @@ class Overview:
         return self._row(bag, outlook)
 
     def page(self, after: int) -> Slices:
-        """A page of bags in the order they came; ``after``: the number that came with the page before."""
+        """A page of bags in the order of their submission; ``after``: the number that came with the previous page."""
         outlook = yield from self._outlook.get(self._state.now)
         bags = self._state.book.by_number
         numbers = list(bags)
@@ -151,7 +151,7 @@ class Overview:
         return self._state.book.by_number.get(bag.row.number) is bag
 
     def _sorted_bags(self) -> Generator[int, None, tuple[list[OpenBag], list[OpenBag]]]:
-        """Those under way, the oldest first; those that have ended, the newest first."""
+        """The bags under way, the oldest first, and the bags that have ended, the newest first."""
         bags = list(self._state.book.by_number.values())
         under_way, ended = list[OpenBag](), list[OpenBag]()
         for start in range(0, len(bags), LOOKED_AT):

@@ -1,7 +1,7 @@
 """Answers to questions and orders, in JSON: a table of small functions.
 
-Their arguments are in `query_catalog`, the turns in which they are answered in `operations`. The status document has
-the shape of `deskgrid.wire.status`; every other answer is a few named values.
+`query_catalog` defines their arguments, and `operations` decides in which turns they are answered. The status document
+has the shape of `deskgrid.wire.status`; every other answer is a few named values.
 """
 
 import math
@@ -212,7 +212,7 @@ class Queries:
         }
 
     def _failures(self, task: int, why: Explanation) -> list[str]:
-        """How a task that is tried again failed."""
+        """Describe how a task failed before it was tried again."""
         if not why.errors:
             return []
         last, times = self._state.failed_attempts.last(task), "once" if why.errors == 1 else f"{why.errors} times"
@@ -236,7 +236,7 @@ class Queries:
 
 
 def shortened(printed: bytes) -> str:
-    """What a task printed, as text. If it is too much, a note replaces the middle."""
+    """The output of a task, as text; if it is too long, a note replaces the middle."""
     if len(printed) > wire.PRINTED_BYTES:
         half = wire.PRINTED_BYTES // 2
         note = f"\n[... {len(printed) - 2 * half:,} bytes are left out ...]\n".encode()
@@ -255,7 +255,7 @@ def _error_text(row: ResultRow) -> str | None:
 
 
 def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[str]:
-    """Why a task is where it is, in sentences."""
+    """Explain in sentences why a task is in its present state."""
     start = f"task {item} (predicted {precise(why.runtime_s)})"
     if why.state != State.WAITING:
         return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}"]

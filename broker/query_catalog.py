@@ -1,6 +1,6 @@
 """Everything a client can ask: who may ask it, and with which arguments. These are checked here, before anything else.
 
-Rule: what `arguments` returns has the types and sizes that `QUESTIONS` states.
+Rule: the values that `arguments` returns have the types and sizes that `QUESTIONS` states.
 """
 
 import json
@@ -24,10 +24,10 @@ BRACKETS = 8
 OPTIONS_LIMIT = 20
 # A text in an option. Characters.
 TEXT_LIMIT = 64
-# A number in an option: more than any means, and any two can be added.
+# The largest number in an option: far more than any option needs, and the sum of any two is still finite.
 NUMBER_LIMIT = 1e100
 
-# What is wrong with a value, in words that follow its name; empty when it is right.
+# Returns what is wrong with a value, in words that follow its name; empty for a valid value.
 Check = Callable[[object], str]
 
 
@@ -45,9 +45,9 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``access``: who may ask; "owner": of the bag in question. ``longest``: characters of the arguments.
+    """``access``: who may ask; "owner": the owner of the bag. ``longest``: the most characters of the arguments.
 
-    ``order``: it changes something, so it is carried out even if nobody waits for the answer any more.
+    ``order``: the question changes something, so it is carried out even if nobody waits for the answer any more.
     """
 
     access: Access

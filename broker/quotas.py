@@ -1,9 +1,9 @@
-"""How much one submitter may have at the broker, so that nobody fills it up for all. Pure.
+"""Limits on what one submitter may have at the broker, so that nobody fills it up for everybody. Pure.
 
 Everything counts for the credential that owns a bag:
-- its tasks that have not ended: the broker has each of them in memory;
-- the arguments and results of its bags until they are forgotten: they are in the journal;
-- those bags: each is a row in lists, and is restored when the broker starts.
+- its tasks that have not ended, because the broker keeps each of them in memory;
+- the arguments and results of its bags until they are forgotten, because they are in the journal;
+- the bags themselves, because each is a row in lists and is restored when the broker starts.
 A new template counts as arguments until the last bag that uses it has been deleted. After a restart templates do not
 count: the journal does not say who sent them.
 """
@@ -16,23 +16,23 @@ from deskgrid.broker.bags import OpenBag
 TASKS_LIMIT = 20_000_000
 # Bytes of arguments and results of one submitter: several times what a lab's bags have, and less than most disks.
 BYTES_LIMIT = 64 * 2**30
-# Bags of one submitter, and of all, that are not forgotten: with so many, the broker starts within seconds.
+# Bags that are not forgotten, of one submitter and of all: with this many, the broker starts within seconds.
 BAGS_LIMIT = 10_000
 BAGS_LIMIT_ALL = 50_000
-# Templates of one submitter whose bytes are freed when they are deleted, with a record in memory for each. More than
-# its bags are not in use, and count until the broker is restarted.
+# Templates of one submitter that have a record in memory, so that their bytes are freed when they are deleted. A
+# submitter cannot use more templates than it has bags. Further templates count until the broker is restarted.
 TEMPLATES_LIMIT = BAGS_LIMIT
 
 
 class Quotas:
-    """What each owner has at the broker."""
+    """The usage of each owner."""
 
     def __init__(self) -> None:
         self._bags: Counter[str] = Counter()
         self._all_bags = 0
         self._waiting: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
-        # Who sent a template, and its bytes, by digest; and how many each has sent.
+        # The owner and the bytes of each template, by digest; and how many templates each owner has sent.
         self._templates: dict[str, tuple[str, int]] = {}
         self._sent: Counter[str] = Counter()
 
@@ -73,7 +73,7 @@ class Quotas:
             self._sent[owner] -= 1
 
     def refusal(self, owner: str, tasks: int, size: int) -> str:
-        """Why ``owner`` cannot add so much more; empty when they can."""
+        """Why ``owner`` cannot add this many tasks and bytes; empty when they can."""
         if self._bytes[owner] + size > BYTES_LIMIT:
             kept = f"{self._bytes[owner]} bytes of arguments and results"
             free = max(0, BYTES_LIMIT - self._bytes[owner])

@@ -11,8 +11,8 @@ from deskgrid.broker.state import BrokerState
 # How often all bags are checked. Seconds.
 LOOK_S = 60.0
 DAY_S = 86_400.0
-# Bags checked in one slice. Most take next to nothing; one that is forgotten, or was complete when the broker started,
-# counts as `BAG_UNITS`.
+# Bags checked in one slice. Most bags cost next to nothing. A bag that is forgotten, or that was complete when the
+# broker started, costs `BAG_UNITS`.
 SLICE_BAGS = 2_000
 BAG_UNITS = 200
 
@@ -27,14 +27,14 @@ class Retention:
         self._orders = orders
         self._look_at = 0.0
         self._looks = self._has_looked = False
-        # When each complete bag became complete, by number; negative if an earlier broker saw that.
+        # When each complete bag became complete, by its number; negative if that was before the broker started.
         self._ended: dict[int, float] = {}
 
     def look(self, now: float) -> None:
         """Begin a check of all bags, if one is due."""
         if self.days is None or self._looks or now < self._look_at:
             return
-        # A short time to keep bags needs frequent checks.
+        # If bags are kept for a short time only, checks have to be frequent.
         self._look_at = now + min(LOOK_S, self.days * DAY_S)
         self._looks = True
         self._operations.add(Operation("", self._look(self.days, now), order=True))
@@ -62,6 +62,6 @@ class Retention:
         self._orders.forget(bag, f"bag {bag.row.id} was forgotten {days:g} days after it ended")
 
     def _since(self, bag: OpenBag, now: float) -> float:
-        """When a bag became complete that was so when the broker started."""
+        """When a bag became complete, if it was complete already when the broker started."""
         ended = self._state.journal.recovery.last_ended(bag.row.number)
         return now if ended is None else min(now, ended - self._state.facts.wall_at_zero)

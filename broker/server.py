@@ -40,8 +40,8 @@ class BrokerError(Exception):
 class BrokerOptions:
     """``listen``: HOST:PORT, port 0 for any free one. ``advertise``: the host in the join lines; None: detect it.
 
-    ``durability``: what commits survive, see `deskgrid.broker.store.journal`. ``keep_days``: bags are forgotten so long
-    after they ended; None: never.
+    ``durability``: what commits survive, see `deskgrid.broker.store.journal`. ``keep_days``: bags are forgotten this
+    many days after they ended; None: never.
     """
 
     home: Path
@@ -58,7 +58,7 @@ class BrokerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The broker listens."""
+    """The broker is listening."""
 
     address: str
     worker_line: str
@@ -125,7 +125,7 @@ def _facts(options: BrokerOptions, address: str) -> GridFacts:
 
 
 def python_minor() -> str:
-    """The version of Python that has to make the functions in bags: "3.11"."""
+    """The version of Python that clients must make functions in bags with, for example "3.11"."""
     return ".".join(platform.python_version_tuple()[:2])
 
 

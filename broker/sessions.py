@@ -1,8 +1,9 @@
 """The broker without its sockets: messages and ``now`` in, messages out after each commit.
 
-A driver calls `receive` for every message, then `settle` once, commits the journal, and only then sends what `settle`
-returned. So everything a peer is told is on the disk before. Work is the exception: it is sent before the commit,
-because a lost assignment is simply made again. Its commit may wait for the next answer, if one is due soon.
+A driver calls `receive` for every message, calls `settle` once, commits the journal, and only then sends the messages
+that `settle` returned. So everything that a peer is told is on the disk already. Work is the exception: it is sent
+before the commit, because the broker simply assigns lost work again. The commit for work may wait for the next answer,
+if one is due soon.
 """
 
 from bisect import bisect_left
@@ -23,13 +24,15 @@ from deskgrid.broker.workers import Workers
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent
 
-# After a restart the broker waits this many leases for running attempts: a worker notices within one that the broker is
-# silent, and has another one to come back.
+# After a restart the broker waits this many leases for running attempts: a worker notices within one lease that the
+# broker is silent, and has another lease to come back.
 HOLD_LEASES = 2.0
-# Tasks that a turn hands out, besides those that replace others. They are sent at the end of the turn. So this bounds
-# how long idle slots wait while others get work ahead, and how long no message is handled: some ten milliseconds.
+# The most tasks that one turn hands out, not counting tasks that replace others. They are sent at the end of the turn.
+# So this limits how long idle slots wait while other slots get work ahead, and how long no message is handled: about
+# ten milliseconds.
 PASS_TASKS = 100
-# The messages that each role may send. An admin may send all but those to enrol, which make no sense for it.
+# The messages that each role may send. An admin may send all messages except those to enrol, which make no sense for an
+# admin.
 SAYS: Mapping[Role, tuple[type[wire.Message], ...]] = {
     "lab": wire.FROM_LAB,
     "worker": (*wire.FROM_LAB, *wire.FROM_WORKER),
@@ -57,7 +60,8 @@ class Sessions:
     def restore(self, now: float) -> None:
         """Restore everything from the journal. Raises `Damaged` when it contradicts itself."""
         if self.state.journal.full and self.state.disk.state != "full":
-            # Attempts are numbered by this opening of the journal, so none may be handed out before it is recorded.
+            # Attempt numbers depend on the number of this opening of the journal, so no attempt may be handed out
+            # before that number is recorded.
             self.state.disk.failed(self.state.journal.full, now)
             self.state.note("disk-full", reason=self.state.journal.full, home=str(self.state.journal.home))
         book, journal = self.state.book, self.state.journal
@@ -99,8 +103,9 @@ class Sessions:
     def successor(self, now: float, disk_full: str = "") -> "Sessions":
         """New sessions, restored from the journal after a rollback.
 
-        No peer was told anything of what is undone. All peers are asked to introduce themselves again, and repeat what
-        was not answered. ``disk_full``: why the last turn could not be written, if that is the reason.
+        No peer was told about the changes that were undone. All peers are asked to introduce themselves again, and they
+        repeat their unanswered messages. ``disk_full``: why the last turn could not be written, if that caused the
+        rollback.
         """
         state = self.state.successor()
         if disk_full:
@@ -169,7 +174,7 @@ class Sessions:
 
     @property
     def unsettled(self) -> bool:
-        """Whether `settle` has something to do at once: more has happened than heartbeats of known workers."""
+        """Whether `settle` has more to do at once than to note the heartbeats of known workers."""
         state = self.state
         return (
             self._news
@@ -183,20 +188,20 @@ class Sessions:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the next turn is due at once, whether anything arrives or not."""
+        """Whether the next turn is due at once, even if no message arrives."""
         if self.queries.operations.waiting or self._enrolment.pressing:
             return True
         return self.state.scheduler.unfinished and self.state.disk.state != "full"
 
     @property
     def owing(self) -> bool:
-        """Whether the next turn is due soon, whether anything arrives or not."""
+        """Whether the next turn is due soon, even if no message arrives."""
         return self.clients.owes_receipts
 
     def suspect(self, sender: tuple[bytes, str] | None) -> tuple[bytes, str] | None:
         """Who made the broker fail: the peer (empty if it is gone) and its credential; None for nobody.
 
-        ``sender``: of the last message. They are not to blame when an order failed.
+        ``sender``: the sender of the last message, who is not to blame if an order failed.
         """
         failed = self.queries.operations.failed
         if failed is None:
@@ -204,7 +209,7 @@ class Sessions:
         return (failed.peer or b"", failed.owner) if failed.owner else None
 
     def settle(self, now: float) -> Leaving:
-        """Decide once for all messages received; what to send, most of it after the commit."""
+        """Decide once for all messages received, and return the messages to send, most of them after the commit."""
         self._news, self.state.now = False, now
         self._look_at_disk(now)
         self._let_go(now)
@@ -218,7 +223,7 @@ class Sessions:
         self.clients.sweep(now)
         self.queries.operations.work(now)
         self.state.learn(now)
-        # Assignments are recorded, too.
+        # No pass while the disk is full, because assignments are recorded, too.
         handed_out = self.state.handle(ev.PassDue(PASS_TASKS), now) if self.state.disk.state != "full" else []
         for command in [*self.state.pending, *handed_out]:
             self.workers.attempts.carry_out(command)
@@ -251,14 +256,14 @@ class Sessions:
                 self.state.send(peer, wire.Rejoin())  # a worker that rejoins sends its results again
 
     def farewell(self, reason: str) -> Leaving:
-        """The broker stops: goodbyes for all peers."""
+        """The broker stops: return goodbyes for all peers."""
         self._close_windows()
         self.workers.farewell(reason)
         self.clients.farewell(reason)
         return self.state.take_leaving()
 
     def _close_windows(self) -> None:
-        """Record that the broker stops while windows are open. If the disk is full, the next broker does it."""
+        """Record that the broker stops while windows are open. If the disk is full, the next start records it."""
         now = self.state.scheduler.now
         self.state.window_log.broker_ends(now)
         try:

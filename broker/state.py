@@ -1,4 +1,4 @@
-"""What the broker's parts share: the scheduler, the journal, the book of bags, and the messages to be sent."""
+"""The state that the broker's parts share: the scheduler, the journal, the book of bags, and the messages to send."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,7 +22,8 @@ from deskgrid.wire import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Fa
 # Lines in the log that one credential may cause: `LINES` at once, and then one every `LINE_S` seconds.
 LINES = 200
 LINE_S = 1.0
-# A prediction changes when it is off by more than this factor: each change costs new indexes of waiting work.
+# A prediction is changed only if it is off by more than this factor, because each change costs new indexes of waiting
+# tasks.
 CHANGED_BY = 1.25
 
 
@@ -30,7 +31,7 @@ class WindowsSource(Protocol):
     """Planned windows by worker name, from a file that may change."""
 
     def refresh(self) -> bool:
-        """Read the file again; whether answers of `table_for` may have changed since the last call."""
+        """Read the file again, and return whether answers of `table_for` may have changed since the last call."""
 
     def table_for(self, name: str) -> str | None:
         """The windows of the worker of that name as JSON, or None."""
@@ -38,7 +39,7 @@ class WindowsSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GridFacts:
-    """What does not change while a broker runs. ``wall_at_zero``: POSIX seconds when the broker's clock was 0."""
+    """Facts that do not change while a broker runs. ``wall_at_zero``: POSIX seconds when the broker's clock was 0."""
 
     id: str
     python: str
@@ -81,17 +82,18 @@ class BrokerState:
         self.window_log = WindowLog(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)
-        # A policy has a state of its own: this is the current policy before it was ever used.
+        # A policy has a state of its own. This is a copy of the current policy, from before its first use.
         self.unused_policy = deepcopy(policy)
-        # Messages to send. Receipts go last: nobody is idle for want of one.
+        # Messages to send. Receipts go last, because no peer is idle while it waits for one.
         self._work: list[tuple[bytes, Message]] = []
         self._words: list[tuple[bytes, Message]] = []
         self._receipts: list[tuple[bytes, Message]] = []
         self._addressed: set[bytes] = set()  # the peers in `_words`
-        # About how many bytes of these there are for each peer; and how many earlier bytes a peer has not taken yet.
+        # `owed`: roughly the bytes of these messages for each peer. `waiting`: the bytes of earlier messages that a
+        # peer has not taken yet.
         self.owed: Counter[bytes] = Counter()
         self.waiting: Callable[[bytes], int] = lambda peer: 0
-        # Whether too much waits for all peers of a peer's credential, or in all.
+        # Whether too many bytes wait for all peers with the same credential as a peer, or for all peers together.
         self.crowded: Callable[[bytes], bool] = lambda peer: False
         # The broker's clock when the last `Sessions.settle` began.
         self.now = 0.0
@@ -134,7 +136,7 @@ class BrokerState:
         self.owed[peer] += weight(message)
 
     def has_room(self, peer: bytes, limit: int = BATCH_BYTES) -> bool:
-        """Whether fewer than ``limit`` bytes wait for a peer: if not, nothing more is made for it yet."""
+        """Whether fewer than ``limit`` bytes wait for a peer: if not, no more messages are made for it yet."""
         return self.owed[peer] + self.waiting(peer) < limit and not self.crowded(peer)
 
     @property
@@ -173,7 +175,7 @@ class BrokerState:
     def note(self, event: str, by: str = "", **facts: object) -> None:
         """Log a line after the next commit: ``event key=value ...``.
 
-        ``by``: the credential of whoever can cause it again and again; the lines of each are limited.
+        ``by``: the credential that can cause this line again and again; the lines of each credential are limited.
         """
         if by and not self._lines.take(by, self.scheduler.now):
             return
@@ -202,16 +204,16 @@ class BrokerState:
             self.pending += self.handle(ev.RuntimesUpdated(list(longer), list(longer.values())), now)
 
     def learn(self, now: float) -> None:
-        """Predict bags whose submitter did not, from their finished tasks."""
+        """Predict the runtimes of bags from their finished tasks, if their submitters gave no predictions."""
         for number in self.fresh:
             bag = self.book.by_number[number]
-            # At 1, 2, 4, 8, ... results: seldom, and soonest when little is known.
+            # At 1, 2, 4, 8, ... results: often while little is known, and seldom later.
             if not bag.row.predicted and bag.runs.count >= bag.learned_at:
                 bag.learned_at = 2 * bag.runs.count
                 self.estimate(number, bag.runs.usual(), now)
 
     def estimate(self, number: int, runtime: float, now: float) -> None:
-        """Predict all tasks of a bag alike, unless that hardly changes its prediction."""
+        """Give all tasks of a bag the same prediction, unless it hardly differs from the present one."""
         bag = self.book.by_number[number]
         if not bag.estimate_s / CHANGED_BY <= runtime <= bag.estimate_s * CHANGED_BY:
             bag.estimate_s = runtime

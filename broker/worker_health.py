@@ -1,4 +1,4 @@
-"""What is wrong with a worker, in words: every task crashes there, or it does not answer."""
+"""Descriptions of what is wrong with a worker: every task crashes there, or it does not answer."""
 
 from deskgrid.durations import precise
 from deskgrid.scheduler.core import Scheduler

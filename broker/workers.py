@@ -2,8 +2,8 @@
 
 Their attempts are in `deskgrid.broker.attempts`.
 
-Pure: messages and ``now`` in, messages out through the outbox. A worker is known by its session, which outlives its
-connections. On an unknown connection it is asked to introduce itself.
+Pure: messages and ``now`` in, messages out through the outbox. A worker is identified by its session, which outlives
+its connections. A worker on an unknown connection is asked to introduce itself.
 """
 
 import math
@@ -18,11 +18,11 @@ from deskgrid.broker.store.rows import How
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 
-# Workers of one PC, by its key: more than anybody runs there.
+# The most workers of one PC, identified by its key: more than anybody runs on one PC.
 NAMESAKES_LIMIT = 16
-# Slots of all workers: ten times the largest grid we have measured. Each is a row in several indexes.
+# The most slots of all workers: ten times the largest grid we have measured. Each slot is a row in several indexes.
 SLOTS_IN_ALL = 100_000
-# When leases run out, a turn removes workers up to this many slots; the others go in the next turns.
+# When leases run out, one turn removes workers with about this many slots in all; the next turns remove the others.
 SLOTS_A_TURN = 2_000
 
 
@@ -35,11 +35,11 @@ class Workers:
         self.by_peer: dict[bytes, WorkerSession] = {}
         self.by_name: dict[str, WorkerSession] = {}
         self.attempts = Attempts(state, self.by_name)
-        # The names of the workers that asked for each name: all but one got another.
+        # By the name that workers asked for, the names that they got: all but one got a different name.
         self._named: dict[str, list[str]] = {}
-        # In the order of their last messages, so that only the first have to be checked for their leases.
+        # Workers in the order of their last messages, so that only the first few leases have to be checked.
         self._leases: OrderedDict[str, WorkerSession] = OrderedDict()
-        # Lost workers that have announced windows to come, and when the first of them has none left.
+        # Workers whose lease ran out, and the time when the first of them has no known window left.
         self._lost: dict[str, WorkerSession] = {}
         self._faded_at = math.inf
         self._slots = 0
@@ -68,7 +68,7 @@ class Workers:
             self.attempts.send_template(worker, message.digest)
 
     def expects(self, peer: bytes, message: wire.Finished) -> bool:
-        """Whether a large result in ``message`` is of work given to its sender: nobody else may fill the disk."""
+        """Whether ``message`` has a large result of work that its sender was given: nobody else may fill the disk."""
         worker = self.by_peer.get(peer)
         large = [
             Attempt(result.task, result.number) for result in message.results if not isinstance(result.payload, bytes)
@@ -80,7 +80,7 @@ class Workers:
         self.by_peer.pop(peer, None)
 
     def let_go(self, credential: str, now: float) -> list[bytes]:
-        """Drop every worker with this credential, as lost; their connections."""
+        """Drop every worker with this credential as lost, and return their connections."""
         found = [worker for worker in self.by_name.values() if worker.who.name == credential]
         peers = [worker.peer for worker in found if self.by_peer.get(worker.peer) is worker]
         for worker in found:
@@ -91,7 +91,7 @@ class Workers:
     def _join(self, peer: bytes, who: Credential, join: wire.Join, now: float) -> None:
         other = self.by_peer.get(peer)
         if other is not None and (other.session, other.who) != (join.session, who):
-            self._forget(other, now)  # one worker per connection, or it could fill the grid with workers
+            self._forget(other, now)  # one worker per connection, so that nobody fills the grid with workers
         worker = self._session_of(who, join, now)
         if refusal := self._refusal_by_number(worker, join):
             self._send(peer, wire.Refused(refusal))
@@ -131,7 +131,7 @@ class Workers:
         self._state.note(
             "worker-joined", by=worker.who.name, name=worker.name, host=join.host, slots=join.slots, uptime=uptime_text
         )
-        # A worker without a plan of its own follows the broker's; until then nobody knows how long it stays.
+        # A worker without a plan of its own follows the broker's plan. Until it does, nobody knows how long it stays.
         undecided = worker.sent_windows is not None and join.kind == "open-ended" and not join.running
         if join.uptime == 0.0 or undecided:
             self._close(worker, join.running, join.windows, now)
@@ -147,7 +147,7 @@ class Workers:
         self.attempts.handle(ev.WorkerJoined(worker.name, join.slots, uptime, join.windows, join.site, holds), now)
 
     def _session_of(self, who: Credential, join: wire.Join, now: float) -> WorkerSession | None:
-        """The known session of a joining worker. For a new one, forget workers of its name that are gone."""
+        """The known session of a joining worker. For a new session, forget workers of the same name that are gone."""
         namesakes = [self.by_name[name] for name in self._named.get(join.name, ())]
         for worker in namesakes:
             if worker.session == join.session and worker.who == who:
@@ -158,7 +158,7 @@ class Workers:
         return None
 
     def _free_name(self, wanted: str) -> str:
-        """A name for one more worker of a PC, or of PCs with the same name where there are no keys."""
+        """A free name for one more worker of a PC; without keys, several PCs may ask for the same name."""
         name, number = wanted, 1
         while name in self.by_name:
             number += 1
@@ -195,11 +195,12 @@ class Workers:
         *,
         early: bool = False,
     ) -> None:
-        """A worker's window is closed; ``held`` is what it hands back."""
+        """A worker's window is closed; ``held``: the attempts that it hands back."""
         ran = {Attempt(r.task, r.number): r.elapsed for r in held if r.elapsed is not None}
         stopped = {attempt: ran[attempt] for attempt in self.attempts.its_own(worker, ran)}
         if worker.state == "up":
-            # What it does not name as stopped has not started, has ended, or is still on its way there.
+            # Attempts that the worker does not name as stopped have not started, have ended, or are still on their way
+            # to it.
             sent = self._state.scheduler.attempts_at(worker.name)
             unstarted = [attempt for attempt in sent if attempt not in stopped]
             left = ev.WorkerLeft(worker.name, True, early, unstarted, windows)
@@ -228,7 +229,7 @@ class Workers:
             worker.state = "away"
 
     def expire(self, now: float) -> None:
-        """Workers whose lease ran out are lost; those without windows to come are forgotten."""
+        """Mark workers whose lease ran out as lost, and forget those that have no further windows."""
         slots = 0
         while self._leases and slots < SLOTS_A_TURN:
             name, worker = next(iter(self._leases.items()))

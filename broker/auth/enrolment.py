@@ -1,8 +1,9 @@
 """PCs that come with a lab's line and enrol with a key of their own. Pure, except for the key files.
 
 Rule 1: a connection has at most one request here, and requests are carried out in the order in which they came.
-Rule 2: each is a write to the disk, so there are few in a turn of the loop, and not many in a second. Others do not
-wait for them, and made-up names do not fill the disk or the log quickly. Requests that have to wait are not refused.
+Rule 2: each request writes to the disk, so requests are limited per turn of the loop and per second. Other peers do not
+wait long, and made-up names do not fill the disk or the log quickly. Requests above the limit wait; they are not
+refused.
 """
 
 from deskgrid import wire
@@ -38,7 +39,7 @@ class Enrolment:
         self._asked.pop(peer, None)
 
     def let_go(self, credential: str) -> list[bytes]:
-        """Drop the requests of a revoked credential; their connections."""
+        """Drop the requests of a revoked credential, and return their connections."""
         peers = [peer for peer, (line, _) in self._asked.items() if line.name == credential]
         for peer in peers:
             del self._asked[peer]

@@ -1,12 +1,13 @@
 """The CURVE keys of a broker, in its home: its own pair, the home's credentials, added credentials, and PCs.
 
 A new home has three credentials: ``worker``, with which PCs enrol, ``client``, and ``admin``, for whoever can read the
-home. Each is a file with one pair, public key then secret key, 32 bytes each. Of other credentials the broker knows
-only the public key: the file ``added`` has their names, roles and keys. PCs are many, and have a file each
-(`deskgrid.broker.auth.pcs`).
+home. Each credential is a file with one pair: the public key, then the secret key, 32 bytes each. For other credentials
+the broker knows only the public key: the file ``added`` has their names, roles and keys. Each PC has a file of its own,
+because there are many (`deskgrid.broker.auth.pcs`).
 
-Rule 1: every file is readable by its owner only, written whole or not at all, and refused when others can touch it.
-Rule 2: a revoked key is worth nothing, at once and for good. The home's own credentials get a new pair and line.
+Rule 1: every file is readable by its owner only, written whole or not at all, and refused if others can access it.
+Rule 2: a revoked key is invalid at once and for good. If it belonged to one of the home's own credentials, that
+credential gets a new pair and a new join line.
 Rule 3: the name of a PC stays taken when its key is revoked, until the PC is forgotten.
 """
 
@@ -82,9 +83,9 @@ class KeyRing:
         return JoinLine(_side(OWN[name]), host, port, Keys(self.server[0], *self._own[name]))
 
     def announce(self, host: str, port: int) -> None:
-        """Write the home's join lines into it, where clients and workers of this machine find them.
+        """Write the join lines into the home, where clients and workers on this machine find them.
 
-        The client's is the last: whoever has waited for it finds the others, too.
+        The client's join line is written last: a program that waited for it finds the others, too.
         """
         self._address = host, port
         for name in sorted(OWN, key=lambda name: name == "client"):
@@ -104,7 +105,7 @@ class KeyRing:
         return self._enrolling
 
     def rows(self) -> list[Known]:
-        """All credentials by name, with PCs whose key was revoked."""
+        """All credentials sorted by name, including PCs whose key was revoked."""
         pcs = [Known(Credential(pc.name, "worker"), pc.since, pc.revoked) for pc in self._pcs.rows()]
         return sorted([*map(Known, self._who.values()), *pcs], key=lambda known: known.credential.name)
 
@@ -119,9 +120,9 @@ class KeyRing:
             self._replace({**self._added, credential.name: (credential, public)})
 
     def enrol(self, line: Credential, name: str, public: bytes, when: float) -> tuple[str, bytes]:
-        """Let in a PC that came with ``line``; its name and key from now on. Raises `CredentialError`.
+        """Let in a PC that came with ``line``, and return its name and key from now on. Raises `CredentialError`.
 
-        If ``line`` is that of one PC, added by an admin, its key already is that PC's.
+        If an admin added ``line`` for one PC, the key of the line already is that PC's key.
         """
         pc = self._pcs.get(name)
         if line.role == "worker":
@@ -163,7 +164,7 @@ class KeyRing:
             raise CredentialError(f"there are {CREDENTIALS_LIMIT} credentials; revoke or forget those that nobody uses")
 
     def revoke(self, name: str) -> str:
-        """Keep a credential out. For one of the home's own: the file with the new join line; else "".
+        """Keep a credential out; return the file with the new join line for one of the home's own, otherwise "".
 
         Raises `CredentialError`.
         """

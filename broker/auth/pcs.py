@@ -2,7 +2,7 @@
 
 Rule 1: a name belongs to its key until the PC is forgotten, even when the key was revoked.
 Rule 2: names that differ only in case are the same name, as in many file systems.
-Rule 3: a PC counts once its file is whole on the disk.
+Rule 3: a PC is known only once its whole file is on the disk.
 """
 
 import json
@@ -70,7 +70,7 @@ class PCs:
         self._learn(pc)
 
     def drop(self, name: str) -> None:
-        """Forget a PC. Raises OSError, FileNotFoundError when somebody removed its file."""
+        """Forget a PC. Raises OSError; FileNotFoundError if somebody removed the PC's file."""
         self._path(name).unlink()
         self._forget(name)
 

@@ -1,6 +1,6 @@
-"""How often something is allowed for each name: several times at once, and then once in a while. Pure."""
+"""A limit on how often each name may do something: several times at once, and then once per interval. Pure."""
 
-# With so many names in memory, those that do not matter any more are dropped.
+# When this many names are in memory, names that have their whole burst again are dropped.
 NAMES = 10_000
 
 
@@ -14,7 +14,7 @@ class RateLimit:
         self._used_until: dict[str, float] = {}
 
     def take(self, name: str, now: float) -> bool:
-        """Whether ``name`` may do it once more; if so, it counts."""
+        """Whether ``name`` may do it once more; if so, this counts as one use."""
         until = max(now, self._used_until.get(name, now)) + self._every_s
         if until - now > self._burst_s:
             return False

@@ -1,9 +1,10 @@
 """Who may do what: the roles. The rights that each query needs are in `deskgrid.broker.query_catalog`. Pure.
 
-Rule 1: the key of a connection says who it is, for each message anew. What a peer says about itself decides nothing.
+Rule 1: the key of a connection identifies the peer, and is looked up again for each message. Nothing that a peer says
+about itself gives it rights.
 Rule 2: a bag belongs to the credential that submitted it. Its owner and admins may do everything with it. Others see
 it in the list of bags, as in any batch queue: its name, its owner and its progress.
-Rule 3: only admins change what concerns everybody (policy, credentials).
+Rule 3: only admins may change settings that concern everybody (policy, credentials).
 Rule 4: a lab's line only lets PCs enrol. Each PC then has its own key, and can only join under its own name.
 """
 
@@ -16,9 +17,9 @@ from deskgrid.wire.names import name_error
 Role = Literal["lab", "worker", "submitter", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
-# Credentials besides those of the home, PCs among them.
+# The most credentials besides the home's own, including PCs.
 CREDENTIALS_LIMIT = 10_000
-# PCs that enrol with one line. Somebody who enrols made-up names leaves room for everybody else.
+# The most PCs that may enrol with one line, so that somebody who enrols made-up names leaves room for everybody else.
 ENROLLED_LIMIT = CREDENTIALS_LIMIT // 2
 
 
@@ -30,8 +31,8 @@ class Credential:
     role: Role
 
 
-# Everybody, without encryption: there are no keys. Bags then belong to the home's own client credential, which still
-# owns them when the broker is restarted with encryption.
+# The credential of every peer without encryption, when there are no keys. Bags then belong to the home's own client
+# credential, which still owns them when the broker is restarted with encryption.
 ANYBODY = Credential("client", "admin")
 
 
@@ -59,16 +60,16 @@ class Credentials(Protocol):
         """Whether new PCs may enrol."""
 
     def rows(self) -> list[Known]:
-        """All credentials by name, with PCs whose key was revoked."""
+        """All credentials sorted by name, including PCs whose key was revoked."""
 
     def add(self, credential: Credential, public: bytes, when: float) -> None:
         """Let in whoever has the secret key of ``public``. Repeating it changes nothing. ``when``: POSIX seconds."""
 
     def enrol(self, line: Credential, name: str, public: bytes, when: float) -> tuple[str, bytes]:
-        """Let in a PC that came with ``line``; its name and key from now on. Repeating it returns the same."""
+        """Let in a PC that came with ``line``, and return its name and key. Repeating it returns the same."""
 
     def revoke(self, name: str) -> str:
-        """Keep a credential out. For one of the home's own: the file with the new join line; else ""."""
+        """Keep a credential out; return the file with the new join line for one of the home's own, otherwise ""."""
 
     def forget(self, name: str) -> None:
         """Keep a PC out, and free its name."""
@@ -92,7 +93,7 @@ def owner_refusal(who: Credential, bag: str, owner: str) -> str:
 
 
 def admin_refusal(who: Credential, what: str) -> str:
-    """Why ``who`` may not do what only admins may; empty when they may."""
+    """Why ``who`` may not do something that is for admins; empty when they may."""
     if who.role == "admin":
         return ""
     return f"{what} is for admins; you are connected as {who.name}, {with_article(who.role)}"

@@ -1,1 +1,1 @@
-"""The one port: sockets and connections, the order in which messages are handled, and what waits to be sent."""
+"""The broker's one port: sockets, connections, the order in which messages are handled, and messages to send."""

@@ -3,10 +3,11 @@
 ZeroMQ reports every connection that is accepted, and every one that ends. A connection is a stranger until its first
 message, whatever becomes of its handshake; then it is a peer.
 
-Rule 1: strangers cannot keep peers out. They are few, have little time, and make room for newer ones: an honest one
-needs milliseconds for its handshake.
-Rule 2: no key takes all connections.
-Rule 3: nothing more is read from a connection that was cut off. From one that ended by itself, all it sent is read.
+Rule 1: strangers cannot keep peers out. Their number and their time are limited, and old strangers make room for new
+ones: an honest stranger needs only milliseconds for its handshake.
+Rule 2: no single key can take all connections.
+Rule 3: nothing more is read from a connection that was cut off. If a connection ended by itself, everything that it
+sent is read.
 """
 
 from collections import Counter, OrderedDict
@@ -19,13 +20,14 @@ from deskgrid.broker.port.receive_budget import CHATTER, SMALL, ReceiveBudget
 CONNECTIONS_LIMIT = 5_000
 # One key may have half of these, so that holders of other keys still get in. All PCs may share a key.
 SHARE = 2
-# Connections with a submitter's key: one for each program. This bounds what can arrive between two checks of what waits
-# (`deskgrid.broker.port.receive_budget`). Outside Linux there is no such check, and this is the only bound.
+# Connections with a submitter's key: one for each program. This limits how much can arrive between two checks of the
+# unread bytes (`deskgrid.broker.port.receive_budget`). Outside Linux there is no such check, and this is the only
+# limit.
 PROGRAMS_LIMIT = 256
-# Connections without a message so far. After a power cut a thousand PCs may come at once; they try again, and all are
-# in within seconds.
+# Connections that have not sent a message yet. After a power cut a thousand PCs may connect at once; those that are
+# turned away try again, and all are connected within seconds.
 STRANGERS_LIMIT = 250
-# How long a connection may stay silent: far longer than a handshake over a bad line takes. Seconds.
+# How long a new connection may stay silent: far longer than a handshake over a bad line takes. Seconds.
 FIRST_WORD_S = 30.0
 # New connections from one address in a second. A handshake costs the broker about a millisecond, so one machine can
 # take a fifth of a core. A machine with many workers tries again.
@@ -38,7 +40,7 @@ LAST_WORD_S = 0.2
 class Connection:
     """``read``: bytes read from it. ``since``: when we last saw that some had been read, or that nothing waited.
 
-    ``handshakes``: how many of all connections had succeeded when it was accepted; its own comes later.
+    ``handshakes``: how many handshakes of all connections had succeeded when it was accepted; its own succeeds later.
     """
 
     fd: int
@@ -52,7 +54,7 @@ class Connection:
     handshakes: int = 0
 
     def backlog(self, received: int, now: float) -> ReceiveBudget | None:
-        """What waits to be read, of ``received`` bytes; None for next to nothing."""
+        """The unread part of the ``received`` bytes; None if that is next to nothing."""
         size = received - self.read - int((now - self.began) * CHATTER)
         if size < SMALL or self.read != self.read_before:
             self.since, self.read_before = now, self.read
@@ -70,7 +72,7 @@ class Connections:
         self._on: dict[int, bytes] = {}
         self._by_key: Counter[bytes] = Counter()
         self._condemned: OrderedDict[int, float] = OrderedDict()
-        # Peers that ended by themselves; something from them may wait to be read.
+        # Peers whose connections ended by themselves; some of their messages may be unread.
         self._leaving: set[bytes] = set()
         # Peers whose connections ended before we read anything from them, and whose descriptors were reused.
         self._too_late: set[bytes] = set()
@@ -106,11 +108,11 @@ class Connections:
         self._cut(fd)
 
     def heard(self, peer: bytes, fd: int, key: bytes, most: int | None = None, handshake: int = 1) -> bool:
-        """The first message of a peer; False when it is not to be read.
+        """Note the first message of a peer; return False if it must not be read.
 
-        That is so when the peer was cut off. Or when its key has ``most`` connections already (None: the share of any
-        key): then it is cut off now. Or when its connection has ended and a newer one has its descriptor: that one was
-        accepted after this ``handshake``, its number among all.
+        There are three such cases. The peer was cut off. Or its key has ``most`` connections already (None: the share
+        of any key), and the peer is cut off now. Or its connection has ended, and a newer one has its descriptor: the
+        newer one was accepted after this ``handshake`` of the peer (its number among all handshakes).
         """
         if peer in self._leaving:
             return True
@@ -163,7 +165,7 @@ class Connections:
         self._too_late.clear()
 
     def ended(self, fd: int) -> bytes | None:
-        """A connection has ended; the peer, if it was one."""
+        """A connection has ended; return its peer, if it had one."""
         self._strangers.pop(fd, None)
         self._condemned.pop(fd, None)
         peer = self._on.get(fd)
@@ -176,17 +178,17 @@ class Connections:
         connection = self._peers.pop(peer)
         del self._on[connection.fd]
         self._by_key[connection.key] -= 1
-        self._by_key += Counter()  # without those at zero
+        self._by_key += Counter()  # drops the keys at zero
         return connection
 
     def backlogs(self, received: Callable[[int], int], now: float) -> list[ReceiveBudget]:
-        """What waits to be read on each connection; ``received(fd)``: bytes that have arrived on it."""
+        """The unread bytes of each connection; ``received(fd)``: bytes that have arrived on it."""
         connections = [*self._strangers.values(), *self._peers.values()]
         found = [connection.backlog(received(connection.fd), now) for connection in connections]
         return [backlog for backlog in found if backlog is not None]
 
     def flooded(self, fd: int) -> bytes | None:
-        """Cut off a connection with too much waiting; the peer, if it was one."""
+        """Cut off a connection with too many unread bytes; return its peer, if it had one."""
         peer = self._on.get(fd)
         if peer is None:
             self._turn_away(fd)
@@ -209,7 +211,7 @@ class Connections:
             self._cut(fd)
 
     def expire(self, now: float) -> None:
-        """Cut those whose time is up."""
+        """Cut the connections whose time is up."""
         while self._strangers and next(iter(self._strangers.values())).began + FIRST_WORD_S <= now:
             self._turn_away(next(iter(self._strangers)))
         while self._condemned and next(iter(self._condemned.values())) <= now:

@@ -1,8 +1,8 @@
-"""Messages that were read and not handled yet: credentials have equal shares of the loop's time. Pure.
+"""Messages that were read but not handled yet; credentials have equal shares of the loop's time. Pure.
 
-Rule 1: the next message is of the credential whose messages have taken the least time; if it was silent, that counts as
-much as the one that is served now has had, so nobody saves time up. Of equals each has a turn. (Start-time fair
-queueing: Goyal, Vin and Cheng, 1996.)
+Rule 1: the next message comes from the credential whose messages have taken the least time. A credential that was
+silent counts as if it had used as much time as the one that is served now, so nobody saves up time. Credentials with
+equal times take turns. (Start-time fair queueing: Goyal, Vin and Cheng, 1996.)
 Rule 2: messages of one credential are handled in the order in which they were read.
 """
 
@@ -16,12 +16,13 @@ from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port.receive_budget import CREDENTIAL_LIMIT
 
 # Messages of one credential that may wait here. Two hundred programs of one person, each with a dozen open requests,
-# have fewer. Whoever has more sends without waiting for answers.
+# have fewer. A credential with more of them sends without waiting for answers.
 MESSAGES_LIMIT = 4_000
-# A credential is behind if it has had more than this beyond what others have had. Nearly all messages take a twentieth
-# of it. Seconds.
+# A credential is behind if it has used more than this much time beyond what others have used. Nearly all messages take
+# a twentieth of it. Seconds.
 SHORT_S = 0.002
-# No credential is further behind than this: one slow message, say of a full disk, does not shut it out. Seconds.
+# No credential is further behind than this, so that one slow message, for example on a full disk, does not shut it out.
+# Seconds.
 BEHIND_MOST_S = 1.0
 
 
@@ -46,10 +47,12 @@ class FairQueue:
         self._queues: dict[str, deque[Arrival]] = {}
         self._bytes: Counter[str] = Counter()
         self._by_peer: Counter[bytes] = Counter()
-        # Seconds of the loop that the one which is served now has had; those of others, unless they have had less.
+        # `_served_s`: seconds of the loop that the credential served now has used. `_had_s`: the seconds of credentials
+        # that have used more.
         self._served_s = 0.0
         self._had_s: dict[str, float] = {}
-        # (seconds had, turn, name) of each that has a message, the next one first. The seconds may have become more.
+        # (seconds used, turn, name) of each credential with a message, the next one first. The seconds may have grown
+        # since.
         self._heap: list[tuple[float, int, str]] = []
         self._turns = itertools.count()
         self.size = 0
@@ -62,7 +65,7 @@ class FairQueue:
         return peer in self._by_peer
 
     def put(self, arrival: Arrival) -> bool:
-        """Keep a message until its turn comes; False, and it is not kept, when its credential has too many waiting."""
+        """Keep a message until its turn comes; return False and drop it if its credential has too many waiting."""
         name, size = arrival.who.name, arrival.size
         queue = self._queues.get(name)
         if queue is None:
@@ -80,7 +83,7 @@ class FairQueue:
         return any(not waits(queue[0]) for queue in self._queues.values())
 
     def take(self, waits: Callable[[Arrival], bool]) -> Arrival | None:
-        """The next message; None when there is none, or when of each credential the first one still ``waits``."""
+        """The next message; None when there is none, or when the first message of every credential still ``waits``."""
         found, passed = None, list[tuple[float, int, str]]()
         while self._heap and found is None:
             had_s, turn, name = heapq.heappop(self._heap)
@@ -106,7 +109,7 @@ class FairQueue:
         heapq.heappush(self._heap, (had_s, next(self._turns), name))
 
     def took(self, name: str, seconds: float) -> None:
-        """A message of this credential took so long."""
+        """A message of this credential took this many ``seconds``."""
         had_s = max(self._served_s, self._had_s.get(name, 0.0)) + seconds
         self._had_s[name] = min(had_s, self._served_s + BEHIND_MOST_S)
 

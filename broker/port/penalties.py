@@ -1,13 +1,13 @@
-"""Who made the broker fail, and for how long they are kept out. Pure.
+"""Credentials whose messages made the broker fail, and for how long they are kept out. Pure.
 
-A fault is an unexpected exception while a message was handled: a bug of ours that somebody found. It costs the peer its
-connection. A credential with several faults is kept out for a while, because after each fault the broker starts again
-from the journal, which costs everybody.
+A fault is an unexpected exception while a message was handled: a bug in the broker that somebody found. The peer loses
+its connection. A credential with several faults is kept out for a while, because after each fault the broker starts
+again from the journal, and everybody waits for that.
 """
 
 from collections import deque
 
-# So many faults within so many seconds are too many.
+# A credential that causes `FAULTS` faults within `WITHIN_S` seconds is kept out.
 FAULTS = 3
 WITHIN_S = 60.0
 # How long a credential is kept out the first time, and at most. It doubles each time. Seconds.

@@ -1,13 +1,16 @@
-"""What has arrived from peers and waits in ZeroMQ's memory, and whom to cut off when that is too much. Pure.
+"""The bytes from peers that wait unread in ZeroMQ's memory, and the peers to cut off when there are too many. Pure.
 
-ZeroMQ bounds it by the number of messages, but each may be large, have any number of parts, and be there only in part.
-So the bytes that arrived on each connection, as the kernel counts them, are compared with the bytes that were read.
+ZeroMQ can limit only the number of messages, but a message may be large, have any number of parts, and have arrived
+only in part. So the broker compares the bytes that arrived on each connection, as the kernel counts them, with the
+bytes that it has read.
 
-Rule 1: the credential that has most goes first, so that a flood harms nobody else. One credential may have less than
-all of them together.
-Rule 2: within a credential, the address that has more than one PC needs goes first. All PCs may share a key.
-Rule 3: within an address, and where there are simply many, the connections that began last go first. They come again,
-and the others finish. If the largest went, a thousand PCs with large results would cut each other off for ever.
+Rule 1: the credential with the most unread bytes is cut off first, so that a flood harms nobody else. The limit for one
+credential is lower than the limit for all together.
+Rule 2: within a credential, an address with more unread bytes than one PC needs is cut off first. All PCs may share a
+key.
+Rule 3: within an address, and if there are simply many connections, those that began to wait last are cut off first.
+They connect again, and the others finish. If the largest were cut off first, a thousand PCs with large results would
+cut each other off for ever.
 """
 
 import math
@@ -17,25 +20,26 @@ from typing import NamedTuple
 
 from deskgrid.wire import MESSAGE_LIMIT
 
-# Bytes from all peers that have arrived and were not read: more than a dozen of the largest messages. Any machine that
-# a broker runs on has this much memory. Between two checks, more can arrive: what the network carries in that time.
+# Unread bytes from all peers: more than a dozen of the largest messages. Any machine that a broker runs on has this
+# much memory. Between two checks more can arrive: as much as the network carries in that time.
 BACKLOG_LIMIT = 2**30
-# Of these, from one credential: two of the largest messages. As much again may wait for its turn after being read
+# Unread bytes from one credential: two of the largest messages. As much again may wait for its turn after it was read
 # (`deskgrid.broker.port.fair_queue`).
 CREDENTIAL_LIMIT = 2 * MESSAGE_LIMIT
-# What waits is brought down to this part of the limit, so that it is not reached again at once.
+# The unread bytes are brought down to this part of the limit, so that the limit is not reached again at once.
 RELIEF = 0.5
-# How often this is checked. A check of a thousand connections takes four milliseconds. It is skipped while the memory
-# of the process, which holds all that waits, has not grown. Seconds.
+# How often this is checked. A check of a thousand connections takes four milliseconds. The check is skipped while the
+# memory of the process, which holds all unread bytes, has not grown. Seconds.
 LOOK_S = 0.1
 # Less than this on a connection does not count: the handshake, and what arrives during the check.
 SMALL = 64 * 1024
 # ZeroMQ's own heartbeats are not read as messages: at most two of some forty bytes in each side's interval. Bytes per
 # second.
 CHATTER = 20.0
-# Up to this much, an address counts like any other: the message that arrives, and the one before it.
+# Addresses with up to this many unread bytes count alike: the message that is arriving, and the one before it.
 ONE_PC = 2 * MESSAGE_LIMIT
-# What CURVE adds to each frame (a name, a number, a signature, flags), and the frame's header, short and long.
+# The bytes that CURVE adds to each frame (a name, a number, a signature, flags), and those of a frame's header, short
+# and long.
 CURVE_BYTES = 33
 _SHORT_HEADER, _LONG_HEADER, _SHORT = 2, 9, 255
 
@@ -57,7 +61,7 @@ def on_wire(size: int, encrypted: bool) -> int:
 
 
 def surplus(waiting: Sequence[ReceiveBudget]) -> list[ReceiveBudget]:
-    """Whom to cut off; nobody while everything is within its limits."""
+    """The connections to cut off; none while everything is within its limits."""
     total = sum(backlog.size for backlog in waiting)
     of_key: Counter[bytes] = Counter()
     of_place: Counter[tuple[bytes, str]] = Counter()

@@ -1,8 +1,8 @@
 """Messages that wait for slow peers. Pure: the caller hands messages to connections.
 
-Rule 1: nobody waits for a slow peer. Its messages wait here, in order, while those of others go out.
-Rule 2: what waits is bounded in bytes: for one peer, for all peers of one credential, and in all. The sessions stop
-making more long before that.
+Rule 1: nobody waits for a slow peer. Its messages wait here, in order, while messages for other peers go out.
+Rule 2: the waiting bytes are limited for one peer, for all peers of one credential, and in all. The sessions stop
+making messages long before these limits are reached.
 """
 
 from collections import Counter, deque
@@ -19,9 +19,10 @@ Parts = Sequence[Payload]
 WAITING_LIMIT = 16 * PAYLOAD_LIMIT
 # Bytes that may wait for all programs of one submitter or admin.
 PROGRAMS_WAITING_LIMIT = 4 * PAYLOAD_LIMIT
-# Bytes that may wait in all. With more, the credential that has most of them is cut off.
+# Bytes that may wait in all. If there are more, the credential with the most of them is cut off.
 ALL_WAITING_LIMIT = 64 * PAYLOAD_LIMIT
-# What a waiting message takes besides its own bytes. Without this, a queue of small ones would count for nothing.
+# The memory that a waiting message takes besides its own bytes. Without this, a queue of small messages would count for
+# next to nothing.
 MESSAGE_BYTES = 300
 
 
@@ -39,7 +40,7 @@ def size_of(parts: Parts) -> int:
 
 
 class Untaken:
-    """Bytes that peers have not taken: of each, of all that share a key, and in all."""
+    """Bytes that peers have not taken: for each peer, for all peers that share a key, and in all."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -59,7 +60,7 @@ class Untaken:
             del self.of_key[key]
 
     def of_peer(self, peer: bytes) -> int:
-        """What waits for a peer."""
+        """The bytes that wait for a peer."""
         return self._of_peer.get(peer, 0)
 
     def key_of(self, peer: bytes) -> bytes:
@@ -75,7 +76,7 @@ class SendQueue:
     """``hand_over(peer, parts)`` gives a message to a peer's connection, or says why not."""
 
     def __init__(self, hand_over: Callable[[bytes, Parts], Handed], untaken: Untaken) -> None:
-        """``untaken``: counts what waits here."""
+        """``untaken``: counts the bytes that wait here."""
         self._hand_over = hand_over
         self._untaken = untaken
         self._waiting: dict[bytes, deque[Parts]] = {}
@@ -87,7 +88,7 @@ class SendQueue:
     def put(self, peer: bytes, parts: Parts, key: bytes = b"", most: int = WAITING_LIMIT) -> bool:
         """Send ``parts`` now or later; False when the peer is gone or has to be cut off, and nothing waits for it.
 
-        It has to be cut off when more than `WAITING_LIMIT` would wait for it, or more than ``most`` for its ``key``.
+        A peer is to be cut off if more than `WAITING_LIMIT` would wait for it, or more than ``most`` for its ``key``.
         """
         if peer not in self._waiting:
             handed = self._hand_over(peer, parts)
@@ -106,7 +107,7 @@ class SendQueue:
         self._untaken.add(peer, key, size)
 
     def flush(self) -> list[bytes]:
-        """Hand over what peers take now; the peers that turned out to be gone."""
+        """Hand over the messages that peers take now, and return the peers that turned out to be gone."""
         return [peer for peer in list(self._waiting) if self._flush(peer) is Handed.NOBODY]
 
     def _flush(self, peer: bytes) -> Handed:
@@ -120,13 +121,13 @@ class SendQueue:
         return handed
 
     def drop(self, peer: bytes) -> None:
-        """Forget what waits for ``peer``."""
+        """Drop the messages that wait for ``peer``."""
         self._waiting.pop(peer, None)
         if size := self._bytes.pop(peer, 0):
             self._untaken.add(peer, self._untaken.key_of(peer), -size)
 
     def too_many(self) -> list[bytes]:
-        """The peers to cut off because too much waits in all: those of the credential that has most."""
+        """The peers to cut off because too many bytes wait in all: those of the credential with the most bytes."""
         if self._untaken.total <= ALL_WAITING_LIMIT:
             return []
         ((key, _),) = self._untaken.of_key.most_common(1)

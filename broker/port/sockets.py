@@ -1,7 +1,7 @@
 """The broker's sockets: the ROUTER that all peers connect to, the REP that answers for their keys, and the monitor.
 
 Rule 1: an unknown key is turned away in the handshake (ZAP), before any message is read. The rights of a connection are
-looked up by its key for each message, so a revoked key is worth nothing from that moment on.
+looked up by its key for each message, so a revoked key is invalid at once.
 Rule 2: nothing here blocks or grows without bound: connections, messages not read, bytes not taken by peers. The limits
 are below, and in `connections`, `receive_budget` and `send_queue` beside this file.
 """
@@ -36,15 +36,15 @@ log = logging.getLogger("deskgrid.broker")
 
 # ZeroMQ may take in any number of messages that we have not read. With a limit, libzmq 4.3.5 stops reading a connection
 # that reaches it, and aborts the whole process if that connection then ends while a ping waits (libzmq issue 4364).
-# `deskgrid.broker.port.fair_queue` and `deskgrid.broker.port.receive_budget` bound what a peer can have waiting.
+# `deskgrid.broker.port.fair_queue` and `deskgrid.broker.port.receive_budget` limit how much may wait from one peer.
 RECEIVE_HIGH_WATER = 0
 # Small messages that ZeroMQ keeps for one peer. The others wait in `SendQueue`, which counts bytes. Together with
 # `LARGE` this bounds what ZeroMQ keeps for all connections of one submitter: 128 MiB.
 SEND_HIGH_WATER = 16
-# From this size on, ZeroMQ gets one message at a time for each peer, so that it never holds much.
+# ZeroMQ gets messages of at least this size one at a time for each peer, so that it never holds much.
 LARGE = 32 * 1024
-# No more messages are made for programs of a submitter or an admin while so many bytes wait for all of them together;
-# nor for anybody who has anything waiting, while so many wait in all.
+# While `PROGRAMS_ROOM` bytes wait for all programs of a submitter or an admin together, no more messages are made for
+# them. While `ALL_ROOM` bytes wait in all, no more messages are made for any peer that has something waiting.
 PROGRAMS_ROOM = PROGRAMS_WAITING_LIMIT // 4
 ALL_ROOM = ALL_WAITING_LIMIT // 2
 # After this long ZeroMQ notices that a PC was switched off. Leases decide about its work.
@@ -60,17 +60,17 @@ ZAP_DRAIN = 100
 OTHER_FILES = 100
 # A broker that can take fewer connections than this refuses to start: half of them are for one key.
 FEWEST_CONNECTIONS = 8
-# Refused handshakes make at most one line in the log in this time, or they would fill the disk. Seconds.
+# Refused handshakes are logged at most once in this time, so that they do not fill the disk. Seconds.
 TELL_S = 1.0
 _ZAP_FRAMES = 7
 KEY_DIGITS = 64
-# Before the second and the third message of a turn we ask whether one waits: that takes a fraction of the exception
-# that says there is none. After these, more are likely, and asking each time would cost more.
+# Before the second and the third message of a turn we ask ZeroMQ whether one waits: that costs a fraction of the
+# exception that says there is none. After the third, more messages are likely, and asking each time would cost more.
 FEW = 3
 # Plain numbers, used for each message: the operators of ZeroMQ's enumeration take a microsecond each.
 _EVENTS, _POLLIN, _NOBLOCK, _MORE = (int(n) for n in (zmq.EVENTS, zmq.POLLIN, zmq.NOBLOCK, zmq.NOBLOCK | zmq.SNDMORE))
-# Frames of the largest message: some are short, before and at the end of each large payload. Whoever sends more is no
-# peer of ours, and others would wait while they are read.
+# Frames of the largest message: each large payload has short frames before it and at its end. Only a foreign program
+# sends more frames, and other peers would wait while these are read.
 FRAMES_LIMIT = 1 + 4 * wire.MESSAGE_LIMIT // wire.CHUNK_BYTES
 
 
@@ -91,18 +91,18 @@ class Sockets:
         self._asked = 0
         self._log_at = 0.0
         self._unknown_keys = 0
-        # How many handshakes have succeeded: with its key, a connection has the number of its own.
+        # How many handshakes have succeeded. Each connection has the number of its own handshake, beside its key.
         self._handshakes = 0
         # Whether the monitor has something to report.
         self._monitor_ready = False
         self._look_at = 0.0
-        # The least memory that this process has had since little waited.
+        # The least memory that this process has held since the last time when few bytes were unread.
         self._held = 0.0
         # Peers that were found to be gone, for the next `tend`.
         self._gone: list[bytes] = []
         self._untaken = Untaken()
         self._send_queue = SendQueue(self._hand_over, self._untaken)
-        # Peers for which ZeroMQ has a large message: what tells when it has been sent, and its size.
+        # Peers for which ZeroMQ has a large message: the tracker that tells when it has been sent, and its size.
         self._large: dict[bytes, tuple[zmq.MessageTracker, int]] = {}
         # The other end of each connection, by its descriptor, which the next connection may have.
         self._other_ends: dict[int, tcp_info.Address] = {}
@@ -167,7 +167,7 @@ class Sockets:
         self.context.term()
 
     def bind(self, host: str, port: int) -> str:
-        """Listen; the address with the port that was taken. Raises `zmq.ZMQError`."""
+        """Listen, and return the address with the port that was taken. Raises `zmq.ZMQError`."""
         self.router.setsockopt(zmq.IPV6, int(host.startswith("[")))
         self.router.bind(f"tcp://{host}:{port or '*'}")
         return self.router.getsockopt_string(zmq.LAST_ENDPOINT)
@@ -175,7 +175,7 @@ class Sockets:
     # --- once in each turn -------------------------------------------------------------------------------------------
 
     def wait(self, seconds: float) -> bool:
-        """Wait until there is something to do, at most ``seconds``; whether there are messages."""
+        """Wait at most ``seconds`` for something to do, and return whether there are messages."""
         ready = dict(self._poller.poll(int(1000 * (FLUSH_S if self._send_queue or self._large else seconds))))
         if self._woken.fileno() in ready:
             self._woken.recv(4096)
@@ -191,7 +191,7 @@ class Sockets:
             self._wake.send(b"\0")
 
     def tend(self, now: float) -> list[bytes]:
-        """Look after the connections; the peers that have gone since the last call."""
+        """Look after the connections, and return the peers that have gone since the last call."""
         self._now = now
         if self._keys is not None and self._keys.changes != self._known_changes:
             self._known_changes = self._keys.changes
@@ -225,7 +225,7 @@ class Sockets:
         return gone
 
     def _bound_backlog(self, now: float) -> None:
-        """Cut off whoever has too much waiting. All of it is in this process: unless that has grown, nobody has."""
+        """Cut off peers with too many unread bytes; these are in this process, so check only if it has grown."""
         held, little = (
             process_memory.held(),
             min(receive_budget.BACKLOG_LIMIT, receive_budget.CREDENTIAL_LIMIT) * receive_budget.RELIEF,
@@ -236,7 +236,7 @@ class Sockets:
         waiting = self.connections.backlogs(tcp_info.received, now)
         found = receive_budget.surplus(waiting)
         if sum(each.size for each in waiting) < little:
-            self._held = held  # something else has made it grow
+            self._held = held  # something else has made the process grow
         for each in found:
             if (peer := self.connections.flooded(each.fd)) is not None:
                 self._forget(peer)
@@ -270,8 +270,8 @@ class Sockets:
             if not self._zap.poll(0):
                 return
             frames = self._zap.recv_multipart()
-            # A connection is accepted before its key is asked about. So this one is known now, even if it came while
-            # the one before was answered, and with fewer handshakes than its own will be.
+            # A connection is accepted before its key is asked about. So it is recorded now, even if it came while the
+            # previous question was answered, and with a count of handshakes below the number of its own.
             self._gone += self._follow_monitor()
             curve = len(frames) == _ZAP_FRAMES and frames[5] == b"CURVE"
             known = curve and self._keys.who(frames[-1]) is not None
@@ -288,7 +288,7 @@ class Sockets:
     def receive(self) -> tuple[bytes, Credential | None, bytes, Sequence[memoryview]] | None:
         """(peer, credential, message, the frames behind it); None when nothing waits.
 
-        Without a credential, ignore it: the key was revoked, or the peer was cut off.
+        Ignore a message without a credential: its key was revoked, or its peer was cut off.
         """
         self._asked += 1
         few = 1 < self._asked <= FEW
@@ -300,7 +300,7 @@ class Sockets:
         except zmq.Again:
             self.connections.all_read()
             return None
-        first = frame = self.router.recv(copy=False)  # when its head is there, all of a message is
+        first = frame = self.router.recv(copy=False)  # once its head has arrived, the whole message has
         chunks: list[memoryview] = []
         size, whole, count = self._on_wire(frame), 0, 1
         while frame.more:
@@ -327,7 +327,7 @@ class Sockets:
         tcp_info.cut(fd, self._other_ends[fd])
 
     def give_up(self, peer: bytes) -> None:
-        """Cut a peer off now; the next `tend` says that it is gone."""
+        """Cut a peer off now; the next `tend` reports it as gone."""
         self._cut_off(peer)
         self._gone.append(peer)
 
@@ -336,7 +336,7 @@ class Sockets:
         self._forget(peer)
 
     def dismiss(self, peer: bytes) -> None:
-        """Read nothing more from a peer, and cut it off when it has had a moment to read what was sent last."""
+        """Read nothing more from a peer, and cut it off when it has had a moment to read the last message."""
         self.connections.dismiss(peer, self._now)
 
     def who(self, peer: bytes) -> Credential | None:
@@ -344,13 +344,14 @@ class Sockets:
         return self._who(self.connections.key_of(peer))
 
     def _introduce(self, peer: bytes, frame: zmq.Frame, key: bytes, handshake: int) -> bool:
-        # The monitor reports a connection before its first message, and the end of an earlier one with its descriptor.
+        # The monitor reports a connection, and the end of an earlier one with the same descriptor, before its first
+        # message.
         self._gone += self._follow_monitor()
         most = PROGRAMS_LIMIT if self._is_program(key) else None
         return self.connections.heard(peer, int(frame.get("__fd")), key, most, handshake)
 
     def _is_program(self, key: bytes) -> bool:
-        """Whether a key is not the key of one PC. Without encryption nobody can tell."""
+        """Whether a key is known and is not the key of one PC; always False without encryption."""
         who = self._who(key)
         return self._keys is not None and who is not None and who.role != "worker"
 
@@ -366,11 +367,11 @@ class Sockets:
         return False
 
     def waiting(self, peer: bytes) -> int:
-        """Bytes that wait for a peer, without small messages that ZeroMQ has."""
+        """Bytes that wait for a peer, not counting small messages that ZeroMQ has."""
         return self._untaken.of_peer(peer)
 
     def crowded(self, peer: bytes) -> bool:
-        """Whether too much waits to make more for a peer: for the programs of its credential, or in all."""
+        """Whether too many bytes wait to make more for a peer: for the programs of its credential, or in all."""
         key = self.connections.key_of(peer)
         if self._is_program(key) and self._untaken.of_key[key] >= PROGRAMS_ROOM:
             return True

@@ -11,9 +11,9 @@ _INFO_BYTES = _RECEIVED_AT + 8
 
 
 def files_allowed(wanted: int) -> int:
-    """Raise the limit on open files as far as possible, up to ``wanted``; the limit now, at most ``wanted``."""
+    """Raise the limit on open files as far as possible, up to ``wanted``, and return how many are allowed."""
     allowed = wanted
-    if sys.platform != "win32":  # which has no such limit
+    if sys.platform != "win32":  # Windows has no such limit
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -61,7 +61,7 @@ def received(fd: int) -> int:
     """Bytes that have arrived on a connection since it began, as Linux counts them; 0 on other systems."""
     if sys.platform == "linux":
         with suppress(OSError):  # it has ended already
-            # Family and type are given, or Python would ask for them. For this, an IPv6 connection may pass as IPv4.
+            # Without family and type, Python would look them up. For this call, an IPv6 connection may pass as IPv4.
             line = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=fd)
             try:
                 info = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)

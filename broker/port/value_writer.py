@@ -1,7 +1,7 @@
 """Writes large payloads to files before the sessions handle their messages, while other messages are handled.
 
-Rule 1: messages of one peer are handled in order: behind one that waits here, the later ones wait, too.
-Rule 2: what waits is bounded in bytes, in all and for each credential. More than that stays in the fair queue.
+Rule 1: messages of one peer are handled in order: while one waits here, the later ones wait, too.
+Rule 2: the waiting bytes are limited, in all and for each credential. Further messages stay in the fair queue.
 """
 
 from collections import Counter, deque

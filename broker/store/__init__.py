@@ -1,1 +1,1 @@
-"""What the broker remembers on disk: the journal, large values beside it, and whether both are whole."""
+"""The broker's storage on disk: the journal, large values beside it, and checks that both are whole."""

@@ -1,8 +1,8 @@
-"""Whether the disk of the broker's home has room, and what is refused while it has none.
+"""Whether the disk of the broker's home has room, and which messages are refused while it has none.
 
 - ``ok``: everything is accepted.
-- ``low``: what is free is kept for the results of accepted tasks: no submissions.
-- ``full``: a write failed. Nothing is accepted that has to be written. Workers keep their results and send them again
+- ``low``: the free space is kept for the results of accepted tasks, so submissions are refused.
+- ``full``: a write failed. Messages that have to be written are refused. Workers keep their results and send them again
   when there is room, so nothing is lost, and the broker holds nothing in memory for them.
 
 Rule: a message is refused before any part of it is carried out. The broker returns to ``ok`` by itself.
@@ -16,15 +16,16 @@ from deskgrid.broker.store.journal import JournalFull
 
 State = Literal["ok", "low", "full"]
 
-# Submissions leave this free for the results of accepted tasks: a few of the largest, or some hundred thousand small
-# ones. On a small disk it is a twentieth. The state ends when half as much again is free, so that it does not flutter.
+# Submissions leave this much free for the results of accepted tasks: a few of the largest results, or some hundred
+# thousand small ones. On a small disk the reserve is a twentieth of the disk. The state ``low`` ends when 1.5 times the
+# reserve is free, so that the state does not flutter.
 RESERVE_BYTES = 256 * 1024 * 1024
 RESERVE_SHARE = 20
 RELIEF = 1.5
 # How often the free space is checked, with one system call. Seconds.
 LOOK_S = 1.0
-# How often a full disk is tried. The pause doubles each time it is full again within CALM_S of having had room, because
-# each time all peers have to introduce themselves again. Seconds.
+# How often the broker tries to write to a full disk. The pause doubles each time the disk is full again within CALM_S
+# of having had room, because each time all peers have to introduce themselves again. Seconds.
 TRIAL_S = 1.0
 TRIAL_MOST_S = 60.0
 CALM_S = 120.0
@@ -33,7 +34,7 @@ READS = frozenset({"ping", "status", "bags", "progress", "explain", "logs", "pol
 
 
 class Storage(Protocol):
-    """What `Disk` needs of `deskgrid.broker.store.journal.Journal`."""
+    """The methods of `deskgrid.broker.store.journal.Journal` that `Disk` needs."""
 
     def free(self) -> tuple[int, int]: ...
     def trial(self) -> None: ...

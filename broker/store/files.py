@@ -1,9 +1,10 @@
 """Large values as files, in a folder beside the journal.
 
-Rule 1: a file is whole, and with ``flush`` on the disk, before the commit that names it. It is removed after the commit
-that drops its name. Files that no commit names, because the broker was killed in between, go at the next opening.
+Rule 1: a file is whole (and with ``flush``, on the disk) before the commit that names it. It is removed after the
+commit that drops its name. If the broker was killed in between, files that no commit names are removed at the next
+opening.
 Rule 2: a file is written once and never changed. A file that fills a message of its own is mapped to be sent, not
-copied. Smaller ones are read: each map takes a file descriptor, and those are few.
+copied. Smaller files are read, because each map takes a file descriptor, and descriptors are scarce.
 """
 
 import mmap
@@ -21,7 +22,7 @@ FOLDER = "values"
 
 
 class Damaged(Exception):
-    """What is on the disk is not what was written; one line that says why."""
+    """The disk does not hold what was written; one line that says why."""
 
 
 class Stored(Chunks):
@@ -38,12 +39,12 @@ class Stored(Chunks):
         return self._length
 
     def frames(self) -> list[memoryview]:
-        """All of it. Raises `Damaged`."""
+        """The frames of the whole file. Raises `Damaged`."""
         return Chunks([_view(self._path, self._length)]).frames()
 
 
 class Files:
-    """The files of one home. ``flush``: a file waits for the disk, as a commit does."""
+    """The files of one home. ``flush``: writing a file waits for the disk, as a commit does."""
 
     def __init__(self, home: Path, flush: bool) -> None:
         """Make the folder, if there is none. Raises OSError."""
@@ -71,7 +72,7 @@ class Files:
         return Stored(self._folder / name, size)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files; those that cannot be removed now go at the next opening."""
+        """Remove files; files that cannot be removed now are removed at the next opening."""
         for name in names:
             with suppress(OSError):
                 (self._folder / name).unlink()

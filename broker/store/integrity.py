@@ -1,8 +1,9 @@
-"""Whether the files of a journal are whole: checked before anything in them is used.
+"""Checks that the files of a journal are whole, before anything in them is used.
 
-Each check returns what is wrong, or "". SQLite vouches for the log: every page in it has a checksum, and SQLite reads
-it up to the last whole commit. It finds damage to the tables only when it reads the damaged page, and some never: in a
-long value that spans pages, it only checks the links between them. Hence our checksums of long values.
+Each check returns what is wrong, or "". SQLite checks the log by itself: every page in it has a checksum, and SQLite
+reads the log up to the last whole commit. It finds damage to the tables only when it reads the damaged page, and some
+damage never: in a long value that spans pages, it only checks the links between the pages. So we add checksums to long
+values.
 """
 
 import sqlite3
@@ -15,8 +16,8 @@ from deskgrid.broker.store.result_blocks import Block
 # SQLite's default page size; a journal has at least one page. In the log, each has a header of its own.
 PAGE_BYTES = 4096
 _LOG_HEADER, _FRAME_HEADER = 32, 24
-# Blocks of results with more bytes than this have a checksum. A row stays within one page up to 4,061 bytes, and the
-# other columns of a block are far shorter than the rest. (`schema` has this number, too.)
+# Blocks of results with more bytes than this have a checksum. A row of up to 4,061 bytes stays within one page, and the
+# columns that are not counted are far shorter than the difference. (`schema` has this number, too.)
 LONG_BYTES = 2048
 # Rows with checksums, and the columns that these cover.
 _CHECKED = (
@@ -32,12 +33,12 @@ _CHECKED = (
 
 
 def had_begun(tables: Path) -> Path:
-    """The file that says that there was a journal: a home with this file and no tables is not a new one."""
+    """The file that says that there was a journal: a home with this file but without tables is not a new home."""
     return tables.with_name(f"{tables.name}-begun")
 
 
 def wrong_with_files(tables: Path, log: Path) -> str:
-    """Call this before opening them: SQLite removes a log without tables, and pads truncated tables with zeros."""
+    """Check files before opening them: SQLite removes a log without tables, and pads truncated tables with zeros."""
     size = tables.stat().st_size if tables.is_file() else 0
     if size < PAGE_BYTES:
         if log.is_file() and log.stat().st_size:
@@ -48,13 +49,13 @@ def wrong_with_files(tables: Path, log: Path) -> str:
         header = file.read(100)
     if not header.startswith(b"SQLite format 3\0"):
         return ""  # SQLite refuses it
-    # Pages that the header counts, but that are missing, have to be in the log: the process died while copying them.
+    # Pages that the header counts but the file lacks have to be in the log: the process died while it copied them.
     missing = set(range(size // PAGE_BYTES + 1, int.from_bytes(header[28:32], "big") + 1))
     return f"it was cut to {size} bytes" if missing and not missing <= set(_pages_in(log)) else ""
 
 
 def _pages_in(log: Path) -> Iterator[int]:
-    """The numbers of the pages in the log, without what an earlier log left behind its end."""
+    """The numbers of the pages in the log, without leftovers of an earlier log after its end."""
     if not log.is_file():
         return
     with log.open("rb") as file:

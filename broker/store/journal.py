@@ -1,12 +1,12 @@
-"""What the grid remembers on disk: SQLite in WAL mode, one transaction for each batch of messages.
+"""The broker's journal on disk: SQLite in WAL mode, one transaction for each batch of messages.
 
-Rule 1: nothing is acknowledged before `commit`; what was committed survives SIGKILL of the broker at any instant.
+Rule 1: nothing is acknowledged before `commit`; every commit survives SIGKILL of the broker at any instant.
 Rule 2: a bag is a template, stored once, and batches of packed arguments; results are in blocks
 (`deskgrid.broker.store.result_blocks`).
-Rule 3: every ended task is in exactly one block. A restart finds out when one is in two: the scheduler refuses it.
+Rule 3: every ended task is in exactly one block. If a task is in two blocks, the scheduler refuses it at a restart.
 Rule 4: a large payload is a file (`deskgrid.broker.store.large_values`); the tables only have the file's name.
-Payloads are opaque. Arguments are read back on demand, so those of a waiting task take no memory. What a restart reads
-is in `deskgrid.broker.store.recovery`.
+Payloads are opaque. Arguments are read back on demand, so the arguments of a waiting task take no memory. The queries
+of a restart are in `deskgrid.broker.store.recovery`.
 """
 
 import os
@@ -52,17 +52,17 @@ from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Kind, Payload, payload_of
 NAME = "journal.sqlite3"
 # Unpacked batches kept in memory: more than the few that the slots of a lab are working through.
 CACHED_BATCHES = 16
-# A batch smaller than this when packed is kept from the start: idle slots may be waiting for it.
+# A batch smaller than this when packed is kept in memory from the start, because idle slots may be waiting for it.
 SMALL_BATCH_BYTES = 64 * 1024
-# What a commit survives. "process": SIGKILL of the broker at any instant; a power cut may lose the last commits, or a
-# file that a commit names, and then the home is refused. "power": a power cut, too, because each commit waits for the
-# disk. Measured on the ext4 of a virtual machine, the round trip of a single task takes 1.8 ms with "process" and 2.0
-# ms with "power", 3.0 and 5.1 ms on a busy disk. 100,000 no-ops take equally long, because everything that arrives
-# together shares a commit. So the broker's default is "power".
+# What a commit survives. "process": SIGKILL of the broker at any instant. A power cut may lose the last commits, or a
+# file that a commit names; in the second case the home is refused. "power": a power cut, too, because each commit waits
+# for the disk. Measured on the ext4 of a virtual machine, the round trip of a single task takes 1.8 ms with "process"
+# and 2.0 ms with "power", 3.0 and 5.1 ms on a busy disk. 100,000 no-ops take equally long, because everything that
+# arrives together shares a commit. So the broker's default is "power".
 Durability = Literal["process", "power"]
 _SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
 # The log of commits is copied into the tables and truncated when it is this long. Everybody waits some twenty
-# milliseconds for that. SQLite would copy it by itself, but would not truncate the log: if that were damaged later, a
+# milliseconds for that. SQLite by itself would copy the log but not truncate it. If the log were damaged later, a
 # restart could find a mixture of states.
 LOG_BYTES = 4 * 1024 * 1024
 # A disk that was full has to take this much before anything else is written to it.
@@ -104,7 +104,7 @@ class Journal:
         # For bags with results recorded by this object: the last committed block, and the blocks of the next commit.
         self._newest: dict[int, int] = {}
         self._blocks: dict[int, list[AnswerPiece]] = {}
-        # Why the number of this opening could not be written down yet; empty when it has been.
+        # Why the number of this opening could not be recorded yet; empty once it is recorded.
         self.full = ""
         try:
             make_private(home, NAME)
@@ -139,7 +139,7 @@ class Journal:
             self._refuse(wrong_with_values(self._db))
             self._refuse(self.values.open(self._db, self._write))
             self.purge = Purge(self._db, self._write, self.values)
-            # Templates that no bag uses: after a restart nobody would ever delete them.
+            # Delete templates that no bag uses: after a restart nothing else would ever delete them.
             unused = "templates WHERE digest NOT IN (SELECT template FROM bags)"
             self._db.execute(f"DELETE FROM files WHERE name IN (SELECT data FROM {unused} AND typeof(data) = 'text')")
             self._db.execute(f"DELETE FROM {unused}")
@@ -213,7 +213,7 @@ class Journal:
                 self.values.let_go()
 
     def free(self) -> tuple[int, int]:
-        """Bytes on the disk: free, and in all."""
+        """Bytes on the disk: (free, in all)."""
         usage = shutil.disk_usage(self.home)
         return usage.free, usage.total
 
@@ -236,7 +236,7 @@ class Journal:
             raise JournalFull(str(error)) from error
 
     def _insert(self, statement: str, row: tuple[object, ...]) -> int:
-        """Write a row; its key."""
+        """Write a row, and return its key."""
         try:
             self._begin_writing()
             return self._db.execute(statement, row).lastrowid or 0
@@ -280,7 +280,7 @@ class Journal:
             self._cache.popitem(last=False)
 
     def add_results(self, rows: Sequence[ResultRow]) -> Counter[int]:
-        """Record tasks that ended; the bytes of these results, by bag."""
+        """Record tasks that ended, and return the bytes of these results, by bag."""
         sizes = Counter[int]()
         for block in blocks_of(rows, self.values.cell):
             self._add_block(block)
@@ -301,7 +301,7 @@ class Journal:
         self._add_block(cancelled_block(bag, tasks, items, ended))
 
     def predict(self, first: int, runtimes: Sequence[float]) -> None:
-        """Record new predictions for a batch; those it came with stay, too."""
+        """Record new predictions for a batch; its first predictions are kept, too."""
         packed = array("d", runtimes).tobytes()
         self._write("INSERT OR REPLACE INTO predictions VALUES (?, ?, ?)", [(first, packed, checksum(packed))])
 
@@ -324,7 +324,7 @@ class Journal:
         self._write("INSERT OR REPLACE INTO meta VALUES ('seen', ?)", [(time,)])
 
     def order(self, bag: int, what: Order) -> None:
-        """Record an order that is carried out in slices: a restart goes on with it."""
+        """Record an order that is carried out in slices, so that a restart goes on with it."""
         self._write("INSERT OR REPLACE INTO orders VALUES (?, ?)", [(bag, what)])
 
     def carried_out(self, bag: int, what: Order) -> None:
@@ -332,7 +332,7 @@ class Journal:
         self._write("DELETE FROM orders WHERE bag = ? AND what = ?", [(bag, what)])
 
     def forget(self, bag: int) -> None:
-        """Free the id of a bag, which nobody can ask for any more; `purge` deletes its rows."""
+        """Free the id of a bag, so that nobody can ask for the bag any more; `purge` deletes its rows."""
         self.order(bag, "forget")
         self._write("UPDATE bags SET id = NULL WHERE number = ?", [(bag,)])
         self._newest.pop(bag, None)
@@ -341,12 +341,12 @@ class Journal:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def template_kind(self, digest: str) -> Kind | None:
-        """The kind of a template; None when it is not here."""
+        """The kind of a template; None when the journal does not have it."""
         row = self._db.execute("SELECT kind FROM templates WHERE digest = ?", (digest,)).fetchone()
         return row[0] if row else None
 
     def template(self, digest: str) -> Payload | None:
-        """A template; None when it is not here."""
+        """A template; None when the journal does not have it."""
         row = self._db.execute("SELECT data FROM templates WHERE digest = ?", (digest,)).fetchone()
         if row is None:
             return None

@@ -1,8 +1,8 @@
 """Large values of the journal: rows that name files, and the files themselves.
 
 Rule 1: a value is written to a file before the commit that records it. A value without a file is in the tables.
-Rule 2: a file is removed when the commit that dropped it has been copied from the log into the tables: if the log were
-lost, an earlier commit would count again, and would need the file.
+Rule 2: a file is removed when the commit that dropped it has been copied from the log into the tables. Before that, if
+the log were lost, an earlier commit would count again and would need the file.
 """
 
 import itertools
@@ -18,10 +18,10 @@ from deskgrid.wire import Chunks, Payload
 
 
 class LargeValues:
-    """The files of a journal, and its table of them."""
+    """The files of a journal, and the table that names them."""
 
     def __init__(self, home: Path, flush: bool) -> None:
-        """``flush``: a file waits for the disk, as a commit does. Raises OSError."""
+        """``flush``: writing a file waits for the disk, as a commit does. Raises OSError."""
         self._files = Files(home, flush)
         # Files that are not recorded yet; files dropped in this transaction; and files dropped in all transactions
         # since the log was last copied into the tables.
@@ -33,7 +33,7 @@ class LargeValues:
         self._in_hand: WeakValueDictionary[str, Stored] = WeakValueDictionary()
 
     def open(self, db: sqlite3.Connection, write: Callable[[str, Sequence[tuple[object, ...]]], None]) -> str:
-        """Check all files: what is wrong with them, or "". ``write(statement, rows)`` writes rows."""
+        """Check all files, and return what is wrong with them, or "". ``write(statement, rows)`` writes rows."""
         self._db, self._write = db, write
         rows = db.execute("SELECT name, bag, batch, size, checksum FROM files").fetchall()
         return self._files.wrong_with(map(FileRow._make, rows))
@@ -58,13 +58,13 @@ class LargeValues:
         value.checksum = checksum_of(value)
 
     def release(self, values: Iterable[Chunks]) -> None:
-        """``values`` had files written. Those that no commit has recorded by now will not be: their files can go."""
+        """Give up the files of those ``values`` that no commit has recorded by now: none will record them later."""
         names = {value.file for value in values} & self._kept
         self._kept -= names
         self._unneeded += [name for name in names if not self.size_of(name)]
 
     def cell(self, payload: Payload, bag: int | None, batch: int | None = None) -> StoredValue:
-        """Record the file of a payload, if it has one; what stands for the payload in a table.
+        """Record the file of a payload, if it has one, and return the cell that stands for the payload in a table.
 
         ``bag``: None for a template. ``batch``: for an argument, the first task of its batch; None for a result.
         """
@@ -91,18 +91,18 @@ class LargeValues:
     # --- dropping ----------------------------------------------------------------------------------------------------
 
     def forget(self, bag: int, most: int) -> bool:
-        """Drop some files of a bag; whether it had any."""
+        """Drop some files of a bag, and return whether it had any."""
         found = self._db.execute("SELECT name FROM files WHERE bag = ? LIMIT ?", (bag, most)).fetchall()
         self.drop([name for (name,) in found])
         return bool(found)
 
     def drop(self, names: Sequence[str]) -> None:
-        """Drop these files. They stay on the disk until `let_go`, and `undo` takes it back."""
+        """Drop these files. They stay on the disk until `let_go`, and `undo` takes the drop back."""
         self._dropped += names
         self._write("DELETE FROM files WHERE name = ?", [(name,) for name in names])
 
     def undo(self) -> None:
-        """The transaction was rolled back: what was dropped in it stays."""
+        """The transaction was rolled back: the files that it dropped stay."""
         self._dropped.clear()
 
     def committed(self) -> None:
@@ -111,7 +111,7 @@ class LargeValues:
         self._dropped.clear()
 
     def let_go(self) -> None:
-        """The log is in the tables: the files that are gone from them can be removed."""
+        """The log was copied into the tables: the files that the tables do not name any more can be removed."""
         self._unneeded += self.gone
         self.gone.clear()
 

@@ -1,7 +1,7 @@
-"""Deletes forgotten bags from the journal in slices: a large bag has gigabytes there.
+"""Deletes forgotten bags from the journal in slices, because a large bag has gigabytes there.
 
-Clients cannot see such a bag any more, also after a restart: it has no id, and the journal has an order to forget it.
-The row of the bag goes last, and the order with it.
+Clients cannot see a forgotten bag any more, even after a restart: it has no id, and the journal has an order to forget
+it. The row of the bag is deleted last, together with the order.
 """
 
 import sqlite3
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from deskgrid.broker.store.large_values import LargeValues
 
-# Rows and bytes that one slice deletes at most, though always one row: some milliseconds.
+# The most rows and bytes that one slice deletes, but always at least one row. A slice takes some milliseconds.
 ROWS = 500
 BYTES = 2 * 2**20
 
@@ -62,7 +62,7 @@ class Purge:
 
 
 def _within(rows: Sequence[tuple[int, int]]) -> int | None:
-    """The key of the last of these (key, size) that fits into a slice, at least the first; None for no rows."""
+    """The key of the last (key, size) that fits into one slice, at least that of the first; None for no rows."""
     last, total = None, 0
     for key, size in rows:
         total += size

@@ -1,4 +1,4 @@
-"""What a broker reads from its journal when it starts: bags, tasks, orders under way, and the numbers to go on from."""
+"""Reads the journal when a broker starts: bags, tasks, orders under way, and the next free numbers."""
 
 import sqlite3
 from array import array
@@ -14,7 +14,7 @@ from deskgrid.wire import read_task_options
 
 
 class Recovery:
-    """The tables of a journal, as an earlier life of the broker left them, or as they are by now."""
+    """Queries on the tables of a journal, as an earlier life of the broker left them or as they are by now."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -62,7 +62,7 @@ class Recovery:
         found: dict[int, array[int]] = {}
         for count, packed in self._db.execute("SELECT size, tasks FROM results WHERE bag = ?", (bag,)):
             tasks, _, outcomes = columns_in(packed, count)
-            if isinstance(outcomes, repeat):  # all ended alike
+            if isinstance(outcomes, repeat):  # all tasks had the same outcome
                 found.setdefault(next(outcomes), array("q")).extend(tasks)
                 continue
             for outcome, some in groupby(zip(outcomes, tasks, strict=True), itemgetter(0)):

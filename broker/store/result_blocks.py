@@ -1,8 +1,8 @@
-"""Results as the journal keeps them: in blocks, each of one bag and one moment.
+"""Results as the journal keeps them: in blocks, each with results of one bag that ended at one moment.
 
 Rule 1: a block is one row. A row costs ten microseconds in the tables and their indexes, a result in a block less than
 two.
-Rule 2: what clients are sent is stored as it travels (`deskgrid.wire.Outcomes`), and sent without being unpacked.
+Rule 2: the part for clients is stored in its wire form (`deskgrid.wire.Outcomes`), and sent without being unpacked.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ import msgpack
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.wire import Outcome, Payload, in_batches, pack_columns
 
-# What stands for a payload in the tables: its bytes, or the name of its file.
+# A payload as it is in the tables: its bytes, or the name of its file.
 StoredValue = bytes | str
 
 
@@ -44,7 +44,7 @@ class Block(NamedTuple):
 
 
 class AnswerPiece(NamedTuple):
-    """What clients are sent of a `Block`, and its place among all."""
+    """The part of a `Block` that clients are sent, and the number of the block."""
 
     seq: int
     size: int
@@ -56,7 +56,7 @@ COLUMNS = ", ".join(Block._fields)
 
 
 def blocks_of(rows: Iterable[ResultRow], cell: Callable[[Payload, int], StoredValue]) -> Iterator[Block]:
-    """``rows`` in blocks of bounded size. ``cell(payload, bag)``: what stands for a payload in the tables."""
+    """``rows`` in blocks of bounded size. ``cell(payload, bag)``: the cell that stands for a payload in the tables."""
     groups: dict[tuple[int, float | None], list[ResultRow]] = {}
     for row in rows:
         groups.setdefault((row.bag, row.ended), []).append(row)

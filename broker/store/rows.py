@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 
 from deskgrid.wire import Kind, Payload, TaskOptions
 
-# How a window closed: as planned; the worker left early; it fell silent; the broker stopped first.
+# How a window closed: as planned; the worker left early; the worker fell silent; the broker stopped first.
 How = Literal["departure", "stop", "loss", "broker"]
-# What is being done to a bag: cancel all that has not ended, or only what is at no worker; or forget the bag.
+# An order on a bag: cancel all tasks that have not ended, cancel only those that are at no worker, or forget the bag.
 Order = Literal["cancel", "cancel waiting", "forget"]
 
 

@@ -1,6 +1,6 @@
 """The journal's tables, format by format, and how an older journal is converted to the newest.
 
-Rule: a released format is never edited. A change is a new format, which converts what is there.
+Rule: a released format is never edited. A change is a new format, which converts existing journals.
 """
 
 import sqlite3
@@ -8,7 +8,7 @@ import sqlite3
 from deskgrid.broker.store.result_blocks import pack_names, pack_printed, pack_told
 from deskgrid.wire import TaskOptions, pack_columns
 
-# The step from each format to the next. A new journal takes all steps, an older one those that it lacks.
+# The step from each format to the next. A new journal takes all steps, and an older one takes the steps that it lacks.
 _FORMATS = (
     """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -23,8 +23,8 @@ CREATE TABLE results (seq INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER UNIQUE
 CREATE INDEX results_of_bag ON results (bag, seq);
 CREATE TABLE sent (task INTEGER PRIMARY KEY, number INTEGER);
 """,
-    # What a replay needs: when everything happened, what was predicted at first, and when workers were there.
-    # The owner of a bag: it was the submitter's user name, and is now the credential, of which there was only one.
+    # For replays: when everything happened, the first predictions, and the windows of workers. The owner of a bag was
+    # the submitter's user name, and is now the credential; until then there was only one.
     """
 UPDATE bags SET owner = 'client';
 ALTER TABLE bags ADD COLUMN session TEXT;
@@ -37,7 +37,7 @@ CREATE INDEX open_windows ON windows (number) WHERE closed IS NULL;
 """,
     # Checksums, because SQLite does not notice an overwritten page in the middle of a long value. Short results lie
     # within one page of the table, which it does check: they have no checksum, and the index is of long ones only.
-    # And the worker that was given an attempt: nobody else may report how it ended.
+    # Also the session that was given an attempt, because nobody else may report how it ended.
     """
 ALTER TABLE templates ADD COLUMN checksum INTEGER;
 ALTER TABLE batches ADD COLUMN checksum INTEGER;
@@ -49,8 +49,8 @@ UPDATE results SET checksum = checksum(payload, stdout, stderr)
  WHERE length(payload) + length(stdout) + length(stderr) > 2048;
 CREATE INDEX long_results ON results (seq) WHERE checksum IS NOT NULL;
 """,
-    # Large values are files. In their place, in a batch or in a column of a result, is the name of the file, a text.
-    # What is in the tables already stays there.
+    # Large values are files. A batch, or a column of a result, has the name of the file instead, as a text. Large
+    # values that are in the tables already stay there.
     """
 CREATE TABLE files (name TEXT PRIMARY KEY, bag INTEGER, batch INTEGER, size INTEGER, checksum INTEGER) WITHOUT ROWID;
 CREATE INDEX files_of_bag ON files (bag);
@@ -72,8 +72,9 @@ CREATE INDEX results_of_bag ON results (bag, seq);
 CREATE INDEX results_of_tasks ON results (high, low);
 CREATE INDEX long_results ON results (seq) WHERE checksum IS NOT NULL;
 """,
-    # Orders on bags that are carried out in slices: a restart goes on with them. New predictions in a table of their
-    # own: in the batch's row, its arguments would be written again. And indexes for deleting a forgotten bag.
+    # Orders on bags that are carried out in slices: a restart goes on with them. New predictions have a table of their
+    # own, because a change to the batch's row would write its arguments again. And indexes for deleting a forgotten
+    # bag.
     """
 CREATE TABLE orders (bag INTEGER, what TEXT, PRIMARY KEY (bag, what)) WITHOUT ROWID;
 CREATE TABLE predictions (first INTEGER PRIMARY KEY, runtimes BLOB, checksum INTEGER);
@@ -96,7 +97,7 @@ FORMAT = len(_FORMATS)
 
 
 def format_of(db: sqlite3.Connection) -> int:
-    """The format of a journal; 0 for an empty file. Raises `sqlite3.Error` for a database of something else."""
+    """The format of a journal; 0 for an empty file. Raises `sqlite3.Error` for a database that is not a journal."""
     if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return 0
     row = db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()

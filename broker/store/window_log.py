@@ -2,8 +2,8 @@
 
 Rule 1: events are only collected here. `write_down` puts them into the journal once per batch of messages, in the same
 transaction as everything else. While the disk is full they wait.
-Rule 2: windows that an earlier life of the broker left open are closed at the last time at which it is known to have
-run.
+Rule 2: windows that an earlier life of the broker left open are closed at the last time at which the broker is known to
+have run.
 """
 
 import math
@@ -13,11 +13,11 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import How, WindowEnd, WindowRow
 from deskgrid.wire import Join
 
-# How often the broker records that it runs, even when nothing happens. If it is killed, the end of the open windows is
-# known this exactly. Seconds.
+# How often the broker records that it runs, even when nothing happens. If it is killed, the ends of the open windows
+# are known to within this time. Seconds.
 SEEN_S = 60.0
-# Windows of one worker that are recorded: so many at once, and then one in so many seconds. A worker that comes and
-# goes more often would fill the disk.
+# Windows of one worker that are recorded: `OPENINGS` at once, and then one every `OPENING_S` seconds. A worker that
+# came and went more often would fill the disk.
 OPENINGS = 1_000
 OPENING_S = 60.0
 
@@ -58,7 +58,7 @@ class WindowLog:
             self.ended(worker, "broker", now)
 
     def write_down(self, now: float) -> None:
-        """Put what is new into the journal."""
+        """Write the collected events into the journal."""
         if self._left_open is not None:
             self._journal.end_all_windows(self._left_open)
             self._left_open = None
