@@ -18,11 +18,12 @@ from deskgrid.broker.port.receive_budget import CHATTER, SMALL, ReceiveBudget
 
 # Connections in all: several times the PCs of a university. Each costs a file descriptor and some kilobytes.
 CONNECTIONS_LIMIT = 5_000
-# One key may have half of these, so that holders of other keys still get in. All PCs may share a key.
+# One key may have half of these, so that holders of other keys still get in. Without encryption all peers count as
+# holders of one key.
 SHARE = 2
-# Connections with a submitter's key: one for each program. This limits how much can arrive between two checks of the
-# unread bytes (`deskgrid.broker.port.receive_budget`). Outside Linux there is no such check, and this is the only
-# limit.
+# Connections with a key that is not the key of one PC. A submitter has one for each program; a PC uses the lab's key
+# only to enrol. This limits how much can arrive between two checks of the unread bytes
+# (`deskgrid.broker.port.receive_budget`). Outside Linux there is no such check, and this is the only limit.
 PROGRAMS_LIMIT = 256
 # Connections that have not sent a message yet. After a power cut a thousand PCs may connect at once; those that are
 # turned away try again, and all are connected within seconds.

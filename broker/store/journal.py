@@ -350,7 +350,7 @@ class Journal:
         row = self._db.execute("SELECT data FROM templates WHERE digest = ?", (digest,)).fetchone()
         if row is None:
             return None
-        # Journals from before format 6 may have large templates in the table.
+        # A journal that was begun by an older version may have large templates in the table.
         return payload_of(row[0]) if isinstance(row[0], bytes) else self.values.payload(row[0])
 
     def payload(self, first: int, place: int) -> Payload:
