@@ -178,7 +178,7 @@ class _Arrivals:
         self._extend(kept)
 
     def check(self) -> None:
-        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        """Raise `InvariantBroken` if the stored state contradicts itself."""
         self._tree.check()
         agree("runs", (len(self._firsts), len(self._tree)), (len(self._counts),) * 2)
         empty = [not held for held in self._counts]

@@ -100,7 +100,7 @@ class LongestFirst:
         self._gone.clear()
 
     def check(self) -> None:
-        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        """Raise `InvariantBroken` if the stored state contradicts itself."""
         self._runs.check()
         runs = list(self._runs.forwards())
         agree("tasks in runs", self._held, sum(held for *_, held in runs))

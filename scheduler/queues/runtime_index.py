@@ -338,7 +338,7 @@ class RuntimeIndex:
             self._cut(0)
 
     def check(self) -> None:
-        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        """Raise `InvariantBroken` if the stored state contradicts itself."""
         fences = list(zip(self._keys, self._arrivals, strict=True))
         agree("fences in order", fences, sorted(fences))
         agree("leaves between fences", len(self._leaves), len(fences))

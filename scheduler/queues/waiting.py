@@ -58,4 +58,4 @@ class WaitingQueue(Protocol):
         """Drop what is kept of tasks that are gone, when that pays. Not during a pass: entries are not valid then."""
 
     def check(self) -> None:
-        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        """Raise `InvariantBroken` if the stored state contradicts itself."""
