@@ -13,7 +13,7 @@ from deskgrid.scheduler.state.slots import Slot
 # The same numbers added in another order give another sum. So a task's fit is tested three times, each time less
 # strictly by this much: in the search for a task, in the search for its slot, and when it is sent.
 ROUNDING_S = 1e-6
-# For bags of which nothing is known.
+# For bags without experience.
 _UNKNOWN = PredictionError()
 
 

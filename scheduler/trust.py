@@ -43,7 +43,7 @@ class Trust:
         self._deadlines = grid.deadlines
         # When each worker that is not up last answered.
         self._heard: dict[str, float] = {}
-        # New workers of which not all slots are used yet.
+        # New workers whose slots are not all in use yet.
         self._widening: dict[str, Worker] = {}
 
     # --- new workers -------------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ class Policy(Protocol):
     name: ClassVar[str]
     # The order of the priority queue: a key of `deskgrid.scheduler.queues.orders.ORDERS`.
     order: str
-    # How many tasks a slot's queue holds beside the running one, and the seconds of work up to which it may hold more.
+    # How many tasks a slot's queue holds beside the running one. It may hold more, up to ``queue_s`` seconds of work.
     queue_length: int
     queue_s: float
     # Whether remaining time matters. If so, a task is placed where it fits, and fit is tested again when it is sent.

@@ -190,8 +190,8 @@ class _Arrivals:
         entries = [
             t for first, held in zip(self._firsts, self._counts, strict=True) for t in range(first, first + held)
         ]
-        # A task has one entry. Only a task with an entry can be a ghost: without one, it would stay hidden when it is
-        # back.
+        # A task has one entry, and only tasks with an entry can be ghosts. Otherwise, a task that comes back would be
+        # hidden.
         agree("entries of one task", len(set(entries)), len(entries))
         agree("discarded tasks without an entry", self._gone.difference(entries), set())
 

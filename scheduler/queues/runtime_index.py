@@ -284,7 +284,7 @@ class RuntimeIndex:
             self._cut(place)
 
     def _join(self, place: int) -> None:
-        """Join the leaf at ``place`` to its neighbour, unless both are too large together. Only a sole leaf may be
+        """Join the leaf at ``place`` to its neighbour, unless both together are too large. Only a sole leaf is
         empty."""
         if len(self._leaves) == 1:
             return

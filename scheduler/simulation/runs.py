@@ -50,7 +50,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The overheads of a grid beside the work itself. Seconds.
+    """What a simulated grid adds to the work itself: overhead, delays, jitter. Seconds.
 
     ``overhead_s``: what each attempt costs its slot beside its runtime. ``opening_s``: how long after a window has
     opened its first attempt can start, because a worker has to start first; the window's clock runs meanwhile.

@@ -171,7 +171,7 @@ class Simulator:
         return sum(actual > holds or (timed and needs(predicted) >= known) for predicted, actual in pairs)
 
     def _hopeless(self) -> bool:
-        """Whether nothing has ended for so long that nothing will."""
+        """Whether nothing has ended for longer than the policy's patience."""
         if self._arrivals or self.now == self._moved_at or self._silent:
             return False
         cycles = PATIENCE_TIMED if self.scheduler.policy.timed else PATIENCE
@@ -253,8 +253,7 @@ class Simulator:
         self._feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.DONE, elapsed)]))
 
     def _start(self, pc: _PC, slot: _SimulatedSlot, gap_s: float = 0.0) -> None:
-        """Start the first attempt of a slot. It takes the task's time and the overhead; on a silent PC it never
-        ends."""
+        """Start the first attempt of a slot. It takes the task's time and overhead; on a silent PC it never ends."""
         if pc.silent:
             return
         conditions = self._conditions

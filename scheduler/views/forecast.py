@@ -31,7 +31,7 @@ def spans_of_away(away: Away, now: float) -> Iterator[Span]:
 
 
 class Capacity:
-    """Slots over time, from now on; built once for any number of questions, each of which costs next to nothing."""
+    """Slots over time, from now on. It is built once; after that, each question costs next to nothing."""
 
     def __init__(self) -> None:
         # Lengths of windows (negated), the longest first; and when the first window of at least that length opens.
