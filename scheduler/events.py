@@ -55,14 +55,14 @@ class BagPredicted:
 
 @dataclass(frozen=True, slots=True)
 class TasksCancelled:
-    """The tasks in these ranges are no longer wanted. Those already ended stay as they are."""
+    """The tasks in these ranges are no longer wanted. Tasks that have already ended stay as they are."""
 
     spans: Spans
 
 
 @dataclass(frozen=True, slots=True)
 class BagForgotten:
-    """Every task of the bag has ended and nobody will ask again."""
+    """Every task of the bag has ended, and no client will ask for it again."""
 
     bag: int
 

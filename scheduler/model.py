@@ -30,7 +30,7 @@ class InvariantBroken(SchedulerError):
 
 
 class Outcome(IntEnum):
-    """How an attempt ended at the worker, when the worker lived to tell."""
+    """How an attempt ended, as its worker reported it."""
 
     DONE = 0
     ERROR = 1

@@ -284,8 +284,7 @@ class RuntimeIndex:
             self._cut(place)
 
     def _join(self, place: int) -> None:
-        """Join the leaf at ``place`` to its neighbour, unless both together are too large. Only a sole leaf is
-        empty."""
+        """Join the leaf at ``place`` to its neighbour, unless both are too large together. A sole leaf may be empty."""
         if len(self._leaves) == 1:
             return
         place = min(place, len(self._leaves) - 2)

@@ -178,7 +178,7 @@ class Simulator:
         patience_s = cycles * self._longest_cycle_s + self._longest_task_s + self._conditions.overhead_s
         return self.now > self._moved_at + patience_s
 
-    # --- what happens -----------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
     def _at(self, time: float, order: _Order, happens: Callable[[], None]) -> None:
         self._sequence += 1
@@ -273,7 +273,7 @@ class Simulator:
         open_s = sum((self.now - worker.joined_at) * len(worker.slots) for worker in workers)
         return counters.window_s + open_s - math.fsum(self._actual) - counters.wasted_s
 
-    # --- what the scheduler wants -----------------------------------------------------------------------------------
+    # --- commands of the scheduler ----------------------------------------------------------------------------------
 
     def _feed(self, event: ev.Event) -> None:
         """Pass ``event`` to the scheduler, and carry out its commands."""

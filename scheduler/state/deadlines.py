@@ -95,7 +95,7 @@ class Deadlines:
                 slot.look_at = math.inf
                 yield slot
 
-    # --- what is overdue ---------------------------------------------------------------------------------------------
+    # --- overdue attempts --------------------------------------------------------------------------------------------
 
     def due(self, slot: Slot) -> float:
         """The earliest time at which the running attempt of ``slot`` can be overdue."""
@@ -136,7 +136,7 @@ class Deadlines:
             return False
         return self.is_late(slot.worker, task, slot.started, self._tasks.times_taken(task), now)
 
-    # --- what is owed ------------------------------------------------------------------------------------------------
+    # --- answers owed ------------------------------------------------------------------------------------------------
 
     def owe(self, slot: Slot, attempt: Attempt) -> None:
         """``attempt`` was taken back from ``slot``, which gets nothing more until its worker answers for it."""

@@ -56,7 +56,7 @@ class PredictionError:
         self._sorted = sorted(self._recent)
 
     def quantile(self, fraction: float) -> float:
-        """The ratio that ``fraction`` (0 to 1) of the attempts stay within; 1.0 as long as too few are known."""
+        """The ratio that ``fraction`` (0 to 1) of the attempts do not exceed; 1.0 as long as too few are known."""
         if fresh := len(self._recent) - len(self._sorted):
             self._catch_up(fresh)
         known = self._sorted

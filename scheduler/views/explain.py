@@ -9,7 +9,7 @@ from deskgrid.scheduler.policy_view import ROUNDING_S
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot
 
-# Rows of slots and of coming windows, one for each worker, in one explanation: what fits on a screen.
+# The most slots, and the most coming windows (one for each worker), in one explanation: they fit on a screen.
 ROWS = 20
 # Slots and windows that are looked at in one piece: a few milliseconds.
 PIECE = 2_000
