@@ -1,7 +1,8 @@
-"""What workers say of attempts: each answer frees its slot, and counts if it was of the newest attempt of its task.
+"""Answers from workers: each frees its slot, and counts if it is for the newest attempt of its task.
 
 Rule 1: a task is done if and only if the answer was of its newest attempt.
-Rule 2: a departure or a loss never counts against a task; crashes and errors do. One that fails again and again pauses.
+Rule 2: a departure or a loss never counts against a task; crashes and errors do. A task that fails again and again
+pauses.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from deskgrid.scheduler.trust import Trust
 
 
 class Answers:
-    """``crash_limit``: a task that has killed its process so often is given up."""
+    """``crash_limit``: a task that has crashed its process this many times is given up."""
 
     def __init__(self, grid: GridState, trust: Trust, crash_limit: int) -> None:
         self._grid = grid
@@ -39,9 +40,10 @@ class Answers:
     def _take_runs(
         self, all_ended: Sequence[ev.EndedAttempt], now: float
     ) -> tuple[list[Attempt], Sequence[ev.EndedAttempt]]:
-        """Successes that came in the order of their slots end their tasks; those of a slot are handled together.
+        """Handle successes that came in the order of their slots, all of one slot together.
 
-        Returns these, and the others, which have to be looked at one by one: all of them if something went wrong.
+        Returns the attempts that were handled, and the answers that are left to handle one by one: all of them if any
+        attempt failed.
         """
         if any(ended.outcome for ended in all_ended):
             return [], all_ended
@@ -65,14 +67,14 @@ class Answers:
         return settled, others
 
     def _succeed(self, slot: Slot, run: Sequence[ev.EndedAttempt], now: float) -> None:
-        """As `_take`, `Trust.judge` and `_judge` do for each."""
+        """Do for several successes on a slot what `_take`, `Trust.judge` and `_judge` do for each."""
         grid = self._grid
         grid.change(slot)
         grid.freed += len(run)
         tasks, elapsed = [ended.attempt.task for ended in run], [ended.elapsed for ended in run]
         for task in tasks:
             del grid.bound[task]
-        # The first was running, those behind it were ahead; and the one behind these runs now.
+        # The first attempt was running, and the others were ahead. The attempt behind them runs now.
         off = [slot.sent.popleft().runtime for _ in run]
         slot.ahead_s -= sum(off[1:]) + (slot.sent[0].runtime if slot.sent else 0.0)
         if len(slot.sent) < 2:
@@ -84,7 +86,7 @@ class Answers:
         self._trust.clear(slot.worker, now)
 
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
-        """Free the slot that had the attempt; its worker and position. None: it is not the newest of its task."""
+        """Free the slot that had the attempt. Returns its worker and position, or None if the answer is stale."""
         grid, task = self._grid, ended.attempt.task
         paid = self._trust.pay(reporter, ended.attempt) if grid.deadlines.debts else None
         slot = grid.bound.get(task)
@@ -94,7 +96,7 @@ class Answers:
                 grid.withdraw(slot, place, now, ended.elapsed)
                 return slot.worker.name, slot.position
         if grid.is_orphan(ended.attempt):
-            # The worker was given up for lost, but finished the work: nothing newer exists, so this is the answer.
+            # The worker was given up for lost, but finished the work. No newer attempt exists, so this answer counts.
             grid.claim(task)
             return reporter, 0
         if paid is not None and ended.outcome != Outcome.CRASH:
@@ -102,7 +104,7 @@ class Answers:
         return None
 
     def _judge(self, ended: ev.EndedAttempt, now: float) -> bool:
-        """Count the outcome; True when the task has ended by it, False when it will be tried again."""
+        """Count the outcome; True if the task has ended, False if it will be tried again."""
         grid = self._grid
         (task, _), outcome, elapsed = ended
         grid.counters.count(outcome)
@@ -127,12 +129,12 @@ class Answers:
         return not again
 
     def returned(self, event: ev.AttemptsReturned, now: float) -> None:
-        """A worker handed these back."""
+        """A worker handed attempts back."""
         grid = self._grid
         for attempt in event.attempts:
             self._trust.pay(event.worker, attempt)
             slot = grid.bound.get(attempt.task)
-            # Anything else is an answer to a recall that something newer has overtaken.
+            # Any other attempt answers a recall that something newer has overtaken.
             place = -1 if slot is None else slot.place_of(attempt.task)
             if slot is not None and place >= 0 and slot.sent[place].attempt == attempt:
                 grid.withdraw(slot, place, now, elapsed=0.0)

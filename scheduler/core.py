@@ -1,11 +1,12 @@
-"""The scheduler: events in, commands out, and every decision between.
+"""The scheduler: events in, commands out, and every decision in between.
 
 Rule 1: ``handle(event, now)`` is the only way in; ``now`` never runs backwards.
 Rule 2: an illegal event raises and changes nothing; a stale but legal one (an old attempt's answer, say) is ignored.
 Placements are decided only at `PassDue`, once for everything that had arrived.
 
-What the scheduler knows is in `deskgrid.scheduler.grid`. Who decides: `workers` (windows open and close), `answers`
-(attempts end), `placing` (a pass), `trust` (silent workers); here is what happens to tasks, and what a driver may ask.
+The state is in `deskgrid.scheduler.grid`. Decisions are made in `workers` (windows open and close), `answers` (attempts
+end), `placing` (a pass) and `trust` (silent workers). This module handles the events about tasks, and the questions of
+a driver.
 """
 
 import math
@@ -30,12 +31,12 @@ from deskgrid.scheduler.state.tasks import ELSEWHERE, OPEN, WAITING
 from deskgrid.scheduler.trust import Trust
 from deskgrid.scheduler.workers import Workers
 
-# A task that has killed its process so often is given up: it would go on killing. Departures never count.
+# A task that has crashed its process this many times is given up, because it would crash again. Departures never count.
 CRASH_LIMIT = 3
 
 
 class Scheduler:
-    """The state machine. ``grid``: what it knows, to be read by `deskgrid.scheduler.views`."""
+    """The state machine. ``grid``: its state, which `deskgrid.scheduler.views` reads."""
 
     def __init__(self, policy: Policy, first_attempt: int = 1, crash_limit: int = CRASH_LIMIT) -> None:
         self.grid = GridState(policy, first_attempt)
@@ -61,7 +62,7 @@ class Scheduler:
         }
 
     def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
-        """Take ``event`` at ``now``, in seconds on the driver's clock; what the driver is to do because of it.
+        """Handle ``event`` at ``now``, in seconds on the driver's clock. Returns commands for the driver.
 
         Raises `IllegalEvent`, and changes nothing, when the event contradicts what is known, or time runs backwards.
         """
@@ -74,7 +75,7 @@ class Scheduler:
         return commands
 
     def check(self, now: float) -> None:
-        """Raise `InvariantBroken` where the state at ``now`` contradicts itself. For tests: it looks at everything."""
+        """Raise `InvariantBroken` if the state at ``now`` contradicts itself. For tests: it looks at everything."""
         check(self.grid, self._placing, now)
 
     # --- tasks -------------------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ class Scheduler:
         grid.changes += 1
 
     def _check_restored(self, event: ev.TasksSubmitted) -> None:
-        """What is already known of a batch is said of its own tasks, once each, and of attempts made before."""
+        """Raise `IllegalEvent` unless a restored batch names only its own tasks, each once, and earlier attempts."""
         held = [attempt.task for attempt in event.held]
         known = [*event.done, *event.failed, *event.cancelled, *held]
         if any(not 0 <= task - event.first < event.count for task in known) or len(set(known)) < len(known):
@@ -109,7 +110,7 @@ class Scheduler:
             raise IllegalEvent(f"{len(event.tasks)} tasks with {len(event.runtimes)} runtimes")
         for runtime in event.runtimes:
             checked_runtime(runtime)
-        # Of a task that is named twice, the last counts.
+        # If a task is named twice, its last runtime counts.
         news = dict(zip(event.tasks, event.runtimes, strict=True))
         before = self.grid.tasks.predict(news)
         self.grid.predict([(task, 1) for task in before], set(before.values()), news.__getitem__)
@@ -152,7 +153,7 @@ class Scheduler:
         grid.commands += [ev.Stop(worker, attempts) for worker, attempts in stops.items()]
 
     def _take_out(self, task: int, stops: dict[str, list[Attempt]], now: float) -> None:
-        """Take a task that is cancelled, and does not wait, off its slot; ``stops``: attempts to stop, by worker."""
+        """Take out a cancelled task that is in neither queue. ``stops`` collects the attempts to stop, by worker."""
         grid = self.grid
         state = grid.tasks.state(task)
         if state == State.SENT:
@@ -203,11 +204,11 @@ class Scheduler:
 
     @property
     def counters(self) -> Counters:
-        """The counters, which go on counting."""
+        """The live counters."""
         return self.grid.counters
 
     def count_on(self, counters: Counters) -> None:
-        """Count on from what another scheduler has counted."""
+        """Continue from the counters of another scheduler."""
         self.grid.counters = counters
 
     @property
@@ -217,22 +218,22 @@ class Scheduler:
 
     @property
     def unsettled(self) -> bool:
-        """Whether there is something that the last pass did not know."""
+        """Whether something has changed since the last pass."""
         return self._placing.unsettled
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last pass was stopped by its bound: then the next one is due at once."""
+        """Whether the last pass was stopped by its bound; then the next one is due at once."""
         return self._placing.unfinished
 
     @property
     def wakes_at(self) -> float:
-        """When a pass is due although nothing has happened: a new worker gets more, or a pause ends."""
+        """When a pass is due although nothing has happened: a new worker gets more slots, or a pause ends."""
         return min(self.grid.pauses.next_end, self._trust.next_widening)
 
     @property
     def next_look(self) -> float:
-        """When a pass has to look whether a slot at work is overdue; infinity if none is at work."""
+        """When a pass has to check whether a slot at work is overdue; infinity if no slot is at work."""
         return self.grid.deadlines.next_look
 
     # --- what a driver may ask of workers ----------------------------------------------------------------------------
@@ -258,7 +259,7 @@ class Scheduler:
         return self.grid.longest_window(now)
 
     def has_longer_window(self, than: float, now: float) -> bool:
-        """Whether `longest_window` is longer than so many seconds."""
+        """Whether `longest_window` is more than ``than`` seconds."""
         return self.grid.has_longer_window(than, now)
 
     # --- what a driver may ask of tasks and their attempts -----------------------------------------------------------
@@ -269,7 +270,7 @@ class Scheduler:
 
     @property
     def orphans(self) -> int:
-        """How many attempts `is_orphan` is true of."""
+        """For how many attempts `is_orphan` is true."""
         return len(self.grid.orphans)
 
     def state(self, task: int) -> State:
@@ -302,7 +303,8 @@ class Scheduler:
     def outlived(self, elapsed: Mapping[int, float], now: float) -> dict[int, float]:
         """Longer predictions for tasks that were stopped, unfinished, after more seconds than predicted.
 
-        ``elapsed``: what each had used. Those that were stopped sooner are left out: their predictions still hold.
+        ``elapsed``: the seconds that each had used. Tasks that were stopped sooner than predicted are left out, because
+        their predictions still hold.
         """
         found = {task: seconds for task, seconds in elapsed.items() if seconds > self.runtime(task)}
         longest = self.longest_window(now) if found else 0.0

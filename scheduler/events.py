@@ -1,4 +1,4 @@
-"""What can happen (past tense) and what the driver is to do about it (imperative).
+"""Events (past tense), and commands that the driver is to carry out (imperative).
 
 Events and commands carry batches. A worker is known by its name, a bag by a number, a task by a number that is unique
 in the grid and consecutive within a batch. All durations are seconds.
@@ -55,14 +55,14 @@ class BagPredicted:
 
 @dataclass(frozen=True, slots=True)
 class TasksCancelled:
-    """The tasks in these ranges are no longer wanted. Those already ended stay as they are."""
+    """The tasks in these ranges are no longer wanted. Tasks that have already ended stay as they are."""
 
     spans: Spans
 
 
 @dataclass(frozen=True, slots=True)
 class BagForgotten:
-    """Every task of the bag has ended and nobody will ask again."""
+    """Every task of the bag has ended, and no client will ask for it again."""
 
     bag: int
 
@@ -90,9 +90,9 @@ class WorkerJoined:
 
 @dataclass(frozen=True, slots=True)
 class UptimeRefreshed:
-    """What a worker says now of its current window and of those to come. Also of a worker that is away (uptime 0).
+    """A worker said again how long its window lasts and which windows follow. Also of a worker that is away (uptime 0).
 
-    ``windows`` None: those to come are the ones last announced.
+    ``windows`` None: the windows to come are still those last announced.
     """
 
     worker: str
@@ -104,7 +104,7 @@ class UptimeRefreshed:
 class WorkerLeft:
     """A worker is gone. ``planned``: it said so (a departure); otherwise it vanished (a loss).
 
-    ``early``: a departure before its window closed, because somebody stopped it: what it kills is no fault of the plan.
+    ``early``: a departure before its window closed, because somebody stopped it: its kills are not the plan's fault.
     ``unstarted``: attempts it handed back without having begun them.
     """
 
@@ -123,7 +123,7 @@ class WorkerForgotten:
 
 
 class EndedAttempt(NamedTuple):
-    """One attempt that ended; ``elapsed`` is what it used."""
+    """One attempt that ended; ``elapsed`` is how long it ran."""
 
     attempt: Attempt
     outcome: Outcome
@@ -160,10 +160,11 @@ class PolicyChanged:
 
 @dataclass(frozen=True, slots=True)
 class PassDue:
-    """The driver has drained what had arrived: decide now.
+    """The driver has handed over everything that had arrived: decide now.
 
-    ``most``: hand out as many tasks as have left their slots since the last pass and so many more, decisions that hand
-    nothing out counted with them. When there is more to decide (`Scheduler.unfinished`), the next pass is due at once.
+    ``most``: the pass may hand out as many tasks as have left their slots since the last pass, plus this many. A
+    decision that hands nothing out counts as one. When there is more to decide (`Scheduler.unfinished`), the next pass
+    is due at once.
     """
 
     most: float = math.inf
@@ -223,9 +224,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """These are overdue, and wait again; a late answer of this worker counts as long as nobody else has begun.
+    """These are overdue, and wait again; a late answer of this worker counts as long as no other worker has begun.
 
-    ``stop``: it is to kill them. Otherwise it is to hand back what has not started, and the rest goes on.
+    ``stop``: the worker must kill them. Otherwise it must hand back those that have not started, and the others go on.
     """
 
     worker: str
@@ -235,7 +236,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """These attempts ended their tasks: record the results. What an event held and this does not name is dropped."""
+    """These attempts ended their tasks: record the results. Results of other attempts are dropped."""
 
     attempts: Sequence[Attempt]
 

@@ -1,6 +1,7 @@
-"""What the scheduler knows: tasks, workers with their slots, the queues, and where each task is; and how tasks move.
+"""The scheduler's state: tasks, workers with their slots, the queues, and where each task is; and how tasks move.
 
-It decides nothing. `deskgrid.scheduler.core`, `answers`, `placing` and `trust` decide; this state is all they share.
+It decides nothing. `deskgrid.scheduler.core`, `workers`, `answers`, `placing` and `trust` decide. They share only this
+state.
 """
 
 import math
@@ -39,20 +40,21 @@ class GridState:
         self.pauses = Pauses()
         self.regular = Regular()
         self.priority: WaitingQueue = ORDERS[policy.order]()
-        # Newest attempts of tasks whose worker is gone, or has not been seen since a restore: still welcome.
+        # Newest attempts of tasks whose worker is gone or not seen since a restore, by task. Their answers still count.
         self.orphans: dict[int, int] = {}
-        # Where each task is that is bound to a slot, queued or sent.
+        # The slot of each task that is bound to one, queued or sent.
         self.bound: dict[int, Slot] = {}
-        # Slots that changed since the last pass; they are in no index until it.
+        # Slots that changed since the last pass. They are in no index until the next one.
         self.dirty: dict[int, Slot] = {}
-        # Grows with each change that no plan could foresee: of workers, windows, tasks, predictions.
+        # This number grows with each change that no plan could foresee: of workers, windows, tasks, predictions.
         self.changes = 0
-        # Attempts that have left their slots since the last pass, and what this one may still hand out or decide.
+        # Attempts that have left their slots since the last pass, and how many tasks this pass may still hand out or
+        # place.
         self.freed = 0
         self.budget = math.inf
         # The number that the next attempt will have.
         self.next_attempt = first_attempt
-        # What the driver is to do, until it is told.
+        # Commands that the driver has not been given yet.
         self.commands: list[Command] = []
 
     # --- attempts that no slot has -----------------------------------------------------------------------------------
@@ -68,9 +70,9 @@ class GridState:
         self.counters.adopted += 1
 
     def disown(self, tasks: Iterable[int]) -> None:
-        """Orphans of these tasks no longer count: newer attempts are made, or none.
+        """Orphans of these tasks no longer count: the tasks get newer attempts, or none.
 
-        A worker that owes an answer for one, and may still be at it, is told to stop.
+        A worker that owes an answer for an orphan, and may still be running it, is told to stop.
         """
         for task in tasks:
             number = self.orphans.pop(task, None)
@@ -89,13 +91,13 @@ class GridState:
             self.dirty[slot.number] = slot
 
     def change_all(self, worker: Worker) -> None:
-        """All slots of ``worker`` are about to change, and with them what a plan was based on."""
+        """All slots of ``worker`` are about to change, and plans have to take that into account."""
         self.changes += 1
         for slot in worker.slots:
             self.change(slot)
 
     def resume(self, slot: Slot, attempt: Attempt, started: float) -> None:
-        """``attempt`` is at the worker already, behind what the slot holds."""
+        """Note that ``attempt`` is at the worker already, behind the attempts that the slot holds."""
         runtime = self.tasks.runtime(attempt.task)
         if slot.sent:
             slot.ahead_s += runtime
@@ -137,7 +139,7 @@ class GridState:
         return task
 
     def release_queue(self, slot: Slot) -> list[int]:
-        """Empty the queue of ``slot``; its tasks in order."""
+        """Empty the queue of ``slot``. Returns its tasks in order."""
         tasks = [task for task, _ in slot.queue]
         for task in tasks:
             del self.bound[task]
@@ -158,13 +160,13 @@ class GridState:
             self.pauses.drop(task)
 
     def to_priority(self, tasks: Sequence[int]) -> None:
-        """These tasks wait in the priority queue: they still need a slot, and have had their turn."""
+        """Put these tasks into the priority queue: they still need a slot, and have had their turn."""
         self.changes += bool(tasks)
         self.tasks.move_all(tasks, State.WAITING)
         self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))
 
     def predict(self, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
-        """Waiting tasks in ``spans``, which took one of ``before``, take a new one: see `WaitingQueue.predict`."""
+        """Waiting tasks in ``spans`` with a runtime in ``before`` take a new one: see `WaitingQueue.predict`."""
         self.priority.predict(spans, before, new)
         self.regular.predict(spans, before, new)
 
@@ -184,7 +186,7 @@ class GridState:
         return max(self._window_lengths(now), default=0.0)
 
     def has_longer_window(self, than: float, now: float) -> bool:
-        """Whether `longest_window` is longer than so many seconds: mostly one of the first looked at is."""
+        """Whether `longest_window` is more than ``than`` seconds: usually one of the first windows is."""
         return any(length > than for length in self._window_lengths(now))
 
     def _window_lengths(self, now: float) -> Iterator[float]:

@@ -1,7 +1,7 @@
-"""What must agree between the parts of the scheduler's state; each part's own `check` sees to the rest.
+"""Checks that the parts of the scheduler's state agree; each part's own `check` does the rest.
 
-Everything is worked out again from nothing, at far more than the cost of a pass: for tests. Nothing is
-repaired, and nothing changes.
+Everything is computed again from scratch, which costs far more than a pass: this is for tests. It repairs nothing, and
+changes nothing.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from deskgrid.scheduler.state.slots import NEVER
 
 
 def check(grid: GridState, placing: Placing, now: float) -> None:
-    """Raise `InvariantBroken` where the state at ``now``, on the driver's clock, contradicts itself."""
+    """Raise `InvariantBroken` if the state at ``now``, on the driver's clock, contradicts itself."""
     grid.tasks.check()
     agree("order of the priority queue", type(grid.priority), ORDERS[grid.policy.order])
     grid.regular.check()
@@ -81,7 +81,7 @@ def _places(grid: GridState, task: int, state: State) -> list[object]:
 
 
 def _check_attempts(grid: GridState) -> None:
-    """Attempts that may still be answered: of tasks that have not ended, each once, none from the future."""
+    """Attempts that may still be answered belong to tasks that have not ended; their numbers are unique and not new."""
     orphans = set(grid.orphans)
     for task, state in grid.tasks.each():
         if task in orphans:

@@ -7,13 +7,13 @@ from deskgrid.scheduler.model import Outcome
 
 @dataclass(slots=True)
 class Counters:
-    """Since the scheduler was made. Seconds where the name ends in ``_s``.
+    """Counts since the scheduler was made; seconds where the name ends in ``_s``.
 
     ``kills``: attempts that ran when their worker went; ``planned_kills``: those of them whose worker left as planned,
     the number this project exists to keep at 0. ``stale``: answers of old attempts, ignored. ``unfit``: placements that
     no longer fitted when their turn came. ``adopted``: attempts whose worker came back with them.
     ``overdue``: attempts taken back from workers that did not answer in time. ``window_s`` and
-    ``busy_s`` are of slots whose windows have closed.
+    ``busy_s`` cover only slots whose windows have closed.
     """
 
     submitted: int = 0

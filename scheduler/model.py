@@ -1,4 +1,4 @@
-"""The values every part of the scheduler speaks of. Times are seconds; instants are on the driver's own clock."""
+"""The values that all parts of the scheduler share. Times are seconds; instants are on the driver's own clock."""
 
 import math
 from enum import IntEnum
@@ -10,7 +10,7 @@ OPEN_ENDED = math.inf
 
 
 class SchedulerError(Exception):
-    """Root of the scheduler's errors: the driver did something that cannot be."""
+    """Root of the scheduler's errors: the driver did something impossible."""
 
 
 class IllegalEvent(SchedulerError):
@@ -18,7 +18,7 @@ class IllegalEvent(SchedulerError):
 
 
 class UnknownPolicy(SchedulerError):
-    """No policy of that name, or an option has a value that it does not take."""
+    """No policy has that name, or an option has a value that it does not accept."""
 
 
 class UnknownOption(UnknownPolicy):
@@ -26,11 +26,11 @@ class UnknownOption(UnknownPolicy):
 
 
 class InvariantBroken(SchedulerError):
-    """The scheduler's state contradicts itself: a mistake in here, whatever came from outside."""
+    """The scheduler's state contradicts itself: a bug in the scheduler, whatever events it was given."""
 
 
 class Outcome(IntEnum):
-    """How an attempt ended at the worker, when the worker lived to tell."""
+    """How an attempt ended, as its worker reported it."""
 
     DONE = 0
     ERROR = 1
@@ -78,14 +78,14 @@ class Windows(tuple[Window, ...]):
 
     @cached_property
     def longest_s(self) -> float:
-        """Seconds of the longest, 0.0 of none: found out once, for at times it is asked of all workers."""
+        """Seconds of the longest window, or 0.0. Cached, because some questions need it of all workers."""
         return max([window.lasts for window in self], default=0.0)
 
 
 class Attempt(NamedTuple):
     """One execution of a task. Numbers grow over the life of a grid, so the newest attempt has the largest.
 
-    A named tuple, as all of which there is one for each task: it is made and compared in a third of the time.
+    A named tuple, like everything that exists once for each task: making and comparing it takes a third of the time.
     """
 
     task: int
@@ -94,17 +94,18 @@ class Attempt(NamedTuple):
 
 # --- invariants ---------------------------------------------------------------------------------------------
 
-# Sums kept by adding and taking away drift from those made at once, by so much of the largest number in them.
+# A sum that is updated by adding and subtracting drifts from the sum computed at once. The drift is at most this
+# fraction of the largest number in it.
 DRIFT = 1e-9
 
 
 def agree(what: str, kept: object, true: object) -> None:
-    """Raise `InvariantBroken` unless what is kept is what was worked out again."""
+    """Raise `InvariantBroken` unless the stored value equals the recomputed one."""
     if kept != true:
         raise InvariantBroken(f"{what}: {kept!r} is kept, {true!r} is true")
 
 
 def near(what: str, kept: float, true: float, largest: float = 0.0) -> None:
-    """The same for sums of seconds, the largest of which was ``largest``."""
+    """`agree` for sums of seconds, which may drift. ``largest``: the largest that the sum may have been."""
     if not math.isclose(kept, true, rel_tol=DRIFT, abs_tol=1e-6 + DRIFT * largest):
         agree(what, kept, true)

@@ -1,11 +1,11 @@
-"""A scheduling pass: the policy is asked, its placements are carried out, and what may be sent is sent.
+"""A scheduling pass: ask the policy, carry out its placements, and send the tasks that may be sent.
 
 Rule 1: only slots that changed are looked at, and only tasks that could be placed.
-Rule 2: fit is tested when a task is placed and again when it is sent, because time has passed between.
-Rule 3: what a worker holds ahead is bounded in seconds of predicted work, so that little is lost with it.
-Rule 4: a worker that has never answered has one task a slot, and nothing ahead: one that never will swallows little,
-and one that works is full from the start and waits for one round trip.
-Rule 5: a pass that is bounded stops where it is; nothing is lost by that, and the next one goes on.
+Rule 2: fit is tested when a task is placed and again when it is sent, because time passes in between.
+Rule 3: the work that a worker holds ahead is bounded in predicted seconds, so that little is lost with the worker.
+Rule 4: a worker that has never answered gets one task for each slot, and nothing ahead. If it never answers, it
+swallows little. If it works, it is busy from the start, and waits for one round trip.
+Rule 5: a bounded pass stops when its budget is used up. Nothing is lost by that, and the next pass goes on.
 """
 
 from deskgrid.scheduler.events import Assign, Assignment
@@ -16,13 +16,13 @@ from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
 
-# Predicted work a worker may hold on one slot, the running task included: enough to hide a round trip, and tasks longer
-# than this are never sent ahead.
+# Predicted seconds of work that a worker may hold on one slot, the running task included. This is enough to hide a
+# round trip. Tasks longer than this are never sent ahead.
 AHEAD_S = 0.5
-# The same in tasks, for those predicted to take no time at all.
+# The same limit in tasks, for tasks that are predicted to take no time at all.
 AHEAD_TASKS = 2_000
-# And on all slots of a worker together: a second of work for the whole grid, and what fits into one message when the
-# worker introduces itself again and names all of it (`deskgrid.wire.limits.HELD_ROWS`).
+# The same limit for all slots of a worker together. This is a second of work for the whole grid, and it fits into one
+# message when the worker introduces itself again and lists all of them (`deskgrid.wire.limits.HELD_ROWS`).
 WORKER_TASKS = 32_768
 
 # Looked up once: the name of a member is looked up slowly in Python 3.11.
@@ -30,19 +30,19 @@ _SENT = State.SENT
 
 
 class Placing:
-    """Passes over ``grid``: `place_all` is one. Between them: whether another is due, what a slot may take or send."""
+    """Passes over ``grid`` (`place_all`). In between: whether another pass is due, and what a slot may take or send."""
 
     def __init__(self, grid: GridState) -> None:
         self._grid = grid
-        # The changes that the last pass knew.
+        # `GridState.changes` as of the last pass.
         self._passed = -1
         self._assigns: dict[str, Assign] = {}
-        # Tasks that no longer fitted when they were to be sent. They wait until the policy is not looking: so it always
-        # comes to an end, and what it holds of a queue stays valid.
+        # Tasks that no longer fitted when they were to be sent. They wait here until the policy has finished. So the
+        # policy always comes to an end, and its queue entries stay valid.
         self._unfit: list[int] = []
 
     def place_all(self, now: float, most: float) -> list[Assign]:
-        """Decide what can be decided at ``now``. Returns what to hand to which worker. ``most``: as in `PassDue`."""
+        """Decide what can be decided at ``now``. Returns the work for each worker. ``most``: as in `PassDue`."""
         grid = self._grid
         grid.now = now
         self._assigns = {}
@@ -73,7 +73,7 @@ class Placing:
         return list(self._assigns.values())
 
     def _note_attempts(self) -> None:
-        """Note the tasks that were sent, once for the whole pass: nothing in it asks for their states."""
+        """Note the tasks that were sent, once for the whole pass: nothing reads their states during the pass."""
         grid = self._grid
         tasks = [assignment.attempt.task for assign in self._assigns.values() for assignment in assign.work]
         grid.counters.attempts += len(tasks)
@@ -88,7 +88,7 @@ class Placing:
 
     @property
     def unfinished(self) -> bool:
-        """Whether its bound stopped the last pass: then the next one is due at once."""
+        """Whether the last pass was stopped by its bound; then the next one is due at once."""
         return self._grid.budget <= 0
 
     # --- placing -----------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Placing:
             grid.tasks.move_all(tasks[-len(slot.queue) :], State.QUEUED)
 
     def _how_many(self, slot: Slot, runtime: float, requirement: Requirement, most: int) -> int:
-        """How many tasks of one runtime, of which one may be put there, may be put on ``slot`` together."""
+        """How many tasks of one runtime may be put on ``slot`` together, given that one may."""
         if slot.worker.heard == NEVER:
             return 1
         grid = self._grid
@@ -128,7 +128,7 @@ class Placing:
         self._grid.priority.add(self._grid.regular.pop_before(step.entry))
 
     def _give_back_unfit(self) -> None:
-        """What no longer fitted when its turn came joins the priority queue."""
+        """Put the tasks that no longer fitted when their turn came into the priority queue."""
         tasks, self._unfit = self._unfit, []
         self._grid.counters.unfit += len(tasks)
         self._grid.to_priority(tasks)
@@ -136,13 +136,13 @@ class Placing:
     # --- one slot ----------------------------------------------------------------------------------------------------
 
     def _settle_slot(self, slot: Slot, requirement: Requirement) -> int:
-        """Send what may be sent, as far as it fits by ``requirement``; how much. Index the slot if it has room."""
+        """Send the tasks that may be sent and that fit; returns how many. Index the slot if it has room."""
         grid = self._grid
         handed = self._send(slot, requirement) if slot.queue else 0
         if slot.sent and slot.look_at > grid.now + GRACE_S:
             grid.deadlines.watch(slot, grid.now)
         if grid.budget <= 0 and slot.queue and self.may_send(slot):
-            grid.dirty[slot.number] = slot  # it is seen to in the next pass
+            grid.dirty[slot.number] = slot  # the next pass goes on with it
         elif self.has_room(slot):
             grid.slots.index(slot, grid.now)
         return handed
@@ -177,7 +177,7 @@ class Placing:
         handed: list[Assignment] = []
         queue, sent, ends_at, now = slot.queue, slot.sent, slot.worker.ends_at, grid.now
         position, number, budget = slot.position, grid.next_attempt, grid.budget
-        # What tasks one behind the other, which mostly are alike, have in common; when what runs should end.
+        # ``needs``: computed once for consecutive tasks of one runtime. ``due``: when the running task should end.
         timed, alike, needs, due = grid.policy.timed, -1.0, 0.0, max(now, slot.due)
         while queue and len(handed) < budget and self.may_send(slot):
             task, runtime = queue[0]
@@ -202,7 +202,7 @@ class Placing:
         return len(handed)
 
     def _hand(self, name: str, work: list[Assignment]) -> None:
-        """Hand this to a worker at the end of the pass."""
+        """Hand ``work`` to a worker at the end of the pass."""
         assign = self._assigns.get(name)
         if assign is None:
             self._assigns[name] = Assign(name, work)

@@ -10,15 +10,15 @@ from deskgrid.scheduler.queues.waiting import WaitingQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.slots import Slot
 
-# The same numbers added in another order give another sum. So each test of fit is stricter by this than the one that
-# follows it: what is searched for, the slot that is looked up for it, the test when it is sent.
+# The same numbers added in another order give another sum. So a task's fit is tested three times, each time less
+# strictly by this much: in the search for a task, in the search for its slot, and when it is sent.
 ROUNDING_S = 1e-6
-# Of bags of which nothing is known.
+# For bags without experience.
 _UNKNOWN = PredictionError()
 
 
 class PolicyView:
-    """The view of ``grid`` that a policy is given in one pass: true at any moment of it, and nothing can be changed."""
+    """The read-only view of ``grid`` that a policy gets for one pass. It is up to date throughout the pass."""
 
     __slots__ = ("_grid", "_slots", "changes", "now", "prediction_error", "priority", "regular")
 
@@ -33,7 +33,7 @@ class PolicyView:
         self.regular: OldestFirst = grid.regular
 
     def prediction_error_with(self, task: int) -> PredictionError:
-        """How well the tasks of its bag have been predicted, each by itself."""
+        """How well the tasks of this task's bag have been predicted, if each had a prediction of its own."""
         return self._grid.tasks.known(task).bag.prediction_error or _UNKNOWN
 
     def waiting(self, limit: int) -> list[float] | None:
@@ -62,7 +62,7 @@ class PolicyView:
         for index in (slots.idle, slots.spare):
             row = index.tightest(needs, self.now)
             if row is not None:
-                # Of numbers so large that rounding eats the difference, ``runtime`` still is below the limit.
+                # Even if large numbers make rounding swallow the difference, ``runtime`` is below the limit.
                 return row[2], max(_limit(row[0], requirement), math.nextafter(runtime, math.inf))
         return None
 
@@ -73,7 +73,7 @@ class PolicyView:
         return _limit(max(index.widest(self.now) for index in self._slots.indexes()), requirement)
 
     def slots_with_room(self) -> int:
-        """How many slots have room; none any more when a bounded pass has done what it may."""
+        """How many slots have room; 0 when a bounded pass has used up its budget."""
         return self._slots.with_room if self._grid.budget > 0 else 0
 
     def slot_with_room(self, place: int) -> int:
@@ -98,7 +98,7 @@ class PolicyView:
         )
 
     def open_slots(self) -> Iterator[OpenSlot]:
-        """Every slot of every worker that is up and not in quarantine, but for those that owe an answer."""
+        """Every slot of every worker that is up and not in quarantine, except slots that owe an answer."""
         grid, slots = self._grid, self._slots.slots.values()
         shut = grid.quarantine.workers
         if not (shut or grid.deadlines.debts):
@@ -114,7 +114,7 @@ class PolicyView:
 
 
 def _limit(left: float, requirement: Requirement) -> float:
-    """The limit on runtimes that fit where ``left`` is left: `Requirement.needs` inverted, less rounding."""
+    """The limit on runtimes that fit into ``left`` seconds: `Requirement.needs` inverted, less rounding."""
     margin, stretch, ample = requirement
     left -= margin + 2 * ROUNDING_S
     return left if left > ample else left / stretch

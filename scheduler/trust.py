@@ -1,17 +1,19 @@
-"""Workers earn trust: work is taken back from silent ones, and what they say in the end is believed.
+"""Workers earn trust: tasks are taken back from silent workers, and their answers, if they come, are believed.
 
-Rule 1: what is taken back waits again. It does not count against the task, and its late answer counts as long as nobody
-else has begun.
-Rule 2: with a timeout it is stopped. Without, it may be long and honest work: it goes on until somebody else begins.
-Rule 3: its slot gets nothing until the worker has answered for it, if only by saying that it has stopped.
+Rule 1: a task that is taken back waits again. This does not count against the task. The late answer counts as long as
+no other worker has begun the task.
+Rule 2: an attempt with a timeout is stopped. An attempt without one may be long and honest work: it goes on until
+another worker begins the task.
+Rule 3: the slot gets nothing until its worker has answered for the attempt, if only by saying that it has stopped.
 Rule 4: each attempt taken back counts towards a quarantine as a crash does (`deskgrid.scheduler.state.quarantine`).
-Rule 5: an answer clears the worker: what was taken back from it without a timeout and nobody has begun is its own
-again. So is what turns out not to be late, because others of its bag took as long.
-Rule 6: a worker is only doubted once it has said, after an answer was due, that it is there: as long as its signs of
-life do not arrive, its answers may not either, and its lease decides. And nobody is doubted for work without a timeout
-while no other worker could do it.
-Rule 7: of a worker that has never answered a few slots are used, with one task each, and soon all of
-them; its first answer ends that.
+Rule 5: an answer clears the worker. It gets back the attempts without a timeout that were taken from it, unless another
+worker has begun the task. It also gets back an attempt that turns out not to be late, because other tasks of its bag
+took as long.
+Rule 6: a worker is doubted only if it has said, after an answer was due, that it is there. As long as its heartbeats do
+not arrive, its answers may not arrive either, and its lease decides. No worker is doubted for a task without a timeout
+while no other worker could do the task.
+Rule 7: a worker that has never answered gets one task on each of a few slots, and soon on all of them. Its first answer
+lifts this limit.
 """
 
 import math
@@ -23,35 +25,36 @@ from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.slots import NEVER, Slot, Worker
 
-# Slots of a new worker that are used at once, as many as a common PC has, and how soon twice as many are. Seconds. In
-# that time others do most of what is short, and show how long it takes; 64 slots are full after eight seconds.
+# How many slots of a new worker are used at once, as many as a common PC has, and after how many seconds that number
+# doubles. In that time, other workers do most of the short tasks and show how long they take. 64 slots are in use after
+# eight seconds.
 FIRST_SLOTS = 4
 WIDER_S = 2.0
-# How soon a slot is looked at again whose worker has not said since that it is there. Seconds.
+# How soon to look again at a slot if its worker has not said since its attempt was due that it is there. Seconds.
 AGAIN_S = 1.0
-_CRASH = Outcome.CRASH  # looked up once: the name of a member is looked up slowly in Python 3.11
+_CRASH = Outcome.CRASH  # looked up once: enum members are slow to look up in Python 3.11
 
 
 class Trust:
-    """What passes and answers do to the workers of ``grid`` that are silent, and to those that are not."""
+    """Doubts the workers of ``grid`` that are silent, and clears those that answer."""
 
     def __init__(self, grid: GridState) -> None:
         self._grid = grid
         self._deadlines = grid.deadlines
-        # When workers that are not up have answered last.
+        # When each worker that is not up last answered.
         self._heard: dict[str, float] = {}
-        # New workers of which not all slots are used yet.
+        # New workers whose slots are not all in use yet.
         self._widening: dict[str, Worker] = {}
 
     # --- new workers -------------------------------------------------------------------------------------------------
 
     @property
     def next_widening(self) -> float:
-        """When a new worker gets more, though nothing has happened; infinity when none does."""
+        """When the next new worker gets more slots; infinity if none does."""
         return min([worker.wider_at for worker in self._widening.values()], default=math.inf)
 
     def admit(self, worker: Worker) -> None:
-        """``worker`` has come, for the first time or again."""
+        """``worker`` has joined, for the first time or again."""
         worker.heard = self._heard.pop(worker.name, NEVER)
         if worker.heard == NEVER and len(worker.slots) > FIRST_SLOTS:
             worker.width, worker.wider_at = FIRST_SLOTS, worker.joined_at + WIDER_S
@@ -64,7 +67,7 @@ class Trust:
         self._deadlines.debts.pop(worker.name, None)
 
     def _widen(self, worker: Worker) -> None:
-        """Twice as many slots of a new worker are used, or all."""
+        """Use twice as many slots of a new worker, or all."""
         for slot in worker.slots[worker.width : 2 * worker.width]:
             self._grid.change(slot)
         worker.width *= 2
@@ -73,13 +76,13 @@ class Trust:
             del self._widening[worker.name]
 
     def forget(self, name: str) -> None:
-        """The worker of that name, which is away, will not be back."""
+        """Forget the worker of that name, which is away and will not be back."""
         self._heard.pop(name, None)
 
     # --- taking back -------------------------------------------------------------------------------------------------
 
     def look_after(self, now: float) -> None:
-        """Before a pass: widen new workers, take back what is overdue, give back what was taken without need."""
+        """Before a pass: widen new workers, take back overdue attempts, give back those that were taken needlessly."""
         for worker in list(self._widening.values()):
             while now >= worker.wider_at and worker.width < len(worker.slots):
                 self._widen(worker)
@@ -112,7 +115,7 @@ class Trust:
         return any(name != worker.name and name not in shut for name in self._grid.slots.workers)
 
     def _take_back(self, slots: Sequence[Slot], now: float, *, stop: bool) -> None:
-        """Everything on these slots of one worker waits again."""
+        """Take back all tasks on these slots of one worker; they wait again."""
         grid, worker, taken, changed = self._grid, slots[0].worker, list[Attempt](), False
         for slot in slots:
             since, attempts = slot.started, [sent.attempt for sent in slot.sent]
@@ -142,7 +145,7 @@ class Trust:
         if new:
             worker.width = len(worker.slots)
             self._widening.pop(worker.name, None)
-            for slot in worker.slots:  # no plan has to be made anew for that
+            for slot in worker.slots:  # not `change_all`: plans stay valid
                 self._grid.change(slot)
         if self._deadlines.debts:
             for slot in list(self._deadlines.debts.get(worker.name, {}).values()):
@@ -155,7 +158,7 @@ class Trust:
             self._grid.change_all(worker)
 
     def pay(self, name: str, attempt: Attempt) -> Worker | None:
-        """The worker ``name`` no longer has ``attempt``; the worker, if it owed an answer for that."""
+        """Note that the worker ``name`` no longer has ``attempt``. Returns the worker if it owed an answer for it."""
         slot = self._deadlines.pay(name, attempt)
         if slot is None:
             return None
@@ -163,14 +166,14 @@ class Trust:
         return slot.worker
 
     def _reconsider(self, attempt: Attempt, slot: Slot, now: float) -> None:
-        """Tasks are longer than was known when ``attempt`` was taken back: perhaps that was too soon."""
+        """Give ``attempt`` back if it was taken too soon: now its bag is known to take longer."""
         if self._grid.is_orphan(attempt):
             times = self._grid.tasks.times_taken(attempt.task) - 1
             if not self._deadlines.is_late(slot.worker, attempt.task, slot.started, times, now):
                 self._believe(slot)
 
     def _believe(self, slot: Slot) -> None:
-        """What was taken back from ``slot`` is its own again, if it was not stopped and nobody else has begun."""
+        """Give ``slot`` its attempt back, if that was not stopped and no other worker has begun the task."""
         attempt, since = slot.owes, slot.started
         if attempt is None or not self._grid.is_orphan(attempt):
             return
@@ -182,7 +185,7 @@ class Trust:
     # --- quarantine --------------------------------------------------------------------------------------------------
 
     def judge(self, name: str, slot: int, ended: ev.EndedAttempt, now: float) -> None:
-        """Notice workers that are broken, and those that are not."""
+        """Learn from an ended attempt whether its worker is broken."""
         grid = self._grid
         worker = grid.slots.workers.get(name)
         if ended.outcome == _CRASH:
@@ -199,7 +202,7 @@ class Trust:
             grid.quarantine.works(name)
 
     def _relieve(self, worker: Worker) -> None:
-        """Take back what has not begun on a worker whose quarantine begins or ends."""
+        """Take back the tasks that have not begun on a worker whose quarantine begins or ends."""
         grid = self._grid
         grid.change_all(worker)
         for slot in worker.slots:

@@ -1,4 +1,4 @@
-"""Workers come and go: their windows open, change and close, and what they held waits again."""
+"""Workers come and go: their windows open, change and close, and the tasks that they held wait again."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from deskgrid.scheduler.trust import Trust
 
 
 class Workers:
-    """What each event of a worker does to ``grid``."""
+    """Applies the events of workers to ``grid``."""
 
     def __init__(self, grid: GridState, trust: Trust) -> None:
         self._grid = grid
@@ -21,12 +21,12 @@ class Workers:
     # --- a window opens ----------------------------------------------------------------------------------------------
 
     def joined(self, event: ev.WorkerJoined, now: float) -> None:
-        """A worker is up; it keeps what it still holds, as far as nobody else was given that."""
+        """A worker is up. It keeps the attempts that it still holds, unless another worker was given the task."""
         if event.slots < 1 or not event.uptime > 0.0:
             raise IllegalEvent(f"worker {event.worker}: {event.slots} slots for {event.uptime} s")
         grid = self._grid
         if event.worker in grid.slots.workers:
-            # The same worker over a new connection: what was on its way may be lost. Its own list says what it has.
+            # The same worker over a new connection: messages on their way may be lost. Its own list says what it has.
             self._detach(event.worker, now)
         before = grid.away.pop(event.worker, None)
         grid.changes += 1
@@ -50,7 +50,7 @@ class Workers:
                 continue
             grid.claim(hold.attempt.task)
             slot, elapsed = worker.slots[hold.slot], hold.elapsed or 0.0
-            # What it ran before this window is not of this window; it was counted with the slot it had then.
+            # Time before this window is not part of it. It was counted with the slot that the attempt had then.
             slot.busy_s -= elapsed
             grid.resume(slot, hold.attempt, now - elapsed)
         if stale:
@@ -84,7 +84,7 @@ class Workers:
             self._shed(slot, now)
 
     def _shed(self, slot: Slot, now: float) -> None:
-        """Give back what a shortened window no longer holds, the last first."""
+        """Take back the queued tasks that a shortened window no longer holds, the last first."""
         grid, shed = self._grid, []
         while grid.policy.timed and slot.queue and slot.remaining(now) < 0.0:
             shed.append(grid.unbind(slot, slot.queue[-1][0]))
@@ -92,7 +92,7 @@ class Workers:
         self.recall_excess(slot, now)
 
     def recall_excess(self, slot: Slot, now: float) -> None:
-        """Ask for all that was sent ahead to ``slot`` where its window no longer holds that."""
+        """Recall all attempts that were sent ahead to ``slot`` if its window no longer holds them."""
         if self._grid.policy.timed and len(slot.sent) > 1 and slot.remaining(now) < 0.0:
             ahead = [sent.attempt for sent in list(slot.sent)[1:]]
             self._grid.commands.append(ev.Recall(slot.worker.name, ahead))
@@ -127,7 +127,7 @@ class Workers:
         self._grid.tasks.known(task).bag.learn(told)
 
     def _detach(self, name: str, now: float) -> None:
-        """Take a worker's slots away; its work joins the priority queue."""
+        """Take a worker's slots away; its tasks join the priority queue."""
         grid = self._grid
         grid.changes += 1
         worker = grid.slots.leave(name)
@@ -152,7 +152,7 @@ class Workers:
             grid.change_all(worker)
 
     def _note_away(self, name: str, windows: Windows) -> None:
-        """What a worker announces whose window is closed."""
+        """Note the windows that a worker announces while its window is closed."""
         grid = self._grid
         known = grid.away.get(name, Away(Windows()))
         grid.changes += differ(known.windows, windows)

@@ -1,9 +1,9 @@
-"""Plans for whole windows, present and announced: which task goes into which of them, so that all end early.
+"""Plans for whole windows, open and announced: which task goes into which window, so that all tasks end early.
 
-A plan is an end, and a list of runtimes for each window. For a given end the windows are cut there, and the tasks are
-to be packed into what is left: bins of different sizes. Plans are made in two ways and judged by their end: packing,
-shortest windows first, each as exactly as possible; and playing "always the longest task that fits" forward (the idea
-of turnaround lookahead, Section 3 of its paper). Seconds on the driver's clock.
+A plan consists of an end and a list of runtimes for each window. For a given end, all windows are cut there, and the
+tasks are packed into the rest: bins of different sizes. Plans are made in two ways and judged by their end. One way
+packs the shortest windows first, each as exactly as possible. The other simulates "always the longest task that fits"
+(the idea of turnaround lookahead, Section 3 of its paper). All times are seconds on the driver's clock.
 """
 
 import heapq
@@ -21,19 +21,20 @@ from deskgrid.scheduler.planning.subset_sum import fill
 # A slot of a worker: its name, and which one.
 SlotKey = tuple[str, int]
 
-# Intervals that a plan looks at, at most.
+# The most intervals that a plan looks at.
 INTERVALS = 600
-# Ends tried for in one look, and in the first, after which every free slot gets a task; and how near to the best the
-# last that failed is near enough (of the time that is left).
+# How many earlier ends one look tries for. The first look tries more, because every free slot gets a task after it. The
+# search stops when the last end that failed is this near to the best one, as a fraction of the time that is left.
 TRIES = 2
 FIRST_TRIES = 4
 NEAR = 0.0005
-# By so much a failed end is forgotten with each look: as tasks are done, what could not be packed can.
+# Each look moves the failed end back by this fraction, towards the lower bound. As tasks are done, an end that failed
+# may become possible.
 FORGET = 0.1
 
 
 class Interval(NamedTuple):
-    """A window of one slot, or what is left of the open one: tasks start at ``start`` or later, end by ``end``."""
+    """A window of one slot, or what is left of the open one: tasks start at ``start`` or later, and end by ``end``."""
 
     start: float
     end: float
@@ -41,7 +42,7 @@ class Interval(NamedTuple):
 
 
 class FilledInterval(NamedTuple):
-    """What is planned for an interval: runtimes, the next one last."""
+    """The runtimes planned for an interval, the next one last."""
 
     interval: Interval
     runtimes: list[float]
@@ -56,9 +57,9 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """What is known of the windows at ``now``: what is left of open ones, and what is announced, by slot.
+    """The windows known at ``now``, by slot: the rest of each open one, and the announced ones.
 
-    ``reserve``: seconds to be kept free in each.
+    ``reserve``: seconds to keep free in each window.
     """
 
     now: float
@@ -67,7 +68,7 @@ class Prospect:
     reserve: float
 
     def intervals(self, least: float) -> Iterator[Interval]:
-        """All intervals longer than ``least``, by their start; endless where windows are taken to go on."""
+        """All intervals longer than ``least``, by their start; endless if windows are assumed to repeat."""
         slots = {**self.announced, **dict.fromkeys(self.current.keys() - self.announced.keys(), ())}
         return heapq.merge(*(self._intervals_of(slot, windows, least) for slot, windows in slots.items()))
 
@@ -85,7 +86,7 @@ class Prospect:
         yield from self._more_like_the_last(slot, windows, least)
 
     def _more_like_the_last(self, slot: SlotKey, windows: Sequence[Window], least: float) -> Iterator[Interval]:
-        """Announcements end after some days, or 64 windows; a plan takes it that the last of them go on."""
+        """Repeat the last announced window: announcements end after some days, or after 64 windows."""
         if len(windows) < 2:
             return
         before, last = windows[-2:]
@@ -100,13 +101,13 @@ class Planner:
 
     def __init__(self) -> None:
         self.best: Plan | None = None
-        self._failed = 0.0  # the latest end that was tried for in vain
+        self._failed = 0.0  # the latest end that was tried without success
         self._force = False  # which way of packing is next
 
     def look(self, prospect: Prospect, runtimes: Sequence[float]) -> int:
-        """See what the plan comes to by now, or make one for the ascending ``runtimes``, and try to better it.
+        """Update the plan, or make one for the ascending ``runtimes``, and try to improve it.
 
-        For no runtimes there is none. Returns how many intervals that took, for what it costs.
+        Without runtimes there is no plan. Returns how many intervals were looked at, to estimate the cost.
         """
         before, self.best = self.best, None
         intervals: list[Interval] = []
@@ -125,7 +126,7 @@ class Planner:
     def _bettered(
         self, best: Plan, intervals: Sequence[Interval], runtimes: Sequence[float], now: float, *, first: bool
     ) -> Plan:
-        """Try for earlier ends: the first time in the way that succeeds more often, later in both."""
+        """Try for earlier ends: the first time with the way of packing that succeeds more often, later with both."""
         bound = soonest(intervals, sum(runtimes))
         self._failed = max(bound, self._failed - FORGET * (self._failed - bound))
         for _ in range(FIRST_TRIES if first else TRIES):
@@ -153,9 +154,9 @@ def _intervals_until(end: float, coming: Iterator[Interval]) -> list[Interval]:
 
 
 def longest_first(coming: Iterator[Interval], runtimes: Sequence[float]) -> tuple[list[Interval], Plan | None]:
-    """What comes of giving each free slot the longest task that fits, and the intervals that begin before the end.
+    """Plan the longest task that fits for each free slot. Also returns the intervals that begin before the end.
 
-    No plan when the intervals do not suffice.
+    The plan is None if the intervals do not suffice.
     """
     intervals: list[Interval] = []
     fills: list[list[float]] = []
@@ -191,9 +192,10 @@ def longest_first(coming: Iterator[Interval], runtimes: Sequence[float]) -> tupl
 
 
 def packed(intervals: Sequence[Interval], runtimes: Sequence[float], end: float, *, force: bool) -> Plan | None:
-    """All of the ascending ``runtimes`` in the intervals, cut at ``end``; None when this way does not get them in.
+    """Pack all of the ascending ``runtimes`` into the intervals, cut at ``end``; None if they do not all fit this way.
 
-    The shortest interval first, each as full as can be; with ``force`` each has the longest task that it can hold.
+    The shortest interval comes first, and each is filled as far as possible. With ``force``, each gets the longest task
+    that it can hold.
     """
     sizes = sorted(
         (min(interval.end, end) - interval.start, number)
@@ -214,13 +216,13 @@ def packed(intervals: Sequence[Interval], runtimes: Sequence[float], end: float,
 
 
 def soonest(intervals: Sequence[Interval], work_s: float) -> float:
-    """When ``work_s`` seconds would be done if tasks could be cut: no plan in these intervals ends before that."""
+    """When ``work_s`` seconds of work would be done if tasks could be cut: no plan in these intervals ends earlier."""
     steps = sorted([(interval.start, 1) for interval in intervals] + [(interval.end, -1) for interval in intervals])
     return min(done_at(steps, work_s), steps[-1][0])
 
 
 def renewed(plan: Plan, intervals: Sequence[Interval], runtimes: Sequence[float]) -> Plan | None:
-    """An earlier plan in the intervals as they are now; None when it does not fit them, or has not all the tasks."""
+    """Adapt ``plan`` to the current intervals; None if it does not fit them, or lacks some of the tasks."""
     here: dict[SlotKey, list[Interval]] = {}
     for interval in intervals:
         here.setdefault(interval.slot, []).append(interval)
@@ -239,7 +241,7 @@ def renewed(plan: Plan, intervals: Sequence[Interval], runtimes: Sequence[float]
         found = next((interval for interval in here.get(before.slot, ()) if interval.end > before.start), None)
         if found is None:
             return None
-        # Where a window has gone, the next one gets what was planned for both.
+        # If a window is gone, the next one gets the tasks that were planned for both.
         fills[found] = runs + fills.get(found, [])
         ends = found.start + sum(fills[found])
         if ends >= found.end:

@@ -1,4 +1,4 @@
-"""When some work would be done if tasks could be cut into any pieces: no schedule ends before that."""
+"""When some work would be done if tasks could be cut into any pieces: no schedule ends earlier."""
 
 import math
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 def done_at(steps: Iterable[tuple[float, int]], work_s: float) -> float:
     """When ``work_s`` slot seconds have passed; infinite when they never do.
 
-    ``steps``: (time, how many slots come; below 0: go), in order of time; there may be infinitely many.
+    ``steps``: (time, change in the number of slots), in order of time; there may be infinitely many.
     """
     done, slots, at = 0.0, 0, 0.0
     for time, change in steps:

@@ -1,29 +1,31 @@
-"""Fill a window: which tasks use it up best. Pure arithmetic over runtimes in seconds.
+"""Choose the tasks that fill a window best. Pure arithmetic over runtimes in seconds.
 
-The subset sum over whole steps of the window is a dynamic program whose row of reachable sums is one big integer:
-adding a task shifts it (Python's integers do 1,024 steps at once). Runtimes are rounded up to steps, so that what is
-chosen fits strictly; what rounding left is filled once more.
+The subset sum over whole steps of the window is a dynamic program. Its row of reachable sums is one big integer, and
+adding a task shifts that integer (Python's integers do 1,024 steps at once). Runtimes are rounded up to steps, so the
+chosen tasks fit strictly. The room that is lost by rounding is then filled once more.
 """
 
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
-# Steps that a window is cut into: what rounding up loses is at most a thousandth a task.
+# Steps that a window is cut into. Rounding up loses at most a thousandth of the window for each task.
 STEPS = 1024
 _REACHABLE = (1 << STEPS) - 1
-# Tasks that a subset is chosen from: so many of the longest that fit, and as many spread over the shorter ones. Fewer
-# leave gaps, more cost time in each window of a plan.
+# A subset is chosen from this many of the longest tasks that fit, and this many spread over the shorter ones. Fewer
+# leave gaps; more cost time in each window of a plan.
 LONGEST = 24
 SPREAD = 24
-# A window that still holds so many of the longest tasks can be filled exactly later on; now it gets the longest.
+# A window that still has room for this many of the longest tasks can be filled exactly later. For now it gets the
+# longest.
 MANY = 12
 
 
 def best_subset(runtimes: Sequence[float], capacity: float) -> list[int]:
-    """Places in the ascending ``runtimes`` with the largest sum below ``capacity``; of equal sums, with longer tasks.
+    """Places in the ascending ``runtimes`` with the largest sum below ``capacity``, longest first.
 
-    Longest first. To within ``capacity / STEPS`` for each task: what leaves less than that may not be seen to fit.
+    Of equal sums, the one with longer tasks wins. Each task may add an error of ``capacity / STEPS``: a subset that
+    leaves less room than that may be taken not to fit.
     """
     step = capacity / STEPS
     sizes = [math.ceil(runtime / step) for runtime in runtimes]
@@ -50,9 +52,9 @@ def candidates(runtimes: Sequence[float], fitting: int) -> list[int]:
 
 
 def fill(runtimes: list[float], capacity: float, *, force: bool = False) -> list[float]:
-    """Take out of the ascending ``runtimes`` what fills ``capacity`` best, and return it, longest first.
+    """Take the tasks that fill ``capacity`` best out of the ascending ``runtimes``, and return them, longest first.
 
-    ``force``: the longest that fits is among them, whatever gap that leaves.
+    ``force``: the longest task that fits is among them, whatever gap that leaves.
     """
     taken: list[float] = []
     while (fitting := bisect_left(runtimes, capacity)) and (force or capacity > MANY * runtimes[fitting - 1]):

@@ -31,14 +31,14 @@ __all__ = [
 ]
 
 GROUP = "deskgrid.policies"
-# What a grid is started with.
+# The policy that a grid starts with.
 DEFAULT = "packing"
 
 POLICIES: dict[str, Callable[..., Policy]] = {"packing": Packing, "pgs": PGS, "longest": Longest, "fcfs": FCFS}
 
 
 def policy_names() -> list[str]:
-    """Every name `make_policy` knows, ours first."""
+    """Every name that `make_policy` knows, the built-in ones first."""
     installed = {point.name for point in _installed()}
     return [*POLICIES, *sorted(installed.difference(POLICIES))]
 
@@ -58,7 +58,7 @@ def make_policy(name: str, **options: Any) -> Policy:
 
 
 def policy_options(policy: Policy) -> dict[str, Any]:
-    """The options a policy was made with, those that it keeps under their names."""
+    """The options that a policy was made with, as far as it keeps them under their names."""
     return {name: getattr(policy, name) for name in signature(type(policy)).parameters if hasattr(policy, name)}
 
 
@@ -75,7 +75,7 @@ def _maker(name: str) -> Callable[..., Policy]:
 
 
 def _installed() -> "EntryPoints":
-    from importlib.metadata import entry_points  # here, because a grid starts sooner without
+    from importlib.metadata import entry_points  # here, because a grid starts sooner without it
 
     return entry_points(group=GROUP)
 

@@ -1,7 +1,7 @@
-"""What a policy is: it reads a view of the grid and yields placements, one at a time.
+"""The interface of a policy: it reads a view of the grid and yields placements, one at a time.
 
-Each placement is carried out before the policy is resumed, so the view it goes on reading is true. A policy never
-changes anything itself; a new one is one file and one row in the table of `deskgrid.scheduler.policies`.
+Each placement is carried out before the policy is resumed, so its view is always up to date. A policy never changes
+anything itself. A new policy is one file and one row in the table of `deskgrid.scheduler.policies`.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from deskgrid.scheduler.state.prediction_error import PredictionError
 class Requirement(NamedTuple):
     """What a slot must have left for a task: more than ``stretch`` times its runtime, and ``margin`` s to start up.
 
-    Where more than ``ample`` seconds are left no stretch is asked for: better chances will not come.
+    If more than ``ample`` seconds are left, no stretch is required: no better slot will come.
     """
 
     margin: float = 0.0
@@ -26,7 +26,7 @@ class Requirement(NamedTuple):
     ample: float = inf
 
     def needs(self, runtime: float) -> float:
-        """Seconds of which a slot must have more left for a task to fit."""
+        """The seconds that a slot's remaining time must exceed for a task to fit."""
         margin, stretch, ample = self
         stretched = runtime * stretch
         return (stretched if stretched <= ample else max(runtime, ample)) + margin
@@ -35,8 +35,8 @@ class Requirement(NamedTuple):
 class Place(NamedTuple):
     """Bind the waiting task of ``entry`` to the slot numbered ``slot``.
 
-    ``priority``: it waits in the priority queue. ``requirement``: by which the fit is tested again if it is sent now.
-    ``many``: and those alike behind it, so many in all (``entry.alike`` at most), as far as they fit there.
+    ``priority``: the task waits in the priority queue. ``requirement``: tests the fit again if the task is sent now.
+    ``many``: how many tasks to place, this one and those alike behind it (``entry.alike`` at most), as far as they fit.
     """
 
     entry: Entry
@@ -48,13 +48,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Postpone:
-    """Everything in the regular queue before ``entry`` (None: everything) fits nowhere: to the priority queue."""
+    """Move all regular tasks before ``entry`` (None: all of them), which fit nowhere, to the priority queue."""
 
     entry: Entry | None
 
 
 class OpenSlot(NamedTuple):
-    """One slot of a worker that is up: when what it has should be done, and when its window closes."""
+    """One slot of a worker that is up: when its tasks should be done, and when its window closes."""
 
     worker: str
     slot: int
@@ -78,14 +78,14 @@ class View(Protocol):
 
     @property
     def changes(self) -> int:
-        """Grows with each change that no plan could foresee: of workers, windows, tasks, predictions."""
+        """A number that grows with each change that no plan could foresee: of workers, windows, tasks, predictions."""
 
     @property
     def prediction_error(self) -> PredictionError:
         """How well runtimes have been predicted so far."""
 
     def prediction_error_with(self, task: int) -> PredictionError:
-        """How well the tasks of its bag have been predicted, each by itself."""
+        """How well the tasks of this task's bag have been predicted, if each had a prediction of its own."""
 
     @property
     def priority(self) -> WaitingQueue: ...
@@ -97,7 +97,7 @@ class View(Protocol):
         """The slot with the smallest tl strictly greater than what ``runtime`` needs."""
 
     def tightest_empty(self, runtime: float, requirement: Requirement) -> tuple[int, float] | None:
-        """The same among slots with an empty queue, idle ones first; and the limit on runtimes that fit there."""
+        """`tightest` among slots with an empty queue, idle ones first, and the limit on runtimes that fit there."""
 
     def longest_fit(self, requirement: Requirement) -> float:
         """The limit on runtimes that fit on some slot, or minus infinity when no slot has room."""
@@ -127,12 +127,12 @@ class Policy(Protocol):
     name: ClassVar[str]
     # The order of the priority queue: a key of `deskgrid.scheduler.queues.orders.ORDERS`.
     order: str
-    # How many tasks a slot's queue holds beside the running one, and the seconds of work up to which it may hold more.
+    # How many tasks a slot's queue holds beside the running one. It may hold more, up to ``queue_s`` seconds of work.
     queue_length: int
     queue_s: float
-    # Whether remaining time matters. Then a task is placed where it fits, and that is tested again when it is sent.
+    # Whether remaining time matters. If so, a task is placed where it fits, and fit is tested again when it is sent.
     timed: bool
-    # What a task needs, as a rule: a placement may say otherwise. What was queued on a slot is tested by this one.
+    # What a task needs by default; a placement may require something else. Queued tasks are tested by the default.
     requirement: Requirement
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:

@@ -13,10 +13,10 @@ CHOICES = ("random", "in-turn", "first")
 class FCFS:
     """It knows neither runtimes nor uptimes; lost tasks go to the front.
 
-    ``queue_length``: tasks held for a slot beside the running one. ``queue_s``: a queue may hold more than that up to
-    so many seconds of work. ``choice``: which of the slots with room: ``random``, drawn by ``seed``; ``in-turn``, the
-    one after the last, by the names of the PCs; ``first`` of these, which can send a long task to the same short window
-    for ever.
+    ``queue_length``: tasks held for a slot beside the running one. ``queue_s``: a queue may hold more tasks than that,
+    up to this many seconds of work. ``choice``: which slot with room gets a task: ``random``, drawn by ``seed``;
+    ``in-turn``, the next one by the names of the PCs; ``first``, the first one by name, which can send a long task to
+    the same short window for ever.
     """
 
     name: ClassVar[str] = "fcfs"
@@ -31,7 +31,7 @@ class FCFS:
         self.queue_length = queue_length
         self.queue_s = queue_s
         self._random = random.Random(seed)
-        self._last = ("", 0)  # the PC and slot that had the last task
+        self._last = ("", 0)  # the PC and slot that got the last task
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         while (count := view.slots_with_room()) and (found := self._next(view)) is not None:

@@ -1,4 +1,4 @@
-"""Longest first: each free slot gets the longest waiting task that fits. What planning has to be better than."""
+"""Longest first: each free slot gets the longest waiting task that fits. Planning has to beat this."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -8,7 +8,7 @@ from deskgrid.scheduler.policies.placement import task_for_each_slot
 
 
 class Longest:
-    """No queues, so that every choice is made as late as it can be. ``margin``: seconds kept free for starting up."""
+    """No queues, so that every choice is made as late as possible. ``margin``: seconds kept free for starting up."""
 
     name: ClassVar[str] = "longest"
     order = "longest-first"

@@ -1,12 +1,13 @@
 """Packing: plan whole windows, present and to come, and fill each as exactly as the waiting tasks allow.
 
-All tasks wait longest first. While they and the windows are few enough there is a plan
+All tasks wait longest first. As long as tasks and windows are few enough, there is a plan
 (`deskgrid.scheduler.planning.planner`): which runtimes go into which window, so that the last task ends as early as
-possible. It is looked at again when
-something happens that it did not foresee: each time an earlier end is tried for, and the best plan stays until a better
-one is found. Where there is none, for there is too much to plan or too little is known of the windows to come, a slot
-gets the longest task that fits. So it does where the plan has nothing for it: what starts now ends no later than it
-would have where it was planned.
+possible. The policy looks at the plan again when something unforeseen happens. Each time it tries for an earlier end,
+and it keeps the best plan until it finds a better one.
+
+If there is too much to plan, or too little is known of the coming windows, there is no plan. Then a slot gets the
+longest task that fits. So does a slot for which the plan has no task: a task that starts now ends no later than it
+would have ended as planned.
 """
 
 from collections import deque
@@ -21,41 +22,42 @@ from deskgrid.scheduler.policies.base import OpenSlot, Place, Postpone, Requirem
 from deskgrid.scheduler.policies.placement import slot_for_each_task, task_for_each_slot
 from deskgrid.scheduler.queues.waiting import Entry
 
-# Tasks that a plan is made for, at most.
+# The most tasks that a plan is made for.
 TASKS = 3000
-# What a look costs, in seconds for each interval and task of the plan, and for each known slot and window, measured
-# generously; and how many times as long nothing is planned after it: planning takes less than a tenth of the broker's
-# time, whatever happens.
+# What a look at the plan costs, in seconds for each interval and task of the plan, and for each known slot and window,
+# measured generously. For PAUSE times as long, no other look follows. So planning takes less than a tenth of the
+# broker's time, whatever happens.
 INTERVAL_COST_S = 100e-6
 TASK_COST_S = 5e-6
 SLOT_COST_S = 10e-6
 WINDOW_COST_S = 1e-6
 PAUSE = 10.0
-# The same where there are too many slots to plan with: all that is seen then is how long the longest window is, once in
-# a minute with workers that announce a whole week.
+# The same factor when there are too many slots for a plan. Then a look only finds the longest window, about once a
+# minute if the workers announce a whole week.
 LONG_PAUSE = 1000.0
-# Closings of what should be one window differ by less: heartbeats arrive late.
+# Two closing times of one window differ by less than this: heartbeats arrive late.
 SAME_S = 0.5
-# A slot that has so much left of the longest window has ample time.
+# A slot with more than this fraction of the longest window left has ample time.
 AMPLE = 0.95
-# A long shot has, by experience with its bag, at least this chance to end in time. Where fewer than that took less than
-# half of what was predicted, predictions are taken at their word.
+# A long shot has, by experience with its bag, at least this chance to end in time. Predictions of a bag are trusted
+# unless this fraction of its tasks took less than FAR_TOO_LONG times what was predicted.
 LONG_SHOT = 0.1
 FAR_TOO_LONG = 0.5
-# What was tried in vain is tried again where so many times as much is left: so no task is tried often.
+# A task that was tried in vain is tried again only where this many times as much is left. So no task is tried often.
 AGAIN = 1.5
-# Tasks, the longest first, that are looked at in a pass for long shots.
+# How many tasks, the longest first, a pass considers as long shots.
 LONG_SHOTS = 64
-# Kept free in each planned window, for sums that are made in another order.
+# Kept free in each planned window, because sums made in another order differ by rounding.
 SLACK_S = 1e-4
 
 
 class Packing:
     """``margin``: seconds kept free for starting up. ``queue_s``: as for `PGS`.
 
-    ``confidence``: the fraction of attempts, by experience, that have to end within what a task is given of a window; 0
-    trusts the predictions. It sets the stretch that is required; what would then fit in no window may have nearly all
-    of the longest. Slots that are idle for it take chances; but none if predictions are trusted.
+    ``confidence``: the fraction of attempts that, by experience, have to end within the time that a task gets in a
+    window; 0 trusts the predictions. It sets the required stretch. A task that would then fit in no window is accepted
+    where nearly all of the longest one is left. Slots that stay idle because of the stretch take chances, unless
+    predictions are trusted.
     """
 
     name: ClassVar[str] = "packing"
@@ -72,8 +74,8 @@ class Packing:
         self.requirement = Requirement(margin)
         self._ample = inf
         self._planner = Planner()
-        self._fills: dict[SlotKey, deque[FilledInterval]] = {}  # of the plan, by slot, the earliest first
-        self._tried: dict[int, float] = {}  # tasks that were long shots, and what was left of the window
+        self._fills: dict[SlotKey, deque[FilledInterval]] = {}  # the plan by slot, the earliest first
+        self._tried: dict[int, float] = {}  # tasks that were long shots, and the seconds left of the window then
         self._seen = -1
         self._next_look = -inf
 
@@ -81,7 +83,7 @@ class Packing:
         if len(view.regular):
             yield Postpone(None)
         if len(view.priority) == 1 and view.longest_fit(self.requirement) == inf:
-            self._ample = inf  # nothing to be planned: one task, and a slot that it can have now, without any end
+            self._ample = inf  # nothing to plan: one task, and an open-ended slot that it can have now
         elif view.changes != self._seen and view.now >= self._next_look:
             self._look(view)
         stretch = max(1.0, view.prediction_error.quantile(self.confidence)) if self.confidence else 1.0
@@ -92,17 +94,17 @@ class Packing:
             yield from task_for_each_slot(view, requirement)
         if not view.slots_with_room() or not len(view.priority):
             return
-        # More for queues that may hold some seconds of work: a plan does not matter to tasks as short as that.
+        # Fill queues that may hold some seconds of work: plans do not matter for tasks as short as that.
         yield from slot_for_each_task(view, requirement, self.queue_s)
         if self.confidence and view.slots_with_room():
-            # For slots that nothing is certain enough for: what ends in time if its prediction is right.
+            # For slots without a task that is certain enough: tasks that end in time if their predictions are right.
             yield from task_for_each_slot(view, Requirement(self.margin))
             yield from self._long_shots(view)
 
     def _long_shots(self, view: View) -> Iterator[Place]:
-        """For slots that are idle even so: what is predicted not to fit, if its bag was predicted far too long."""
+        """For slots that are still idle: tasks not predicted to fit, from bags whose predictions were far too long."""
         if view.prediction_error.quantile(0.0) >= FAR_TOO_LONG:
-            return  # nothing was, lately
+            return  # no recent prediction was far too long
         entry = view.priority.next_fit(inf)
         for _ in range(LONG_SHOTS):
             if entry is None:
@@ -113,7 +115,7 @@ class Packing:
             entry = view.priority.next_fit(inf, entry)
 
     def _long_shot(self, view: View, entry: Entry, requirement: Requirement) -> Iterator[Place]:
-        """A slot that is idle, with much more left than this task has had in vain."""
+        """Try a task on an idle slot that has much more time left than the task has had in vain."""
         least = max(entry.runtime, AGAIN * self._tried.get(entry.task, 0.0) / requirement.stretch)
         found = view.tightest_empty(least, requirement)
         if found is not None and (at := view.open_slot(found[0])).free <= view.now:
@@ -138,19 +140,19 @@ class Packing:
     # --- the plan ----------------------------------------------------------------------------------------------------
 
     def _look(self, view: View) -> None:
-        """See to the plan; not again for a while that grows with what it cost."""
+        """Update the plan. The next look comes after a pause that grows with the cost of this one."""
         self._seen = view.changes
         slots, coming = list(islice(view.open_slots(), INTERVALS + 1)), list(islice(view.upcoming(), INTERVALS + 1))
         longest = self._longest(slots, coming)
         self._ample = AMPLE * longest
         cost_s, pause = _cost_s(slots, coming), PAUSE
-        if max(len(slots), len(coming)) > INTERVALS:  # of too many no plan is made
+        if max(len(slots), len(coming)) > INTERVALS:  # too many for a plan
             slots, coming, runtimes, pause = [], [], [], LONG_PAUSE
         else:
             runtimes = view.waiting(TASKS) or []
         cost_s += TASK_COST_S * len(runtimes)
         while runtimes and runtimes[-1] >= longest:
-            runtimes.pop()  # it fits in no window that is known: it is no part of a plan
+            runtimes.pop()  # it fits in no known window, so it is not part of a plan
         intervals = self._planner.look(self._prospect(view.now, slots, coming), runtimes)
         self._next_look = view.now + pause * (INTERVAL_COST_S * intervals + cost_s)
         self._fills = {}
@@ -184,13 +186,13 @@ _NO_FILLS: deque[FilledInterval] = deque()
 
 
 def _cost_s(slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> float:
-    """What it takes to see what is known of the windows, whether anything is planned in them or not."""
+    """The cost in seconds of reading all known windows, whether anything is planned in them or not."""
     known = len(slots) + sum([slots for _, slots, _ in coming])
     return SLOT_COST_S * known + WINDOW_COST_S * sum([slots * len(windows) for _, slots, windows in coming])
 
 
 def _next_of(runtimes: list[float], view: View, limit: float) -> Entry | None:
-    """The next of ``runtimes`` that still waits and fits; what does not is dropped."""
+    """The next task with one of ``runtimes`` that still waits and fits. Runtimes without such a task are dropped."""
     while runtimes:
         runtime = runtimes.pop()
         entry = view.priority.next_fit(min(limit, nextafter(runtime, inf)))

@@ -1,4 +1,4 @@
-"""What several policies do with the priority queue: for each slot a task, or for each task a slot."""
+"""Two ways to serve the priority queue that several policies share: a task for each slot, or a slot for each task."""
 
 from collections.abc import Callable, Iterator
 from math import inf
@@ -6,14 +6,14 @@ from math import inf
 from deskgrid.scheduler.policies.base import Place, Requirement, View
 from deskgrid.scheduler.queues.waiting import Entry
 
-# Short tasks that are alike are placed on one slot so many together, and not more seconds of them: it matters to nobody
-# which of them are where, and this costs a tenth. And as many rounds of them are left for the slots with room: so all
-# have something to do when a prediction was too short.
+# Short tasks that are alike are placed on one slot together: up to this many tasks, and this many seconds of work. It
+# does not matter which of them runs where, and placing them together costs a tenth. Enough of them are left for this
+# many rounds over the slots with room, so that every slot has something to do if a prediction was too short.
 TOGETHER_TASKS = 100
 TOGETHER_S = 0.01
 TOGETHER_ROUNDS = 4
 
-# What a policy has in mind for a slot, of tasks below a limit.
+# The task that a policy intends for a slot, if any, with a runtime below a limit.
 Choice = Callable[[int, float], Entry | None]
 
 
@@ -40,7 +40,7 @@ def slot_for_each_task(view: View, requirement: Requirement, limit: float = inf)
 
 
 def _together(entry: Entry, view: View) -> int:
-    """How many of the tasks like ``entry`` are placed on one slot together: of the last ones, fewer and fewer."""
+    """How many of the tasks like ``entry`` to place on one slot together: fewer and fewer towards the last ones."""
     if entry.alike == 1:
         return 1
     most = min(TOGETHER_TASKS, entry.alike // (TOGETHER_ROUNDS * view.slots_with_room()))

@@ -1,6 +1,6 @@
 """Queues in the order of arrival: first in, first out, or last in, first out.
 
-Tasks are kept as runs of consecutive numbers with one runtime. What is discarded stays, as a ghost, until it is met.
+Tasks are kept as runs of consecutive numbers with one runtime. A discarded task stays as a ghost until it is met.
 """
 
 from array import array
@@ -16,28 +16,29 @@ from deskgrid.scheduler.queues.waiting import Entry, NewRuntime
 
 # Below this many entries a compaction would not pay.
 COMPACT_FROM = 1024
-# Going through so many runs costs as much as meeting one ghost.
+# Going through this many runs costs as much as meeting one ghost.
 RUNS_A_GHOST = 16
-# Of so many runs all but one may be empty: they cost memory, and going through them takes long when they are many.
+# The queue is compacted when fewer than one in this many runs holds tasks. Empty runs cost memory, and time to go
+# through.
 _RUNS_OF_NONE = 8
-# With so few tasks to each range, tasks are looked up one by one.
+# With at most this many tasks to each range, on average, tasks are looked up one by one.
 _FEW_A_SPAN = 4
-# A run is divided into its tasks when so many of them take runtimes of their own: to divide it again and again would
-# move what is behind it each time.
+# A run is divided into single tasks when at least this many of them take runtimes of their own. Dividing it again and
+# again would move all later runs each time.
 _DIVIDE_FROM = 8
 
 
 class _Arrivals:
-    """What the two orders of arrival share: positions, which are those of runs, grow as tasks arrive."""
+    """What the two orders of arrival share. A position is that of a run; positions grow as tasks arrive."""
 
     def __init__(self) -> None:
         self._firsts: array[int] = array("q")
         self._counts: array[int] = array("I")
         self._tree = MinTree()
-        # Tasks in runs, and those of them that are not here any more: ghosts.
+        # How many tasks the runs hold, and which of them are ghosts.
         self._held = 0
         self._gone: set[int] = set()
-        # Runs of none; and the first run that is not, all there are if none is.
+        # How many runs are empty; and the first run that is not, or the number of runs if all are.
         self._empty = 0
         self._head = 0
 
@@ -53,7 +54,7 @@ class _Arrivals:
                 yield task, runtime
 
     def _living(self, start: int, end: int) -> TaskRanges:
-        """What the runs from ``start`` to before ``end`` hold, without ghosts."""
+        """The tasks in the runs from ``start`` to before ``end``, without ghosts."""
         counts = self._counts[start:end]
         firsts, runtimes = self._firsts[start:end], self._tree.levels[0][start:end]
         rows = TaskRanges(list(compress(firsts, counts)), list(filter(None, counts)), list(compress(runtimes, counts)))
@@ -104,7 +105,7 @@ class _Arrivals:
             self._cut(parts)
 
     def _cut(self, parts: Mapping[int, TaskRanges]) -> None:
-        """Put several runs in the place of each of some, ascending; what is behind moves."""
+        """Replace each run in ``parts`` (ascending) by several runs; later runs move."""
         begin = place = min(parts)
         firsts, counts, runtimes = array("q"), array("I"), array("d")
         for cut_at in [*parts, len(self._firsts)]:
@@ -145,7 +146,7 @@ class _Arrivals:
             self._compact()
 
     def _shorten(self, place: int, less: int, first: int | None = None) -> None:
-        """Take so many tasks out of a run: the first ones, unless it goes on with ``first``."""
+        """Take ``less`` tasks out of a run: the first ones, or the last ones if its unchanged ``first`` is given."""
         self._firsts[place] = self._firsts[place] + less if first is None else first
         self._counts[place] -= less
         self._held -= less
@@ -156,12 +157,12 @@ class _Arrivals:
                 self._advance()
 
     def _advance(self) -> None:
-        """Find the first run that is not of none: none before the one that was is."""
+        """Find the first run that is not empty, from the old one on: all before that are empty."""
         found = self._tree.first_below(GONE, self._head)
         self._head = found if found >= 0 else len(self._firsts)
 
     def _behead(self) -> None:
-        """Drop the runs of none in front of all others: that is quick, however many follow."""
+        """Drop the empty runs at the front. This is quick, however many runs follow."""
         count = self._tree.behead(self._head)
         del self._firsts[:count], self._counts[:count]
         self._empty -= count
@@ -178,7 +179,7 @@ class _Arrivals:
         self._extend(kept)
 
     def check(self) -> None:
-        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        """Raise `InvariantBroken` if the stored state contradicts itself."""
         self._tree.check()
         agree("runs", (len(self._firsts), len(self._tree)), (len(self._counts),) * 2)
         empty = [not held for held in self._counts]
@@ -189,7 +190,8 @@ class _Arrivals:
         entries = [
             t for first, held in zip(self._firsts, self._counts, strict=True) for t in range(first, first + held)
         ]
-        # A task has one entry, and only one that has an entry can be a ghost: it would hide the task when it is back.
+        # A task has one entry, and only tasks with an entry can be ghosts. Otherwise, a task that comes back would be
+        # hidden.
         agree("entries of one task", len(set(entries)), len(entries))
         agree("discarded tasks without an entry", self._gone.difference(entries), set())
 
@@ -214,7 +216,7 @@ class OldestFirst(_Arrivals):
         return None
 
     def first_before(self, entry: Entry) -> bool:
-        """Whether anything waits in front of ``entry``, be it a discarded task not yet met."""
+        """Whether anything is in front of ``entry``, even if it is only a ghost."""
         return self._head < entry.cursor[1] or self._firsts[entry.cursor[1]] < entry.task
 
     def pop_before(self, entry: Entry | None) -> TaskRanges:
@@ -235,7 +237,7 @@ class OldestFirst(_Arrivals):
         return popped
 
     def _leave(self, place: int, many: int) -> None:
-        """Take the first tasks out of a run, ghosts among them."""
+        """Take the first tasks out of a run, ghosts included."""
         if many:
             tasks = range(self._firsts[place], self._firsts[place] + many)
             self._gone -= {task for task in self._gone if task in tasks} if many > len(self._gone) else {*tasks}
@@ -263,13 +265,13 @@ class Regular(OldestFirst):
             self._predict_each(chain.from_iterable(range(first, first + many) for first, many in spans), old, new)
 
     def drop(self, task: int, count: int) -> list[tuple[int, int]]:
-        """Take out those of ``count`` tasks from ``task`` on that are here; the ranges of the others."""
+        """Take out ``count`` tasks from ``task`` on, as far as they are here. Returns the ranges of the others."""
         end = task + count
         places = range(max(0, bisect_right(self._firsts, task) - 1), bisect_left(self._firsts, end))
         here = self._overlaps(places, task, end)
         ghosts = sorted(self._gone.intersection(range(task, end))) if self._gone else []
         self._gone.difference_update(ghosts)
-        # Only the first and the last run can have others besides.
+        # Only the first and the last run can also hold other tasks.
         if inner := places[1:-1]:
             self._empty_all(slice(inner.start, inner.stop))
         for place in {*places[:1], *places[-1:]}:
@@ -278,7 +280,7 @@ class Regular(OldestFirst):
         return [(first, many) for first, many, inside in others if not inside] + spans_of(ghosts)
 
     def _overlaps(self, places: range, task: int, end: int) -> list[tuple[int, int]]:
-        """What these runs have of the tasks from ``task`` to before ``end``."""
+        """The ranges of tasks, from ``task`` to before ``end``, that these runs hold."""
         firsts, counts = self._firsts[places.start : places.stop], self._counts[places.start : places.stop]
         if places and task <= firsts[0] and firsts[-1] + counts[-1] <= end and sum(counts) == end - task:
             return [(task, end - task)]  # all of them, found out at C speed
@@ -308,7 +310,7 @@ class Regular(OldestFirst):
             self._advance()
 
     def _predict_each(self, tasks: Iterable[int], old: Collection[float], new: NewRuntime) -> None:
-        """`predict` for tasks of which each has a runtime of its own."""
+        """`predict` for tasks that each have a runtime of their own."""
         runtimes, parts, low = self._tree.levels[0], dict[int, list[int]](), 0
         for task in tasks:
             low = bisect_right(self._firsts, task, low)
@@ -322,7 +324,7 @@ class Regular(OldestFirst):
             self._cut({place: self._divided(place, its, new) for place, its in parts.items()})
 
     def _divided(self, place: int, tasks: Sequence[int], new: NewRuntime) -> TaskRanges:
-        """A run, with other runtimes for some of its tasks. With several, more will come: then it is one for each."""
+        """A run with new runtimes for some tasks. If they are several, more will follow: each task gets its own run."""
         first, held, runtime = self._firsts[place], self._counts[place], self._tree.levels[0][place]
         if len(tasks) < _DIVIDE_FROM:
             pieces = list(cut(first, held, [(task, 1) for task in tasks]))

@@ -14,13 +14,13 @@ class LongestFirst:
     """The longest runtime first, the older of equals first (``longest-first``).
 
     Each task that is added gets the next arrival number. An entry is a ghost if its number is smaller than the one that
-    ``_gone`` has for its task: so a task that is back is not taken for its own ghost.
+    ``_gone`` has for its task. So a task that is back is not mistaken for its own ghost.
     """
 
     def __init__(self) -> None:
         self._runs = RuntimeIndex()
         self._arrived = 0
-        # Tasks in runs, and how many of those are ghosts.
+        # How many tasks the runs hold, and how many of those are ghosts.
         self._held = 0
         self._ghosts = 0
         self._gone: dict[int, int] = {}
@@ -100,7 +100,7 @@ class LongestFirst:
         self._gone.clear()
 
     def check(self) -> None:
-        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        """Raise `InvariantBroken` if the stored state contradicts itself."""
         self._runs.check()
         runs = list(self._runs.forwards())
         agree("tasks in runs", self._held, sum(held for *_, held in runs))

@@ -11,14 +11,15 @@ from deskgrid.scheduler.model import agree
 _SHIFT = 4
 _FAN = 1 << _SHIFT
 _MASK = _FAN - 1
-# Levels above the values that are cut, not computed again, when the first ones are dropped: some thousands together.
+# How many levels above the values are cut, not computed again, when the first values are dropped. So values are dropped
+# by the thousand.
 _LOW = 3
-# The value of what was taken out.
+# Stands for a value that was taken out.
 GONE = math.inf
 
 
 def _nodes_above(values: "array[float]", start: int, end: int) -> "array[float]":
-    """The nodes above a part of a level that begins with a node's first value; only its last node may have fewer."""
+    """The nodes above a part of a level that begins with a node's first value; the last node may have fewer values."""
     whole = start + (min(end, len(values)) - start) // _FAN * _FAN
     # At C speed: a min() of sixteen values each, taken in turns from one iterator.
     nodes = array("d", map(min, *[iter(values[start:whole])] * _FAN))
@@ -52,12 +53,12 @@ class MinTree:
             node.extend(_nodes_above(below, start << _SHIFT, len(below)))
 
     def splice(self, start: int, values: Sequence[float]) -> None:
-        """Put ``values`` in the place of all from ``start`` on; the nodes above them are computed again."""
+        """Replace all values from ``start`` on by ``values``; the nodes above them are computed again."""
         del self.levels[0][start:]
         self.extend(values)
 
     def fill(self, start: int, values: Sequence[float]) -> None:
-        """Put ``values`` in the place of as many, from ``start`` on; only the nodes above them are computed again."""
+        """Replace as many values from ``start`` on by ``values``; only the nodes above them are computed again."""
         end = start + len(values)
         self.levels[0][start:end] = array("d", values)
         for below, node in pairwise(self.levels):
@@ -67,7 +68,7 @@ class MinTree:
             )
 
     def behead(self, most: int) -> int:
-        """Drop the first values, ``most`` of them or somewhat fewer; how many. Few nodes are computed again."""
+        """Drop the first values, ``most`` or somewhat fewer. Returns how many. Few nodes are computed again."""
         count = most & -(1 << _LOW * _SHIFT)
         del self.levels[_LOW + 1 :]
         for level, values in enumerate(self.levels):
@@ -104,7 +105,7 @@ class MinTree:
         """The first position from ``start`` on with a value below ``limit``, or -1."""
         values = self.levels[0]
         if start < len(values) and values[start] < limit:
-            return start  # as it mostly is where tasks are taken in the order in which they came
+            return start  # the usual case when tasks are taken in order of arrival
         position, top = start, len(self.levels) - 1
         for level, values in enumerate(self.levels):
             end = len(values) if level == top else min(len(values), (position | _MASK) + 1)

@@ -3,8 +3,8 @@
 Rule 1: a run is a range of tasks with one runtime that arrived one after the other. A giant bag of one runtime is one
 run; a task that is like no other is a run of its own, of 28 bytes.
 Rule 2: runs are in the order of their keys: runtimes negated (so that they ascend), then arrival numbers.
-Rule 3: a `Leaf` of them is short, for putting one in or out moves the ones behind it.
-Rule 4: what is known of a task by its key stays true whatever else comes or goes; places do not.
+Rule 3: a `Leaf` of runs is short, because inserting or removing a run moves the ones behind it.
+Rule 4: a task's key stays valid, whatever else comes or goes; its place does not.
 """
 
 import math
@@ -17,19 +17,19 @@ from operator import neg
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, cut
 
-# Moving so many runs costs less than finding the leaf; the leaves of a million tasks take a byte for each.
+# Moving this many runs costs less than finding the leaf. For a million tasks, the leaves take a byte for each task.
 LEAF = 1024
-# A batch that is at least this fraction of a leaf is sorted into it at once, a smaller one put in one by one.
+# A batch of more than a quarter of a leaf (1 / ONE_BY_ONE) is sorted into it at once; a smaller one run by run.
 ONE_BY_ONE = 4
 
-# A run: its key, and arrival number, number and how many there are of its first task and those that follow.
+# A run: its key, the arrival number and the number of its first task, and how many tasks it has.
 Run = tuple[float, int, int, int]
-# A task: runtime, arrival number, number; and how many of its run there are from it on.
+# A task: runtime, arrival number, number; and how many tasks its run has from this one on.
 Found = tuple[float, int, int, int]
 
 
 class Leaf:
-    """Sorted runs in four arrays, and what one does with a few runs."""
+    """Sorted runs in four arrays, and the operations on a few runs."""
 
     __slots__ = ("arrivals", "counts", "keys", "tasks")
 
@@ -50,7 +50,7 @@ class Leaf:
         self.counts.insert(row, held)
 
     def merge(self, batch: "Leaf", start: int, end: int) -> None:
-        """Put runs that have just arrived, of a sorted batch, behind their equals, or lengthen the last of them."""
+        """Put new runs of a sorted batch behind runs of the same key, or lengthen the last of those."""
         keys, row = self.keys, 0
         for key, arrival, task, held in batch.rows(start, end):
             row = bisect_right(keys, key, row)
@@ -94,7 +94,7 @@ class Leaf:
         return zip(*columns, strict=True)
 
     def extend(self, other: "Leaf", start: int = 0, end: int | None = None) -> None:
-        """Put runs of another leaf behind all."""
+        """Append runs of another leaf."""
         self.keys.extend(other.keys[start:end])
         self.arrivals.extend(other.arrivals[start:end])
         self.tasks.extend(other.tasks[start:end])
@@ -126,7 +126,7 @@ class Leaf:
         return pulled
 
     def sort(self) -> None:
-        """Put the runs in order of their keys, equal ones as they were. Linear for two that were sorted."""
+        """Sort the runs by key; equal ones keep their order. Linear for two sorted parts, one behind the other."""
         order = sorted(range(len(self)), key=self.keys.__getitem__)
         self.keys = array("d", map(self.keys.__getitem__, order))
         self.arrivals = array("q", map(self.arrivals.__getitem__, order))
@@ -135,7 +135,7 @@ class Leaf:
             self.counts = array("I", map(self.counts.__getitem__, order))
 
     def drop_singles(self, gone: dict[int, int]) -> None:
-        """Take out each run of one task in ``gone`` that arrived before the number it has there."""
+        """Take out each run of a single task whose arrival number is below its number in ``gone``."""
         if not gone.keys().isdisjoint(self.tasks):
             kept = [held > 1 or arrival >= gone.get(task, 0) for _, arrival, task, held in self.rows()]
             self.keys = array("d", compress(self.keys, kept))
@@ -157,15 +157,15 @@ def arrived(rows: TaskRanges, arrival: int) -> Leaf:
 
 
 class RuntimeIndex:
-    """All leaves, and the fences between them: no key in a leaf is below its fence, none before it above or equal.
+    """All leaves, each with a fence: keys in the leaf are not below it, and all keys in earlier leaves are.
 
-    A fence stays as it is when the run it was made of has gone. ``leaf``: the most runs in one leaf.
+    A fence stays as it is when the run that it was made from has gone. ``leaf``: the most runs in one leaf.
     """
 
     def __init__(self, leaf: int = LEAF) -> None:
         self._most = leaf
-        # A leaf with fewer is joined to its neighbour, if both are not more than `_new` together: so no take joins or
-        # cuts often. New leaves have room for what comes.
+        # A leaf with fewer runs is joined to its neighbour, if both together have at most `_new`. So joins and cuts are
+        # rare, and new leaves have room for more runs.
         self._few = leaf // 4
         self._new = leaf * 3 // 4
         self._leaves = [Leaf()]
@@ -203,7 +203,7 @@ class RuntimeIndex:
         return -leaf.keys[row], leaf.arrivals[row] + nth, leaf.tasks[row] + nth, leaf.counts[row] - nth
 
     def _find(self, key: float, arrival: int) -> tuple[int, int]:
-        """Leaf and row of the last run that begins no later than that; row -1: none of its leaf does."""
+        """Leaf and row of the last run that begins at that key and arrival or before; row -1: none in the leaf."""
         place = bisect_right(self._keys, key) - 1
         if self._keys[place] == key:
             place = bisect_right(self._arrivals, arrival, bisect_left(self._keys, key), place + 1) - 1
@@ -274,7 +274,7 @@ class RuntimeIndex:
         self._arrivals[place + 1 : place + 1] = [leaf.arrivals[edge] for edge in edges[1:-1]]
 
     def take(self, runtime: float, arrival: int, taken: int = 1) -> None:
-        """Take out the task of that runtime and arrival, which is here, or ``taken`` of its run."""
+        """Take out the task of that runtime and arrival, which is here, or ``taken`` tasks of its run from it on."""
         place, row = self._find(-runtime, arrival)
         leaf = self._leaves[place]
         leaf.take(row, arrival - leaf.arrivals[row], taken)
@@ -284,7 +284,7 @@ class RuntimeIndex:
             self._cut(place)
 
     def _join(self, place: int) -> None:
-        """Join the leaf at ``place`` to its neighbour, unless they are many together. Only an only leaf stays empty."""
+        """Join the leaf at ``place`` to its neighbour, unless both are too large together. A sole leaf may be empty."""
         if len(self._leaves) == 1:
             return
         place = min(place, len(self._leaves) - 2)
@@ -295,9 +295,9 @@ class RuntimeIndex:
         del self._leaves[place + 1], self._keys[place + 1], self._arrivals[place + 1]
 
     def predict(self, spans: Spans, old: Collection[float], new: Callable[[int], float]) -> None:
-        """Tasks in ``spans`` whose runtime is in ``old`` take another one, and keep their arrival numbers.
+        """Tasks in ``spans`` whose runtime is in ``old`` take a new one, and keep their arrival numbers.
 
-        All of a span take the one that ``new`` says of its first.
+        ``new`` must return the same for all tasks of a span: it is not called for each of them.
         """
         pulled = [run for runtime in old for run in self._pull(-runtime, spans)]
         for _, arrival, task, held in pulled:
@@ -322,7 +322,7 @@ class RuntimeIndex:
         return pulled
 
     def sift(self, gone: dict[int, int]) -> None:
-        """Take out every task in ``gone`` that arrived before the number it has there."""
+        """Take out every task whose arrival number is below its number in ``gone``."""
         kept, numbers = Leaf(), sorted(gone)
         for leaf in self._leaves:
             leaf.drop_singles(gone)
@@ -338,7 +338,7 @@ class RuntimeIndex:
             self._cut(0)
 
     def check(self) -> None:
-        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        """Raise `InvariantBroken` if the stored state contradicts itself."""
         fences = list(zip(self._keys, self._arrivals, strict=True))
         agree("fences in order", fences, sorted(fences))
         agree("leaves between fences", len(self._leaves), len(fences))
@@ -352,7 +352,7 @@ class RuntimeIndex:
 
 
 def _met(leaf: Leaf, numbers: list[int]) -> list[int]:
-    """The rows of runs of several tasks that have one of these sorted numbers."""
+    """The rows of runs of several tasks that contain at least one of these sorted numbers."""
     several = [row for row, held in enumerate(leaf.counts) if held > 1]
     return [row for row in several if _any(numbers, leaf.tasks[row], leaf.tasks[row] + leaf.counts[row])]
 
@@ -363,7 +363,7 @@ def _any(numbers: list[int], start: int, end: int) -> bool:
 
 
 def _left(run: Run, gone: dict[int, int], numbers: list[int]) -> Iterator[Run]:
-    """What is left of a run."""
+    """The parts of a run that are left without the tasks in ``gone``."""
     key, arrival, task, held = run
     start = 0
     for number in numbers[bisect_left(numbers, task) : bisect_left(numbers, task + held)]:

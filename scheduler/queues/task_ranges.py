@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 
 class TaskRanges(NamedTuple):
-    """Runs that are on their way, in order: number and how many there are of the first task of each, and runtimes."""
+    """Runs on their way, in order: the first task of each, how many tasks it has, and their runtime."""
 
     firsts: list[int]
     counts: list[int]
@@ -17,7 +17,7 @@ class TaskRanges(NamedTuple):
 
 
 def grouped(tasks: Sequence[int], runtimes: Sequence[float]) -> TaskRanges:
-    """Tasks in order, as runs, however many."""
+    """Group tasks into runs, keeping their order."""
     if len(tasks) < 2:
         return TaskRanges(list(tasks), [1] * len(tasks), list(runtimes))
     changes = map(
@@ -41,7 +41,7 @@ BatchT = TypeVar("BatchT", bound=_Consecutive)
 
 
 def by_batch(tasks: Sequence[int], batch_of: Callable[[int], BatchT]) -> Iterator[tuple[BatchT, slice]]:
-    """``tasks`` in pieces of which each is in one batch, in order: that, and where in ``tasks`` the piece is."""
+    """Split ``tasks``, in order, into pieces of one batch each: the batch, and where in ``tasks`` the piece is."""
     begin = 0
     while begin < len(tasks):
         batch = batch_of(tasks[begin])
@@ -52,7 +52,7 @@ def by_batch(tasks: Sequence[int], batch_of: Callable[[int], BatchT]) -> Iterato
         begin = after
 
 
-# Ranges of task numbers, (first, how many), ascending and apart.
+# Ranges of task numbers, (first, how many), ascending and without overlap.
 Spans = Sequence[tuple[int, int]]
 
 
@@ -84,7 +84,7 @@ def spans_of(tasks: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def joined(spans: Spans) -> Spans:
-    """The same with as few ranges as will do."""
+    """The same tasks in as few ranges as possible."""
     fewer: list[tuple[int, int]] = []
     for first, many in spans:
         if fewer and sum(fewer[-1]) == first:
@@ -94,12 +94,12 @@ def joined(spans: Spans) -> Spans:
     return fewer
 
 
-# Taking out so many parts of a list, one after the other, costs no more than making it anew.
+# Deleting up to this many parts of a list one by one costs no more than building it again.
 _PARTS = 64
 
 
 def drop_places(places: Sequence[int], *rows: list[Any]) -> None:
-    """Take what is at these ascending places out of several lists. Mostly they follow each other."""
+    """Delete the items at these ascending, mostly consecutive places from several lists."""
     parts = spans_of(places)
     if len(parts) > _PARTS:
         gone = set(places)

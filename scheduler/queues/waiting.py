@@ -16,7 +16,7 @@ class Entry(NamedTuple):
     cursor: tuple[float, int]
     task: int
     runtime: float
-    alike: int = 1  # so many, this one first, have one runtime, consecutive numbers, and come next; perhaps more
+    alike: int = 1  # this many, from this one on, come next with one runtime and consecutive numbers; perhaps more
 
 
 # The runtime that a task takes.
@@ -24,7 +24,7 @@ NewRuntime = Callable[[int], float]
 
 
 class WaitingQueue(Protocol):
-    """What policies read, and the core changes."""
+    """A queue that policies read and the core changes."""
 
     def __len__(self) -> int: ...
 
@@ -32,30 +32,30 @@ class WaitingQueue(Protocol):
         """The first task after ``after`` (None: from the front) with ``runtime < limit``."""
 
     def shortest(self) -> float:
-        """The smallest runtime here, or infinity. May be that of a discarded task not yet met: a lower bound."""
+        """The smallest runtime here, or infinity. A lower bound: it may be that of a discarded task not yet met."""
 
     def tasks(self) -> Iterator[tuple[int, float]]:
         """Every (task, runtime), in the order they were added."""
 
     def ascending(self, limit: int) -> list[float]:
-        """The shortest runtimes, ascending, ``limit`` of them: those of all tasks, where no more wait."""
+        """The ``limit`` shortest runtimes, ascending, or those of all tasks if fewer wait."""
 
     def add(self, rows: TaskRanges) -> None: ...
 
     def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
-        """Tasks in ``spans`` that wait here with a runtime of ``old`` take a new one, and keep their turn.
+        """Tasks in ``spans`` that wait here with a runtime in ``old`` take a new one, and keep their turn.
 
-        All of a span take the one that ``new`` says of its first.
+        ``new`` must return the same for all tasks of a span: it is not called for each of them.
         """
 
     def take(self, entry: Entry, count: int = 1) -> None:
-        """Take out the task of ``entry``, or ``count`` of those that are alike."""
+        """Take out the task of ``entry``, or ``count`` tasks alike, from it on."""
 
     def discard(self, task: int, count: int = 1) -> None:
         """Forget tasks that are known to be here; their entries are dropped when they are next met."""
 
     def tidy(self) -> None:
-        """Drop what is kept of tasks that are gone, when that pays. Not during a pass: entries are not valid then."""
+        """Drop the entries of discarded tasks, if that pays. Not during a pass: it makes each `Entry` invalid."""
 
     def check(self) -> None:
-        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        """Raise `InvariantBroken` if the stored state contradicts itself."""

@@ -1,4 +1,4 @@
-"""What a simulated run is made of, and what it comes to."""
+"""The inputs of a simulated run, and its outcome."""
 
 import math
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ class SimulatedPC:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A bag submitted at ``at``. ``runtimes``: predicted, a number for each task. ``actual``: real; None: the same.
+    """A bag submitted at ``at``. ``runtimes``: predicted, one for each task. ``actual``: the real ones; None: the same.
 
-    ``timeout``: what each task is given; all of them keep within it.
+    ``timeout``: the timeout of each task, which none of them may exceed.
     """
 
     runtimes: Sequence[float]
@@ -50,13 +50,13 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a grid costs beside the work itself. Seconds.
+    """What a simulated grid adds to the work itself: overhead, delays, jitter. Seconds.
 
     ``overhead_s``: what each attempt costs its slot beside its runtime. ``opening_s``: how long after a window has
     opened its first attempt can start, because a worker has to start first; the window's clock runs meanwhile.
-    ``gap_s``: how long after a slot was free the attempt starts that the scheduler then gives it; what it was handed
-    ahead of need starts at once. Neither is part of what an attempt is said to have taken, as nobody measures it there.
-    ``announces``: whether the windows to come are announced, or the current one only. ``jitter``: each attempt takes
+    ``gap_s``: if a free slot is given an attempt, it starts after this delay; an attempt that was sent ahead starts at
+    once. Neither delay is part of the elapsed time that an attempt reports, because it is not measured there.
+    ``announces``: whether coming windows are announced, or only the current one. ``jitter``: each attempt takes
     1 + ``jitter`` * E times as long, E exponential with mean and deviation 1, drawn by ``seed``: a sleep, or a busy PC,
     is late now and then, and never early.
     """
@@ -90,9 +90,9 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a simulated run came to. ``idle_s``: window time in which no task ran; overhead is such.
+    """The outcome of a simulated run. ``idle_s``: window time in which no task ran, overhead included.
 
-    Of a traced run: ``executions`` in the order they ended, and each PC's spans in the order they opened.
+    For a traced run: ``executions`` in the order they ended, and each PC's spans in the order they opened.
     """
 
     makespan_s: float

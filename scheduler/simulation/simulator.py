@@ -40,10 +40,10 @@ __all__ = [
     "cycle",
 ]
 
-# When no task ends for so many of the longest cycles, none will. FCFS, which is blind, needed 85 on average and 301 at
-# most (of 40 runs) for one task of 98 % of the longest of the paper's eight windows.
+# If no task ends for this many of the longest cycles, none will. FCFS, which ignores windows, needed 85 on average and
+# 301 at most (of 40 runs) for one task of 98 % of the longest of the paper's eight windows.
 PATIENCE = 1000
-# The same for policies that know windows: each loss doubles a prediction, so that soon a task fits, or fits nowhere.
+# The same for policies that know windows: each loss doubles a prediction, so a task soon fits, or fits nowhere.
 PATIENCE_TIMED = 100
 
 
@@ -52,7 +52,7 @@ _PASS = ev.PassDue()
 
 @dataclass(slots=True)
 class _SimulatedSlot:
-    """What one slot holds, the first of it since ``started``; ``generation`` makes the ends of killed work stale."""
+    """The work of one slot, the first of it since ``started``; ``generation`` makes the ends of killed work stale."""
 
     number: int
     work: deque[ev.Assignment] = field(default_factory=deque)
@@ -62,7 +62,7 @@ class _SimulatedSlot:
 
 @dataclass(slots=True)
 class _PC:
-    """A PC in a run. ``opened``: when its window did."""
+    """A PC in a run. ``opened``: when its window opened."""
 
     name: str
     calendar: Calendar
@@ -72,7 +72,7 @@ class _PC:
 
 
 class _Order(IntEnum):
-    """What comes first of all that happens at one instant."""
+    """The order of things that happen at one instant."""
 
     ENDS = 0
     CLOSES = 1
@@ -80,11 +80,11 @@ class _Order(IntEnum):
     OPENS = 3
 
 
-_ENDS = _Order.ENDS  # looked up once: the name of a member is looked up slowly in Python 3.11
+_ENDS = _Order.ENDS  # looked up once: enum members are slow to look up in Python 3.11
 
 
 class Simulator:
-    """Bags on some PCs under one policy, which must be new: policies keep state."""
+    """Runs bags on some PCs under one policy. The policy must be new, because policies keep state."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Simulator:
         self._actual = [seconds for arrival in self._arrivals for seconds in arrival.really()]
         self._longest_task_s = max(self._actual, default=0.0)
         self._pcs = {pc.name: _new_pc(pc) for pc in pcs}
-        # Where no PC is silent nothing has to be looked at between what happens.
+        # If no PC is silent, no slot has to be looked at between events.
         self._silent = [pc.name for pc in pcs if pc.silent]
         self._conditions = conditions
         self._random = Random(conditions.seed)
@@ -151,14 +151,14 @@ class Simulator:
         return min(happens, self.scheduler.next_look) if self._silent else happens
 
     def _say_alive(self, name: str) -> None:
-        """A silent PC says that it is there, as one does that takes work and never answers."""
+        """A silent PC says that it is there, like a worker that takes work and never answers."""
         if (worker := self.scheduler.grid.slots.workers.get(name)) is not None:
             self._feed(ev.UptimeRefreshed(name, worker.uptime(self.now)))
 
     # --- whether it will end ----------------------------------------------------------------------------------------
 
     def _too_long(self) -> int:
-        """How many tasks no window can hold, or would be given; 0 when there are too many windows to look at."""
+        """How many tasks fit in no window, or would be placed in none; 0 if there are too many windows to look at."""
         spans: list[Span] = []
         for pc in self._simulated:
             if (kinds := kinds_of_spans(pc.timetable)) is None:
@@ -171,14 +171,14 @@ class Simulator:
         return sum(actual > holds or (timed and needs(predicted) >= known) for predicted, actual in pairs)
 
     def _hopeless(self) -> bool:
-        """Whether nothing has ended for so long that nothing will."""
+        """Whether nothing has ended for longer than the policy's patience."""
         if self._arrivals or self.now == self._moved_at or self._silent:
             return False
         cycles = PATIENCE_TIMED if self.scheduler.policy.timed else PATIENCE
         patience_s = cycles * self._longest_cycle_s + self._longest_task_s + self._conditions.overhead_s
         return self.now > self._moved_at + patience_s
 
-    # --- what happens -----------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
     def _at(self, time: float, order: _Order, happens: Callable[[], None]) -> None:
         self._sequence += 1
@@ -193,7 +193,7 @@ class Simulator:
         self._feed(ev.TasksSubmitted(bag=first, first=first, count=count, runtimes=runtimes, timeout=timeout))
 
     def _appears(self, pc: _PC) -> None:
-        """A PC that is away at first says when it will come, as a worker does that is started between windows."""
+        """A PC that is away at first says when it will come, like a worker that is started between windows."""
         if self._conditions.announces and (coming := pc.calendar.coming(0.0)) and coming[0][0] > 0.0:
             self._at(0.0, _Order.OPENS, partial(self._feed, ev.UptimeRefreshed(pc.name, 0.0, coming)))
         self._next_window(pc)
@@ -253,7 +253,7 @@ class Simulator:
         self._feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.DONE, elapsed)]))
 
     def _start(self, pc: _PC, slot: _SimulatedSlot, gap_s: float = 0.0) -> None:
-        """The first attempt of a slot starts; it takes what the task does, and what it costs beside, or for ever."""
+        """Start the first attempt of a slot. It takes the task's time and overhead; on a silent PC it never ends."""
         if pc.silent:
             return
         conditions = self._conditions
@@ -268,15 +268,15 @@ class Simulator:
         self._executions.append(Execution(pc.name, slot.number, task, slot.started, self.now, done))
 
     def _idle_s(self) -> float:
-        """Window time less that of tasks, of those done and those killed."""
+        """Window time less the time of tasks, done or killed."""
         counters, workers = self.scheduler.counters, self.scheduler.grid.slots.workers.values()
         open_s = sum((self.now - worker.joined_at) * len(worker.slots) for worker in workers)
         return counters.window_s + open_s - math.fsum(self._actual) - counters.wasted_s
 
-    # --- what the scheduler wants -----------------------------------------------------------------------------------
+    # --- commands of the scheduler ----------------------------------------------------------------------------------
 
     def _feed(self, event: ev.Event) -> None:
-        """Tell the scheduler, and carry out what follows."""
+        """Pass ``event`` to the scheduler, and carry out its commands."""
         for command in self.scheduler.handle(event, self.now):
             self._table[type(command)](command)
 
@@ -299,7 +299,7 @@ class Simulator:
             self._recall(ev.Recall(overdue.worker, overdue.attempts))
 
     def _stop(self, stop: ev.Stop) -> None:
-        """End these without a result, and say so. They are all that their slots hold: a doubted slot gets no more."""
+        """End these without a result, and say so. Their slots hold nothing else: a doubted slot gets no more work."""
         pc, unwanted = self._pcs[stop.worker], set(stop.attempts)
         if pc.silent:
             return
@@ -310,7 +310,7 @@ class Simulator:
         self._feed(ev.AttemptsReturned(pc.name, list(stop.attempts)))
 
     def _recall(self, recall: ev.Recall) -> None:
-        """Hand back what has not started."""
+        """Hand back attempts that have not started."""
         wanted, back = set(recall.attempts), []
         if self._pcs[recall.worker].silent:
             return

@@ -1,7 +1,7 @@
 """When a simulated PC is there: its windows as they are, and as they are announced. Seconds from the start of a run.
 
 Rule 1: a timetable is a function, so that every run gets a fresh iterator; it may be endless.
-Rule 2: spans come in order and do not overlap. What is announced of them may be wrong; what happens is not.
+Rule 2: spans come in order and do not overlap. Their announced closings may be wrong; the actual ones are not.
 """
 
 from collections import deque
@@ -13,19 +13,19 @@ from deskgrid.scheduler.model import OPEN_ENDED, SchedulerError
 
 # Windows a simulated PC announces beside the current one, as a real worker does.
 ANNOUNCED = 64
-# How many windows of a PC are looked through, before a run begins, for one that is long enough.
+# How many windows of a PC are searched, before a run begins, for one that is long enough.
 LOOKED_THROUGH = 1000
 
 
 class IllegalSpan(SchedulerError):
-    """A window that cannot be, or that comes before the one it follows."""
+    """An impossible window, or one that opens before the last one closes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """One window of a PC as it really is. ``announced``: the closing that the scheduler is told.
 
-    ``again``: closings that it is told after that, each when the one before has come and the PC is still there.
+    ``again``: closings that it is told later, each when the closing before has come and the PC is still there.
     """
 
     opens: float
@@ -77,12 +77,12 @@ class Cycle:
 
 
 def cycle(up: float, down: float) -> Timetable:
-    """A PC that comes and goes with never a change; for an infinite ``up`` that is `always`."""
+    """A PC that comes and goes in the same cycle for ever; for an infinite ``up`` that is `always`."""
     return always if up == OPEN_ENDED else Cycle(up, down)
 
 
 def kinds_of_spans(timetable: Timetable) -> list[Span] | None:
-    """Spans that stand for all of ``timetable``; None when it has so many that they are not looked through."""
+    """Spans that stand for all of ``timetable``; None if it has too many to search."""
     if isinstance(timetable, Cycle):
         return [next(timetable())]
     spans = list(islice(timetable(), LOOKED_THROUGH + 1))
@@ -95,12 +95,12 @@ class Calendar:
     def __init__(self, timetable: Timetable) -> None:
         self._rest = timetable()
         self._ahead: deque[Span] = deque()
-        # How long each of these lasts as it is announced: none reaches into the one after it.
+        # How long each of these lasts as announced, cut so that none reaches into the next.
         self._lasts: deque[float] = deque()
         self._last = 0.0  # the closing of the last span that was looked at
 
     def take(self) -> Span | None:
-        """The next span, which is no longer to come; None when the PC stays away for ever."""
+        """Take the next span, which then no longer counts as coming; None if the PC stays away for ever."""
         self._look(1)
         if not self._ahead:
             return None

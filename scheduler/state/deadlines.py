@@ -1,16 +1,16 @@
-"""Deadlines: when a worker should have answered for what it runs, and which slots still owe an answer.
+"""Deadlines: when a worker must have answered for an attempt, and which slots still owe an answer.
 
-Rule 1: an attempt with a timeout is overdue when that and a grace are over: an honest worker has ended it by then, and
-said so.
-Rule 2: one without may simply take longer than predicted. It is late when its worker has answered nothing for many
-times as long as it, or any task of its bag so far, was to take; a worker that has answered before is given more time,
-and so is one whose bag nobody has shown to work.
-Rule 3: each time a task is taken back it has several times as long on its next slot. So no task is moved for ever, and
-what moving a really long one costs is less than half of what it takes.
-Rule 4: no pass looks at all slots. Those at work are in a heap by when they are to be looked at, which is never too
-late, and often too early: then they are put back.
+Rule 1: an attempt with a timeout is overdue when the timeout and a grace period have passed. An honest worker has ended
+it by then and has said so.
+Rule 2: an attempt without a timeout may simply take longer than predicted. It is late when its worker has not answered
+anything for many times its runtime, or many times the longest time that a task of its bag has taken, whichever is more.
+A worker that has answered before gets more time. So does a worker whose bag has no task done yet.
+Rule 3: each time a task is taken back, it gets several times as long on its next slot. So no task is moved for ever,
+and moving a very long task costs less than half of the time that the task takes.
+Rule 4: no pass looks at all slots. Slots at work are in a heap, ordered by the time of their next look. That time is
+never too late. It is often too early; then the slot goes back into the heap.
 
-Seconds on the driver's clock.
+All times are seconds on the driver's clock.
 """
 
 import heapq
@@ -21,35 +21,36 @@ from deskgrid.scheduler.model import Attempt, agree
 from deskgrid.scheduler.state.slots import NEVER, Slot, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
 
-# An honest worker kills a task at its timeout and says so at once. It has this much longer for what is not the task's
-# own time: the way there and back, a template to be fetched, a process to be started, a PC that stood still a moment.
-# What takes longer than that is given GROWTH times as much the next time. Seconds.
+# An honest worker kills a task at its timeout and says so at once. It gets this many more seconds for everything that
+# is not the task's own time: messages both ways, fetching a template, starting a process, a PC that stalls for a
+# moment. If that takes longer, the next attempt gets GROWTH times as much.
 GRACE_S = 5.0
-# Without a timeout: how many times its prediction an attempt may take before its worker is suspected. People guess
-# wrong, but seldom by more than that for all that a PC runs.
+# Without a timeout, an attempt may take this many times its runtime before its worker is suspected. People guess wrong,
+# but seldom by more than this for all tasks that a PC runs.
 FACTOR = 10.0
-# How many times as long a task has after it was taken back.
+# A task that was taken back gets this many times as long on its next slot.
 GROWTH = 4.0
-# A worker that has answered is given as long as if its tasks had been taken back so often: it may well be honest. One
-# whose bag nobody has shown to work is given longer: perhaps all its tasks take hours, and nobody said so.
+# A worker that has answered before gets as much time as if its task had been taken back KNOWN times more: it may well
+# be honest. A worker whose bag has no task done yet gets as much as for UNPROVEN times more: perhaps all tasks of the
+# bag take hours, and nobody said so.
 KNOWN = 2
 UNPROVEN = 3
-# Of a worker that has answered before, so many attempts must be late: a single one is just long.
+# If a worker has answered before, at least this many of its attempts must be late: a single late attempt is just long.
 SEVERAL = 3
-# Slots that one pass looks at, so that ten thousand which began together do not hold it up. The others are looked at in
-# the passes that follow.
+# Slots that one pass looks at, at most, so that ten thousand slots that began together do not delay it. The next passes
+# look at the others.
 LOOKS = 500
-# The heap is built anew when it has so many entries for each slot: all but one of them are out of date.
+# The heap is rebuilt when it has this many entries for each slot: all but one of them are out of date.
 ENTRIES = 4
 
 
 class Deadlines:
-    """When which slot is to be looked at, what is overdue there, and what was taken back and is not answered yet."""
+    """When to look at each slot, which attempts are overdue there, and which slots owe an answer."""
 
     def __init__(self, tasks: TaskTable) -> None:
         self._tasks = tasks
         self._looks: list[tuple[float, int]] = []
-        # Slots whose first attempt was taken back and that have not answered for it, by worker and attempt.
+        # Slots whose running attempt was taken back and is not answered yet, by worker and attempt.
         self.debts: dict[str, dict[Attempt, Slot]] = {}
 
     # --- looking -----------------------------------------------------------------------------------------------------
@@ -60,10 +61,11 @@ class Deadlines:
         return self._looks[0][0] if self._looks else math.inf
 
     def watch(self, slot: Slot, now: float) -> None:
-        """``slot`` is at work, and is not looked at within GRACE_S: see that it is in time.
+        """Schedule a look at ``slot``, which is at work and has no look within GRACE_S.
 
-        Nothing is overdue before GRACE_S have passed, so a slot that is looked at by then need not be watched. Nor need
-        one that is looked at before its task can be late by what is predicted: nearly all, and this is asked each time.
+        Nothing is overdue before GRACE_S have passed, so a slot with a look before then needs no other. Neither does a
+        slot with a look before its task can be late by its runtime. Nearly all slots have such a look, and the test for
+        it is cheap.
         """
         task, batch = slot.sent[0].attempt.task, slot.batch
         if batch is None or not 0 <= task - batch.first < batch.count:
@@ -74,13 +76,13 @@ class Deadlines:
             self.look(slot, max(self.due(slot), now + GRACE_S))
 
     def look(self, slot: Slot, at: float) -> None:
-        """Look at ``slot`` at that time, if not before."""
+        """Look at ``slot`` at the time ``at``, unless an earlier look is scheduled."""
         if at < slot.look_at:
             slot.look_at = at
             heapq.heappush(self._looks, (at, slot.number))
 
     def looks(self, slots: Mapping[int, Slot], now: float) -> Iterator[Slot]:
-        """Slots to be looked at now; each has no entry any more."""
+        """Take the slots whose look is due off the heap, and yield them."""
         if len(self._looks) > ENTRIES * (len(slots) + LOOKS):
             self._looks = [(slot.look_at, number) for number, slot in slots.items() if slot.look_at < math.inf]
             heapq.heapify(self._looks)
@@ -93,15 +95,15 @@ class Deadlines:
                 slot.look_at = math.inf
                 yield slot
 
-    # --- what is overdue ---------------------------------------------------------------------------------------------
+    # --- overdue attempts --------------------------------------------------------------------------------------------
 
     def due(self, slot: Slot) -> float:
-        """The first moment at which what ``slot`` runs may be overdue."""
+        """The earliest time at which the running attempt of ``slot`` can be overdue."""
         task = slot.sent[0].attempt.task
         bag, times = self._tasks.known(task).bag, self._tasks.times_taken(task)
         if bag.timeout is not None:
             return slot.started + bag.timeout + GRACE_S * GROWTH**times
-        # A prediction that is still to change makes the slot one that changed, which is watched anew.
+        # If the prediction changes later, the slot counts as changed, and the next pass watches it again.
         seconds = FACTOR * max(slot.sent[0].runtime, bag.took) + GRACE_S
         return max(slot.started, slot.worker.heard) + (seconds * GROWTH**times if times else seconds)
 
@@ -110,12 +112,12 @@ class Deadlines:
         return self._tasks.known(task).bag.timeout
 
     def allowance(self, task: int, times: int) -> float:
-        """How long a worker may be silent over a task without a timeout that was taken back so many times."""
+        """How long a worker may be silent about a task without a timeout that was taken back ``times`` times."""
         batch = self._tasks.known(task)
         return (FACTOR * max(batch.runtime(task), batch.bag.took) + GRACE_S) * GROWTH**times
 
     def is_late(self, worker: Worker, task: int, since: float, times: int, now: float) -> bool:
-        """Whether ``worker`` should be doubted for a task without a timeout that began there at ``since``."""
+        """Whether to doubt ``worker`` because of a task without a timeout that began there at ``since``."""
         if worker.heard > NEVER:
             times += KNOWN
         if not self._tasks.known(task).bag.took:
@@ -123,26 +125,26 @@ class Deadlines:
         return now >= max(since, worker.heard) + self.allowance(task, times)
 
     def late(self, worker: Worker, now: float) -> list[Slot]:
-        """The slots for which ``worker`` should be doubted, if they are enough."""
+        """The slots of ``worker`` that run late; none if they are too few to doubt the worker."""
         found = [slot for slot in worker.slots if slot.sent and self.runs_late(slot, now)]
         return found if len(found) >= (SEVERAL if worker.heard > NEVER else 1) else []
 
     def runs_late(self, slot: Slot, now: float) -> bool:
-        """Whether what ``slot`` runs, which has no timeout, is late."""
+        """Whether the running attempt of ``slot`` is late. An attempt with a timeout never is."""
         task = slot.sent[0].attempt.task
         if self.timeout(task) is not None:
             return False
         return self.is_late(slot.worker, task, slot.started, self._tasks.times_taken(task), now)
 
-    # --- what is owed ------------------------------------------------------------------------------------------------
+    # --- answers owed ------------------------------------------------------------------------------------------------
 
     def owe(self, slot: Slot, attempt: Attempt) -> None:
-        """``attempt`` was taken back from ``slot``, which gets nothing more until it is answered."""
+        """``attempt`` was taken back from ``slot``, which gets nothing more until its worker answers for it."""
         slot.owes = attempt
         self.debts.setdefault(slot.worker.name, {})[attempt] = slot
 
     def pay(self, worker: str, attempt: Attempt) -> Slot | None:
-        """``worker`` has answered for ``attempt``: the slot that owed it, if one did."""
+        """Note that ``worker`` has answered for ``attempt``. Returns the slot that owed the answer, if any."""
         slot = self.debts.get(worker, {}).pop(attempt, None)
         if slot is not None:
             slot.owes = None
@@ -155,12 +157,12 @@ class Deadlines:
         return next((name for name, debts in self.debts.items() if attempt in debts), None)
 
     def check(self, slots: Mapping[int, Slot], settled: Collection[Slot], now: float) -> None:
-        """Raise `InvariantBroken` where a slot at work is not looked at in time, or one that owes has work.
+        """Raise `InvariantBroken` if a slot at work has its look too late, or a slot that owes an answer has work.
 
-        ``settled``: the slots that the last pass has seen to.
+        ``settled``: the slots that have nothing left for the next pass to handle.
         """
         for slot in settled:
-            # One without a timeout that is overdue, and was let be, is looked at again some time.
+            # An overdue attempt without a timeout that was left alone gets another look at some later time.
             if slot.sent and (now < (due := self.due(slot)) or self.timeout(slot.sent[0].attempt.task) is not None):
                 agree(f"slot {slot.number} is looked at too late", slot.look_at > max(due, now + GRACE_S), False)
         looks = set(self._looks)

@@ -1,7 +1,7 @@
 """Tasks that fail again and again: each pauses before its next attempt, longer each time (exponential backoff).
 
-What fails at once is back at once. Without pauses, a few tasks with very many retries would keep all others out for as
-long as their retries last.
+A task that fails at once comes back at once. Without pauses, a few tasks with very many retries would keep all others
+out until their retries ran out.
 """
 
 import heapq
@@ -9,20 +9,20 @@ import math
 
 from deskgrid.scheduler.model import agree
 
-# Errors after which a task is tried again at once: what goes wrong now and then may well work the next time.
+# After each of its first errors, up to this many, a task is tried again at once: it may well work the next time.
 AT_ONCE = 3
-# The pause after the next error lasts as long as the attempt that failed, and this at least. Each is twice as long as
-# the one before, but none is longer than an hour, or than the attempt. Seconds.
+# The pause after the next error lasts as long as the failed attempt, but at least LEAST_PAUSE_S. Each pause is twice as
+# long as the one before. The limit is MOST_PAUSE_S, or the duration of the attempt if that is longer.
 LEAST_PAUSE_S = 1.0
 MOST_PAUSE_S = 3600.0
-# Tasks that come back at a time: some ten milliseconds.
+# Tasks that come back in one pass, at most: they take some ten milliseconds.
 AT_A_TIME = 5_000
-# Entries of tasks that no longer pause are dropped when there are so many of them, and more than of others.
+# Entries of tasks that no longer pause are dropped when they outnumber the other entries by more than this.
 _STALE = 1024
 
 
 def pause_after(errors: int, elapsed: float) -> float:
-    """How long a task pauses that has failed so often, the last time after ``elapsed``. Seconds."""
+    """The pause, in seconds, of a task that has failed ``errors`` times, the last time after ``elapsed``."""
     doublings = errors - AT_ONCE - 1
     if doublings < 0:
         return 0.0
@@ -31,11 +31,11 @@ def pause_after(errors: int, elapsed: float) -> float:
 
 
 class Pauses:
-    """When each of them is tried again, on the driver's clock."""
+    """When each pausing task is tried again, on the driver's clock."""
 
     def __init__(self) -> None:
         self._until: dict[int, float] = {}
-        # (until, task), the soonest first; also of tasks that no longer pause.
+        # (until, task), the soonest first. Some entries are of tasks that no longer pause.
         self._heap: list[tuple[float, int]] = []
 
     @property
@@ -52,14 +52,14 @@ class Pauses:
         heapq.heappush(self._heap, (until, task))
 
     def drop(self, task: int) -> None:
-        """``task`` is not to be tried again."""
+        """Forget the pause of ``task``."""
         del self._until[task]
         if len(self._heap) > 2 * len(self._until) + _STALE:
             self._heap = [(until, task) for task, until in self._until.items()]
             heapq.heapify(self._heap)
 
     def over(self, now: float) -> list[int]:
-        """Take out tasks whose pause is over: at most `AT_A_TIME`, the others are due at once."""
+        """Take out the tasks whose pause is over, at most `AT_A_TIME` of them. The others remain due."""
         found: list[int] = []
         while self._heap and self._heap[0][0] <= now and len(found) < AT_A_TIME:
             until, task = heapq.heappop(self._heap)

@@ -7,18 +7,18 @@ from math import inf
 
 # Attempts that are remembered: enough for a quantile of 0.95, few enough to forget a bag that was predicted badly.
 REMEMBERED = 200
-# So many new ones are sorted in one by one: more are sooner sorted with all the others.
+# Up to this many new ratios are inserted one by one. If there are more, it is quicker to sort all ratios again.
 FEW = 8
-# Below so many, nothing is concluded.
+# With fewer ratios than this, no conclusion is drawn.
 ENOUGH = 20
-# What was stopped after it had outlived its prediction is next predicted to take this many times what it had used ...
+# A task that was stopped after its predicted runtime gets a new prediction: this many times the time it had used ...
 OUTLIVED = 2.0
-# ... but not more than this part of the longest window, as long as it may still fit there.
+# ... but at most this fraction of the longest window, as long as the task may still fit there.
 NEARLY = 0.9
 
 
 def outlived(elapsed: float, longest_window: float) -> float:
-    """The next prediction for what was stopped, unfinished, after more seconds than predicted."""
+    """The next prediction for a task that was stopped, unfinished, after more seconds than predicted."""
     nearly = NEARLY * longest_window
     return min(OUTLIVED * elapsed, nearly) if elapsed < nearly else OUTLIVED * elapsed
 
@@ -35,17 +35,17 @@ def ratios(predicted: Sequence[float], actual: Sequence[float]) -> list[float]:
 class PredictionError:
     """Ratios of the actual to the predicted runtime, of the last attempts with a prediction.
 
-    An attempt that was killed after it had outlived its prediction counts with what it had used: it would have needed
-    more.
+    An attempt that was killed after its predicted runtime counts with the time that it had used, although it would have
+    needed more.
     """
 
     def __init__(self) -> None:
-        # In the order in which they came: those that are in ``_sorted``, and behind them those that are not yet.
+        # In order of arrival: first the ratios that are in ``_sorted``, then those that are not sorted in yet.
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
 
     def add(self, told: Sequence[float]) -> None:
-        """Attempts ended, in this order. Their ratios are sorted when somebody asks, and of most bags nobody does."""
+        """Add the ratios of attempts that ended, in order. They are sorted on demand: for most bags there is none."""
         self._recent.extend(told)
         if len(self._recent) > 2 * REMEMBERED:
             self._sort_anew()
@@ -56,14 +56,14 @@ class PredictionError:
         self._sorted = sorted(self._recent)
 
     def quantile(self, fraction: float) -> float:
-        """The ratio that ``fraction`` (0 to 1) of the attempts stay within; 1.0 as long as too few are known."""
+        """The ratio that ``fraction`` (0 to 1) of the attempts do not exceed; 1.0 as long as too few are known."""
         if fresh := len(self._recent) - len(self._sorted):
             self._catch_up(fresh)
         known = self._sorted
         return known[min(len(known) - 1, int(fraction * len(known)))] if len(known) >= ENOUGH else 1.0
 
     def _catch_up(self, fresh: int) -> None:
-        """Sort in what has come since somebody asked."""
+        """Sort in the ``fresh`` ratios that have come since the last call."""
         if fresh > FEW:
             self._sort_anew()
             return

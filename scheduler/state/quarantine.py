@@ -1,15 +1,16 @@
 """Quarantine: a worker on which everything crashes, or that answers nothing, gets no work for a while.
 
 Rule 1: a worker is put in quarantine after STREAK failures in a row: crashes, or attempts that it did not answer in
-time. Whatever else its tasks do, raising included, shows that it works.
-Rule 2: when its time is over one task is tried there. If that fails, too, the next time is twice as long.
-Rule 3: a bag that crashes on BAG_WORKERS workers, and was never seen to work, is broken itself: that says nothing
-about the workers.
-Rule 4: one worker always goes on. If all that are up are in quarantine, they are tried at once, and the last one is let
-out.
-Rule 5: crashes count against a task, but it is not given up while all of them were on one worker in quarantine.
+time. Any other end of a task, an exception included, shows that the worker works.
+Rule 2: when its quarantine is over, one task is tried there. If that task fails too, the next quarantine is twice as
+long.
+Rule 3: a bag that crashes on BAG_WORKERS workers and has no task done is broken itself. Its crashes say nothing about
+the workers.
+Rule 4: one worker always stays in use. If all workers that are up are in quarantine, they are tried at once. A worker
+that fails while all others are in quarantine is let out.
+Rule 5: crashes count against a task, but it is not given up while all its crashes were on one worker in quarantine.
 
-So one bad bag costs the lab seconds, and one bad PC costs a bag three crashes, then one in ever longer intervals.
+So one bad bag costs the lab seconds. One bad PC costs a bag three crashes, and then one crash at ever longer intervals.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,11 +20,11 @@ from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.state.slots import Slot, Worker
 from deskgrid.scheduler.state.tasks import Bag
 
-# Failures in a row: two may be bad luck, and as many end a task.
+# Failures in a row. Two may be bad luck. As many crashes end a task (`CRASH_LIMIT`).
 STREAK = 3
-# Where a new bag has to crash before it is to blame: two may both be broken PCs, which have nothing else to do.
+# On how many workers a new bag has to crash before it is to blame. Two may be broken PCs, which are always free.
 BAG_WORKERS = 3
-# The first time, and the longest. Seconds. A PC that was judged in error is back soon, and a repaired one within the
+# The first quarantine, and the longest. Seconds. A PC that was misjudged is back soon, and a repaired one within the
 # hour.
 FIRST_QUARANTINE_S = 10.0
 LONGEST_QUARANTINE_S = 3600.0
@@ -31,9 +32,10 @@ LONGEST_QUARANTINE_S = 3600.0
 
 @dataclass(slots=True)
 class Quarantined:
-    """One worker's stay. ``failures``: in a row, until now; ``silent``: the last of them was that it did not answer.
+    """One worker's stay in quarantine. ``failures``: how many in a row, so far.
 
-    ``slot``: where a task is tried when it is ``trying``.
+    ``silent``: the last failure was an attempt that it did not answer. ``slot``: where a task is tried while
+    ``trying``.
     """
 
     until: float
@@ -45,7 +47,7 @@ class Quarantined:
 
     @property
     def why(self) -> str:
-        """A few words for people."""
+        """The reason, in a few words for people."""
         return f"{self.failures} {'tasks not answered' if self.silent else 'crashes'} in a row"
 
 
@@ -55,11 +57,11 @@ class Quarantine:
     def __init__(self) -> None:
         self.workers: dict[str, Quarantined] = {}
         self._streaks: dict[str, int] = {}
-        # Bags that had never a task done when one crashed, and the workers on which they did: BAG_WORKERS at most.
+        # Bags that had no task done when one crashed, and the workers on which they crashed: BAG_WORKERS at most.
         self._bags: dict[int, set[str]] = {}
 
     def shuts(self, slot: Slot) -> bool:
-        """Whether ``slot`` gets nothing because its worker is in quarantine, or is being tried with something else."""
+        """Whether ``slot`` gets nothing because its worker is in quarantine, or is being tried with another task."""
         stay = self.workers.get(slot.worker.name)
         if stay is None:
             return False
@@ -67,11 +69,11 @@ class Quarantine:
         return not tried or bool(slot.sent or slot.queue)
 
     def crashed(self, worker: str, slot: int, bag: Bag, up: Collection[str], now: float) -> bool:
-        """A task of ``bag`` crashed on ``worker``, with those ``up``; True when that begins or ends a quarantine."""
+        """Note a crash of ``bag`` on ``worker``; True if it begins or ends a quarantine. ``up``: all workers up."""
         return not self._is_broken(bag, worker) and self._failed(worker, slot, up, now, silent=False)
 
     def silent(self, worker: str, slot: int, up: Collection[str], now: float) -> bool:
-        """``worker`` did not answer for an attempt in time; as `crashed`."""
+        """Note that ``worker`` did not answer for an attempt in time. Returns the same as `crashed`."""
         return self._failed(worker, slot, up, now, silent=True)
 
     def _failed(self, worker: str, slot: int, up: Collection[str], now: float, *, silent: bool) -> bool:
@@ -98,12 +100,12 @@ class Quarantine:
         return len(where) == BAG_WORKERS
 
     def works(self, worker: str) -> bool:
-        """A task there has ended, and not by a crash; True when a quarantine ends by that."""
+        """Note that a task ended on ``worker`` without a crash; True if that ends a quarantine."""
         self._streaks.pop(worker, None)
         return self.workers.pop(worker, None) is not None
 
     def due(self, up: Mapping[str, Worker], now: float) -> list[str]:
-        """Workers that from now on are tried."""
+        """Begin to try the workers whose quarantine is over, and return their names."""
         alone = len(self.workers) >= len(up) and all(name in self.workers for name in up)
         found = [name for name, stay in self.workers.items() if name in up and not stay.trying]
         found = [name for name in found if alone or self.workers[name].until <= now]
@@ -115,7 +117,7 @@ class Quarantine:
         return found
 
     def excuses(self, places: Sequence[str]) -> bool:
-        """Whether all the crashes of a task, which were at ``places``, are held against the one worker there."""
+        """Whether all crashes of a task, on the workers ``places``, are blamed on a single worker in quarantine."""
         return len(set(places)) == 1 and places[0] in self.workers
 
     def forget_worker(self, name: str) -> None:
@@ -126,7 +128,7 @@ class Quarantine:
         self._bags.pop(bag, None)
 
     def check(self, slots: Collection[Slot], bags: Collection[int]) -> None:
-        """Raise `InvariantBroken` where a worker in quarantine has work queued, or what is kept is of nobody."""
+        """Raise `InvariantBroken` if a worker in quarantine has queued work, or the records contradict each other."""
         for slot in slots:
             stay = self.workers.get(slot.worker.name)
             if stay is not None:

@@ -1,11 +1,11 @@
 """Workers, their slots, and the slots with room, indexed by remaining time.
 
 Remaining time (paper, Section 2.2): tl = ru - (et_running - elapsed) - sum of et_queued. While a task runs within its
-prediction, uptime and elapsed time change together and tl stands still; when the slot is idle, or its task is overdue,
-tl falls with the clock. So an index keeps two sorted lists, *anchored* (tl itself) and *falling* (tl + now), and no
-entry has to be touched as time passes but the few whose task becomes overdue. They are plain lists: moving the entries
-behind one that comes or goes takes a microsecond or two with ten thousand, less than any tree takes in Python, and
-mostly there are few slots with room.
+prediction, the uptime falls as fast as the elapsed time grows, and tl stands still. When the slot is idle, or its task
+is overdue, tl falls with the clock. So an index keeps two sorted lists: *anchored* (tl itself) and *falling* (tl +
+now). As time passes, only the few entries whose task becomes overdue have to be touched. Both are plain lists.
+Inserting or deleting among ten thousand entries takes a microsecond or two, less than any tree takes in Python, and
+usually few slots have room.
 """
 
 import heapq
@@ -20,19 +20,19 @@ from typing import NamedTuple
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
 from deskgrid.scheduler.state.tasks import TaskBatch
 
-# A later closing time than the one known is taken only if it is later by this much: heartbeats arrive late, never
-# early, so the earliest estimate of a window's end is the best one.
+# A closing time replaces an earlier one only if it is later by this much. Heartbeats arrive late, never early, so the
+# earliest estimate of a window's end is the best one.
 UPTIME_JITTER_S = 0.5
 
-# When a worker has answered that never did.
+# When a worker last answered, if it never did.
 NEVER = -math.inf
 
-# An index entry: the key, then what is promised already (so that equal slots share the work), then the slot number.
+# An index entry: the key, then the load promised already (so that equal slots share the work), then the slot number.
 _Row = tuple[float, float, int]
 
 
 class Sent(NamedTuple):
-    """One attempt at the worker, the runtime it was predicted to have, and when it was sent, or began elsewhere."""
+    """One attempt at the worker, its predicted runtime, and when it was sent or, if it was adopted, began."""
 
     attempt: Attempt
     runtime: float
@@ -43,7 +43,8 @@ class Sent(NamedTuple):
 class Slot:
     """One slot of a worker. ``sent[0]`` is running since ``started``; ``queue`` is held here.
 
-    ``owes``: an attempt that was taken back and not answered since, which had run since ``started``: it may still run.
+    ``owes``: an attempt that was taken back and has not been answered since. It began at ``started``, and may still
+    run.
     """
 
     number: int
@@ -57,9 +58,9 @@ class Slot:
     busy_s: float = 0.0
     watched: float = -math.inf  # the last ``due`` that `SlotTable` was told to look out for
     look_at: float = math.inf  # when `Deadlines` looks at it
-    batch: TaskBatch | None = None  # of what it ran when that was last decided
+    batch: TaskBatch | None = None  # of the task that `Deadlines` last watched here
     owes: Attempt | None = None
-    # Its entry in an index, and the list that this is in: None when it has no room.
+    # The index list that has its entry (None when it has no room), and the entry.
     rows: list[_Row] | None = None
     row: _Row = (0.0, 0.0, 0)
 
@@ -86,7 +87,7 @@ class Slot:
         return self.sent[0].runtime + self.ahead_s if self.sent else 0.0
 
     def check(self, now: float) -> None:
-        """Raise `InvariantBroken` unless the sums are those of the contents, and the running task has begun."""
+        """Raise `InvariantBroken` unless the sums match the contents and the running task has begun."""
         near(f"seconds ahead on slot {self.number}", self.ahead_s, sum(sent.runtime for sent in list(self.sent)[1:]))
         near(f"seconds queued on slot {self.number}", self.queued_s, sum(runtime for _, runtime in self.queue))
         agree(f"slot {self.number} began in the past", self.started <= now, True)
@@ -95,7 +96,7 @@ class Slot:
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A worker whose window is open. ``ends_at`` is when it closes, interpolated from the last uptime it gave."""
+    """A worker whose window is open. ``ends_at`` is when it closes, by the uptime that the worker gave."""
 
     name: str
     site: str
@@ -103,13 +104,13 @@ class Worker:
     ends_at: float
     windows: Windows
     slots: list[Slot] = field(default_factory=list)
-    # How long it had been away, if it had left as planned.
+    # How long it was away before this window, if it had left as planned.
     gap: float | None = None
     # When it last answered for an attempt.
     heard: float = NEVER
-    # When it last said that it is there. What it had answered before that has arrived.
+    # When it last said that it is there. All answers that it sent before that have arrived.
     seen: float = NEVER
-    # So many of its slots are used, the first ones; and when it will be more.
+    # How many of its slots are used (the first ones), and when that number grows.
     width: int = sys.maxsize
     wider_at: float = math.inf
 
@@ -143,7 +144,7 @@ class Away:
 
 
 def habitual(last: Window | None, gap: float | None, now: float) -> Windows:
-    """The next two windows of one that announces none but has come back once: as long as ``last``, as far apart."""
+    """The next two windows of a worker that announces none but has come back once: ``last`` again, ``gap`` apart."""
     if last is None or gap is None:
         return Windows()
     opens = max(now, last.closes + gap)
@@ -182,20 +183,20 @@ class SlotIndex:
         return max(anchored, falling)
 
     def at(self, place: int) -> int:
-        """The slot number at ``place`` of ``len(self)``: for a policy that does not care for remaining time."""
+        """The slot number at ``place`` of ``len(self)``: for a policy that ignores remaining time."""
         if place < len(self.anchored):
             return int(self.anchored[place][2])
         return int(self.falling[place - len(self.anchored)][2])
 
     def check(self, slots: Mapping[int, Slot], alarms: Collection[tuple[float, int]], now: float) -> None:
-        """Raise `InvariantBroken` unless ``slots`` are here, by their tl; ``alarms``: (due, slot) looked out for."""
+        """Raise `InvariantBroken` unless ``slots`` are here, by their tl. ``alarms``: the pending (due, slot) pairs."""
         for rows in (self.anchored, self.falling):
             agree("rows in order", rows, sorted(rows))
         agree("slots with room", sorted(number for *_, number in (*self.anchored, *self.falling)), sorted(slots))
         for number, slot in slots.items():
             row, anchored = slot.row, slot.rows is self.anchored
             agree(f"rows of slot {number}", (self.anchored if anchored else self.falling).count(row), 1)
-            # An anchored slot stays as it is until the first pass after its task is due, which an alarm tells of.
+            # An anchored slot stays anchored until the first pass after its task is due. An alarm triggers the change.
             moves = (slot.due, number) not in alarms if anchored else slot.due > now
             agree(f"slot {number} moves without notice", moves, False)
             at = min(now, slot.due) if anchored else now
@@ -205,7 +206,7 @@ class SlotIndex:
 
 
 def _first_above(rows: list[_Row], key: float) -> _Row | None:
-    """The first row with a key strictly above ``key``. Where tasks are short beside windows it is the first of all."""
+    """The first row with a key strictly above ``key``: usually the first of all, if tasks are short beside windows."""
     if not rows:
         return None
     if rows[0][0] > key:
@@ -216,7 +217,7 @@ def _first_above(rows: list[_Row], key: float) -> _Row | None:
 
 
 class SlotTable:
-    """Every slot of every worker that is up, and three indexes of those with room.
+    """Every slot of every worker that is up, and three indexes of the slots with room.
 
     ``idle``: nothing to do; ``spare``: something at the worker, nothing queued; ``queued``: something queued.
     """
@@ -262,7 +263,7 @@ class SlotTable:
         load, ends_at = slot.ahead_s + slot.queued_s, slot.worker.ends_at
         if due > now:
             slot.rows, slot.row = index.anchored, (ends_at - due - load, due + load, slot.number)
-            # Once for each due time: a slot is indexed anew with every change, and a task may run for hours.
+            # Only once for each due time: every change indexes the slot again, and a task may run for hours.
             if slot.watched != due:
                 slot.watched = due
                 heapq.heappush(self._due, (due, slot.number))
@@ -272,7 +273,7 @@ class SlotTable:
         self.with_room += 1
 
     def _index_of(self, slot: Slot) -> SlotIndex:
-        """The one of the indexes that a slot with room belongs into."""
+        """The index for ``slot``, which has room."""
         return self.queued if slot.queue else self.spare if slot.sent else self.idle
 
     def overdue(self, now: float) -> Iterator[Slot]:
@@ -288,7 +289,7 @@ class SlotTable:
         return self.idle, self.spare, self.queued
 
     def check(self, with_room: Iterable[Slot], now: float) -> None:
-        """Raise `InvariantBroken` where what is kept contradicts itself; exactly ``with_room`` are in an index."""
+        """Raise `InvariantBroken` if the state contradicts itself, or the indexed slots are not ``with_room``."""
         agree("names", [worker.name for worker in self.workers.values()], list(self.workers))
         here = {slot.number: slot for worker in self.workers.values() for slot in worker.slots}
         agree("slots", self.slots, here)
@@ -309,7 +310,7 @@ def uptime_end(uptime: float, now: float) -> float:
 
 
 def differ(before: Sequence[Window], after: Sequence[Window]) -> bool:
-    """Whether windows announced again are others, beyond the jitter of heartbeats."""
+    """Whether two announcements of windows differ by more than the jitter of heartbeats."""
     if len(before) != len(after):
         return True
     pairs = zip(before, after, strict=True)

@@ -16,7 +16,7 @@ from deskgrid.scheduler.state.prediction_error import PredictionError, ratios
 OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
 UNSENT = re.compile(b"[%c-%c]+" % (State.WAITING, State.QUEUED))
 WAITING = re.compile(b"%c+" % State.WAITING)
-# One by one: each pauses, is bound to a slot, or held.
+# Single tasks, not runs: each pauses, is bound to a slot, or is held.
 ELSEWHERE = re.compile(b"[%c-%c]" % (State.PAUSED, State.HELD))
 
 
@@ -24,9 +24,9 @@ ELSEWHERE = re.compile(b"[%c-%c]" % (State.PAUSED, State.HELD))
 class Bag:
     """What the core counts for one bag. ``left_s``: predicted seconds of work not yet ended.
 
-    ``timeout``: what workers give each of its tasks. ``took``: the longest that one of them which is done really took.
-    ``bounded``: many tasks share one prediction, which is then a bound for them, and no estimate of each.
-    ``prediction_error``: of estimates, once there are any.
+    ``timeout``: the timeout of each of its tasks. ``took``: the longest actual time of a task that is done.
+    ``bounded``: many tasks share one prediction, which is then an upper bound for all and not an estimate of each.
+    ``prediction_error``: the error of the estimates, once there are any.
     """
 
     number: int
@@ -49,13 +49,13 @@ class Bag:
         return self.done + self.failed + self.cancelled
 
     def learn(self, told: Sequence[float]) -> None:
-        """Note how well tasks were predicted, in this order."""
+        """Note the ratios of actual to predicted runtimes of some tasks, in this order."""
         if not self.bounded:
             self.prediction_error = self.prediction_error or PredictionError()
             self.prediction_error.add(told)
 
     def check(self) -> None:
-        """Raise `InvariantBroken` unless the counts are those of the batches."""
+        """Raise `InvariantBroken` unless the counts match the batches."""
         states = [State(state) for batch in self.batches for state in batch.states]
         runtimes = [batch.runtime(batch.first + place) for batch in self.batches for place in range(batch.count)]
         left = [seconds for seconds, state in zip(runtimes, states, strict=True) if state not in ENDED]
@@ -80,13 +80,13 @@ class TaskBatch:
         return self.runtimes[0 if len(self.runtimes) == 1 else task - self.first]
 
     def runtimes_of(self, tasks: Sequence[int]) -> Sequence[float]:
-        """Of some of its tasks."""
+        """The runtimes of some of its tasks."""
         if len(self.runtimes) == 1:
             return [self.runtimes[0]] * len(tasks)
         return [self.runtimes[task - self.first] for task in tasks]
 
     def longest(self) -> tuple[float, int]:
-        """The longest runtime of those of its tasks that wait, and the first of these; some do."""
+        """The longest runtime of its waiting tasks, and the first task that has it. At least one task must wait."""
         if len(self.runtimes) == 1:
             return self.runtimes[0], self.first + self.states.index(State.WAITING)
         # At C speed, because the batch may be a bag of a million: waiting is state zero.
@@ -97,13 +97,13 @@ class TaskBatch:
         return longest, self.first + place
 
     def spans(self, states: re.Pattern[bytes], first: int, count: int) -> list[tuple[int, int]]:
-        """Ranges of those of its tasks from ``first`` on, ``count`` of them, whose states match."""
+        """Ranges of the tasks whose states match, among ``count`` tasks from ``first`` on."""
         start = first - self.first
         found = states.finditer(self.states, start, start + count)
         return [(self.first + match.start(), match.end() - match.start()) for match in found]
 
     def left_s(self, first: int, count: int) -> float:
-        """The predicted runtimes of some of its tasks together."""
+        """The sum of the predicted runtimes of some of its tasks."""
         if len(self.runtimes) == 1:
             return self.runtimes[0] * count
         return sum(self.runtimes[first - self.first : first - self.first + count])
@@ -116,7 +116,7 @@ class TaskBatch:
         return grouped(tasks, [self.runtime(task) for task in tasks])
 
 
-# Looked up once: the name of a member is looked up slowly in Python 3.11, and this is done for each task.
+# Looked up once: enum members are slow to look up in Python 3.11, and this one is needed for each task.
 _DONE = State.DONE
 
 
@@ -129,15 +129,15 @@ class TaskTable:
         self._batches: list[TaskBatch] = []
         self._next = 0
         self._errors: dict[int, int] = {}
-        # On which workers, in order.
+        # By task: the workers on which it has crashed, in order.
         self._crashes: dict[int, list[str]] = {}
-        # How often, of those that were taken back from silent workers.
+        # By task: how often it was taken back from a silent worker.
         self._taken: dict[int, int] = {}
-        # Whether a task has taken longer than any of its bag before, since somebody cleared this.
+        # Whether some task has taken longer than any earlier one of its bag. `Trust.look_after` clears this.
         self.longer = False
 
     def add(self, bag: int, first: int, count: int, runtimes: Sequence[float]) -> TaskBatch:
-        """A new batch, all waiting; raises `IllegalEvent` and changes nothing when it cannot be."""
+        """Add a batch, all waiting. Raises `IllegalEvent`, and changes nothing, if the batch is impossible."""
         if count < 1 or len(runtimes) not in (1, count):
             raise IllegalEvent(f"a batch of {count} tasks with {len(runtimes)} runtimes")
         if first < self._next:
@@ -157,7 +157,7 @@ class TaskTable:
 
     def known(self, task: int) -> TaskBatch:
         """The batch ``task`` is in; raises `IllegalEvent` when it is unknown."""
-        # Of a task before all of them the place is -1: then the last is looked at, which it is not in either.
+        # For a task before all batches, the place is -1. Then the last batch is tested, which does not have it either.
         place = bisect_right(self._firsts, task) - 1
         if self._batches and 0 <= task - (batch := self._batches[place]).first < batch.count:
             return batch
@@ -171,18 +171,18 @@ class TaskTable:
         return self.known(task).runtime(task)
 
     def runtimes(self, tasks: Sequence[int]) -> list[float]:
-        """The runtimes of many."""
+        """The runtimes of several tasks."""
         return [seconds for batch, part in by_batch(tasks, self.known) for seconds in batch.runtimes_of(tasks[part])]
 
     def move(self, task: int, state: State) -> None:
         """Change a task's state and the counts that depend on it."""
         batch = self.known(task)
         batch.states[task - batch.first] = state
-        if state >= _DONE:  # those that have ended come last, and comparing is quicker than looking up
+        if state >= _DONE:  # ended states come last, and a comparison is quicker than a lookup
             self._settle(batch, task, state)
 
     def move_all(self, tasks: Sequence[int], state: State) -> None:
-        """Change the state of tasks which do not end by that."""
+        """Change the state of tasks to one that is not an ended state."""
         if len(tasks) == 1:
             batch = self.known(tasks[0])
             batch.states[tasks[0] - batch.first] = state
@@ -192,9 +192,9 @@ class TaskTable:
                 batch.states[task - batch.first] = state
 
     def succeed(self, tasks: Sequence[int], actual: Sequence[float]) -> list[float]:
-        """Tasks are done, which took ``actual`` seconds: as `move` and `Bag.learn` for each, with fewer look-ups.
+        """Mark tasks as done after ``actual`` seconds: `move` and `Bag.learn` for each, with fewer lookups.
 
-        The ratios of that to what was predicted.
+        Returns the ratios of actual to predicted runtimes.
         """
         if len(tasks) == 1:
             return self._succeed(self.known(tasks[0]), tasks, actual)
@@ -204,7 +204,7 @@ class TaskTable:
         return found
 
     def _succeed(self, batch: TaskBatch, tasks: Sequence[int], actual: Sequence[float]) -> list[float]:
-        """The same with tasks of one batch."""
+        """Do what `succeed` does, for tasks of one batch."""
         bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(tasks)
         for task in tasks:
             batch.states[task - first] = _DONE
@@ -227,10 +227,10 @@ class TaskTable:
         self._ended(bag, (task,), batch.runtime(task))
 
     def _ended(self, bag: Bag, tasks: Sequence[int], predicted: float) -> None:
-        """Tasks of ``bag`` have ended, and are counted; together they were predicted to take so many seconds."""
+        """Tasks of ``bag`` have ended and are counted already. ``predicted``: the sum of their runtimes."""
         bag.left_s -= predicted
         if bag.done + bag.failed + bag.cancelled == bag.total:
-            bag.left_s = 0.0  # what rounding left
+            bag.left_s = 0.0  # removes what rounding left
         if self._errors or self._crashes or self._taken:
             for task in tasks:
                 self._errors.pop(task, None)
@@ -238,7 +238,7 @@ class TaskTable:
                 self._taken.pop(task, None)
 
     def pieces(self, spans: Spans) -> Iterator[tuple[TaskBatch, int, int]]:
-        """Ranges of tasks by batch: that, the first task, how many. Raises `IllegalEvent` for what is unknown."""
+        """Split ranges of tasks by batch: (batch, first task, count). Raises `IllegalEvent` for an unknown task."""
         for first, many in spans:
             task, end = first, first + many
             while task < end:
@@ -248,7 +248,7 @@ class TaskTable:
                 task += count
 
     def open_spans(self, spans: Spans, unsent: bool = False) -> list[tuple[int, int]]:
-        """Those in ``spans`` that have not ended, or are ``unsent`` besides: at no worker."""
+        """Ranges of the tasks in ``spans`` that have not ended. ``unsent``: only of those that no worker has."""
         states = UNSENT if unsent else OPEN
         return [span for batch, first, many in self.pieces(spans) for span in batch.spans(states, first, many)]
 
@@ -259,7 +259,7 @@ class TaskTable:
         return sum([batch.states.count(state, start, start + count) for state in (State.QUEUED, State.SENT)])
 
     def cancel(self, batch: TaskBatch, spans: Spans) -> int:
-        """Tasks of a batch, none of which has ended, are cancelled; how many."""
+        """Cancel tasks of a batch, none of which has ended. Returns how many."""
         bag, before = batch.bag, batch.bag.cancelled
         for first, many in spans:
             start = first - batch.first
@@ -269,7 +269,7 @@ class TaskTable:
         return bag.cancelled - before
 
     def predict(self, news: Mapping[int, float]) -> dict[int, float]:
-        """Change the predictions of some tasks; of those that wait and change by it, ascending: what it was before.
+        """Change the predictions of some tasks. Returns the old ones of waiting tasks that changed, ascending by task.
 
         Raises `IllegalEvent`, and changes nothing, when one is unknown.
         """
@@ -281,7 +281,7 @@ class TaskTable:
             for task in tasks[part]:
                 place, runtime = task - first, news[task]
                 old, state = runtimes[place], states[place]
-                if state < _DONE:  # those that have ended come last
+                if state < _DONE:  # ended states come last
                     left += runtime - old
                 if not state and runtime != old:
                     before[task] = old
@@ -291,7 +291,7 @@ class TaskTable:
         return before
 
     def predict_bag(self, bag: int, runtime: float) -> tuple[Spans, set[float]]:
-        """Change the prediction of every task of a bag; where its tasks are, and what was predicted before."""
+        """Change the prediction of every task of a bag. Returns the ranges of its tasks, and the old predictions."""
         owner = self.bags.get(bag)
         if owner is None:
             raise IllegalEvent(f"unknown bag {bag}")
@@ -303,7 +303,7 @@ class TaskTable:
         return joined([(batch.first, batch.count) for batch in owner.batches]), before
 
     def waiting(self, bag: int) -> tuple[int, int | None]:
-        """How many tasks of a bag wait, and the first of the longest of them."""
+        """How many tasks of a bag wait, and the first of the longest ones."""
         batches = self.bags[bag].batches
         found = [batch.longest() for batch in batches if State.WAITING in batch.states]
         count = sum(batch.states.count(State.WAITING) for batch in batches)
@@ -314,11 +314,11 @@ class TaskTable:
         self._crashes.setdefault(task, []).append(worker)
 
     def crashes(self, task: int) -> Sequence[str]:
-        """On which workers ``task``, which has not ended, has crashed."""
+        """The workers on which ``task``, which has not ended, has crashed."""
         return tuple(self._crashes.get(task, ()))
 
     def erred(self, task: int) -> int:
-        """Count an error or timeout of ``task``; how many it has now."""
+        """Count an error or timeout of ``task``. Returns how many it has now."""
         self._errors[task] = self._errors.get(task, 0) + 1
         return self._errors[task]
 
@@ -352,7 +352,7 @@ class TaskTable:
                 yield batch.first + place, State(state)
 
     def check(self) -> None:
-        """Raise `InvariantBroken` where what is kept contradicts itself."""
+        """Raise `InvariantBroken` if the stored state contradicts itself."""
         agree("first tasks", self._firsts, [batch.first for batch in self._batches])
         edges = [edge for batch in self._batches for edge in (batch.first, batch.first + batch.count)]
         agree("batches follow each other", [*edges, self._next], sorted([*edges, self._next]))

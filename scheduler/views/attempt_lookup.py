@@ -8,7 +8,7 @@ from deskgrid.scheduler.state.slots import Sent
 
 
 class AttemptLookup:
-    """Where attempts are, while nothing changes: each slot is gone through once, however many of its are asked for."""
+    """Where attempts are, while nothing changes: each slot is walked once, however many attempts are looked up."""
 
     def __init__(self, grid: GridState) -> None:
         self._bound = grid.bound

@@ -9,11 +9,11 @@ from deskgrid.scheduler.policy_view import ROUNDING_S
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot
 
-# Rows of slots and of coming windows, one for each worker, in one explanation: what fits on a screen.
+# The most slots, and the most coming windows (one for each worker), in one explanation: they fit on a screen.
 ROWS = 20
 # Slots and windows that are looked at in one piece: a few milliseconds.
 PIECE = 2_000
-# The same of tasks: so many are looked at in the time of one row, for only their states are counted.
+# This many tasks take as long as one row, because only their states are counted; and how many form one piece.
 TASKS_A_ROW = 10
 TASKS_PIECE = 5_000
 
@@ -22,9 +22,9 @@ TASKS_PIECE = 5_000
 class SlotReason:
     """``short_s``: how many seconds more the slot would need; 0 when only its queue is full.
 
-    A task as long as what is left does not fit: then ``short_s`` is next to nothing, but not 0. ``silent_s``: how long
-    its worker has owed an answer for what was taken back from the slot, which gets nothing before; None: it does not.
-    ``quarantined``: why its worker gets nothing, if it does not.
+    A task as long as the time that is left does not fit: then ``short_s`` is next to nothing, but not 0. ``silent_s``:
+    how long the worker has owed an answer for an attempt taken back from the slot, which gets nothing until then; None
+    if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine.
     """
 
     worker: str
@@ -49,9 +49,9 @@ class ComingWindow:
 class Explanation:
     """Where a task is and, if it waits, why. ``on`` is the worker that has it.
 
-    ``margin_s``: how many seconds more than its predicted runtime it is given: to start up, and for what experience
-    says of predictions. ``errors``: how often it has failed, and is tried again; ``again_s``: if it pauses, in how many
-    seconds.
+    ``margin_s``: how many seconds a slot must have beyond the predicted runtime: to start up, and to allow for the
+    prediction error. ``errors``: how often the task has failed and was tried again. ``again_s``: if it pauses, in how
+    many seconds it is tried again.
     """
 
     state: State
@@ -68,7 +68,7 @@ class Explanation:
 def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Explanation]:
     """Why ``task`` is where it is; the slots that are nearest to taking it first.
 
-    Made in pieces; after each it yields how many rows it has looked at.
+    The explanation is made in pieces. After each piece, this yields how many rows it has looked at.
     """
     runtime = grid.tasks.runtime(task)
     needs = grid.policy.requirement.needs(runtime)
@@ -120,7 +120,7 @@ def _soonest(coming: list[ComingWindow]) -> list[ComingWindow]:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How many tasks of a bag wait, how many pause, and the first of the longest of those that wait, if any."""
+    """How many tasks of a bag wait, how many pause, and the first of the longest waiting ones, if any."""
 
     waiting: int
     paused: int
@@ -128,7 +128,7 @@ class Waiting:
 
 
 def waiting_of(grid: GridState, bag: int) -> Generator[int, None, Waiting]:
-    """What waits of a bag. Made in pieces, as `explain`."""
+    """The waiting tasks of a bag. Made in pieces, as in `explain`."""
     waiting, paused, longest, found, rows = 0, 0, -1.0, None, 0
     for batch in list(grid.tasks.bags[bag].batches):
         paused += batch.states.count(State.PAUSED)

@@ -1,7 +1,7 @@
-"""When a bag will be done: its work, as if it could be cut into pieces, against the open and the announced windows.
+"""When a bag will be done, by its total work and the open and announced windows.
 
-An estimate, and on the early side: tasks cannot be cut, so the last pieces of windows go unused. It assumes that plans
-and predictions hold.
+The estimate is on the early side: it treats work as if it could be cut into any pieces, but tasks cannot be cut, so the
+last pieces of windows go unused. It assumes that plans and predictions hold.
 """
 
 import math
@@ -11,12 +11,12 @@ from itertools import accumulate, pairwise
 
 from deskgrid.scheduler.state.slots import Away, Worker
 
-# A window of so many slots: when it opens and closes, in seconds from now on.
+# When a window opens and closes, in seconds from now on, and its number of slots.
 Span = tuple[float, float, int]
 
 
 def spans_of_worker(worker: Worker, now: float) -> Iterator[Span]:
-    """What a worker that is up has, now and announced."""
+    """The open and the announced windows of a worker that is up."""
     slots = len(worker.slots)
     yield 0.0, worker.uptime(now), slots
     for window in worker.windows:
@@ -25,25 +25,25 @@ def spans_of_worker(worker: Worker, now: float) -> Iterator[Span]:
 
 
 def spans_of_away(away: Away, now: float) -> Iterator[Span]:
-    """What a worker has announced that is away. Windows that have closed meanwhile end before they open."""
+    """The announced windows of a worker that is away. Windows that have closed meanwhile end before they open."""
     for window in away.windows:
         yield max(0.0, window.opens - now), window.closes - now, away.slots
 
 
 class Capacity:
-    """Slots over time, from now on; built once for any number of questions, each of which costs next to nothing."""
+    """Slots over time, from now on. It is built once; after that, each question costs next to nothing."""
 
     def __init__(self) -> None:
-        # Windows, the longest first; and the first moment at which one of those that are at least so long opens.
+        # Lengths of windows (negated), the longest first; and when the first window of at least that length opens.
         self._lengths: list[float] = []
         self._opens: list[float] = []
-        # Moments at which the number of slots changes; the slots from then on, and the work that is done by then.
+        # Times at which the number of slots changes; the slots from then on, and the work that is done by then.
         self._times: list[float] = []
         self._slots: list[int] = []
         self._done = [0.0]
 
     def build(self, spans: Iterable[Span]) -> Iterator[int]:
-        """Take these windows, in pieces; after each it yields how many there are."""
+        """Take these windows, in pieces. After each piece, yields how many windows there are."""
         spans = [span for span in spans if span[1] > span[0]]  # the others have closed
         by_length = sorted([(start - end, start) for start, end, _ in spans])
         self._lengths = [length for length, _ in by_length]
@@ -63,7 +63,7 @@ class Capacity:
         return -self._lengths[0] if self._lengths else 0.0
 
     def holds(self, seconds: float) -> bool:
-        """Whether some window is longer than so many seconds."""
+        """Whether some window is longer than ``seconds``."""
         return self.longest_s > seconds
 
     def time_to_do(self, work_s: float, longest_s: float) -> float | None:

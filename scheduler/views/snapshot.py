@@ -36,7 +36,7 @@ class SlotView:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """One worker; one that is away has no slots. ``windows``: (starts in, lasts) of those to come, the first of them.
+    """One worker; if it is away it has no slots. ``windows``: (starts in, lasts) of the next ones to come.
 
     ``slots``: the first of its ``slot_count``, ``busy`` of which run something.
     """
@@ -53,7 +53,7 @@ class WorkerView:
 class BagView:
     """One bag. ``eta_s``: when it should be done if the predictions and plans hold; None when that cannot be seen.
 
-    ``running``: the first task on its slot; what was sent ahead to wait there for its turn is not.
+    ``running``: tasks that run; tasks that were sent ahead and wait on their slots do not count.
     """
 
     number: int
@@ -77,25 +77,25 @@ class QueuesView:
 
 
 class Outlook:
-    """What there is to say of all bags at one moment: what runs of each, and when it should be done.
+    """The outlook of all bags at one moment: how many tasks of each run, and when it should be done.
 
-    Bags are served in the order they came, so each waits for the work of those before it. Made in pieces (`pieces`),
-    between which the grid may go on; then `view` costs next to nothing.
+    Bags are served in the order they came, so each waits for the work of those before it. The outlook is made in pieces
+    (`pieces`), and the grid may go on between them. After that, `view` costs next to nothing.
     """
 
     def __init__(self, grid: GridState, now: float) -> None:
         self.made = now
-        # Slots that are busy, of all that there are.
+        # How many slots are busy, and how many there are.
         self.busy = self.slots = 0
         self._grid = grid
         self._running: Counter[int] = Counter()
         self._capacity = Capacity()
-        # Seconds of work before each bag that has not ended, by number; and before one that comes now.
+        # Seconds of work before each bag that has not ended, by number; and before a bag that comes now.
         self._ahead: dict[int, float] = {}
         self._work = 0.0
 
     def pieces(self) -> Iterator[int]:
-        """Make it. After each piece: how many rows were looked at for it."""
+        """Make the outlook. After each piece, yields how many rows it has looked at."""
         spans: list[Span] = []
         yield from self._looks(spans)
         yield from self._capacity.build(spans)
@@ -104,12 +104,12 @@ class Outlook:
             for bag in some:
                 if bag.settled < bag.total:
                     self._ahead[bag.number] = self._work
-                    # A bag that never ends as things are does not hold up those behind it: they are placed before it.
+                    # A bag that can never end as things are does not delay later bags: their tasks are placed first.
                     self._work += bag.left_s if self._capacity.holds(_longest(bag) + margin) else 0.0
             yield len(some)
 
     def _looks(self, spans: list[Span]) -> Iterator[int]:
-        """Look at the workers; what windows they have."""
+        """Look at the workers, and add their windows to ``spans``."""
         rows, known = 0, self._grid.tasks.known
         for worker in list(self._grid.slots.workers.values()):
             spans += spans_of_worker(worker, self.made)
@@ -154,7 +154,7 @@ class Outlook:
 
 
 def _longest(bag: Bag) -> float:
-    """Its longest task may have ended long ago; none that is left is longer than all that is left."""
+    """A bound on the longest task that is left: ``bag.longest`` may have ended, but no task exceeds the work left."""
     return min(bag.longest, bag.left_s)
 
 
@@ -170,12 +170,12 @@ def queues_view(grid: GridState) -> QueuesView:
 
 
 def _windows(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[float, float], ...]:
-    """The first of those that have not closed, (starts in, lasts); what has begun of one is of the past."""
+    """The first windows that have not closed, as (starts in, lasts); the start of an open one is negative."""
     return tuple([(window.opens - now, window.lasts) for window in windows if window.closes > now][:most])
 
 
 def worker_view(grid: GridState, name: str, now: float, most_slots: int, most_windows: int) -> WorkerView:
-    """The worker of that name: the first of its slots and of its windows to come."""
+    """The worker of that name, with the first of its slots and of its coming windows."""
     worker = grid.slots.workers.get(name)
     if worker is None:
         away = grid.away.get(name)
