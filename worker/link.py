@@ -1,5 +1,4 @@
-"""A worker's connection to its broker, and ZeroMQ's reports about it. The worker dials out, and sends without waiting.
-"""
+"""A worker's connection to its broker, and ZeroMQ's reports about it. It dials out, and sends without waiting."""
 
 import struct
 import time
@@ -108,7 +107,7 @@ class Link:
         self.socket.connect(self._join.endpoint)
 
     def heard(self) -> None:
-        """Note that the broker has just been reachable, or was until now."""
+        """Note that the broker was reachable just now."""
         self._silent_at = time.monotonic() + SILENCE_S
 
     def complain(self, say: Callable[[str], None]) -> None:
