@@ -37,7 +37,7 @@ def enrolled(
     before = identities.find(line.keys.server, name)
     pair = new_pair() if before is None else (before.keys.public, before.keys.secret)
     mine = PcIdentity(name, replace(line, keys=Keys(line.keys.server, *pair)))
-    identities.keep(mine)  # before asking: if the answer and then the key were lost, nobody could use the name again
+    identities.keep(mine)  # before asking: if the answer were lost, and the key with it, the name would be unusable
     try:
         answer = _ask(line, wire.Enrol(wire.VERSION, name, mine.keys.public), stopping, say)
     except (Refusal, UnknownKey):

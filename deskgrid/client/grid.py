@@ -82,7 +82,7 @@ class Grid(Executor):
         self._link = Link(line)
         self._futures = Futures(self._link)
         self._shut = False
-        # Also runs at the end of the program. It must not refer to this Grid: then a Grid without references is closed,
+        # Also runs at the end of the program. It must not refer to this Grid, so that an unreferenced Grid is closed,
         # too.
         self._release = weakref.finalize(self, _release, self._futures, self._link, None)
         try:

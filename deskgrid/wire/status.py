@@ -14,7 +14,7 @@ SCHEMA = 2
 
 # The size of the document is bounded, however large the grid is. These are the maximum numbers of rows of bags, of
 # workers, of slots of all workers together (but at least one for each worker), and of windows of each worker. `Totals`
-# also counts bags, workers and slots without a row.
+# also counts bags and workers without a row.
 BAG_ROWS = 200
 WORKER_ROWS = 2_000
 SLOT_ROWS = 4_000
@@ -108,7 +108,7 @@ class BagState(TypedDict):
 
 
 class Totals(TypedDict):
-    """All bags, workers and slots, including those without a row in this document."""
+    """All bags and workers, including those without a row in this document."""
 
     bags_under_way: int
     bags_ended: int

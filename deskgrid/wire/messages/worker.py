@@ -151,7 +151,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Recalled attempts that had not started; the worker will not start them."""
+    """Attempts handed back: recalled before they started, or stopped without a result. They will not run any more."""
 
     attempts: Attempts
 
@@ -188,7 +188,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Orders the worker to kill attempts; nobody needs their results."""
+    """Orders the worker to kill attempts, whose results nobody needs. It confirms them with `Returned` or a result."""
 
     attempts: Attempts
 
