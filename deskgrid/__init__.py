@@ -1,9 +1,9 @@
-"""deskgrid: bags of tasks on lab PCs that come and go on schedule. These are its public names, and nothing else.
+"""deskgrid: bags of tasks on lab PCs that come and go on schedule. This module has its public names, and nothing else.
 
-Rule 1: everything of ours is imported by a name below this one, and installing adds this one only. In a checkout the
-other rooms (``broker/``, ``worker/``, ...) lie beside this folder; in an installation they are in it.
-Rule 2: a name is loaded when it is first used, for whatever part of deskgrid a process imports, this file comes first:
-a worker does without the client.
+Rule 1: all our modules are imported below the name ``deskgrid``, the only name that an installation adds. In a checkout
+the other packages (``broker/``, ``worker/``, ...) are beside this folder; in an installation they are inside it.
+Rule 2: a name is loaded when it is first used. Every process imports this file first, whichever part of deskgrid it
+needs: a worker, for example, does not need the client.
 """
 
 import os.path
@@ -35,7 +35,7 @@ __all__ = [
     "task",
 ]
 
-# Where they are, but for the errors.
+# The modules of the public names, except for the errors.
 _PLACES = {
     "Bag": "client.bag",
     "Grid": "client.grid",

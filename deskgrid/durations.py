@@ -1,4 +1,4 @@
-"""Durations for people, alike on the status screen, in explanations and in messages."""
+"""Durations for people, in one format for the status screen, explanations and messages."""
 
 MINUTE_S = 60
 HOUR_S = 3600
@@ -6,7 +6,7 @@ DAY_S = 86_400
 
 
 def duration(seconds: float) -> str:
-    """``seconds`` for people, cut rather than rounded up: 0.4 s, 45 s, 3 min 20 s, 12 min, 2 h 05 min, 3 d 4 h."""
+    """Format ``seconds``, rounded down: 0.4 s, 45 s, 3 min 20 s, 12 min, 2 h 05 min, 3 d 4 h."""
     if seconds < 10:
         return f"{int(seconds * 10) / 10:g} s"
     whole = int(seconds)
@@ -22,5 +22,5 @@ def duration(seconds: float) -> str:
 
 
 def precise(seconds: float) -> str:
-    """The same, with three digits below a minute: for durations that readers compare with each other."""
+    """Format ``seconds`` with three digits below a minute, for durations that readers compare with each other."""
     return f"{seconds:.3g} s" if seconds < MINUTE_S else duration(seconds)

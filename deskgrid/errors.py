@@ -1,7 +1,7 @@
-"""What can go wrong for a client. Each exception says what to do about it.
+"""The errors of a client. Each exception says what to do about it.
 
-`DeskgridError` is the root of all. A task that failed raises a `TaskError`, unless it raised an exception of its own:
-that comes back as itself, and its ``__cause__`` has the traceback from the worker, as in `concurrent.futures`.
+`DeskgridError` is the root of all. For a failed task you get a `TaskError`, unless the task raised an exception: then
+you get that exception, and its ``__cause__`` has the traceback from the worker, as in `concurrent.futures`.
 """
 
 
@@ -18,7 +18,7 @@ class GridRefused(DeskgridError):
 
 
 class GridClosed(DeskgridError, RuntimeError):
-    """This Grid was shut down. Open another."""
+    """This Grid was shut down. Open another one."""
 
 
 class RequestFailed(DeskgridError):
@@ -30,15 +30,15 @@ class BagRejected(DeskgridError):
 
 
 class PicklingFailed(BagRejected):
-    """The function or an argument cannot travel to a worker."""
+    """The function or an argument cannot be sent to a worker."""
 
 
 class PythonMismatch(BagRejected):
-    """The grid runs another minor version of Python, which cannot load what this one pickles."""
+    """The grid runs another minor version of Python, which cannot load objects that this one pickles."""
 
 
 class TaskError(DeskgridError):
-    """A task failed, and not by an exception that can be raised here."""
+    """A task failed, but not with an exception that can be raised here."""
 
 
 class RemoteError(TaskError):
@@ -58,7 +58,7 @@ class TaskCancelled(TaskError):
 
 
 class ResultUnreadable(TaskError):
-    """The task is done, but what it returned cannot be unpickled here."""
+    """The task is done, but its result cannot be unpickled here."""
 
 
 class RemoteTraceback(Exception):

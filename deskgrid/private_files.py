@@ -9,26 +9,29 @@ _OWNER_ONLY_FOLDER = 0o700
 
 
 def make_private(home: Path, name: str) -> None:
-    """Make a folder for its owner only, if there is none, and in it the file ``name`` and what belongs to that."""
+    """Make the folder ``home``, if needed, and the file ``name`` in it, both for their owner only.
+
+    Files whose names begin with ``name`` are also made private.
+    """
     home.mkdir(mode=_OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
     (home / name).touch(mode=_OWNER_ONLY)
     for path in home.glob(f"{name}*"):
-        path.chmod(_OWNER_ONLY)  # an earlier version let others read it
+        path.chmod(_OWNER_ONLY)  # an earlier version of deskgrid let others read these files
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder for its owner only, if there is none."""
+    """Make ``folder``, if needed, and let only its owner read it."""
     folder.mkdir(mode=_OWNER_ONLY_FOLDER, exist_ok=True)
     folder.chmod(_OWNER_ONLY_FOLDER)
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, complete or not at all. One that is as wanted is left alone."""
-    with suppress(OSError):  # on a full disk nothing could be written in its place
+    """Write a file that only its owner can read, completely or not at all. An identical file is left alone."""
+    with suppress(OSError):  # no such file; the check is for a full disk, on which the file could not be replaced
         if path.read_bytes() == data and path.stat().st_mode & 0o777 == _OWNER_ONLY:
             return
     part = path.with_name(f"{path.name}.part")
-    part.unlink(missing_ok=True)  # one that somebody left there may be readable by others
+    part.unlink(missing_ok=True)  # an old file might be readable by others
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY), "wb") as file:
         file.write(data)
         file.flush()

@@ -1,4 +1,4 @@
-"""How much memory this process has, and what becomes of what is freed."""
+"""The memory of this process: how much it has, and how to keep freed memory."""
 
 import math
 from pathlib import Path
@@ -6,21 +6,22 @@ from pathlib import Path
 _STATUS = Path("/proc/self/status")
 _KIB = 1024
 
-# More than a frame of a large payload, and so little that it does not matter which process keeps it.
+# More than a frame of a large payload, and so little that it does not matter if a process keeps it.
 KEPT_BYTES = 16 * 2**20
 
 
 def keep_freed() -> None:
-    """Have memory that is freed stay with this process, some tens of MB, where the C library is glibc.
+    """Make glibc keep some tens of MB of freed memory in this process; other C libraries are not affected.
 
-    It gives a free block back to the system at once, and takes it anew page by page, until one of that size has been
-    freed: which for frames of large payloads costs as much time as to copy them.
+    By default glibc returns a freed large block to the system at once, and gets new memory page by page. For frames of
+    large payloads this costs as much time as copying them. Once a block of KEPT_BYTES has been freed, glibc keeps
+    blocks up to that size.
     """
     bytearray(KEPT_BYTES)
 
 
 def held() -> float:
-    """Bytes of memory that this process has, swapped out or not, as Linux counts; infinite where nobody does."""
+    """Return the bytes of memory of this process, including swapped ones, on Linux; infinite on other systems."""
     try:
         lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

@@ -1,8 +1,9 @@
 """The worker's loop: it reads the clocks, and connects the session with the socket and the processes.
 
 Rule 1: it dials out; nothing listens on a lab PC.
-Rule 2: never block: what the broker does not take now is said again after the next introduction.
-Rule 3: the planned windows are looked at by the clocks at every turn, so a PC that slept through a boundary notices.
+Rule 2: it never blocks. If the broker does not accept a message now, its content follows the next introduction.
+Rule 3: each turn of the loop compares the planned windows with the clocks, so a PC that slept through a boundary
+notices it.
 """
 
 import logging
@@ -36,22 +37,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("deskgrid.worker")
 
-# The longest wait in the loop: how soon a stop request is seen.
+# The longest wait in the loop, and so the longest delay of a stop request.
 TICK_S = 0.2
-# How long a stopping worker waits until the broker has written its last results down.
+# How long a stopping worker waits for the broker to confirm its last results.
 LAST_RESULTS_S = 3.0
 
 
 class WorkerError(Exception):
-    """The worker cannot be part of this grid; one line that says why."""
+    """The worker cannot join this grid; the message says why in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """What a worker is started with. ``join``: the line of a lab, or this PC's own. ``home``: where its identities are.
+    """A worker's options. ``join``: the join line of a lab or of this PC. ``home``: the folder of its identities.
 
-    ``plan`` None: the broker's windows for this worker, or open-ended when it has none. ``task_memory``: bytes that a
-    task's process may have; 0 for no limit. ``run_as``: whose processes tasks are; None: this user's.
+    ``plan`` None: the broker's windows for this worker, or open-ended if it has none. ``task_memory``: bytes of memory
+    for a task's process; 0 for no limit. ``run_as``: the user that tasks run as; None: the worker's own user.
     """
 
     join: JoinLine
@@ -72,7 +73,7 @@ class WorkerOptions:
 
 
 def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
-    """Work until the plan is over or ``stopping()``; raises `WorkerError` when the broker refuses this worker.
+    """Run the worker until its plan is over or ``stopping()``; raises `WorkerError` if the broker refuses the worker.
 
     ``say`` gets a line for people whenever something changes.
     """
@@ -88,7 +89,7 @@ def run_worker(options: WorkerOptions, stopping: Callable[[], bool], say: Callab
 
 
 def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
-    """Work with this PC's own key; if the broker does not know it yet, enrol it with the lab's line."""
+    """Work with this PC's own key; if the broker does not know that key yet, enrol the PC with the lab's line."""
     identity = _identity(options)
     if identity is not None:
         try:
@@ -108,7 +109,7 @@ def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Ca
 
 
 def _identity(options: WorkerOptions) -> PcIdentity | None:
-    """The identity that this PC has in the grid of the line, at the address in the line."""
+    """Return this PC's identity in the grid of the join line, updated to the address in the line."""
     assert options.join.keys is not None
     identities = Identities(options.home)
     known = identities.find(options.join.keys.server, options.name)
@@ -122,7 +123,7 @@ def _identity(options: WorkerOptions) -> PcIdentity | None:
 def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[str], None]) -> None:
     if options.run_as is not None:
         check_account(options.run_as, PROGRAM)
-        os.umask(0o022)  # what is unpacked for tasks is for that user to read
+        os.umask(0o022)  # that user must be able to read the unpacked bundles
     wake_in, wake_out = socket.socketpair()
     wake_in.setblocking(False)
     wake_out.setblocking(False)
@@ -193,12 +194,12 @@ class _Agent:
                 self._alarm.close()
 
     def _watch_windows(self) -> None:
-        """Be woken when a window opens or closes."""
+        """Set the alarm that wakes the loop when a window opens or closes."""
         plan = self._session.plan
         if self._alarm is not None:
             self._alarm.replace(plan)
         elif not isinstance(plan, OpenEnded):
-            # Here, because what it needs takes longer to load than everything else of a worker.
+            # Imported here because its dependencies take longer to load than the rest of the worker.
             from deskgrid.worker.windows.alarm import Alarm
 
             self._alarm = Alarm(plan, self._wake)
@@ -210,7 +211,7 @@ class _Agent:
         deadline = self._executor.next_deadline(now.mono)
         if deadline is not None:
             wait = min(wait, max(0.0, deadline))
-        # Rounded up: waking a moment before something is due would only mean to wait again.
+        # Rounded up: if the loop woke a moment too early, it would only have to wait again.
         ready = dict(self._poller.poll(int(wait * 1000) + 1))
         if self._woken.fileno() in ready:
             self._woken.recv(4096)
@@ -234,7 +235,7 @@ class _Agent:
                 log.error("unusable-message reason=%r", str(error))
             except Refusal:
                 raise
-            except Exception:  # one message that nobody foresaw must not end this worker, and with it its tasks
+            except Exception:  # one unforeseen message must not end this worker and its tasks
                 log.exception("message-failed")
 
     def _send(self, messages: list[wire.Message]) -> None:

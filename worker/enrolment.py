@@ -1,4 +1,4 @@
-"""How a PC gets a key of its own: it makes one, and registers it with the broker by a lab's line.
+"""Enrolment: a PC makes its own key pair and registers it with the broker, using the lab's join line.
 
 Rule: the secret half never leaves this PC, and the identity is on its disk before it is used.
 """
@@ -20,16 +20,16 @@ log = logging.getLogger("deskgrid.worker")
 
 # A request is repeated this often until it is answered: it may have been lost with its connection. Seconds.
 AGAIN_S = 2.0
-# The longest wait in the loop: how soon a stop request is seen. Seconds.
+# The longest wait in the loop, and so the longest delay of a stop request. Seconds.
 TICK_S = 0.2
 
 
 def enrolled(
     line: JoinLine, name: str, identities: Identities, stopping: Callable[[], bool], say: Callable[[str], None]
 ) -> PcIdentity | None:
-    """The identity of this PC, which the broker knows from now on; None if the worker is to stop before that.
+    """Enrol this PC with the broker and return its identity; None if the worker has to stop first.
 
-    An identity of that name that is here is used again. Raises `Refusal`, `UnknownKey` and `IdentityError`.
+    If this PC already has an identity of that name, it is reused. Raises `Refusal`, `UnknownKey` and `IdentityError`.
     """
     if error := name_error(name):
         raise IdentityError(f"--name: {error}")
@@ -37,7 +37,7 @@ def enrolled(
     before = identities.find(line.keys.server, name)
     pair = new_pair() if before is None else (before.keys.public, before.keys.secret)
     mine = PcIdentity(name, replace(line, keys=Keys(line.keys.server, *pair)))
-    identities.keep(mine)  # now: if the answer were lost, and the key with it, nobody could use the name again
+    identities.keep(mine)  # before asking: if the answer were lost, and the key with it, the name would be unusable
     try:
         answer = _ask(line, wire.Enrol(wire.VERSION, name, mine.keys.public), stopping, say)
     except (Refusal, UnknownKey):
@@ -50,8 +50,8 @@ def enrolled(
 def _settled(
     answer: wire.Enrolled, mine: PcIdentity, line: JoinLine, identities: Identities, say: Callable[[str], None]
 ) -> PcIdentity:
-    """The identity that the broker agreed to."""
-    # The line of one PC alone is its key already; and the broker knows names whatever their case.
+    """Keep and return the identity that the broker agreed to."""
+    # The join line may be this PC's own: then its key is the identity. The name may differ in case from ours.
     identity = PcIdentity(answer.name, mine.line if answer.public == mine.keys.public else line)
     if identity != mine:
         identities.drop(mine)
@@ -78,7 +78,7 @@ def _ask(
 
 
 def _answer(link: Link) -> wire.Enrolled | None:
-    """What the broker said by now, or None."""
+    """Return the broker's answer if it has arrived, else None."""
     while True:
         try:
             message = link.receive()

@@ -1,9 +1,9 @@
-"""The identities of this user's PCs: for each grid and name, the key by which the broker lets the PC in.
+"""The identities of this user's PCs: for each grid and name, the key that admits the PC to the broker.
 
 An identity is a file, ``HOME/identities/GRID/NAME.join``: a join line with the PC's own key pair. GRID is the beginning
-of the broker's public key, so that several grids and several workers have their places beside each other.
+of the broker's public key, so that identities for several grids and workers can coexist.
 
-Rule: files are readable by their user only, in folders that are too, and are refused when others can read them.
+Rule: only their user can read the files and their folders. A file that others can read is refused.
 """
 
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ from deskgrid.wire.joinline import JoinLine, JoinLineError, Keys, read_join_line
 from deskgrid.wire.names import name_error
 
 _SUFFIX = ".join"
-# Hexadecimal digits of a broker's public key that name its folder; the whole key is compared when one is used.
+# Number of hexadecimal digits of a broker's public key in its folder's name. `find` compares the whole key.
 _GRID_DIGITS = 16
 
 
 class IdentityError(Exception):
-    """There is no identity to use, or it cannot be read or kept; one line that says why."""
+    """There is no usable identity, or it cannot be read or kept; the message says why in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class PcIdentity:
-    """``line``: where the broker is, its public key, and the PC's own pair."""
+    """``line``: the broker's address, its public key, and the PC's own key pair."""
 
     name: str
     line: JoinLine
 
     @property
     def keys(self) -> Keys:
-        """The keys of its line."""
-        assert self.line.keys is not None  # an identity without keys is none
+        """The keys in ``line``."""
+        assert self.line.keys is not None  # every identity has keys
         return self.line.keys
 
     @property
@@ -42,20 +42,20 @@ class PcIdentity:
 
 
 class Identities:
-    """Those in ``home``."""
+    """The identities in the folder ``home``."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._folder = home / "identities"
 
     def find(self, server: bytes, name: str) -> PcIdentity | None:
-        """The identity of that name in the grid of that broker. Raises `IdentityError`."""
+        """Return the identity called ``name`` in the grid of the broker ``server``. Raises `IdentityError`."""
         path = self._path(server, name)
         identity = _read(path) if not name_error(name) and path.exists() else None
         return identity if identity is not None and identity.keys.server == server else None
 
     def keep(self, identity: PcIdentity) -> None:
-        """Write one down. Raises `IdentityError`."""
+        """Write an identity to its file. Raises `IdentityError`."""
         path = self._path(identity.keys.server, identity.name)
         try:
             self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ class Identities:
             raise IdentityError(f"cannot keep this PC's identity in {path}: {error.strerror}") from error
 
     def drop(self, identity: PcIdentity) -> None:
-        """Remove one. Raises `IdentityError`."""
+        """Remove an identity. Raises `IdentityError`."""
         path = self._path(identity.keys.server, identity.name)
         try:
             path.unlink(missing_ok=True)
@@ -74,9 +74,9 @@ class Identities:
             raise IdentityError(f"cannot remove {path}: {error.strerror}") from error
 
     def choose(self, name: str | None, address: str | None) -> PcIdentity | None:
-        """The only identity, of this name and for this broker if they are given; None if there is none.
+        """Return the only identity with this name and broker address, where given; None if there is none.
 
-        Raises `IdentityError` when there are several.
+        Raises `IdentityError` if several match.
         """
         known = [_read(path) for path in sorted(self._folder.glob(f"*/*{_SUFFIX}"))]
         found = [each for each in known if name in (None, each.name) and address in (None, each.address)]

@@ -1,4 +1,4 @@
-"""A worker's connection to its broker, and what ZeroMQ reports of it. It dials out, and never waits."""
+"""A worker's connection to its broker, and ZeroMQ's reports about it. It dials out, and sends without waiting."""
 
 import struct
 import time
@@ -11,14 +11,14 @@ from deskgrid import process_memory, wire
 from deskgrid.wire.dealer import dealer_for, hear, say
 from deskgrid.wire.joinline import JoinLine
 
-# A broker that does not answer is dialled again this often, at first and at most.
+# The first and the longest interval at which ZeroMQ dials a broker that does not answer.
 RECONNECT_MS = (100, 3_000)
-# ZeroMQ gives an address up for good when what answers there makes no sense to it (another program that had the
-# broker's port, say). So without a connection it is dialled anew this often: far longer than a handshake. Seconds.
+# ZeroMQ gives up an address for good if the peer's answer makes no sense to it (another program had the broker's port,
+# say). So without a connection we dial anew at this interval, which is far longer than a handshake. Seconds.
 REDIAL_S = 5.0
-# A dead connection is noticed after this long.
+# Time after which a dead connection is noticed.
 DEAD_LINK_S = 15.0
-# How often somebody who watches the log is told that there still is no broker.
+# Silence after which the log says that no broker answers; repeated at four times this interval.
 SILENCE_S = 5.0
 LINGER_MS = 1_000
 
@@ -28,7 +28,7 @@ class UnknownKey(Exception):
 
 
 class Link:
-    """A connection by a join line, for as long as a ``with`` block lasts."""
+    """A connection to the broker of a join line, open during a ``with`` block."""
 
     def __init__(self, join: JoinLine) -> None:
         process_memory.keep_freed()
@@ -37,8 +37,8 @@ class Link:
         self._silent_at = time.monotonic() + SILENCE_S
         self.connected = False
         self.context = zmq.Context()
-        # IMMEDIATE: without a connection, fail at once rather than queue for a broker that may be another when it is
-        # back.
+        # IMMEDIATE: without a connection, fail at once rather than queue messages: the broker may have restarted by the
+        # time it is back.
         options: dict[int, int] = {
             zmq.IMMEDIATE: 1,
             zmq.LINGER: LINGER_MS,
@@ -66,7 +66,7 @@ class Link:
         self.context.term()
 
     def send(self, message: wire.Message) -> bool:
-        """Whether there was a connection to take it."""
+        """Send ``message``; return False if there is no connection."""
         try:
             say(self.socket, message)
         except zmq.Again:
@@ -82,7 +82,10 @@ class Link:
         return hear(self.socket)
 
     def changes(self) -> list[bool]:
-        """What became of the connection since the last time: whether there is one. Raises `UnknownKey`."""
+        """Return the changes of the connection since the last call, True for each that connected.
+
+        Raises `UnknownKey`.
+        """
         found = []
         while self.monitor.poll(0):
             event = struct.unpack_from("=H", self.monitor.recv_multipart()[0])[0]
@@ -99,16 +102,16 @@ class Link:
         if self.connected or time.monotonic() <= self._redial_at:
             return
         self._redial_at = time.monotonic() + REDIAL_S
-        with suppress(zmq.ZMQError):  # if it was given up, there is nothing to disconnect
+        with suppress(zmq.ZMQError):  # ZeroMQ may have given up the address: then there is nothing to disconnect
             self.socket.disconnect(self._join.endpoint)
         self.socket.connect(self._join.endpoint)
 
     def heard(self) -> None:
-        """The broker has just been there."""
+        """Note that the broker was reachable just now."""
         self._silent_at = time.monotonic() + SILENCE_S
 
     def complain(self, say: Callable[[str], None]) -> None:
-        """Say, now and then, that nobody answers."""
+        """Report from time to time that no broker answers."""
         if time.monotonic() > self._silent_at:
             self._silent_at = time.monotonic() + SILENCE_S * 4
             address = f"{self._join.host}:{self._join.port}"

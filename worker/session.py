@@ -1,9 +1,9 @@
-"""A worker without its socket and its clock: what it holds, hears and says.
+"""A worker without its socket and its clock: the work it holds and the messages it receives and sends.
 
-Rule 1: nothing that was accepted is dropped: a result is kept until the broker has written it down (`Taken`), and every
-attempt is named at each introduction, so both sides can agree again after any interruption.
-Rule 2: outside its windows nothing runs. When one closes, what still runs is stopped and handed back.
-Rule 3: a broker that is away is no reason to stop working.
+Rule 1: the worker drops nothing that it accepted. It keeps a result until the broker has written it to its journal
+(`Taken`), and names every attempt at each introduction, so both sides can agree again after any interruption.
+Rule 2: no task runs outside the windows. When a window closes, running tasks are stopped and handed back.
+Rule 3: the worker goes on working while the broker is away.
 """
 
 from collections import deque
@@ -16,26 +16,26 @@ from deskgrid.worker.run.jobs import Job, JobEnded, TemplateError
 from deskgrid.worker.windows.announcements import Announcements
 from deskgrid.worker.windows.uptime import Instant, Plan
 
-# Until the broker says otherwise, and how often an introduction is repeated that nobody answered.
+# Seconds between heartbeats until the broker sets another interval, and between introductions that nobody answers.
 HEARTBEAT_S = 2.0
-# Predicted seconds of short tasks given to a child process at once. It gets more while it does the last of them, and so
-# waits for nobody. What it has cannot be recalled any more.
+# Predicted seconds, and number, of short tasks given to a child process at once. It gets more tasks while it runs the
+# last of them, so it never has to wait. Tasks that it has can no longer be recalled.
 BATCH_S = 0.1
 BATCH_TASKS = 500
-# Bytes of results that may be on their way: no more is said before the broker has written some of them down, so that a
-# PC that was away with many large ones does not flood it.
+# Maximum bytes of unconfirmed results. The worker sends no more until the broker has written some of them to its
+# journal, so a PC that returns with many large results does not flood the broker.
 FLYING_BYTES = wire.PAYLOAD_LIMIT
-# Idle child processes end when the next window is further away than this, and with it their memory. When it has come as
-# near as this they are started again, so that the first tasks do not wait for them: a cold start may take some seconds.
+# If the next window is further away than this, idle child processes end, to free their memory. When the window is this
+# near, they are started again, so that the first tasks do not wait for a cold start, which may take seconds.
 REST_S = 60.0
 
 
 class Refusal(Exception):
-    """The broker refuses this worker as it is."""
+    """The broker refuses this worker."""
 
 
 class TaskExecutor(Protocol):
-    """What the session needs of `deskgrid.worker.run.executor.Executor`. ``now`` is monotonic seconds."""
+    """The part of `deskgrid.worker.run.executor.Executor` that the session uses. ``now`` is monotonic seconds."""
 
     def know(self, digest: str, blob: bytes) -> None: ...
     def knows(self, digest: str) -> bool: ...
@@ -61,7 +61,7 @@ class Identity:
 
 @dataclass(slots=True)
 class SlotLoad:
-    """One slot: ``given`` is with the executor, ``waiting`` is not."""
+    """The attempts of one slot: the executor has those in ``given``, not yet those in ``waiting``."""
 
     given: dict[tuple[int, int], wire.Work] = field(default_factory=dict)
     waiting: deque[wire.Work] = field(default_factory=deque)
@@ -76,7 +76,7 @@ class Session:
         self.plan = plan
         self.name = identity.name
         self.joined = False
-        # Whether the broker knows us over this connection, also while we introduce ourselves anew.
+        # Whether the broker knows us on this connection; stays True while we introduce ourselves again.
         self.known = False
         self.windows_from_broker: str | None = None
         self._own_plan = plan
@@ -85,7 +85,7 @@ class Session:
         self._loads = [SlotLoad() for _ in range(identity.slots)]
         # Results by attempt, each with the slot it came from.
         self._unwritten: dict[tuple[int, int], tuple[int, wire.Result]] = {}
-        # What the last closing stopped: the leave that says so may not arrive.
+        # Attempts that were stopped when the last window closed: the `Leave` that names them may get lost.
         self._stopped: tuple[wire.Running, ...] = ()
         self._fetching: set[str] = set()
         # Templates that cannot be used here, and why.
@@ -95,14 +95,14 @@ class Session:
         self._told = Announcements()
         self._heartbeat_s = HEARTBEAT_S
         self._speak_at = 0.0
-        # When the current window should close, on the monotonic clock, as of the last look.
+        # When the current window should close, on the monotonic clock, as of the last `tick`.
         self._closes_at = 0.0
         self._opening = 0
-        # The number of the last attempt that was assigned since the last introduction: they only grow.
+        # The number of the last attempt assigned since the last introduction: numbers only grow.
         self._assigned = -1
         self._introduced = False
         self._owes_results = False
-        # Results that have not been said over this connection; and the bytes of those that have, until they are taken.
+        # Results not yet sent over this connection, and the bytes of each result that was sent but is not yet `Taken`.
         self._unsaid: deque[wire.Result] = deque()
         self._flying: dict[tuple[int, int], int] = {}
         self._flying_bytes = 0
@@ -111,7 +111,7 @@ class Session:
     # --- what the driver calls ---------------------------------------------------------------------------------------
 
     def receive(self, message: wire.Message, now: Instant) -> None:
-        """A message of the broker; raises `Refusal` when it refuses this worker."""
+        """Handle a message of the broker; raises `Refusal` if the broker refuses this worker."""
         if isinstance(message, wire.Assign):
             self._assign(message)
         elif isinstance(message, wire.Taken):
@@ -134,32 +134,32 @@ class Session:
                 self.reconnected()
 
     def disconnected(self) -> None:
-        """Nothing reaches the broker any more: introduce ourselves again when it does."""
+        """Note that the connection is lost: the worker has to introduce itself again on the next one."""
         self.joined = self.known = self._introduced = False
 
     def reconnected(self) -> None:
-        """There is a connection: introduce ourselves at once, unless that is already under way."""
+        """Note that there is a connection: introduce this worker at once, unless that is already under way."""
         if not self._introduced:
             self._speak_at = 0.0
 
     def use_plan(self, plan: Plan | None) -> None:
-        """Follow ``plan`` (None: our own) from now on."""
+        """Follow ``plan`` from now on; None: the worker's own plan."""
         self.plan = self._own_plan if plan is None else plan
-        self._closes_at = float("inf")  # the last look was at another plan
-        # The broker places work by what it knows of ours: introduce ourselves anew, at once.
+        self._closes_at = float("inf")  # the old value is from the previous plan
+        # The broker places tasks by the plan that it knows, so introduce this worker again at once.
         self.joined = self._introduced = False
         self.reconnected()
 
     @property
     def wants_broker_windows(self) -> bool:
-        """Whether windows that the broker sends count."""
+        """Whether the worker follows windows that the broker sends."""
         return self._follows_broker
 
     def tick(self, now: Instant) -> list[wire.Message]:
-        """Whatever is due; call it after receiving, when a task ended, and at `next_tick`."""
+        """Return the messages that are due; call this after receiving, when a task ended, and at `next_tick`."""
         self._collect(now)
         uptime = self.plan.uptime(now)
-        # The second test: a gap between two windows may be shorter than it takes us to look.
+        # The second test: a gap between two windows may be shorter than the time between two ticks.
         if self._open and (uptime == 0.0 or now.mono >= self._closes_at):
             self._close_window("its window closed", now, planned=True)
         self._closes_at = now.mono + uptime
@@ -175,15 +175,15 @@ class Session:
         return out
 
     def next_tick(self, now: Instant) -> float:
-        """Seconds until `tick` has something to say, if nothing happens before; windows have an alarm of their own."""
+        """Return the seconds until `tick` is due if nothing happens before. Windows have an alarm of their own."""
         return max(0.0, self._speak_at - now.mono)
 
     def over(self, now: Instant) -> bool:
-        """No window will ever open again."""
+        """Return whether no window is open and none will ever open again."""
         return not self._open and self.plan.over(now)
 
     def stop(self, reason: str, now: Instant) -> list[wire.Message]:
-        """The worker ends: hand back everything."""
+        """Hand back everything because the worker ends; return the last messages."""
         self._collect(now)
         self._close_window(reason, now, planned=not self._open, stopping=True)
         out, self._out = self._out, []
@@ -191,7 +191,7 @@ class Session:
 
     @property
     def unwritten(self) -> int:
-        """Results the broker has not confirmed."""
+        """The number of results that the broker has not confirmed."""
         return len(self._unwritten)
 
     # --- speaking ----------------------------------------------------------------------------------------------------
@@ -231,15 +231,16 @@ class Session:
                 running=self._held(now) if self._open else self._stopped,
             )
         )
-        # What was said before may not have arrived, nor its answer. Right behind the introduction, so that the broker
-        # has it before it gives the same work to somebody else; but not again until that is answered: it may be much.
+        # Unconfirmed results, or their confirmations, may have been lost, so send the results again. They go right
+        # behind the introduction, so that the broker gets them before it assigns the same tasks to another worker. If
+        # the introduction is repeated, they wait for its answer: they may be large.
         self._owes_results = self._introduced and not self.joined
         if not self._owes_results:
             self._deliver_all()
         self._introduced = True
 
     def _held(self, now: Instant) -> tuple[wire.Running, ...]:
-        """Every attempt that is here, on each slot in the order of its work; then those whose results follow."""
+        """Return every attempt held here, for each slot in the order of its work; then those whose results follow."""
         elapsed = {(task, number): seconds for _, task, number, seconds in self._runs.running(now.mono)}
         held = [
             wire.Running(*attempt, slot, elapsed.get(attempt))
@@ -247,7 +248,8 @@ class Session:
             for attempt in [*load.given, *((work.task, work.number) for work in load.waiting)]
         ]
         ended = [wire.Running(r.task, r.number, slot, r.elapsed) for slot, r in self._unwritten.values()]
-        # The results follow in any case. There are more than the broker hands out only if it was away for some time.
+        # Cutting is safe: the results follow anyway. There are more attempts than the broker hands out only if it was
+        # away for some time.
         return tuple((held + ended)[: wire.HELD_ROWS])
 
     def _welcome(self, welcome: wire.Welcome) -> None:
@@ -255,7 +257,7 @@ class Session:
         self.name = welcome.name
         self._heartbeat_s = welcome.heartbeat
         self.windows_from_broker = welcome.windows
-        self._fetching.clear()  # what was on its way when the last connection broke may not have arrived
+        self._fetching.clear()  # requests or answers may have been lost with the last connection
         if self._owes_results:
             self._owes_results = False
             self._deliver_all()
@@ -278,7 +280,7 @@ class Session:
             self._rest(True)
 
     def _opens_soon(self, now: Instant) -> bool:
-        """Between two windows: whether the next one is near enough to be ready for it."""
+        """Return whether, between two windows, the next one is so near that the processes should be ready."""
         boundary = self.plan.boundary(now)
         return boundary is not None and boundary <= REST_S
 
@@ -301,9 +303,9 @@ class Session:
 
     def _assign(self, assign: wire.Assign) -> None:
         if not self._open or assign.opening != self._opening:
-            return  # Sent before the broker had our leave or newest introduction: it takes this for not started.
+            return  # sent before our `Leave` or newest introduction arrived: the broker treats it as not started
         for work in assign.work:
-            if work.slot < len(self._loads) and work.number > self._assigned:  # else it came twice
+            if work.slot < len(self._loads) and work.number > self._assigned:  # a lower number came twice
                 self._assigned = work.number
                 self._loads[work.slot].waiting.append(work)
 
@@ -311,7 +313,7 @@ class Session:
         self._fetching.discard(blob.digest)
         try:
             self._runs.know(blob.digest, bytes(blob.data))
-        except Exception as error:  # whatever it is, it is the bag's trouble, not this worker's
+        except Exception as error:  # any error is the bag's problem, not this worker's
             self._broken[blob.digest] = str(error) if isinstance(error, TemplateError) else repr(error)
 
     def _feed(self) -> None:
@@ -367,14 +369,14 @@ class Session:
         self._deliver(results)
 
     def _deliver_all(self) -> None:
-        """Say everything again that the broker has not confirmed: this is a new connection."""
+        """Send every unconfirmed result again, on a new connection."""
         self._unsaid.clear()
         self._flying.clear()
         self._flying_bytes = 0
         self._deliver([result for _, result in self._unwritten.values()])
 
     def _deliver(self, results: Sequence[wire.Result]) -> None:
-        """Say ``results`` when those before them have been confirmed, but for so many bytes."""
+        """Queue ``results``, and send queued results while fewer than FLYING_BYTES are unconfirmed."""
         self._unsaid += results
         while self._unsaid and self._flying_bytes < FLYING_BYTES:
             batch = next(wire.in_batches(self._unsaid, _size_of))
@@ -385,7 +387,7 @@ class Session:
             self._out.append(wire.Finished(tuple(batch)))
 
     def _taken(self, attempts: Sequence[wire.Ref]) -> None:
-        """The broker has written down how these ended."""
+        """Forget the results that the broker has confirmed."""
         for ref in attempts:
             key = (ref.task, ref.number)
             self._unwritten.pop(key, None)
@@ -409,11 +411,12 @@ class Session:
                 continue
             given = load.given
             self._collect(now)
-            # The child holds a batch: the others of it are put back in front, in order, and start again.
+            # The child process holds a batch: put its other attempts back in front, in order; they start again.
             kept = [job for job, _ in self._runs.stop(slot, now.mono) if (job.task, job.number) not in unwanted]
             load.waiting.extendleft(given[job.task, job.number] for job in reversed(kept))
             load.given = {}
-        # The broker gives a slot no work before it knows that what it gave up there has ended. A result says so, too.
+        # The broker assigns no work to a slot until it knows that the stopped attempt there has ended. If the attempt
+        # has a result, the result tells it.
         gone = tuple(ref for ref in stop.attempts if (ref.task, ref.number) not in self._unwritten)
         if gone:
             self._out.append(wire.Returned(gone))

@@ -1,1 +1,1 @@
-"""The command line. `front` is the way in; each command is loaded when it is called."""
+"""The command line. `front` is the entry point; each command is loaded when it is called."""

@@ -1,4 +1,4 @@
-"""``python -m deskgrid.cli``: the command, for processes that we start ourselves."""
+"""``python -m deskgrid.cli``: the command line, for processes that deskgrid itself starts."""
 
 from deskgrid.cli.front import main
 

@@ -1,6 +1,6 @@
-"""``deskgrid submit`` and what one does with a bag afterwards.
+"""``deskgrid submit`` and the commands for bags that were submitted.
 
-Rule: stdout is for what was asked for, so that it can be piped on; what there is to say about it goes to stderr.
+Rule: stdout has only the requested output, so that it can be piped; remarks about it go to stderr.
 """
 
 import os
@@ -74,12 +74,12 @@ def submit(
 
 
 def _itself(command: Iterable[str]) -> list[str]:
-    """The one item that leaves the command as it is."""
+    """Return the one item that leaves the command as it is."""
     return ["{}" if any("{}" in word for word in command) else ""]
 
 
 def items_of(lines: Iterable[bytes]) -> Iterator[str]:
-    """The lines that are not empty, without their ends; a refusal names the one that is not UTF-8."""
+    """Yield the lines that are not blank, without their line ends; a refusal names a line that is not UTF-8."""
     for number, line in enumerate(lines, start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -105,7 +105,7 @@ def wait(*, timeout: float | None, bag_id: str, join: str | None) -> None:
 
 
 def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
-    """The bag; what its user should know of it is told on stderr."""
+    """Attach to a bag; print its note, if it has one, to stderr."""
     bag: Bag[Any, Any] = grid.attach(bag_id)
     if bag.note:
         say(f"deskgrid: {bag.note}", err=True)
@@ -114,7 +114,7 @@ def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
 
 @contextmanager
 def _waiting(bag_id: str) -> Iterator[None]:
-    """Tell whoever presses Ctrl-C that only the waiting has ended."""
+    """After Ctrl-C, say that only the waiting has ended."""
     try:
         yield
     except KeyboardInterrupt:
@@ -134,12 +134,13 @@ def _summary(progress: "Progress") -> str:
 @bag_argument
 @join_option
 def results(*, bag_id: str, join: str | None) -> None:
-    """Print the results of BAG in the order of its tasks, and wait for those that are still missing.
+    """Print the results of BAG in the order of its tasks, and wait for missing results.
 
-    What a command wrote to stdout is printed as it is; what a Python function returned is printed as Python shows it.
-    Failed tasks are named on stderr, and the exit code is then 1.
+    The stdout of a command is printed as it is; the value of a Python function is printed as Python shows it. Failed
+    tasks are named on stderr, and the exit code is then 1.
     """
-    # Results of Python functions may be of classes that are defined here. At the end: nothing of ours is replaced.
+    # Results of Python functions may be of classes that are defined in the current folder. At the end of the path, the
+    # folder cannot replace our modules.
     sys.path.append(os.getcwd())
     from deskgrid.errors import TaskCancelled
 
@@ -164,7 +165,7 @@ def results(*, bag_id: str, join: str | None) -> None:
 
 
 def in_order(pairs: Iterable[tuple[int, Value]]) -> Iterator[tuple[int, Value]]:
-    """The pairs by their number, from 0 without a gap, each as soon as those before it are there."""
+    """Yield the pairs in the order of their numbers, from 0 without gaps, each as soon as all before it are there."""
     early: dict[int, Value] = {}
     following = 0
     for number, value in pairs:
@@ -181,7 +182,7 @@ def _print_value(value: object) -> None:
 
 
 def _failure(item: int, error: Exception) -> str:
-    """One line for a task that failed, with where it did."""
+    """Describe a failed task in one line, with the place where it failed."""
     from deskgrid.client.payload import RAISED_BY, said_of
     from deskgrid.errors import RemoteError, TaskError
 
@@ -194,7 +195,7 @@ def _failure(item: int, error: Exception) -> str:
         if isinstance(error, RemoteError):
             text = f"{where}: {error}"
         elif isinstance(error, TaskError):
-            text = str(error)  # it names the task by itself
+            text = str(error)  # the error itself names the task
         else:
             text = f"{where}: {type(error).__name__}: {error}"
     except Exception:
@@ -207,9 +208,9 @@ def _failure(item: int, error: Exception) -> str:
 @item_argument
 @join_option
 def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
-    """Print what task ITEM of BAG wrote, to stdout and to stderr; without ITEM what every task wrote.
+    """Print the output of task ITEM of BAG to stdout and stderr; without ITEM, the output of every task.
 
-    ITEM is the task's number in the bag, from 0. How and where it ended, and its traceback, go to stderr.
+    ITEM is the task's number in the bag, from 0. How and where the task ended, and its traceback, go to stderr.
     """
     with open_grid(join) as grid:
         bag = grid.attach(bag_id)
@@ -220,7 +221,7 @@ def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
 def _print_log(item: int, log: "TaskLog") -> None:
     where = f" on {log.worker} after {log.elapsed_s:.3g} s" if log.worker else ""
     say(f"deskgrid: task {item}: {log.state}{where}", err=True)
-    # The error of a command is the end of what it wrote to stderr, and a line that says how it ended.
+    # The error of a command is the end of its stderr, and a line that says how it ended.
     printed, _, ending = (log.error or "").rpartition("\n")
     error = ending if printed.strip() and printed.strip() in log.stderr else log.error
     for text, to_stderr in ((log.stdout, False), (log.stderr, True), (error, True)):
@@ -246,7 +247,7 @@ def explain(*, bag_id: str, item: int | None, join: str | None) -> None:
 @bags_argument
 @join_option
 def cancel(*, bag_ids: tuple[str, ...], join: str | None) -> None:
-    """Cancel every task of each BAG that has not ended; those that run are stopped."""
+    """Cancel every task of each BAG that has not ended; running tasks are stopped."""
     from deskgrid.screen.drawing import counted
 
     with open_grid(join) as grid:

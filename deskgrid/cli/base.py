@@ -1,4 +1,4 @@
-"""What the commands share: refusals, kinds of values, and the way to the broker."""
+"""Code that the commands share: refusals, types of values, and connections to the broker."""
 
 import json
 import logging
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 
 
 class Refusal(click.ClickException):
-    """What was asked for cannot be; one line that says why."""
+    """The command cannot be carried out; the message says why in one line."""
 
     exit_code = 2
 
 
 def default_home() -> Path:
-    """Where this machine's broker keeps its state unless it is told otherwise."""
+    """Return the folder where this machine's broker keeps its state by default."""
     return Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid")
 
 
 class Folder(click.Path):
-    """A folder, by a name that is not empty: an empty name would mean the current folder."""
+    """A folder, whose name must not be empty: an empty name would mean the current folder."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, file_okay=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The folder that ``value`` names; a usage error if it names none."""
+        """Return the folder that ``value`` names; a usage error if the name is empty."""
         if value == "":
             self.fail("the name is empty", param, ctx)
         return super().convert(value, param, ctx)
 
 
 class Seconds(click.ParamType[float]):
-    """A finite number of seconds, from 0 or more than 0."""
+    """A finite number of seconds, at least 0; ``positive``: more than 0."""
 
     name = "seconds"
 
@@ -52,7 +52,7 @@ class Seconds(click.ParamType[float]):
         self._positive = positive
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number in ``value``; a usage error if it is not such a number."""
+        """Return the number in ``value``; a usage error if it is not a number in the range."""
         try:
             seconds = float(value)
         except ValueError:
@@ -64,7 +64,7 @@ class Seconds(click.ParamType[float]):
 
 
 def key_values(ctx: click.Context, param: click.Parameter, words: Iterable[str]) -> dict[str, object]:
-    """``KEY=VALUE`` words as a dictionary; numbers, true and false as JSON writes them, anything else is text."""
+    """Parse ``KEY=VALUE`` words. Values are numbers, true and false in JSON's notation; anything else is text."""
     found: dict[str, object] = {}
     for word in words:
         key, sign, text = word.partition("=")
@@ -84,15 +84,15 @@ def _scalar(text: str) -> object:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print one line of ours; names in it come from other machines."""
+    """Print one line of ours, cleaned because names in it come from other machines."""
     click.echo(clean(text), err=err)
 
 
 def show(text: str, *, err: bool = False) -> None:
-    """Print what a task wrote or returned: to a terminal clean, to a file or a pipe as it is."""
+    """Print a task's output or result: cleaned on a terminal, unchanged to a file or a pipe."""
     stream = sys.stderr if err else sys.stdout
-    # Colours: without this, click takes out what it knows of escape sequences.
-    # By the stream as it is now: a progress bar that stands there moves out of the way.
+    # `color`: without it, click removes escape sequences.
+    # `file`: the current stream, which a progress bar may have replaced in order to move out of the way.
     click.echo(clean_lines(text) if stream.isatty() else text, file=stream, nl=not text.endswith("\n"), color=True)
 
 
@@ -105,7 +105,7 @@ join_option = click.option(
 
 @contextmanager
 def open_grid(join: str | None, *, admin: bool = False) -> Iterator["Grid"]:
-    """The grid of ``join``, else the one that `Grid` finds by itself."""
+    """Open the grid of ``join`` or, without it, the grid that `Grid` finds by itself."""
     from deskgrid.client.discovery import admin_line
     from deskgrid.client.grid import Grid
 
@@ -115,7 +115,7 @@ def open_grid(join: str | None, *, admin: bool = False) -> Iterator["Grid"]:
 
 @contextmanager
 def open_admin_link(join: str | None) -> Iterator["Link"]:
-    """An admin's connection, for what a `Grid` cannot be asked."""
+    """Open an admin's connection, for questions that `Grid` has no method for."""
     from deskgrid.client.discovery import admin_line
     from deskgrid.client.link import Link
 
@@ -126,7 +126,7 @@ def open_admin_link(join: str | None) -> Iterator["Link"]:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Errors of a client become refusals."""
+    """Turn the client's errors into refusals."""
     from deskgrid.errors import DeskgridError
 
     try:
@@ -137,7 +137,7 @@ def _refusals() -> Iterator[None]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    """The rows as lines; every column as wide as it has to be, all but the first and the last to the right."""
+    """Format rows as lines. Columns are as wide as necessary; all but the first and the last are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *middle, last in rows:
         cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(middle, widths[1:-1], strict=True))]
@@ -146,7 +146,7 @@ def table(rows: Sequence[Sequence[str]]) -> Iterable[str]:
 
 @contextmanager
 def _told(name: str) -> Iterator[None]:
-    """What the logger warns of (a broker that is away, a note to a bag) is told on stderr, like all we have to say."""
+    """Print the logger's warnings (the broker is away, a bag has a note) to stderr in the style of our other lines."""
     log = logging.getLogger(name)
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)

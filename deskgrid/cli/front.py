@@ -1,10 +1,10 @@
-"""``deskgrid``: the table of its commands, and what holds for all of them.
+"""``deskgrid``: the table of its commands, and rules for all of them.
 
 Rules:
 
-1. Exit codes: 0 it was done; 1 a task failed, or waiting took too long; 2 the command line is wrong, or something was
-   refused: one line on stderr says what; 130 somebody pressed Ctrl-C.
-2. A command is imported when it is called, so that ``deskgrid --help`` is there at once.
+1. Exit codes: 0: success; 1: a task failed, or waiting took too long; 2: the command line is wrong, or the request was
+   refused, and one line on stderr says why; 130: somebody pressed Ctrl-C.
+2. A command is imported when it is called, so that ``deskgrid --help`` is fast.
 """
 
 import sys
@@ -15,7 +15,7 @@ import click
 
 INTERRUPTED = 130
 
-# What --help lists: name, where it is, what it does; under these headings.
+# The commands that --help lists under these headings: name, MODULE:NAME, short help.
 COMMANDS = {
     "Run a grid": (
         ("broker", "deskgrid.cli.serving:broker", "Start the broker: on one machine, before all else."),
@@ -48,21 +48,21 @@ COMMANDS = {
 
 
 class Later(click.Command):
-    """Stands in the table for a command that is imported when it is called. ``place`` is MODULE:NAME."""
+    """A placeholder for a command, which is imported when it is called. ``place`` is MODULE:NAME."""
 
     def __init__(self, name: str, place: str, short_help: str) -> None:
         super().__init__(name, short_help=short_help)
         self.place = place
 
     def load(self) -> click.Command:
-        """The command itself."""
+        """Import the command."""
         module, _, name = self.place.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
 
 
 class Front(click.Group):
-    """The table, and what becomes of errors."""
+    """The group of all commands, which also reports errors."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -78,8 +78,8 @@ class Front(click.Group):
                 formatter.write_dl([(name, short_help) for name, _, short_help in entries], col_max=20)
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run, and exit with the code that stands for what happened."""
-        # Otherwise click on Windows replaces * and %NAME% in arguments, also in those of a command to be submitted.
+        """Run a command, and exit with its exit code (rule 1)."""
+        # Otherwise click on Windows expands * and %NAME% in arguments, even in those of a command to be submitted.
         extra |= {"standalone_mode": False, "windows_expand_args": False, "prog_name": "deskgrid"}
         try:
             code = super().main(*args, **extra)

@@ -1,4 +1,4 @@
-"""``deskgrid status``, ``bags`` and ``policy``: what concerns the grid as a whole."""
+"""``deskgrid status``, ``bags`` and ``policy``: commands for the grid as a whole."""
 
 import json
 import logging
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def status(*, once: bool, as_json: bool, join: str | None) -> None:
     """Watch the grid: workers and their windows, running tasks, bags, queues, and what went wrong. q quits.
 
-    A window is drawn as a bar: the time used so far, what running and queued tasks will take, and what is left.
-    Each slot has a mark: a block that grows with its task, ! for a task that runs longer than predicted, a dot: none.
-    When stdout is not a terminal, the screen is printed once.
+    A window is drawn as a bar: the time used so far, the time that running and queued tasks will take, and the time
+    left. Each slot has a mark: a block that grows with its task, ! for a task that runs longer than predicted, a dot
+    for no task. When stdout is not a terminal, the screen is printed once.
     """
     from rich.console import Console
 
@@ -55,7 +55,7 @@ def _watch(grid: "Grid", console: "Console") -> None:
     from deskgrid.errors import DeskgridError
     from deskgrid.screen.watch import watch
 
-    with _silent("deskgrid.client"):  # the screen says by itself that the broker is away
+    with _silent("deskgrid.client"):  # the screen itself says when the broker is away
         watch(grid.status, DeskgridError, console)
 
 
@@ -72,7 +72,7 @@ def _silent(name: str) -> Iterator[None]:
 @click.command()
 @join_option
 def bags(*, join: str | None) -> None:
-    """List the bags that the broker has, the oldest first, including those that have ended."""
+    """List the bags on the broker, oldest first, including bags that have ended."""
     with open_grid(join) as grid:
         found = grid.bags()
     for line in table([_TITLES, *map(_cells, found)]):
@@ -103,7 +103,7 @@ def policy(*, name: str, options: dict[str, object], join: str | None) -> None:
     """Change how the running grid places tasks, until the broker is restarted.
 
     NAME is packing, longest, pgs, fcfs, or a policy that you installed. Options that you do not give have their
-    defaults. Only admins can use this command. On the broker's machine, whoever can read its home is an admin.
+    defaults. Only admins can use this command. On the broker's machine, anyone who can read its home is an admin.
     """
     with open_grid(join, admin=True) as grid:
         grid.policy(name, **options)

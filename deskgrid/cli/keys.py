@@ -1,4 +1,4 @@
-"""``deskgrid keys``: who is let in.
+"""``deskgrid keys``: manages the credentials that the broker accepts.
 
 Rule: the secret half of a new key is made here, and printed here once. The broker never sees it.
 """
@@ -14,7 +14,7 @@ from deskgrid.cli.base import join_option, open_admin_link, say, table
 if TYPE_CHECKING:
     from deskgrid.client.link import Link
 
-# What a new line is for, by its role.
+# How to use a new join line, by its role.
 _TO_DO: dict[Role, str] = {
     "lab": "PCs can enrol with this line: run deskgrid worker --join LINE on each of them",
     "worker": "the PC {name} can join with this line: run deskgrid worker --join LINE --name {name} there",
@@ -31,9 +31,9 @@ def _ask(link: "Link", what: str, **args: object) -> dict[str, Any]:
 
 @click.group("keys")
 def keys() -> None:
-    """Let people and PCs in, each by a key of their own, and keep them out again, while the broker runs.
+    """Let people and PCs in, each with a key of their own, and keep them out again, while the broker runs.
 
-    Only admins can use these commands. On the broker's machine, whoever can read its home is an admin.
+    Only admins can use these commands. On the broker's machine, anyone who can read its home is an admin.
     """
 
 
@@ -54,7 +54,7 @@ def add(*, role: Role, name: str, join: str | None) -> None:
     with open_admin_link(join) as link:
         host, port = parse_address(_ask(link, "keys add", role=role, name=name, public=public.hex())["address"])
         server = link.join.keys
-        assert server is not None  # a broker without keys has none to add, and has said so
+        assert server is not None  # a broker without keys has refused the request
         line = JoinLine(
             "worker" if role in ("lab", "worker") else "client", host, port, Keys(server.server, public, secret)
         )
@@ -65,9 +65,9 @@ def add(*, role: Role, name: str, join: str | None) -> None:
 @keys.command("list")
 @join_option
 def list_(*, join: str | None) -> None:
-    """List who is let in: PCs, the lines with which they enrol, and people. Also, how many connections use each key.
+    """List who is let in: PCs, the lines with which they enrol, and people, with the number of connections of each.
 
-    SINCE is when a PC was enrolled.
+    SINCE is the date when a PC was enrolled.
     """
     from deskgrid.client.replies import pages
 

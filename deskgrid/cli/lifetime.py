@@ -1,7 +1,7 @@
-"""What a broker and a worker have in common as processes: they go on until they are told to stop, and log meanwhile.
+"""Code that the broker's and the worker's processes share: they run until they are told to stop, and write a log.
 
 Rule 1: the first Ctrl-C or SIGTERM (Ctrl-Break on Windows) stops them cleanly, with exit code 0; the second at once.
-Rule 2: stdout is for what is to be copied; the log goes to stderr, an event in a line.
+Rule 2: stdout has only lines to be copied; the log goes to stderr, one line for each event.
 """
 
 import logging
@@ -24,14 +24,14 @@ level_option = click.option(
     show_default=True,
     help="Log events of this level and above to stderr.",
 )
-# For a process that was started by one of ours, and is to end with it.
+# For a process that another process of deskgrid starts, and that has to end with it.
 stdin_option = click.option("--until-stdin-closes", is_flag=True, hidden=True)
 
 
 class Stopping:
-    """Within its context, says when called whether this process should stop.
+    """Within its context, a call returns whether this process should stop.
 
-    ``with_stdin``: also when stdin closes.
+    ``with_stdin``: the process should also stop when stdin closes.
     """
 
     SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")
@@ -58,32 +58,32 @@ class Stopping:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._asked.set()
-        self._restore()  # so the next one does what it does without us: it ends the process
+        self._restore()  # so the next signal has its default effect and ends the process
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _read_to_end(self) -> None:
-        # Not through sys.stdin: its lock, held while this thread waits, would abort the interpreter at its exit.
+        # Not through sys.stdin: this thread would hold its lock while waiting, which aborts the interpreter at exit.
         try:
             while os.read(0, 4096):
                 pass
         except OSError:
-            pass  # there is none: closed already
+            pass  # stdin was already closed
         self._asked.set()
 
 
 class LogFormat(logging.Formatter):
-    """``2026-01-31T18:00:00.123+01:00 INFO event key=value``: local time with its offset, one line for an event."""
+    """``2026-01-31T18:00:00.123+01:00 INFO event key=value``: local time with its offset, one line for each event."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        """The time of ``record`` as ISO 8601 has it."""
+        """Format the time of ``record`` in ISO 8601."""
         return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
 
 
 def log_to_stderr(level: str) -> None:
-    """Send our events of at least ``level`` to stderr, and the warnings of libraries."""
+    """Log our events of at least ``level``, and the warnings of libraries, to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormat("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

@@ -1,4 +1,4 @@
-"""``deskgrid broker`` and ``deskgrid worker``: the two that go on until they are told to stop."""
+"""``deskgrid broker`` and ``deskgrid worker``: the two commands that run until they are told to stop."""
 
 import logging
 import math
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from deskgrid.worker.windows.uptime import Plan
 
 PORT = 7077
-# Between two looks for the join line of a broker that is started at the same time. Seconds.
+# Seconds between two checks for the join line of a broker that is started at the same time.
 LINE_LOOK_S = 0.005
-# A task's process with little but Python in it.
+# Bytes of memory of a task's process that holds little more than Python.
 TASK_MEMORY_LEAST = 64 * 1024**2
-# Long enough for whoever comes back from a summer; without any end, the disk of each grid would be full one day.
+# Long enough to outlast a summer holiday. Without a limit, the disk of every grid would fill up one day.
 KEEP_DAYS = 90.0
-# The values of `deskgrid.broker.store.journal.Durability`, which is not imported for "deskgrid --help".
+# The values of `deskgrid.broker.store.journal.Durability`, copied here because importing it slows "deskgrid --help".
 DURABILITIES = ("process", "power")
 
 
@@ -43,7 +43,7 @@ class Days(click.ParamType[float | None]):
     name = "days"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
-        """The number in ``value``, None for "forever"; a usage error if it is neither."""
+        """Return the number in ``value``, or None for "forever"; a usage error if it is neither."""
         if value == "forever":
             return None
         try:
@@ -113,8 +113,9 @@ def broker(
 ) -> None:
     """Start the broker, and print the lines that workers and clients need to find it.
 
-    All its state is in its home. Started again with the same home, the broker carries on where it stopped, however it
-    was stopped. HOME/windows.toml maps patterns of worker names to weekly windows; changes there take effect at once.
+    All its state is in its home. If you start it again with the same home, the broker carries on where it stopped,
+    however it stopped. HOME/windows.toml maps patterns of worker names to weekly windows; changes there take effect at
+    once.
     """
     from deskgrid.broker.server import BrokerError, BrokerOptions, serve
     from deskgrid.scheduler.policies import DEFAULT
@@ -151,7 +152,7 @@ def _listen(listen: str | None, insecure: bool) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is this machine, reached from itself only."""
+    """Whether ``host`` is an address of this machine that only this machine can reach."""
     try:
         return host == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -159,7 +160,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _announce(ready: "Ready") -> None:
-    """Print what is to be copied: every line whole, at the start of a line, however wide the terminal is."""
+    """Print the lines to copy: unindented and unwrapped, however narrow the terminal is."""
     said = [
         f"deskgrid broker at {ready.address}, home {ready.home}",
         "",
@@ -251,7 +252,7 @@ def worker(
 ) -> None:
     """Make this PC work for a grid, in each of its windows, until you stop it.
 
-    The first time, give --join: from then on the broker knows this PC by its name and by a key of its own, and
+    The first time, give --join. From then on the broker knows this PC by its name and its own key, and
     `deskgrid worker` is enough.
 
     Give at most one of --windows, --until and --cycle. Without them, the windows that the broker has for this name
@@ -288,7 +289,7 @@ def worker(
 
 
 def memory_size(text: str) -> int:
-    """Bytes of a size like 512M or 1.5G (by 1024); raises BadParameter."""
+    """Return the bytes of a size like 512M or 1.5G (by 1024); raises BadParameter."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if found is None:
         raise click.BadParameter(f"{text!r} is not a size like 512M or 2G")
@@ -301,7 +302,7 @@ def memory_size(text: str) -> int:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if sys.platform == "linux":
         count = len(os.sched_getaffinity(0))
     else:
@@ -310,7 +311,7 @@ def cores() -> int:
 
 
 def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan | None":
-    """The plan of the one option that is given, or None; raises PlanError."""
+    """Return the plan of the one option that is given, or None; raises PlanError."""
     from deskgrid.worker.windows.clocks import read_clocks
     from deskgrid.worker.windows.uptime import parse_until, read_cycle, read_windows
 
@@ -324,7 +325,7 @@ def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan 
 
 
 def _place(join: str | None, address: str | None, name: str | None, home: Path) -> tuple[JoinLine, str]:
-    """The line that the options mean, and the name there. Raises JoinLineError and IdentityError."""
+    """Return the join line and the worker's name for these options. Raises JoinLineError and IdentityError."""
     from deskgrid.worker.identities import Identities
 
     if join is not None and address is not None:
@@ -344,7 +345,7 @@ def _place(join: str | None, address: str | None, name: str | None, home: Path) 
 
 
 def _broker_here(address: str) -> JoinLine:
-    """The line of this machine's broker; raises JoinLineError."""
+    """Return the join line of this machine's broker; raises JoinLineError."""
     host, port = parse_address(address)
     local = _line_at_home()
     if local is not None and local.port == port and (local.host == host or is_loopback(host)):
@@ -355,14 +356,14 @@ def _broker_here(address: str) -> JoinLine:
 
 
 def _wait_for_line(join: str, stopping: Callable[[], bool]) -> None:
-    """Wait for the file that ``join`` names: whoever started us may have started its broker only a moment ago."""
+    """Wait for the file that ``join`` names: our parent process may have started its broker only a moment ago."""
     never = threading.Event()
     while join.startswith("@") and not Path(join[1:]).exists() and not stopping():
         never.wait(LINE_LOOK_S)
 
 
 def _line_at_home() -> JoinLine | None:
-    """The worker's join line that this machine's broker left in its home, if any."""
+    """Return the join line for workers that this machine's broker left in its home, if any."""
     try:
         return parse_join_line((default_home() / "worker.join").read_text(encoding="utf-8"), "worker")
     except OSError:

@@ -1,1 +1,1 @@
-"""The Python client: what `deskgrid.Grid` loads. It knows the messages, not the broker, not the scheduler."""
+"""The Python client, which `deskgrid.Grid` loads. It knows the messages, but neither the broker nor the scheduler."""

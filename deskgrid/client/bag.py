@@ -1,7 +1,7 @@
-"""A bag that the broker has: the handle by which its results are collected, from whichever process.
+"""A bag on the broker: a handle with which any process can collect its results.
 
-A handle holds nothing for each task, except the items themselves where they were given as a collection. Results are
-fetched from the broker in the order in which tasks end, again from the start each time; they stay there until `forget`.
+A handle stores nothing per task, except the items if they were given as a collection. Each loop over the results
+fetches them again from the start, in the order in which tasks end. The broker keeps them until `forget`.
 """
 
 import math
@@ -24,15 +24,15 @@ ResultT = TypeVar("ResultT")
 ReadT = TypeVar("ReadT")
 Errors = Literal["raise", "return"]
 
-# After every result there can be: who watches from here hears only of the end.
+# A position after every possible result: a `Watch` from here is answered only when the bag has ended.
 _THE_END = 2**62
-# A look at the progress for the bar may not hold up what it shows the progress of.
+# Time limit for asking the progress for the bar, so that the bar does not hold up the call that shows it. Seconds.
 _GLANCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class TaskLog:
-    """What is known of one task. ``error``: its traceback, or what happened to it; ``elapsed_s``: how long it ran."""
+    """The log of one task. ``error``: its traceback, or how else it failed; ``elapsed_s``: how long it ran."""
 
     state: str
     worker: str | None
@@ -45,8 +45,8 @@ class TaskLog:
 class Bag(Generic[ItemT, ResultT]):
     """A set of independent tasks on the grid; made by `Grid.bag`, `Grid.command` and `Grid.attach`.
 
-    It goes on without this process; another one can attach to its ``id``. ``note``: what the broker had to say when it
-    accepted the bag, such as that a task is longer than any known window, or empty.
+    A bag goes on without this process; another process can attach to its ``id``. ``note``: a remark of the broker when
+    it accepted the bag, such as that a task is longer than any known window, or empty.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class Bag(Generic[ItemT, ResultT]):
         self._link = link
         self._total = total
         self._items = items
-        self._owner = owner  # the Grid, which would close the link if nobody held it
-        # Numbers of requests for the end that nobody waits for any more. The broker still has them, so they are used
-        # again: else each `wait` with a timeout would leave one more request there.
+        self._owner = owner  # the Grid, which would close the link if it were garbage-collected
+        # Numbers of abandoned requests for the end of the bag. The broker still has these requests, so the numbers are
+        # reused: otherwise each `wait` with a timeout would leave one more request at the broker.
         self._waited: deque[int] = deque()
 
     def __len__(self) -> int:
@@ -87,12 +87,12 @@ class Bag(Generic[ItemT, ResultT]):
     def as_completed(self, *, errors: Errors = "raise") -> Iterator[tuple[ItemT, ResultT | Exception]]:
         """Yield each item with its result, in the order in which tasks end, and wait for the others.
 
-        A task that fails does not stop the loop: the others still come, and the exception of the first one that failed
-        is raised at the end, with a note if there were more. ``errors="return"`` yields exceptions in the place of
+        A task that fails does not stop the loop: you still get the other results, and at the end the exception of the
+        first failed task is raised, with a note if more tasks failed. ``errors="return"`` yields exceptions in place of
         results, and raises none.
 
-        Instead of the item you get its index in the bag, from 0, if the items came one by one (from a generator, `zip`,
-        `map`), or if you attached to the bag.
+        If the items came one by one (from a generator, `zip`, `map`), or if you attached to the bag, you get each
+        item's index in the bag, from 0, instead of the item.
         """
         _check_errors(errors)
         return self._as_completed(errors == "return")
@@ -120,8 +120,8 @@ class Bag(Generic[ItemT, ResultT]):
     def results(self, *, errors: Errors = "raise") -> list[Any]:
         """Wait for all results, and return them in the order of the items.
 
-        Raises the exception of a task that failed as soon as it is known. The other tasks go on, and you can still ask
-        for their results. ``errors="return"``: exceptions stand in the list instead.
+        Raises the exception of a failed task as soon as it is known. The other tasks go on, and you can still ask for
+        their results. ``errors="return"``: the list contains the exceptions instead.
         """
         _check_errors(errors)
         found: dict[int, Any] = {}
@@ -133,8 +133,9 @@ class Bag(Generic[ItemT, ResultT]):
         return [found[item] for item in sorted(found)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until every task has ended, at most ``timeout`` seconds (None: as long as it takes); whether
-        they all have.
+        """Wait until every task has ended, at most ``timeout`` seconds (None: as long as it takes).
+
+        Returns whether all tasks have ended.
         """
         end = math.inf if timeout is None else time.monotonic() + checked_seconds(timeout, "the timeout")
         if self._is_complete():
@@ -156,7 +157,7 @@ class Bag(Generic[ItemT, ResultT]):
         return self._read(lambda row: bool(row["closed"]) and not row["waiting"] + row["running"], row)
 
     def _ended(self) -> Iterator[wire.BagResult]:
-        """Every task's end, in the order the broker recorded them; one answer is fetched ahead."""
+        """Yield every task's result, in the order in which the broker recorded them; fetches one answer ahead."""
         seen, number, waiter = 0, *self._watch(0)
         try:
             with self._meter() as meter:
@@ -186,7 +187,7 @@ class Bag(Generic[ItemT, ResultT]):
     def _watch_the_end(self) -> tuple[int, Waiter]:
         try:
             number = self._waited.popleft()
-        except IndexError:  # for the first time, or other threads wait with all there are
+        except IndexError:  # this is the first wait, or other threads use all numbers
             return self._watch(_THE_END)
         return self._watch(_THE_END, number)
 
@@ -199,28 +200,31 @@ class Bag(Generic[ItemT, ResultT]):
     # --- questions and orders ----------------------------------------------------------------------------------------
 
     def progress(self) -> Progress:
-        """Return how far the bag is now."""
+        """Return the bag's current progress."""
         return self._progress(ANSWER_S)
 
     def _progress(self, seconds: float) -> Progress:
         return self._read(Progress.of, self._ask("progress", seconds=seconds))
 
     def cancel(self) -> int:
-        """Cancel every task that has not ended, and stop those that run. Returns how many these were."""
+        """Cancel every task that has not ended, including running ones. Returns the number of cancelled tasks."""
         return self._read(lambda answer: int(answer["cancelled"]), self._ask("cancel", seconds=ORDER_S, items=None))
 
     def explain(self, item: int | None = None) -> str:
-        """Say why a task waits, or where it is. ``item``: its index, from 0; None: the longest task that waits."""
+        """Explain why a task waits, or where it is. ``item``: its index, from 0; None: the longest waiting task."""
         return self._read(lambda answer: "\n".join(answer["text"]), self._ask("explain", item=item))
 
     def logs(self, item: int) -> TaskLog:
-        """Return what a task printed, where it ran and how it ended. ``item``: its index, from 0."""
+        """Return a task's output, where it ran and how it ended. ``item``: its index, from 0."""
         return self._read(
             lambda answer: TaskLog(**{name: answer[name] for name in TaskLog.__slots__}), self._ask("logs", item=item)
         )
 
     def update_runtimes(self, runtimes: Mapping[int, float]) -> None:
-        """Change the predictions of some tasks. ``runtimes``: seconds by index. Tasks that wait are placed again."""
+        """Change the predicted runtimes of some tasks; waiting tasks are placed again.
+
+        ``runtimes``: seconds by index.
+        """
         seconds = [checked_seconds(value, f"the runtime of item {item}") for item, value in runtimes.items()]
         items, some = list(runtimes), wire.QUESTION_ITEMS
         for part in (slice(start, start + some) for start in range(0, len(items), some)):

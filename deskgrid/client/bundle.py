@@ -1,9 +1,10 @@
 """The user's own source files that travel with a function, so that ``import helper`` works on a worker.
 
-A local module is one that is neither of the standard library, nor installed, nor ours. Those travel that the program
-has loaded, and those that they or the program itself would import, wherever in the code the import stands: read from
-syntax trees, nothing is executed. A package travels whole. The function itself is pickled elsewhere: what is defined
-in the program (`__main__`) goes by value, what is defined in a local module is found in its file here.
+A local module is a module that is not in the standard library, not installed, and not part of deskgrid. The bundle
+contains the local modules that the program has loaded, and all local modules that these or the program itself might
+import, anywhere in their code. The imports are read from syntax trees; nothing is executed. A package travels as a
+whole. The function itself is pickled elsewhere: objects defined in the program (`__main__`) are pickled by value, and
+objects defined in a local module are loaded from its file in the bundle.
 """
 
 import ast
@@ -23,16 +24,16 @@ from typing import NamedTuple
 
 from deskgrid.errors import PicklingFailed
 
-# Source is small; what is larger than this is data, which belongs on a shared drive or into the arguments.
+# Bytes. Source is small; anything larger is data, which belongs on a shared drive or in the arguments.
 BUNDLE_LIMIT = 16 * 2**20
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
-# Folders inside a package that hold no source of it.
+# Folders inside a package that do not contain its source.
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules", *_INSTALLED})
 
 
 class Import(NamedTuple):
-    """What an import statement names: ``from ..a import b`` is (2, "a", "b"), ``import a.b`` is (0, "a.b", "")."""
+    """One import: ``from ..a import b`` is (2, "a", "b"), ``import a.b`` is (0, "a.b", "")."""
 
     level: int
     module: str
@@ -40,29 +41,29 @@ class Import(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """What travels as one: a package's folder or a module's file, below the folder it is imported from."""
+    """A unit of the bundle: a package's folder or a module's file, below the folder that it is imported from."""
 
     root: Path
     path: Path
 
     def files(self) -> Iterator[Path]:
-        """Its source files."""
+        """Return the source files of the unit."""
         return _sources(self.path) if self.path.is_dir() else iter([self.path])
 
     def package_of(self, file: Path) -> list[str]:
-        """The parts of the name of the package that relative imports in ``file`` start from."""
+        """Return the name, in parts, of the package that relative imports in ``file`` start from."""
         return list(file.relative_to(self.root).parts[:-1])
 
 
 def make_bundle() -> dict[str, bytes]:
-    """All local source that the running program needs, by its path below the folder it is imported from, sorted.
+    """Return all local source that the running program needs, sorted by its path below the folder of its import.
 
-    Raises `PicklingFailed` when there is more than BUNDLE_LIMIT bytes of it.
+    Raises `PicklingFailed` if the source has more than BUNDLE_LIMIT bytes.
     """
     found: dict[str, bytes] = {}
     for unit in _all_units():
         for file in unit.files():
-            with suppress(OSError):  # deleted since it was loaded: a worker that needs it will name it
+            with suppress(OSError):  # deleted since it was loaded: if a worker needs it, its error will name the module
                 found[file.relative_to(unit.root).as_posix()] = file.read_bytes()
     _check_size(found)
     return dict(sorted(found.items()))
@@ -79,7 +80,7 @@ def _check_size(found: dict[str, bytes]) -> None:
 
 
 def _all_units() -> set[Unit]:
-    """The units of the loaded local modules, and of what these and the program import."""
+    """Return the units of the loaded local modules, and of the modules that these and the program import."""
     to_read = {unit for module in list(sys.modules.values()) if (unit := _unit_of(module))}
     to_read |= set(_units_named(_imports_of_program(), []))
     known: set[Unit] = set()
@@ -95,8 +96,8 @@ def _all_units() -> set[Unit]:
 
 
 def is_local(file: Path) -> bool:
-    """Whether ``file`` is source of the user's own: not of Python, not installed."""
-    # Where a link leads counts too: a venv and an editable install are made of them.
+    """Whether ``file`` is the user's own source: neither part of Python nor installed."""
+    # The target of a symbolic link counts, too: virtual environments and editable installs use links.
     return file.suffix == ".py" and not _is_foreign(file) and not _is_foreign(file.resolve())
 
 
@@ -113,7 +114,7 @@ def _library_folders() -> frozenset[Path]:
 
 
 def _unit_of(module: ModuleType) -> Unit | None:
-    """The unit of a loaded module; None for the program itself and for whatever is not local."""
+    """Return the unit of a loaded module; None for the program itself and for modules that are not local."""
     name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
     if name == "__main__" or not isinstance(file, str):
         return None
@@ -122,13 +123,13 @@ def _unit_of(module: ModuleType) -> Unit | None:
 
 @lru_cache(maxsize=4096)
 def _unit(name: str, file: str) -> Unit | None:
-    """The unit of the module ``name`` in ``file``: of its outermost package that has an ``__init__.py``."""
+    """Return the unit of module ``name`` in ``file``: its outermost package with an ``__init__.py``, or ``file``."""
     path = Path(os.path.abspath(file))
     parts = name.split(".")
     if parts[0] == "deskgrid":
         return None
     tail = [*parts, "__init__.py"] if path.name == "__init__.py" else [*parts[:-1], f"{parts[-1]}.py"]
-    # A module that was loaded under another name than its file's cannot be imported over there either.
+    # A module loaded under a name that differs from its file's name cannot be imported on a worker either.
     if not is_local(path) or path.parts[-len(tail) :] != tuple(tail):
         return None
     root = path.parents[len(tail) - 1]
@@ -136,7 +137,7 @@ def _unit(name: str, file: str) -> Unit | None:
 
 
 def _packages(root: Path, parts: list[str]) -> Iterator[Path]:
-    """The folders below ``root`` along ``parts`` that are packages, outermost first."""
+    """Yield the folders below ``root`` along ``parts`` that are packages, outermost first."""
     folders = accumulate(parts, lambda folder, part: folder / part, initial=root)
     return (folder for folder in folders if folder != root and (folder / "__init__.py").is_file())
 
@@ -154,7 +155,7 @@ def _sources(package: Path) -> Iterator[Path]:
 
 
 def _imports_of(file: Path) -> tuple[Import, ...]:
-    """What ``file`` imports; nothing when it cannot be read, or is not Python of this version."""
+    """Return the imports in ``file``; none if it cannot be read or is not valid for this version of Python."""
     try:
         stat = file.stat()
         return _parsed(file, stat.st_mtime_ns, stat.st_size)
@@ -176,7 +177,7 @@ def _statements(tree: ast.Module) -> Iterator[Import]:
 
 
 def _imports_of_program() -> set[Import]:
-    """What the program imports: of its file, or, in a notebook or a shell, of the functions defined so far."""
+    """Return the imports in the program's file or, in a notebook or a shell, in the functions defined so far."""
     main = sys.modules["__main__"]
     if file := getattr(main, "__file__", None):
         return set(_imports_of(Path(file)))
@@ -185,7 +186,7 @@ def _imports_of_program() -> set[Import]:
 
 
 def _imports_of_code(code: CodeType) -> Iterator[Import]:
-    """The imports in compiled code and in the functions that it defines."""
+    """Yield the imports in compiled code and in the functions that it defines."""
     module = ""
     for step in dis.get_instructions(code):
         if step.opname == "IMPORT_NAME":
@@ -199,7 +200,7 @@ def _imports_of_code(code: CodeType) -> Iterator[Import]:
 
 
 def _units_named(imports: Iterable[Import], package: list[str]) -> Iterator[Unit]:
-    """The local units that ``imports`` name, seen from a module of ``package``."""
+    """Yield the local units that ``imports`` in a module of ``package`` name."""
     for found in imports:
         base = [*package[: len(package) - found.level + 1]] if found.level else []
         names = [*base, *(part for part in (*found.module.split("."), found.name) if part)]
@@ -208,7 +209,7 @@ def _units_named(imports: Iterable[Import], package: list[str]) -> Iterator[Unit
 
 
 def _resolve(names: list[str]) -> Unit | None:
-    """The unit of the longest module that ``names`` leads to; nothing is imported for it."""
+    """Return the unit of the first module along ``names`` that has a file, without importing anything."""
     spec = _find(names[0])
     for end in range(1, len(names) + 1):
         if spec is None:
@@ -222,7 +223,7 @@ def _resolve(names: list[str]) -> Unit | None:
 
 
 def _find(name: str, places: list[str] | None = None) -> ModuleSpec | None:
-    """Where ``import name`` would look; with ``places``, a submodule by the path of its package."""
+    """Find the module that ``import name`` would load; with ``places``, a submodule in its package's folders."""
     try:
         if places is None:
             return importlib.util.find_spec(name)

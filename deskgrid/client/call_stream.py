@@ -1,11 +1,11 @@
-"""The open bag that carries the calls of one function, as they are submitted one by one, and their futures.
+"""The open bag for the calls of one function, which are submitted one by one, and their futures.
 
-Rule 1: a batch is what has been submitted by the time the link's thread comes to it, and at most WINDOW batches are on
-their way. So a single call waits for nothing, and ten thousand calls make few messages.
-Rule 2: results are watched for while some are missing. When all are here, the next watch leaves with the next call. So
-a program that waits for each of its calls sends the broker one message per call.
-Rule 3: only who takes a future out settles it. The link's thread must not run the user's code, so it settles only calls
-that succeeded and whose futures have no callbacks. Whoever asks for such a result unpickles it.
+Rule 1: a batch contains the calls submitted by the time the link's thread gets to it, and at most WINDOW batches are on
+their way. So a single call never waits, and ten thousand calls need few messages.
+Rule 2: the stream watches for results while some are missing. When all have arrived, the next watch is sent with the
+next call. So a program that waits for each of its calls sends the broker one message per call.
+Rule 3: only the thread that takes a future out settles it. The link's thread must not run the user's code, so it
+settles only calls that succeeded and whose futures have no callbacks. The thread that reads such a result unpickles it.
 """
 
 import json
@@ -27,10 +27,10 @@ from deskgrid.errors import BagRejected, DeskgridError, RequestFailed
 
 log = logging.getLogger("deskgrid.client")
 
-# Calls in one bag, far below what a bag may have; then another is begun.
+# Calls in one bag, far below the limit of a bag; further calls go into a new bag.
 BAG_CALLS = 1_000_000
 # Batches of one bag that may be on their way at once. A program that submits in a loop keeps other threads waiting for
-# the interpreter: the second batch is what it had to say while the first one left.
+# the interpreter: the second batch contains the calls that it submitted while the first one was being sent.
 WINDOW = 2
 
 
@@ -42,28 +42,28 @@ class GridFuture(Future[Any]):
         self._stream = stream
         self.index: int | None = None  # in its bag, once it has been sent
         self.dropped = False
-        self.followed = False  # by a callback
+        self.followed = False  # has a callback
 
     def add_done_callback(self, fn: Callable[["Future[Any]"], object]) -> None:
-        """As `concurrent.futures` has it."""
+        """Add a callback, as in `concurrent.futures`."""
         self._stream.follow(self)
         super().add_done_callback(fn)
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the call returned, as `concurrent.futures` has it."""
+        """Return the result of the call, as in `concurrent.futures`."""
         value = _read(super().result(timeout))
         if isinstance(value, Raised):
             raise value.error
         return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the call raised, as `concurrent.futures` has it."""
+        """Return the exception of the call, as in `concurrent.futures`."""
         error = super().exception(timeout)
         value = _read(super().result()) if error is None else None
         return value.error if isinstance(value, Raised) else error
 
     def cancel(self) -> bool:
-        """Whether the call is cancelled; it is, unless it has ended."""
+        """Cancel the call unless it has ended; return whether it is cancelled."""
         if not self._stream.let_go(self):
             return super().cancel()
         settle_cancelled(self)
@@ -98,7 +98,7 @@ class Stream:
         self._held: dict[int, GridFuture] = {}
         self._sent = 0
         self._unsettled = 0
-        # How many batches are on their way, and whether the link's thread knows that there is more to say.
+        # How many batches are on their way, and whether the link's thread knows that there is more to send.
         self._flying = 0
         self._asked = False
         self._watching = False
@@ -111,21 +111,21 @@ class Stream:
 
     @property
     def open(self) -> bool:
-        """Whether a future has not been taken out."""
+        """Whether some futures have not been taken out."""
         return self._unsettled > 0
 
     @property
     def unsent(self) -> bool:
-        """Whether the broker has not accepted all calls."""
+        """Whether the broker has yet to accept some calls."""
         return bool(self._waiting) or (self._flying > 0 and self.open)
 
     @property
     def full(self) -> bool:
-        """Whether another bag should be begun."""
+        """Whether further calls should go into a new bag."""
         return self._sent + len(self._waiting) >= BAG_CALLS
 
     def submit(self, payload: wire.Payload, runtime: float | None) -> GridFuture:
-        """One more call."""
+        """Add a call; return its future."""
         future = GridFuture(self)
         with self._lock:
             self._unsettled += 1
@@ -135,22 +135,22 @@ class Stream:
         return future
 
     def close(self) -> None:
-        """No more calls come; the broker is told when those that wait have left."""
+        """Take no more calls; the bag is closed with the last waiting call."""
         with self._lock:
             self._closing = True
             ask = self._asks()
         self._send(ask)
 
     def follow(self, future: GridFuture) -> None:
-        """``future`` has callbacks from now on."""
+        """Note that ``future`` has callbacks from now on."""
         with self._lock:
             future.followed = True
 
     def settle(self, results: Iterable[wire.BagResult]) -> list[wire.BagResult]:
-        """Settle what runs no code of the user's; the other results."""
+        """Settle the results that do not run the user's code; return the other results."""
         others: list[wire.BagResult] = []
         for result in results:
-            # Under the lock, so that a callback is there before, or runs on the thread that adds it.
+            # Under the lock, so that a callback was either added before, or runs on the thread that adds it.
             with self._lock:
                 future = self._held.get(result.item)
                 if future is None:
@@ -164,14 +164,14 @@ class Stream:
         return others
 
     def take(self, index: int) -> GridFuture | None:
-        """Take out the future of call ``index``; None when somebody has."""
+        """Take out the future of call ``index``; return None if another thread has taken it."""
         with self._lock:
             future = self._held.pop(index, None)
             self._unsettled -= future is not None
         return future
 
     def take_unsent(self) -> list[GridFuture]:
-        """Take out the futures of all calls that have not left; they never will."""
+        """Take out the futures of all unsent calls, which will then never be sent."""
         with self._lock:
             futures = [call.future for call in self._waiting if not call.future.dropped]
             self._waiting.clear()
@@ -192,7 +192,10 @@ class Stream:
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def _asks(self) -> bool:
-        """Whether the link's thread is to be told that there is something to say; it will be. The lock is held."""
+        """Return whether to tell the link's thread that there is something to send. The caller holds the lock.
+
+        If so, the caller must tell it.
+        """
         more = bool(self._waiting) or (self._closing and not self._closed)
         if self._asked or not more or self._flying >= WINDOW:
             return False
@@ -204,7 +207,7 @@ class Stream:
             self._link.send_latest(self._next_batch, self._answered, self._template)
 
     def _next_batch(self) -> wire.Submit | None:
-        """On the link's thread: what to send now, if anything."""
+        """Return the next message to send, if any. Runs on the link's thread."""
         with self._lock:
             self._asked = False
             first, calls = self._sent, self._next_calls()
@@ -219,7 +222,7 @@ class Stream:
         return message
 
     def _next_calls(self) -> list[_Call]:
-        """Take as many as make a batch, and those off the front that were cancelled."""
+        """Take the calls of the next batch, and drop cancelled and sent calls from the front of the queue."""
         calls = next(wire.in_batches((call for call in self._waiting if not call.future.dropped), _payload_size), [])
         for call in calls:
             call.future.index = self._sent
@@ -246,7 +249,7 @@ class Stream:
         )
 
     def _answered(self, reply: Reply | DeskgridError) -> None:
-        """On the link's thread: the broker has the batch, or will not have it."""
+        """Handle the broker's acceptance or refusal of a batch. Runs on the link's thread."""
         if not isinstance(reply, wire.Accepted):
             self._ended(CallEnded(self, (), _error_in(reply, BagRejected)))
             return
@@ -268,7 +271,7 @@ class Stream:
         self._link.send(wire.Watch(self._link.number(), self.bag, after), self._told, defer=defer)
 
     def _told(self, reply: Reply | DeskgridError) -> None:
-        """On the link's thread: some calls have ended."""
+        """Handle the results of calls that have ended. Runs on the link's thread."""
         try:
             if not isinstance(reply, wire.Outcomes):
                 raise _error_in(reply, RequestFailed)
@@ -284,7 +287,7 @@ class Stream:
     # --- cancelling --------------------------------------------------------------------------------------------------
 
     def let_go(self, future: GridFuture) -> bool:
-        """Take out ``future``, which is to be cancelled; whether it was still here."""
+        """Take out ``future`` to cancel it; return False if it had already been taken out."""
         with self._lock:
             if future.dropped or (future.index is not None and self._held.pop(future.index, None) is None):
                 return False
@@ -298,18 +301,18 @@ class Stream:
         return True
 
     def cancel_rest(self) -> None:
-        """Cancel what has not begun to run; it is settled when the broker tells what that was."""
+        """Cancel the calls that do not run yet; their futures are settled when the broker reports them."""
         if self.open:
-            # "running": false leaves alone what runs, as Executor.shutdown has it.
+            # "running": false leaves running calls alone, as Executor.shutdown does.
             self._order({"bag": self.bag, "items": None, "running": False}, _ignore)
 
     def cancel_all(self) -> None:
-        """Cancel everything, also what runs."""
+        """Cancel all calls, including running ones."""
         if self.open:
             self._order({"bag": self.bag, "items": None}, _ignore)
 
     def _next_cancel(self) -> dict[str, Any] | None:
-        """What to cancel now, if anything; the lock is held."""
+        """Return the arguments of the next cancel order, if any. The caller holds the lock."""
         if self._cancelling or not self._to_cancel:
             return None
         some = wire.QUESTION_ITEMS
@@ -322,7 +325,7 @@ class Stream:
             self._order(cancel, self._cancelled)
 
     def _cancelled(self, _reply: Reply | DeskgridError) -> None:
-        """On the link's thread: calls were cancelled, or had ended; others may have joined them meanwhile."""
+        """Send the next cancel order after the previous one was answered. Runs on the link's thread."""
         with self._lock:
             self._cancelling = False
             cancel = self._next_cancel()
@@ -333,7 +336,7 @@ class Stream:
 
 
 class CallEnded(NamedTuple):
-    """What has to be settled: calls that ended, or, with ``error``, all of the stream's."""
+    """Calls to settle: those in ``results`` or, with ``error``, all calls of the stream."""
 
     stream: Stream
     results: tuple[wire.BagResult, ...]
@@ -345,7 +348,7 @@ def _payload_size(call: _Call) -> int:
 
 
 def settle_cancelled(future: Future[Any]) -> None:
-    """Cancel a future that was taken out, and tell whoever waits for it."""
+    """Cancel a future that was taken out, and notify the threads that wait for it."""
     if Future.cancel(future):
         future.set_running_or_notify_cancel()
 
@@ -359,4 +362,4 @@ def _error_in(reply: Reply | DeskgridError, kind: type[DeskgridError]) -> Deskgr
 
 
 def _ignore(_reply: Reply | DeskgridError) -> None:
-    """For an order after which nothing is left to do."""
+    """Ignore the answer to an order."""

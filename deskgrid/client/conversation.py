@@ -1,12 +1,12 @@
 """The client's side of its conversation with the broker: messages and ``now`` in, messages out. No socket, no clock.
 
-Rule 1: a request stays until it is answered or nobody waits for it any more. Whenever the broker has lost track of this
-client (it was restarted, the connection broke), the client introduces itself and says every open request again.
-Rule 2: requests go out in the order they were made, also the second time: batches of a bag build on each other.
-Rule 3: silence is checked only while something is open. A long poll may rightly stay unanswered for hours. So after a
-while of silence the client sends a ping; only if that stays unanswered, too, it gives the connection up.
-Rule 4: a request that stays unanswered on a connection that works is said again now and then: every one of them is
-carried out once, however often it is said.
+Rule 1: a request stays open until it is answered or nobody waits for it any more. Whenever the broker has lost track of
+this client (it was restarted, the connection broke), the client introduces itself and sends every open request again.
+Rule 2: requests are sent, and sent again, in the order in which they were made: batches of a bag build on each other.
+Rule 3: silence is checked only while a request is open. A long poll may legitimately stay unanswered for hours. So
+after some silence the client sends a ping; it gives up the connection only if the ping stays unanswered, too.
+Rule 4: a request that stays unanswered on a working connection is repeated at growing intervals. The broker carries out
+a request only once, however often it is sent.
 """
 
 import itertools
@@ -20,31 +20,31 @@ from deskgrid.errors import DeskgridError, GridRefused, RequestFailed
 
 log = logging.getLogger("deskgrid.client")
 
-# After this much silence the broker is asked whether it is there. Seconds.
+# After this much silence the client pings the broker. Seconds.
 PING_S = 2.0
-# After this much the connection is given up and made anew.
+# After this much silence the client gives up the connection and makes a new one. Seconds.
 SILENCE_S = 10.0
-# On a slow line large batches take a while to arrive, and nothing can have come back yet. Bytes in a second.
+# The slowest line that we allow for: large batches take time to arrive before an answer can come. Bytes per second.
 SLOW_LINE = 2 * 2**20
-# How long what is asked may wait for company, when it is only of use once something else has been asked. Seconds.
+# How long a deferred request may wait for another request to go with. Seconds.
 DEFER_S = 0.25
-# After this much a request is said again, and after twice as long each further time.
+# A request is repeated after this time, which doubles with each repetition. Seconds.
 REPEAT_S = 10.0
-# How long an introduction may stay unanswered the first time; twice as long each further time, up to SILENCE_S.
+# How long the first introduction may stay unanswered; this doubles with each further one, up to SILENCE_S. Seconds.
 GREETING_S = 2.0
 # A broker that still misses a template after this many tries has another problem.
 TEMPLATE_TRIES = 3
-# What a refused batch's reason begins with when only its template is missing.
+# The reason of a refused batch begins with this if only its template is missing.
 NO_TEMPLATE = "template:"
 
 Reply = wire.Accepted | wire.Outcomes | wire.Answer | wire.Failed
-# Called on the thread of the link: quick, never raising, never running the user's code.
+# Called on the link's thread. A handler must be quick, must not raise, and must not run the user's code.
 Handler = Callable[[Reply | DeskgridError], None]
 
 
 @dataclass(slots=True)
 class Request:
-    """Something asked of the broker; ``template``: what its batch is made of, sent before it where it is unknown."""
+    """A request to the broker; ``template``: its batch's template, sent before it if the broker may not have it."""
 
     message: wire.Submit | wire.Watch | wire.Ask
     answered: Handler
@@ -59,7 +59,7 @@ class Request:
             self.size = sum(map(len, self.message.payloads)) + (len(self.template.data) if self.template else 0)
 
     def answer(self, reply: Reply | DeskgridError) -> None:
-        """Hand the answer to whoever asked. If they cannot use it, only this request fails."""
+        """Pass the answer to the request's handler. If the handler raises, only this request fails."""
         try:
             self.answered(reply)
         except Exception as error:
@@ -75,7 +75,7 @@ class Conversation:
         self._hello = hello
         self._numbers = itertools.count(1)
         self._open: dict[int, Request] = {}
-        # What waits for another request to go with, and since when.
+        # Deferred requests, which wait for another request to go with, and the time when the last was deferred.
         self._deferred: list[Request] = []
         self._deferred_at = 0.0
         # Templates that this connection's broker has.
@@ -88,31 +88,31 @@ class Conversation:
         self.refusal: GridRefused | None = None
 
     def number(self) -> int:
-        """A number for a request, never given out before. May be called from any thread."""
+        """Return a new number for a request. May be called from any thread."""
         return next(self._numbers)
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to look after now and then: an answer, or a request that waits for company."""
+        """Whether the conversation needs regular checks: for an answer, a deferred request or a greeting."""
         return bool(self._open or self._deferred) or not self.joined
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def connected(self, now: float) -> list[wire.Message]:
-        """There is a new connection (or one about to be): introduce yourself."""
+        """Return the introduction for a new connection, which may not be established yet."""
         self.joined = False
         self._pinged = False
         self._heard = now
         return [self._hello]
 
     def defer(self, request: Request, now: float) -> list[wire.Message]:
-        """Ask something together with the next request, as part of it if that can be, or in a while."""
+        """Send ``request`` together with the next request, as part of it if possible, or after DEFER_S."""
         self._deferred.append(request)
         self._deferred_at = now
         return []
 
     def request(self, request: Request, now: float) -> list[wire.Message]:
-        """Ask something."""
+        """Send ``request``, and the deferred requests with it."""
         rider = None
         if isinstance(message := request.message, wire.Submit) and (rider := self._deferred_watch(message.bag)):
             request.message = replace(message, watch=rider.request, after=rider.after)
@@ -120,7 +120,7 @@ class Conversation:
         return said if rider is None else [message for message in said if message is not rider]
 
     def _deferred_watch(self, bag: str) -> wire.Watch | None:
-        """What can be part of a batch of ``bag``."""
+        """Return the deferred `Watch` that can be part of a batch of ``bag``."""
         waiting = [each.message for each in self._deferred if isinstance(each.message, wire.Watch)]
         return next((watch for watch in waiting if watch.bag == bag), None)
 
@@ -133,16 +133,16 @@ class Conversation:
             request.answer(self.refusal)
             return []
         if not self.busy:
-            self._heard, self._pinged = now, False  # until now there was nothing to hear
+            self._heard, self._pinged = now, False  # no answer was expected until now
         self._open[request.message.request] = request
         return self._said(request, now) if self.joined else []
 
     def withdraw(self, number: int) -> None:
-        """Nobody waits for that answer any more."""
+        """Forget a request whose answer nobody waits for any more."""
         self._open.pop(number, None)
 
     def receive(self, message: wire.Message, now: float) -> list[wire.Message]:
-        """One message of the broker."""
+        """Handle a message of the broker; return the messages to send."""
         self._heard = now
         self._pinged = False
         if isinstance(message, wire.Outcomes):
@@ -155,14 +155,14 @@ class Conversation:
         if isinstance(message, wire.Greeting):
             return self._greeted(message, now)
         if isinstance(message, wire.Rejoin):
-            # Each message that reached a broker that does not know us is answered so; one introduction is enough.
+            # A broker that does not know us answers each of our messages like this; one introduction is enough.
             return self.connected(now) if self.joined else []
         if isinstance(message, wire.Refused):
             self.refused(message.reason)
         return []
 
     def gone(self, now: float) -> bool:
-        """Whether the connection is to be given up: it has been silent for too long."""
+        """Whether the connection has been silent for too long and must be given up."""
         on_the_way = sum(request.size for request in self._open.values())
         limit = SILENCE_S + on_the_way / SLOW_LINE if self.joined else self._patience
         if not self.busy or now - self._heard < limit:
@@ -171,7 +171,7 @@ class Conversation:
         return True
 
     def overdue(self, now: float) -> list[wire.Message]:
-        """What to say because nothing has come for a while, or nothing was asked that it could go with."""
+        """Return the messages that are due: deferred requests, repeated requests, and a ping after silence."""
         if self._deferred and now - self._deferred_at >= DEFER_S:
             return self._asked_with_it(now)
         if not self._open or not self.joined:
@@ -180,17 +180,17 @@ class Conversation:
         said = [message for request in again for message in self._said(request, now)]
         if not self._pinged and now - self._heard >= PING_S:
             self._pinged = True
-            # Any answer will do: "I do not know you" is one.
+            # Any answer will do, even that the broker does not know us.
             said.append(wire.Ask(self.number(), "ping", "{}"))
         return said
 
     def refused(self, reason: str) -> None:
-        """The broker will not have us: all that is open is answered with that, and so is what is asked later."""
+        """Answer all open and all later requests with a refusal: the broker does not let us in."""
         self.refusal = GridRefused(reason)
         self.abandon(self.refusal)
 
     def abandon(self, error: DeskgridError) -> None:
-        """Answer everything with ``error``."""
+        """Answer all open requests with ``error``."""
         open_ones, self._open = [*self._open.values(), *self._deferred], {}
         self._deferred = []
         for request in open_ones:
@@ -230,12 +230,12 @@ class Conversation:
                 return self._said(request, now)
         del self._open[reply.request]
         if isinstance(reply, wire.Failed) and isinstance(request.message, wire.Submit):
-            self._open.pop(request.message.watch, None)  # it was not heard
+            self._open.pop(request.message.watch, None)  # the watch in the refused batch is void
         request.answer(reply)
         return []
 
     def _renumber(self, request: Request) -> None:
-        """Make another request of one that was refused, in its place: another such answer to it counts for nothing."""
+        """Give a refused request a new number, in the same position: later answers to the old number are ignored."""
         before = request.message.request
         request.message = replace(request.message, request=self.number())
         self._open = {

@@ -1,7 +1,7 @@
-"""Which broker is meant: that of a given join line, of $DESKGRID_JOIN, or of this machine.
+"""Finds the broker: from a given join line, from $DESKGRID_JOIN, or on this machine.
 
-Whoever can read the home of a broker is its admin, but submits like everybody else. So for submitting, the line for
-clients is found there, and for what only an admin may do, the admin's line.
+Anyone who can read a broker's home is its admin, but submits like everybody else. So submitting uses the line for
+clients in the home, and commands for admins use the admin's line.
 """
 
 import os
@@ -12,7 +12,7 @@ from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_join_line, rea
 
 
 def client_line(join: str | None) -> JoinLine:
-    """The line to submit by. Raises `GridRefused` or `GridUnreachable`."""
+    """Return the join line for submitting. Raises `GridRefused` or `GridUnreachable`."""
     if join is not None:
         return _parsed(join)
     text = os.environ.get("DESKGRID_JOIN")
@@ -20,7 +20,7 @@ def client_line(join: str | None) -> JoinLine:
 
 
 def admin_line(join: str | None) -> JoinLine:
-    """The line to administer by; this machine's own where $DESKGRID_JOIN means the same broker."""
+    """Return the join line for an admin: this machine's own if $DESKGRID_JOIN names the same broker."""
     if join is not None:
         return _parsed(join)
     if not (text := os.environ.get("DESKGRID_JOIN")):
@@ -42,7 +42,7 @@ def _parsed(text: str) -> JoinLine:
 
 
 def _left(name: str) -> JoinLine:
-    """The join line that this machine's broker left in its home."""
+    """Return the join line that this machine's broker left in its home."""
     path = Path(os.environ.get("DESKGRID_HOME") or Path.home() / ".deskgrid") / f"{name}.join"
     try:
         return parse_join_line(path.read_text(encoding="utf-8"), "client")

@@ -1,8 +1,8 @@
-"""`concurrent.futures` on the grid: which bag a call goes into, and the thread that settles its future.
+"""`concurrent.futures` on the grid: chooses the bag of each call, and has the thread that settles futures.
 
-Callbacks run on that thread. One may ask the grid anything; one that waits for another future waits for ever, as with
-the executors of the standard library. Where there are none, the link's thread settles the future: waking another thread
-for it would cost a tenth of a call's time.
+Callbacks run on that thread. A callback may ask the grid anything, but a callback that waits for another future waits
+forever, as with the executors of the standard library. The link's thread settles futures without callbacks, because
+waking another thread would cost a tenth of a call's time.
 """
 
 import logging
@@ -24,16 +24,16 @@ from deskgrid.errors import GridClosed
 
 log = logging.getLogger("deskgrid.client")
 
-# Functions that get a bag of their own. A program may make a function for each call (a lambda in a loop, say): after
-# so many, functions travel with the arguments instead, all in one bag.
+# Maximum number of functions with a bag of their own. A program may make a function for each call (a lambda in a loop,
+# say): further functions travel with the arguments instead, all in one bag.
 OWN_BAGS = 16
-# How long calls that have not left yet may take to do so when the program ends. Seconds.
+# How long the end of the program waits until unsent calls are sent. Seconds.
 FLUSH_S = 5.0
 _FLUSH_LOOK_S = 0.02
 
 
 class _Key(NamedTuple):
-    """Calls that share a bag. ``module``: of functions that travel with their arguments, else None."""
+    """Calls with the same key share a bag. ``module``: of a function that travels with its arguments, else None."""
 
     function: bytes
     module: str | None
@@ -43,7 +43,7 @@ class _Key(NamedTuple):
 
 
 class Futures:
-    """All calls that one Grid was given one by one."""
+    """All calls that were submitted one by one to one Grid."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -68,10 +68,10 @@ class Futures:
         runtime: float | None,
         owner: object,
     ) -> Future[Any]:
-        """One call. ``owner`` is kept alive until all futures are settled. Raises `BagRejected`."""
+        """Submit one call. ``owner`` is kept alive until all futures are settled. Raises `BagRejected`."""
         key = _Key(pickle_function(function), None, name, options, runtime is not None)
         if key not in self._by_key and len(self._by_key) >= OWN_BAGS:
-            # By module, because a template has the local modules of when it was made.
+            # By module, because a template contains the local modules as they were when it was made.
             module = str(getattr(function, "__module__", None))
             key = _Key(pickle_function(_caller()), module, "calls", options, key.predicted)
             args = (function, *args)
@@ -84,7 +84,7 @@ class Futures:
             return stream.submit(payload, runtime)
 
     def _stream(self, key: _Key) -> Stream:
-        """The bag that ``key``'s calls go into now; the lock is held."""
+        """Return the current stream for the calls of ``key``. The caller holds the lock."""
         stream = self._by_key.get(key)
         if stream is not None and stream.full:
             stream.close()
@@ -115,7 +115,7 @@ class Futures:
         self._look()
 
     def abort(self) -> None:
-        """Take no more calls and cancel all; nobody will collect them."""
+        """Take no more calls and cancel all calls; nobody will collect their results."""
         with self._lock:
             self._closed = True
             streams = list(self._streams)
@@ -135,7 +135,7 @@ class Futures:
         self._look()
 
     def flush(self) -> None:
-        """Give calls that have not left yet a moment to do so."""
+        """Wait for unsent calls to be sent, at most FLUSH_S."""
         end = time.monotonic() + FLUSH_S
         never = threading.Event()
         while any(stream.unsent for stream in self._streams) and time.monotonic() < end:
@@ -150,9 +150,10 @@ class Futures:
     # --- settling ----------------------------------------------------------------------------------------------------
 
     def _ended(self, ended: CallEnded) -> None:
-        """Calls have ended, or one was taken out. What runs no callback is settled here, the rest by our thread.
+        """Handle the end of calls. Calls without callbacks are settled here, the others by our thread.
 
-        After `close` that one hears of everything: it sees that all is settled, and not before callbacks have returned.
+        After `close`, our thread is told of every end, so that it notices when everything is settled and all callbacks
+        have returned.
         """
         rest = ended.stream.settle(ended.results)
         if rest or not ended.results or self._closed:
@@ -161,10 +162,10 @@ class Futures:
             self._disown()
 
     def _disown(self) -> bool:
-        """Hold the owner no longer than it is needed; whether it is not."""
+        """Release the owner if all futures are settled; return whether they are."""
         with self._lock:
             settled = not any(stream.open for stream in self._streams)
-            # Where that was the last one to hold it, it goes when the lock is free.
+            # If this is the last reference, the owner must be destroyed only after the lock is released.
             _owner = self._owner
             if settled:
                 self._owner = None
@@ -183,13 +184,13 @@ class Futures:
                 _settle_safely(future, Raised(ended.error))
         for result in ended.results:
             taken = ended.stream.take(result.item)
-            if taken is not None:  # else it was cancelled here meanwhile
+            if taken is not None:  # otherwise it was cancelled here meanwhile
                 cancelled = result.outcome == wire.Outcome.CANCELLED
                 _settle_safely(taken, None if cancelled else value_of(result, ended.stream.bag), cancelled=cancelled)
 
     def _look(self) -> None:
-        """See whether all is settled."""
-        complete = self._closed  # looked at first: from then on no call is added
+        """Notify the waiting threads if everything is settled after `close`."""
+        complete = self._closed  # read first: once closed, no call is added
         if self._disown() and complete:
             self._idle.set()
             if self._afterwards is not None:
@@ -197,7 +198,7 @@ class Futures:
 
 
 def closed() -> GridClosed:
-    """What is raised when something is asked of a Grid that was shut down."""
+    """Return the error for using a Grid that was shut down."""
     return GridClosed("this Grid was shut down; open another")
 
 
@@ -218,7 +219,7 @@ def _settle_one(future: GridFuture, value: Any) -> None:
 
 
 def _caller() -> Callable[..., Any]:
-    # Made here, so that it travels by value: a worker's tasks import nothing of ours.
+    # A nested function travels by value: tasks on a worker cannot import our modules.
     def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 

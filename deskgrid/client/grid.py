@@ -1,7 +1,7 @@
 """The client: `Grid`, with which a program submits bags and calls, and `task`.
 
-`conversation` decides what crosses the wire and when; `link` has the socket and its thread; `submission` brings a bag
-to the broker, and `bag` its results back; `futures` has the futures.
+`conversation` decides which messages are sent and when; `link` has the socket and its thread; `submission` sends a bag
+to the broker, and `bag` collects its results; `futures` has the futures.
 """
 
 import logging
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("deskgrid.client")
 
-# Between two looks at whether a local grid's workers have joined. Seconds.
+# Seconds between two checks whether a local grid's workers have joined.
 _LOOK_S = 0.01
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -40,7 +40,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[FunctionT]):
-    """A function, and what holds for each call of it: runtime, timeout, retries. `task` makes it; it can be called."""
+    """A function with the runtime, timeout and retries of its calls. Made by `task`; calling it calls the function."""
 
     function: FunctionT
     runtime: float | None = None
@@ -53,12 +53,12 @@ class Task(Generic[FunctionT]):
 def task(
     function: FunctionT, runtime: float | None = None, timeout: float | None = None, retries: int = 0
 ) -> Task[FunctionT]:
-    """Say of ``function`` how long a call takes, for `Grid.submit`, `Grid.map` and `Grid.bag`.
+    """Set the predicted runtime of calls of ``function``, for `Grid.submit`, `Grid.map` and `Grid.bag`.
 
-    ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and has failed.
-    ``retries``: how often a call that raised, or was stopped, is tried again.
+    ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and counts as
+    failed. ``retries``: how many times a call that raised, or was stopped, is tried again.
 
-    Raises `BagRejected` if one of them is not such a number.
+    Raises `BagRejected` if one of these values is invalid.
     """
     options = checked_options(TaskOptions(timeout, retries))
     return Task(function, None if runtime is None else checked_seconds(runtime, "the runtime"), options)
@@ -71,10 +71,10 @@ class Grid(Executor):
     this machine (client.join in $DESKGRID_HOME or ~/.deskgrid). ``timeout``: how many seconds opening waits for the
     broker.
 
-    Threads may share a Grid. Once it is open, it waits for a broker that is away, and then carries on where it was. At
-    the end of its ``with`` block it waits for the futures of `submit` and `map`; bags go on without it.
+    Threads may share a Grid. If the broker goes away while the Grid is open, the Grid waits for it and then carries on.
+    At the end of its ``with`` block it waits for the futures of `submit` and `map`; bags go on without it.
 
-    Raises `GridUnreachable` when no broker answers, and `GridRefused` when the broker does not let this client in.
+    Raises `GridUnreachable` if no broker answers, and `GridRefused` if the broker does not let this client in.
     """
 
     def __init__(self, join: str | None = None, *, timeout: float = OPENING_S) -> None:
@@ -82,7 +82,8 @@ class Grid(Executor):
         self._link = Link(line)
         self._futures = Futures(self._link)
         self._shut = False
-        # Also at the end of the program; what holds no Grid, so that one that nobody holds is closed, too.
+        # Also runs at the end of the program. It must not refer to this Grid, so that an unreferenced Grid is closed,
+        # too.
         self._release = weakref.finalize(self, _release, self._futures, self._link, None)
         try:
             self._link.open(checked_seconds(timeout, "the timeout"))
@@ -94,9 +95,9 @@ class Grid(Executor):
     def local(cls, workers: int = 4) -> Self:
         """Start a whole private grid on this machine: a broker, and ``workers`` workers of one slot each.
 
-        All of it ends with this Grid, or with this program, however that ends. Bags do not outlive it.
+        The private grid ends with this Grid, or with this program, however the program ends. Its bags end with it.
 
-        Raises `GridUnreachable` when it does not start in time.
+        Raises `GridUnreachable` if it does not start in time.
         """
         from deskgrid.client import local
 
@@ -116,7 +117,7 @@ class Grid(Executor):
         self._release = weakref.finalize(self, _release, self._futures, self._link, keeper)
 
     def _await_workers(self, count: int, seconds: float) -> None:
-        """Wait until ``count`` workers have joined: before that, the broker would say of a bag that it has to wait."""
+        """Wait until ``count`` workers have joined: before that, the broker would note that a bag has to wait."""
         end, never = time.monotonic() + seconds, threading.Event()
         while len(self.status()["workers"]) < count:
             if time.monotonic() > end:
@@ -132,7 +133,7 @@ class Grid(Executor):
 
     @property
     def address(self) -> str:
-        """Where the broker is, as HOST:PORT."""
+        """The broker's address, as HOST:PORT."""
         return self._link.address
 
     # --- bags --------------------------------------------------------------------------------------------------------
@@ -149,18 +150,18 @@ class Grid(Executor):
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
-        ``runtime``: how many seconds a call is predicted to take: a number, a list with one for each item, or a
-        function of the item. A little too long is better than too short. Without it the broker learns from the first
-        results. ``timeout``: seconds after which a call is stopped and has failed. ``retries``: how often a call that
-        raised is tried again. Both default to what `task` said.
+        ``runtime``: the predicted seconds of a call: a number, a list with a number for each item, or a function of the
+        item. A prediction that is a little too long is better than one that is too short. Without predictions, the
+        broker learns from the first results. ``timeout``: seconds after which a call is stopped and counts as failed.
+        ``retries``: how many times a call that raised is tried again. Both default to the values given to `task`.
 
-        ``items`` are taken one by one, so a generator may give millions of them. They are not held then, and
-        `Bag.as_completed` gives their indexes. The function and the program's own modules travel as they are now. If
-        the broker has something to say about the bag, such as that a call is longer than any known window, it is logged
-        as a warning, which goes to stderr unless the program decides otherwise.
+        ``items`` are taken one by one, so a generator may yield millions of items. These are not kept in memory, and
+        `Bag.as_completed` yields their indexes instead. The function and the program's own modules travel as they are
+        now. If the broker has a remark about the bag, such as that a call is longer than any known window, the remark
+        is logged as a warning, which goes to stderr unless the program configures logging otherwise.
 
         Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
-        `PythonMismatch`. Nothing of the bag is then left on the grid, and neither is it after an interrupt.
+        `PythonMismatch`. After an error or an interrupt, nothing of the bag is left on the grid.
         """
         job = _as_task(function)
         if runtime is None:
@@ -188,11 +189,11 @@ class Grid(Executor):
         timeout: float | None = None,
         retries: int = 0,
     ) -> Bag[str, str]:
-        """Submit one run of a command for each of ``items``, a text that takes the place of "{}" in ``argv``.
+        """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
-        Without a "{}" the text is added at the end. The result is what the command prints to stdout; a command that
-        exits with another code than 0 has failed. The rest is as for `bag`, but nothing is logged: what the broker has
-        to say about the bag is in `Bag.note`.
+        If there is no "{}", the text is added at the end. The result is the stdout of the command; a command with an
+        exit code other than 0 has failed. The rest is as for `bag`, but nothing is logged: the broker's remark about
+        the bag is in `Bag.note`.
         """
         options = checked_options(TaskOptions(timeout, retries))
         self._check_open()
@@ -225,7 +226,7 @@ class Grid(Executor):
     def attach(self, bag_id: str) -> Bag[Any, Any]:
         """Return the bag with the id ``bag_id``, whichever program submitted it.
 
-        Raises `RequestFailed` when there is no such bag, or it belongs to another credential.
+        Raises `RequestFailed` if there is no such bag, or it belongs to another credential.
         """
         row = self._ask("progress", {"bag": bag_id})
         total, name, note = int(row["total"]), str(row["name"]), str(row["note"])
@@ -236,9 +237,9 @@ class Grid(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit one call ``fn(*args, **kwargs)``; `task` gives it a predicted runtime.
 
-        The future behaves as `concurrent.futures` documents it, with two exceptions: cancelling it also stops a call
-        that runs, and ``running()`` does not tell whether it runs. Nobody else can collect its result: if the program
-        ends without waiting, the call still runs, but its result is lost.
+        The future behaves as `concurrent.futures` documents it, with two exceptions: cancelling it also stops a running
+        call, and ``running()`` does not tell whether the call runs. No other program can collect its result: if this
+        program ends without waiting, the call still runs, but its result is lost.
 
         The modules that ``fn`` imports travel as they were at its first call.
 
@@ -260,9 +261,9 @@ class Grid(Executor):
     ) -> Iterator[Any]:
         """Run ``map(fn, *iterables)`` on the grid: results in order, as `concurrent.futures.Executor.map` documents.
 
-        ``timeout``: a result that is not there after so many seconds from now raises TimeoutError. ``chunksize``: so
-        many calls make one task, which pays if they are shorter than a few milliseconds. ``runtime``: predicted seconds
-        of one call.
+        ``timeout``: waiting for a result more than this many seconds after the call of `map` raises TimeoutError.
+        ``chunksize``: how many calls make one task; more than 1 pays off if calls are shorter than a few milliseconds.
+        ``runtime``: predicted seconds of one call.
 
         Raises what `submit` raises.
         """
@@ -280,8 +281,8 @@ class Grid(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more work, and close the connection when every future has its result.
 
-        ``wait``: return only then. ``cancel_futures``: cancel those that do not run yet. Bags are left as they are. It
-        may be called twice.
+        ``wait``: return only then. ``cancel_futures``: cancel the futures whose calls do not run yet. Bags are not
+        affected. You may call this twice.
         """
         self._shut = True
         self._futures.close(cancel_futures)
@@ -304,7 +305,7 @@ class Grid(Executor):
             raise
 
     def _abort(self) -> None:
-        """Whoever interrupts a program does not want it to wait; and nobody will ever collect its futures."""
+        """Cancel all futures and close at once: after an interrupt the program must not wait for them."""
         self._shut = True
         self._futures.abort()
         self._release()
@@ -312,20 +313,20 @@ class Grid(Executor):
     # --- the grid ----------------------------------------------------------------------------------------------------
 
     def status(self, timeout: float = ANSWER_S) -> "StatusDocument":
-        """Return what `deskgrid status --json` prints: workers, bags, queues and counters.
+        """Return the document that `deskgrid status --json` prints: workers, bags, queues and counters.
 
-        Raises `GridUnreachable` when no answer comes within ``timeout`` seconds.
+        Raises `GridUnreachable` if no answer comes within ``timeout`` seconds.
         """
         document: Any = self._ask("status", {}, timeout)
         found: StatusDocument = document
         return found
 
     def bags(self) -> "list[BagState]":
-        """Return all bags that the broker has, the oldest first: ids ("bag"), names and counts, as in the status."""
+        """Return all bags on the broker, oldest first: ids ("bag"), names and counts, as in the status."""
         return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
 
     def policy(self, name: str, **options: object) -> None:
-        """Change the policy of the running grid. Raises `RequestFailed` for everybody but admins."""
+        """Change the policy of the running grid. Raises `RequestFailed` unless you are an admin."""
         self._ask("policy", {"name": name, "options": options})
 
     def _ask(self, what: str, args: dict[str, Any], timeout: float = ANSWER_S) -> dict[str, Any]:
@@ -338,7 +339,7 @@ class Grid(Executor):
 
 
 def _release(futures: Futures, link: Link, keeper: "Keeper | None") -> None:
-    """What a Grid leaves behind: nothing."""
+    """Free everything that a Grid uses: its threads, its connection, and its local grid if it has one."""
     futures.flush()
     link.close()
     futures.stop()
@@ -365,10 +366,10 @@ def _chunks(calls: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[
 
 
 def _in_chunks(job: Task[Any], size: int) -> Task[Any]:
-    """``job`` for ``size`` calls at a time."""
+    """Return ``job`` for ``size`` calls at a time."""
     function = job.function
 
-    # Made here, so that it travels by value: a worker's tasks import nothing of ours.
+    # A nested function travels by value: tasks on a worker cannot import our modules.
     def each(chunk: list[tuple[Any, ...]]) -> list[Any]:
         return [function(*args) for args in chunk]
 

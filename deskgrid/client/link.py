@@ -1,8 +1,8 @@
-"""The connection of a client: one thread that owns its socket. The only file of the client that knows ZeroMQ.
+"""The connection of a client: one thread that owns its socket. No other file of the client uses ZeroMQ directly.
 
-Rule 1: only that thread touches the socket. Others hand it what to do through a queue, and a byte wakes it.
-Rule 2: it never runs the user's code and never waits for anybody, so that the broker always finds us alive.
-`Conversation` decides what is said when; this file has the socket, the clock and the queue.
+Rule 1: only that thread touches the socket. Other threads hand it actions through a queue, and a byte wakes it.
+Rule 2: it never runs the user's code and never waits for other threads, so that the broker always finds us alive.
+`Conversation` decides which messages are sent and when; this file has the socket, the clock and the queue.
 """
 
 import getpass
@@ -26,17 +26,17 @@ from deskgrid.wire.joinline import JoinLine
 
 log = logging.getLogger("deskgrid.client")
 
-# Between two looks at the silence, while an answer is waited for. Seconds.
+# Seconds between two checks for silence while an answer is expected.
 LOOK_S = 0.5
-# Messages taken before what was asked meanwhile goes out.
+# Maximum number of messages received before new requests are sent.
 DRAIN = 100
-# How long goodbyes and last orders may take to leave when the link is closed. Seconds.
+# How long closing waits until the goodbye and the last orders are sent. Seconds.
 LINGER_S = 1.0
-# A connection that died without a word is noticed after this long. Seconds.
+# Time after which a connection that died silently is noticed. Seconds.
 DEAD_LINK_S = 20.0
 # How long opening waits for the broker. Seconds.
 OPENING_S = 5.0
-# How long to look, for the message, at whether anything listens at an address that did not answer.
+# If no broker answers, how long to check, for the error message, whether anything listens at its address. Seconds.
 PROBE_S = 1.0
 
 
@@ -62,7 +62,7 @@ class Link:
     # --- for any thread ----------------------------------------------------------------------------------------------
 
     def open(self, seconds: float = OPENING_S) -> wire.Greeting:
-        """Connect; the broker's greeting. Raises `GridUnreachable` after ``seconds``, or `GridRefused`."""
+        """Connect and return the broker's greeting. Raises `GridUnreachable` after ``seconds``, or `GridRefused`."""
         self._thread.start()
         settled = wait_for(self._settled, seconds)
         if self._end is not None:
@@ -73,11 +73,11 @@ class Link:
 
     @property
     def greeting(self) -> wire.Greeting | None:
-        """The last one of the broker: who it is and which Python the grid runs."""
+        """The broker's last greeting: its id, and the Python version of the grid."""
         return self._conversation.greeting
 
     def number(self) -> int:
-        """A number for a new request."""
+        """Return a number for a new request."""
         return self._conversation.number()
 
     def send(
@@ -88,9 +88,9 @@ class Link:
         *,
         defer: bool = False,
     ) -> None:
-        """Ask; ``answered`` is called with the answer, on the link's thread, whenever it comes.
+        """Send a request; ``answered`` is called with the answer on the link's thread when it comes.
 
-        ``defer``: together with the next request, or in a while.
+        ``defer``: send it together with the next request, or after a while.
         """
         request = Request(message, answered, template)
         ask = self._conversation.defer if defer else self._conversation.request
@@ -99,7 +99,7 @@ class Link:
             answered(error)
 
     def send_latest(self, latest: Callable[[], wire.Submit | None], answered: Handler, template: Template) -> None:
-        """As `send`, what ``latest`` returns on the link's thread when that comes to it; None: nothing any more."""
+        """Send, as `send` does, the message that ``latest`` returns when the link's thread calls it; None: nothing."""
 
         def ask(now: float) -> Iterable[wire.Message]:
             message = latest()
@@ -110,7 +110,7 @@ class Link:
             answered(error)
 
     def withdraw(self, number: int) -> None:
-        """Nobody waits for the answer to request ``number`` any more."""
+        """Forget request ``number``, whose answer nobody waits for any more."""
 
         def forget(_now: float) -> Iterable[wire.Message]:
             self._conversation.withdraw(number)
@@ -128,7 +128,7 @@ class Link:
             self._thread.join(2 * LINGER_S)
 
     def _do(self, action: Callable[[float], Iterable[wire.Message]]) -> DeskgridError | None:
-        """Have the thread do ``action``; why not, when it has ended."""
+        """Have the thread do ``action``; if the thread has ended, return the reason instead."""
         with self._lock:
             if self._end is not None:
                 return self._end
@@ -137,12 +137,12 @@ class Link:
         return None
 
     def _awaken(self) -> None:
-        # The thread itself does what its own handlers ask for before it waits again.
+        # The thread itself need not be woken: it runs the actions of its own handlers before it waits again.
         if not self._is_woken and threading.current_thread() is not self._thread:
             self._is_woken = True
             try:
                 self._wake.send(b"\0")
-            except OSError:  # closed: nobody is there any more
+            except OSError:  # closed: the thread has ended
                 return
 
     # --- the thread --------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Link:
         end: DeskgridError = GridClosed("this Grid was shut down")
         try:
             self._converse(context)
-        except Exception as error:  # whoever waits for an answer must hear of it
+        except Exception as error:  # threads that wait for an answer must get the error
             log.exception("the connection to %s broke", self.address)
             end = GridUnreachable(f"the connection to {self.address} broke: {error!r}")
         finally:
@@ -160,7 +160,7 @@ class Link:
             self._finish(self._conversation.refusal or end)
 
     def _finish(self, end: DeskgridError) -> None:
-        """From now on everything is answered with ``end``."""
+        """Answer all requests with ``end``, now and from now on."""
         with self._lock:
             self._end = end
         while self._todo:
@@ -189,7 +189,7 @@ class Link:
         return self._closing or self._conversation.refusal is not None
 
     def _listen(self, dealer: "zmq.Socket[bytes]", monitor: "zmq.Socket[bytes]") -> None:
-        """Wait for something to happen and follow it up, until it is over or this connection is given up."""
+        """Handle events until the link is closed or refused, or this connection is given up."""
         poller = zmq.Poller()
         poller.register(monitor, zmq.POLLIN)
         poller.register(dealer, zmq.POLLIN)
@@ -197,12 +197,12 @@ class Link:
         while not self._over:
             ready = poller.poll(int(LOOK_S * 1000) if self._conversation.busy else None)
             if any(who is monitor for who, _ in ready):
-                # Without this it would try for ever: a key is turned away in the handshake, where nothing can be said.
+                # Without this, ZeroMQ would retry forever: a refused key fails in the handshake, before any message.
                 self._conversation.refused(f"the broker at {self.address} does not know this key: was it revoked?")
                 return
             if any(who == self._woken.fileno() for who, _ in ready):
                 self._woken.recv(1024)
-                self._is_woken = False  # before the queue is emptied: what comes later wakes again
+                self._is_woken = False  # before the queue is emptied, so that later actions wake the thread again
             if any(who is dealer for who, _ in ready):
                 self._receive(dealer)
             self._act(dealer)
@@ -218,7 +218,7 @@ class Link:
             dealer.setsockopt(zmq.LINGER, int(LINGER_S * 1000))
 
     def _act(self, dealer: "zmq.Socket[bytes]") -> None:
-        """Do what the other threads asked for."""
+        """Do the actions that other threads have queued."""
         while self._todo:
             _send(dealer, self._todo.popleft()(time.monotonic()))
 
@@ -238,7 +238,7 @@ class Link:
                 log.info("the broker at %s says goodbye: %s", self.address, message.reason)
 
     def _connected(self, context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
-        # SNDHWM: none, because what is in flight is bounded by whoever submits.
+        # SNDHWM: no limit, because the submitting code limits the messages in flight.
         dealer = dealer_for(self.join, context, DEAD_LINK_S, {zmq.LINGER: 0, zmq.SNDHWM: 0})
         dealer.connect(self.join.endpoint)
         _send(dealer, self._conversation.connected(time.monotonic()))
@@ -270,7 +270,7 @@ def _send(dealer: "zmq.Socket[bytes]", messages: Iterable[wire.Message]) -> None
 
 
 def _diagnosis(join: JoinLine) -> str:
-    """What a plain TCP connection says about an address where no broker answered."""
+    """Explain, by trying a plain TCP connection, why no broker answered."""
     try:
         socket.create_connection((join.host.strip("[]"), join.port), PROBE_S).close()
     except OSError as error:

@@ -1,9 +1,9 @@
-"""A whole private grid on this machine, for `Grid.local`: its processes, and the one that keeps them.
+"""A whole private grid on this machine, for `Grid.local`: its processes, and the keeper that manages them.
 
-The keeper is a process of its own (this file, run as a module): it starts a broker on a free port with a new home, then
-the workers, and waits for the end of its input. That comes when the program closes the grid, and also when the program
-is killed; then the keeper ends them all and removes the home. Each of them watches its own input in the same way, so
-that none is left if it is the keeper that is killed.
+The keeper is a process of its own (this file, run as a module). It starts a broker on a free port with a new home, then
+the workers, and waits for the end of its input. Its input ends when the program closes the grid or is killed. Then the
+keeper ends all processes and removes the home. Each process watches its own input in the same way, so none is left even
+if the keeper is killed.
 """
 
 import json
@@ -21,15 +21,15 @@ from typing import IO, Any
 
 from deskgrid.errors import GridUnreachable
 
-# How our command line is started: "-P", so that no module beside the user's program is taken for one that we import.
+# How our command line is started. "-P" keeps modules beside the user's program from replacing modules that we import.
 PROGRAM = (sys.executable, "-P", "-m", "deskgrid.cli")
 # How long the broker may take to start. Seconds.
 START_S = 30.0
-# How long a process may take to end by itself when it is asked to. Seconds.
+# How long a process may take to end by itself when asked to. Seconds.
 STOP_S = 5.0
 # How long the keeper may take: the workers together, then the broker.
 KEEPER_STOP_S = 2 * STOP_S + 5.0
-# Of a broker that does not start, the end of what it said. Characters.
+# How much of the end of the log is reported of a broker that does not start. Characters.
 TAIL = 2000
 
 
@@ -45,11 +45,11 @@ class Keeper:
     def stop(self) -> None:
         """End the grid and remove its home."""
         _end(self._process, KEEPER_STOP_S)
-        shutil.rmtree(self.home, ignore_errors=True)  # the keeper did, unless it was killed
+        shutil.rmtree(self.home, ignore_errors=True)  # in case the keeper was killed before it did so
 
 
 def start(workers: int, program: Sequence[str] = PROGRAM) -> Keeper:
-    """Start a grid of ``workers`` workers with one slot each. Raises `GridUnreachable`, with what its broker said."""
+    """Start a grid of ``workers`` workers with one slot each. Raises `GridUnreachable`, with its broker's log."""
     if type(workers) is not int or workers < 1:
         raise ValueError(f"a local grid has 1 worker or more, not {workers!r}")
     process = subprocess.Popen(
@@ -57,7 +57,7 @@ def start(workers: int, program: Sequence[str] = PROGRAM) -> Keeper:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         encoding="utf-8",
-        env={name: value for name, value in os.environ.items() if name != "DESKGRID_JOIN"},  # another grid's
+        env={name: value for name, value in os.environ.items() if name != "DESKGRID_JOIN"},  # that is another grid's
         **_apart(),
     )
     try:
@@ -72,7 +72,7 @@ def start(workers: int, program: Sequence[str] = PROGRAM) -> Keeper:
 
 
 def _apart() -> dict[str, Any]:
-    """Arguments that keep a process from the terminal's Ctrl-C: an interrupted program may go on with its grid."""
+    """Return arguments that shield a process from Ctrl-C: an interrupted program may go on with its grid."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     else:
@@ -111,7 +111,7 @@ class _Processes:
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def start(self, workers: int) -> str:
-        """Start all; the join line for clients. Raises `GridUnreachable`."""
+        """Start all processes; return the join line for clients. Raises `GridUnreachable`."""
         log = self._home / "broker.log"
         with log.open("w") as errors:
             self._broker = subprocess.Popen(
@@ -123,7 +123,7 @@ class _Processes:
                     "--home",
                     str(self._home),
                     "--durability",
-                    "process",  # it is gone with this program, and its home with it
+                    "process",  # the broker and its home end with this program anyway
                     "--until-stdin-closes",
                 ],
                 stdin=subprocess.PIPE,
@@ -131,14 +131,14 @@ class _Processes:
                 stderr=errors,
                 encoding="utf-8",
             )
-        # They load while the broker does, and wait for its line.
+        # The workers load while the broker does, and wait for its join line.
         self._workers = [self._start_worker(number) for number in range(1, workers + 1)]
         self._wait_for_line(self._broker, log)
         return (self._home / "client.join").read_text(encoding="utf-8").strip()
 
     @staticmethod
     def _wait_for_line(broker: subprocess.Popen[str], log: Path) -> None:
-        """Wait until the broker prints something: that it is ready."""
+        """Wait until the broker prints something, which means that it is ready."""
         output = _output(broker)
         too_late = threading.Timer(START_S, broker.kill)
         too_late.start()
@@ -150,7 +150,7 @@ class _Processes:
         threading.Thread(target=lambda: [None for _ in output], daemon=True).start()
 
     def _start_worker(self, number: int) -> subprocess.Popen[bytes]:
-        name, join = f"local-{number}", f"@{self._home / 'worker.join'}"  # all can read what a process is started with
+        name, join = f"local-{number}", f"@{self._home / 'worker.join'}"  # a file: arguments are visible to all users
         with (self._home / f"{name}.log").open("w") as log:
             return subprocess.Popen(
                 [
@@ -172,7 +172,7 @@ class _Processes:
             )
 
     def stop(self) -> None:
-        """End all: the workers first, so that they can still tell the broker."""
+        """End all processes, the workers first so that they can still tell the broker."""
         for worker in self._workers:
             if worker.stdin is not None:
                 worker.stdin.close()
@@ -183,7 +183,7 @@ class _Processes:
 
 
 def keep(workers: int, program: Sequence[str]) -> None:
-    """Start a grid, say where it is, and end it when the input ends."""
+    """Start a grid, print its join line and home as JSON, and end it when the input ends."""
     home = Path(tempfile.mkdtemp(prefix="deskgrid-local-"))
     processes = _Processes(home, program)
     try:
@@ -198,7 +198,7 @@ def keep(workers: int, program: Sequence[str]) -> None:
 
 
 def _terminated(_signal: int, _frame: FrameType | None) -> None:
-    raise SystemExit(1)  # by way of keep's "finally"
+    raise SystemExit(1)  # runs the "finally" of `keep`
 
 
 if __name__ == "__main__":

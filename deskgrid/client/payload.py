@@ -1,7 +1,7 @@
-"""Arguments on their way out and results on their way back: the client's pickling, both ways.
+"""Pickles arguments for the grid, and unpickles results and exceptions from it.
 
-A task's exception is raised here as itself, with its remote traceback as the cause and a note that says which task it
-was and where it ran; what cannot be rebuilt becomes a `TaskError`.
+The client raises a task's own exception, with the remote traceback as its cause and a note that names the task and the
+worker. An exception that cannot be rebuilt becomes a `TaskError`.
 """
 
 import io
@@ -37,7 +37,7 @@ from deskgrid.wire import (
 
 
 def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Payload:
-    """The payload of one call; ``what`` names it in messages. Raises `PicklingFailed` or `BagRejected`."""
+    """Make the payload of one call; ``what`` names it in messages. Raises `PicklingFailed` or `BagRejected`."""
     call = (args, kwargs)
     if any(getsizeof(arg) >= LARGE_BYTES for arg in args):
         return _pack_large(call, what)
@@ -47,13 +47,13 @@ def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Pa
     except Exception:
         packed, by_value = b"", True
     if by_value:
-        # Something of the user's program, which a worker cannot import, or something only cloudpickle knows.
+        # The call refers to the user's program, which a worker cannot import, or only cloudpickle can pickle it.
         packed = _by_value(call, what)
     return checked_size(packed, what)
 
 
 class _Pieces:
-    """A file for pickle, which takes large bytes objects as they are: they are neither copied nor searched."""
+    """A file for pickle that keeps large bytes objects as they are, without copying or searching them."""
 
     def __init__(self) -> None:
         self.by_value = False
@@ -61,7 +61,7 @@ class _Pieces:
         self._small: list[bytes] = []
 
     def write(self, data: bytes | bytearray) -> None:
-        """Take a piece; what could be changed meanwhile is copied."""
+        """Take a piece; copy it if it is mutable."""
         if len(data) >= LARGE_BYTES:
             self._all += [b"".join(self._small), bytes(data)]
             self._small = []
@@ -70,7 +70,7 @@ class _Pieces:
             self._small.append(bytes(data))
 
     def all(self) -> list[bytes]:
-        """What was written; of two neighbours at least one is large."""
+        """Return the pieces; of two neighbouring pieces at least one is large."""
         return [piece for piece in (*self._all, b"".join(self._small)) if piece]
 
 
@@ -99,7 +99,7 @@ def _by_value(call: tuple[Any, ...], what: str) -> bytes:
 
 
 def pack_text(item: object, what: str) -> Payload:
-    """The payload of one task of a command bag."""
+    """Make the payload of one task of a command bag."""
     if not isinstance(item, str):
         raise BagRejected(f"{what} is not text but {type(item).__name__}: a command's items are texts")
     try:
@@ -109,7 +109,7 @@ def pack_text(item: object, what: str) -> Payload:
 
 
 def checked_size(packed: bytes, what: str) -> Payload:
-    """``packed`` as it travels, unless it is larger than a task may carry."""
+    """Return ``packed`` as a payload. Raises `BagRejected` if it exceeds the limit."""
     _check_size(len(packed), what)
     return payload_of(packed)
 
@@ -120,7 +120,7 @@ def _check_size(size: int, what: str) -> None:
 
 
 class Raised:
-    """An exception in the place of a value, which may itself be an exception."""
+    """Marks an exception that was raised; a value that a task returned may itself be an exception."""
 
     __slots__ = ("error",)
 
@@ -129,7 +129,7 @@ class Raised:
 
 
 class Unread:
-    """A result as it came, which is unpickled for the first who wants it."""
+    """A received result, which is unpickled when it is first read."""
 
     def __init__(self, result: BagResult, bag: str) -> None:
         self._result: BagResult | None = result
@@ -138,7 +138,7 @@ class Unread:
         self._value: Any = None
 
     def value(self) -> Any:
-        """What `value_of` makes of it, the same each time."""
+        """Return the outcome of `value_of`, the same object each time."""
         with self._lock:
             if self._result is not None:
                 self._value, self._result = value_of(self._result, self._bag), None
@@ -146,9 +146,10 @@ class Unread:
 
 
 def value_of(result: BagResult, bag: str) -> Any:
-    """What the task returned, or a `Raised` with the exception that it raised or that says what happened.
+    """Return the task's value, or a `Raised` with its exception or with an exception that describes its end.
 
-    Raises nothing, whatever the task made: what cannot be read is one task's `ResultUnreadable`. Only Ctrl-C ends it.
+    Never raises, whatever the result contains: an unreadable result becomes a `ResultUnreadable` for that task. Only
+    Ctrl-C interrupts it.
     """
     if result.outcome == Outcome.CANCELLED:
         return Raised(TaskCancelled(f"{_where(result, bag)} was cancelled"))
@@ -163,10 +164,10 @@ def value_of(result: BagResult, bag: str) -> Any:
 
 
 def _tried(action: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What ``action``, which runs code that came with a result, returns, and what it raises.
+    """Run ``action``, which runs code that came with a result; return its value, and the exception that it raised.
 
-    A SystemExit or a KeyboardInterrupt that a result raises must not end this program. In the main thread the latter
-    may also be Ctrl-C, and is taken for it.
+    A SystemExit or a KeyboardInterrupt from a result must not end this program. In the main thread, however, a
+    KeyboardInterrupt may be a real Ctrl-C, and is raised.
     """
     try:
         return action(), None
@@ -178,18 +179,18 @@ def _tried(action: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-# How the note begins that an exception has of where it was raised.
+# The beginning of the note that tells where a task's exception was raised.
 RAISED_BY = "deskgrid: raised by "
 
 
 def said_of(error: BaseException) -> str:
-    """An exception for people, whatever it does when it is asked."""
+    """Describe an exception in text, even if its own methods fail."""
     text, trouble = _tried(lambda: str.__str__(repr(error))[:300])
     return clean(f"{type(error).__name__}, which cannot be shown" if trouble else text)
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note to a task's exception, if that lets us."""
+    """Add a note to a task's exception, if the exception allows it."""
     _tried(lambda: BaseException.add_note(error, note))
 
 
@@ -200,17 +201,17 @@ def _unpickled(payload: Payload) -> Any:
 
 
 class _Frames(io.RawIOBase):
-    """The frames of a large payload as one file, of which pickle copies a large object once, into its place."""
+    """The frames of a large payload as one file, from which pickle copies a large object only once."""
 
     def __init__(self, frames: list[memoryview]) -> None:
         self._left = deque(frames)
 
     def readable(self) -> bool:
-        """It is for nothing else."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer`` with what comes next; how much that is, nothing at the end."""
+        """Copy the next bytes into ``buffer``; return their number, 0 at the end."""
         if not self._left:
             return 0
         frame = self._left.popleft()
@@ -239,13 +240,13 @@ def _failure(result: BagResult, bag: str) -> Exception:
         error = RemoteError(said) if rebuilt is None else rebuilt
         add_note(error, f"{RAISED_BY}{where}")
     if told.trace:
-        # Not by the attribute, which a class may have made its own.
+        # Not through the attribute, which the exception's class may have redefined.
         object.__setattr__(error, "__cause__", RemoteTraceback(told.trace))
     return error
 
 
 def _rebuilt(pickled: bytes) -> Exception | None:
-    """The task's own exception. Only an `Exception`: a task's SystemExit must not end this program."""
+    """Rebuild the task's exception if it is an `Exception`: a task's SystemExit must not end this program."""
     error, _ = _tried(lambda: pickle.loads(pickled)) if pickled else (None, None)
     return error if issubclass(type(error), Exception) else None
 

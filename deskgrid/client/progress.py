@@ -1,4 +1,4 @@
-"""A progress bar on stderr for calls that take long; nothing at all where stderr is not a terminal."""
+"""A progress bar on stderr for calls that take long; shows nothing if stderr is not a terminal."""
 
 import sys
 import time
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 # Calls that are shorter than this show no bar. Seconds.
 SHOW_AFTER_S = 1.0
-# How often the broker is asked how far it is.
+# Seconds between two questions to the broker about the progress.
 LOOK_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a bag is, in tasks.
+    """The progress of a bag, in tasks.
 
-    ``left_s``: predicted seconds of work that are left. ``eta_s``: seconds until it should be done; None: unknown.
+    ``left_s``: predicted seconds of work left. ``eta_s``: seconds until the bag should be done; None: unknown.
     """
 
     total: int
@@ -38,12 +38,12 @@ class Progress:
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> "Progress":
-        """From a bag's row of the status document."""
+        """Make it from a bag's row of the status document."""
         return cls(**{name: row[name] for name in cls.__slots__})
 
 
 class Meter:
-    """The bar of one call. ``look`` asks the broker how far the bag is."""
+    """The bar of one call. ``look`` asks the broker for the bag's progress."""
 
     def __init__(self, title: str, look: Callable[[], Progress]) -> None:
         self._title = title
@@ -60,12 +60,12 @@ class Meter:
         if self._bar is not None:
             if exception[0] is None:
                 with suppress(DeskgridError):
-                    self._show(self._look())  # as it is in the end
+                    self._show(self._look())  # the final state
             self._bar.stop()
             self._bar = None
 
     def tick(self) -> None:
-        """Some time has passed: show the bar when it is time to, and what there is to show."""
+        """Show or update the bar if it is due; call this often."""
         now = time.monotonic()
         if self._wanted and now >= self._look_at:
             self._look_at = now + LOOK_EVERY_S
@@ -102,6 +102,6 @@ def _new_bar() -> "RichProgress":
         TimeElapsedColumn(),
         TextColumn("{task.fields[status]}", markup=False),
         console=Console(stderr=True),
-        # What the program prints while the bar stands goes above it, unless its output goes elsewhere.
+        # Output that the program prints to the terminal goes above the bar.
         redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
     )

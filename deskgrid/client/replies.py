@@ -1,4 +1,4 @@
-"""Waiting for the broker's answers, on the thread that asks."""
+"""Waiting for the broker's answers on the thread that asks."""
 
 import json
 import threading
@@ -10,17 +10,17 @@ from deskgrid import wire
 from deskgrid.client.conversation import Handler, Reply
 from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
 
-# How long a question may stay unanswered. A busy broker answers within milliseconds, one that is restarted within
-# seconds; whoever waits for results or for a bag to be accepted waits as long as it takes.
+# How long a question may stay unanswered. A busy broker answers within milliseconds, a restarting broker within
+# seconds. Waiting for results, or for a bag to be accepted, has no such limit. Seconds.
 ANSWER_S = 30.0
-# An order that changes a bag of any size takes as long as that takes; meanwhile the broker shows that it is there.
+# The same for an order that changes a bag, which may be huge; meanwhile the broker answers pings. Seconds.
 ORDER_S = 3600.0
-# Waits are cut into pieces of this length, because on Windows Ctrl-C does not interrupt a wait.
+# Waits are cut into pieces of this length, because on Windows Ctrl-C does not interrupt a wait. Seconds.
 SLICE_S = 0.5
 
 
 class Asked(Protocol):
-    """What this file needs of a link."""
+    """The part of a link that this file uses."""
 
     @property
     def address(self) -> str: ...
@@ -43,17 +43,20 @@ class Waiter:
         self._event.set()
 
     def get(self, seconds: float | None = None) -> Reply | None:
-        """The answer, or None when it is not there within ``seconds``. Raises the error that came in its place."""
+        """Wait for the answer; return None if it does not come within ``seconds``.
+
+        Raises the error that came instead of an answer.
+        """
         if not wait_for(self._event, seconds):
             return None
         if isinstance(self._reply, DeskgridError):
-            # A new one each time: many may wait for the same link, and a traceback belongs to one of them.
+            # A new exception each time: many threads may get the same error, and each needs its own traceback.
             raise type(self._reply)(*self._reply.args)
         return self._reply
 
 
 def wait_for(event: threading.Event, seconds: float | None = None) -> bool:
-    """Whether ``event`` is set within ``seconds`` (None: wait for ever). Ctrl-C ends it on every system."""
+    """Wait until ``event`` is set, at most ``seconds`` (None: forever); return whether it is. Ctrl-C interrupts it."""
     end = None if seconds is None else time.monotonic() + seconds
     while not event.wait(SLICE_S if end is None else max(0.0, min(SLICE_S, end - time.monotonic()))):
         if end is not None and time.monotonic() >= end:
@@ -62,7 +65,7 @@ def wait_for(event: threading.Event, seconds: float | None = None) -> bool:
 
 
 def ask(link: Asked, what: str, args: dict[str, Any], seconds: float = ANSWER_S) -> dict[str, Any]:
-    """The broker's answer to one question. Raises `RequestFailed`, or `GridUnreachable` after ``seconds``."""
+    """Return the broker's answer to one question. Raises `RequestFailed`, or `GridUnreachable` after ``seconds``."""
     said = json.dumps(args)
     if len(said) > wire.QUESTION_BYTES:
         raise RequestFailed(
@@ -86,9 +89,9 @@ def ask(link: Asked, what: str, args: dict[str, Any], seconds: float = ANSWER_S)
 
 
 def pages(ask_after: Callable[[Any], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The pages of a list; ``ask_after(after)`` asks for the one behind that of which ``after`` came (None: the first).
+    """Yield the pages of a list. ``ask_after(after)`` asks for a page; ``after`` is from the page before, or None.
 
-    Raises `RequestFailed` when the broker goes round in circles.
+    Raises `RequestFailed` if the broker's pages go round in circles.
     """
     after, seen = None, set[object]()
     while True:
@@ -103,7 +106,7 @@ def pages(ask_after: Callable[[Any], dict[str, Any]]) -> Iterator[dict[str, Any]
 
 
 def results_of(outcomes: wire.Outcomes) -> tuple[wire.BagResult, ...]:
-    """The results that the broker tells. Raises `RequestFailed`."""
+    """Return the results in the broker's answer. Raises `RequestFailed`."""
     try:
         return wire.results_in(outcomes)
     except wire.ProtocolError as error:

@@ -1,7 +1,7 @@
-"""A bag on its way to the broker: items become payloads and runtimes, these become batches, batches are sent.
+"""Submits a bag to the broker: turns items into payloads and runtimes, and sends these in batches.
 
-Rule 1: items are taken one by one and never held: a generator of a million costs a few batches of memory.
-Rule 2: a bag is accepted whole or not at all. When an item turns out to be impossible after others were sent, the bag
+Rule 1: items are taken one by one and never kept: a generator of a million items costs a few batches of memory.
+Rule 2: a bag is accepted as a whole or not at all. If an item turns out to be invalid after others were sent, the bag
 is cancelled before the error is raised.
 """
 
@@ -26,17 +26,18 @@ from deskgrid.wire import TaskOptions
 
 # Batches of one bag that may be on their way at once: enough to keep the broker busy, and a bound on memory.
 WINDOW = 8
-# Their bytes, but one batch may always be: what a broker keeps of one credential before it is handled is bounded.
+# Maximum bytes of these batches, though one batch may always be on its way: a broker limits how many unhandled bytes it
+# keeps for each credential.
 WINDOW_BYTES = wire.PAYLOAD_LIMIT
-# How long the cancelling of a bag that turned out to be impossible may take. Seconds.
+# How long cancelling an invalid bag may take. Seconds.
 ABANDON_S = 5.0
 
-# Seconds for all, one number for each item, or what gives an item's.
+# Seconds for all tasks, a number for each item, or a function of the item.
 Runtime = float | Iterable[float] | Callable[[Any], float] | None
 
 
 class Accepted(NamedTuple):
-    """A bag that the broker has, whole. ``note``: what its submitter should know now, or empty."""
+    """A bag that the broker has accepted as a whole. ``note``: a remark for its submitter, or empty."""
 
     bag: str
     total: int
@@ -44,7 +45,7 @@ class Accepted(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One task: its payload, and its runtime when the tasks' differ."""
+    """One task: its payload, and its runtime if each task has its own."""
 
     payload: wire.Payload
     runtime: float | None
@@ -60,9 +61,9 @@ def submit_bag(
     runtime: Runtime,
     options: TaskOptions,
 ) -> Accepted:
-    """Have the broker accept a bag of one task for each of ``items``; ``pack(item, what)`` makes its payload.
+    """Submit a bag with one task for each of ``items``; ``pack(item, what)`` makes a task's payload.
 
-    Raises `BagRejected` (or `PicklingFailed`), and then nothing of the bag is left on the grid.
+    Raises `BagRejected` (or `PicklingFailed`); then nothing of the bag is left on the grid.
     """
     if wire.is_longer(name, wire.NAME_BYTES):
         raise BagRejected(f"the name has more than {wire.NAME_BYTES} bytes: {name!r:.80}")
@@ -100,7 +101,7 @@ def _check_count(count: int | None) -> None:
 
 
 class Rows:
-    """The rows of a bag, made one by one; ``ended``: that was all, and it is a bag that can be."""
+    """The rows of a bag, made one by one. ``ended``: all rows were made, and the bag is valid."""
 
     def __init__(self, items: Iterable[Any], pack: Callable[[Any, str], wire.Payload], runtimes: "Runtimes") -> None:
         self.ended = False
@@ -137,12 +138,12 @@ class _Sender:
         self._options = options
         self._runtime = runtime
         self._replies: queue.SimpleQueue[Reply | DeskgridError] = queue.SimpleQueue()
-        # The bytes of each batch that is on its way. The broker answers them in order.
+        # The bytes of each batch that is on its way. The broker answers batches in order.
         self._flying: deque[int] = deque()
         self._sent = False
 
     def send(self, batch: list[Row], *, last: bool) -> None:
-        """Send ``batch``, when there is room."""
+        """Send ``batch`` as soon as WINDOW and WINDOW_BYTES allow it."""
         size = sum(map(_payload_size, batch))
         while self._has_no_room(size) or not self._replies.empty():
             self._take()
@@ -153,7 +154,7 @@ class _Sender:
         self._link.send(message, self._replies.put, self._template)
 
     def wait(self) -> None:
-        """Wait until the broker has accepted all."""
+        """Wait until the broker has accepted all batches."""
         while self._flying:
             self._take()
 
@@ -190,7 +191,7 @@ class _Sender:
                 return self._replies.get(timeout=SLICE_S)
 
     def abandon(self) -> None:
-        """Take back what was sent, if the broker is there to hear it."""
+        """Cancel the batches that were sent, if the broker is reachable."""
         if self._sent:
             with suppress(DeskgridError):
                 ask(self._link, "cancel", {"bag": self.bag, "items": None}, ABANDON_S)
@@ -200,7 +201,7 @@ class _Sender:
 
 
 def checked_options(options: TaskOptions) -> TaskOptions:
-    """``options`` as they travel, from what a user gave. Raises `BagRejected`."""
+    """Check and convert the options that a user gave. Raises `BagRejected`."""
     retries = options.retries
     if type(retries) is not int or not 0 <= retries <= wire.RETRIES_LIMIT:
         raise BagRejected(f"retries is a number of times, 0 to {wire.RETRIES_LIMIT:,}, not {retries!r:.80}")
@@ -213,7 +214,10 @@ def checked_options(options: TaskOptions) -> TaskOptions:
 
 
 class Runtimes:
-    """The predicted runtimes of a bag's tasks, in seconds; ``same``: the one of all, None when unknown or differing."""
+    """The predicted runtimes of a bag's tasks, in seconds.
+
+    ``same``: the runtime of all tasks; None if it is unknown or differs between tasks.
+    """
 
     def __init__(self, runtime: object, count: int | None) -> None:
         self.same: float | None = None
@@ -232,7 +236,7 @@ class Runtimes:
             raise BagRejected(f"runtime is seconds, a list of seconds or a function of the item, not {runtime!r:.80}")
 
     def of(self, index: int, item: Any) -> float | None:
-        """The runtime of one item, when they differ."""
+        """Return the runtime of one item if each item has its own."""
         if self._function is not None:
             return self._predicted(self._function, index, item)
         if self._list is None:
@@ -242,7 +246,7 @@ class Runtimes:
         return self._list[index]
 
     def check_length(self, count: int) -> None:
-        """Refuse a list of another length than the bag's."""
+        """Refuse a list whose length differs from the bag's."""
         if self._list is not None and len(self._list) != count:
             raise BagRejected(f"{len(self._list)} runtimes came with {count} items")
 
@@ -256,7 +260,7 @@ class Runtimes:
 
 
 def checked_seconds(value: object, what: str) -> float:
-    """``value`` as seconds: finite and not negative. Raises `BagRejected`."""
+    """Return ``value`` as seconds, finite and not negative. Raises `BagRejected`."""
     if not isinstance(value, numbers.Real):
         raise BagRejected(f"{what} is not a number of seconds: {value!r:.80}")
     seconds = float(value)
@@ -268,7 +272,7 @@ def checked_seconds(value: object, what: str) -> float:
 
 
 def kept(items: Iterable[Any]) -> Sequence[Any] | None:
-    """``items`` for looking them up later, as they are now; None when they come one by one and are not held."""
+    """Return a snapshot of ``items`` for later lookups; None if they come one by one and are not kept."""
     if isinstance(items, tuple | range | str):
         return items
     return tuple(items) if isinstance(items, Collection) else None

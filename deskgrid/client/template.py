@@ -1,6 +1,6 @@
-"""What all tasks of a bag share, as one blob: a Python function with its source, or a command line.
+"""Makes templates, blobs of the data that all tasks of a bag share: a Python function with its source, or a command.
 
-The blob is a msgpack map that only a worker's child process takes apart; it is known by the SHA-256 of its bytes.
+A template is a msgpack map, which workers unpack; the SHA-256 of its bytes identifies it.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ from deskgrid.client.bundle import make_bundle
 from deskgrid.errors import BagRejected, PicklingFailed
 from deskgrid.wire import ARGUMENTS_LIMIT, FILES_LIMIT, NAME_BYTES, PAYLOAD_LIMIT, cut
 
-# What a pickled function depends on: byte code differs from one minor version to the next.
+# A pickled function depends on the minor version of Python, because byte code differs between minor versions.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A blob and its name on the wire. ``python``: the version it can be loaded by, None when that does not matter."""
+    """A blob and its digest. ``python``: the version of Python that can load it; None if any can."""
 
     digest: str
     python: str | None
@@ -32,10 +32,10 @@ class Template:
 
 
 def pickle_function(function: Callable[..., Any]) -> bytes:
-    """``function`` as it travels: by value what a worker could not import. Raises `PicklingFailed`."""
-    import cloudpickle  # here, because opening a Grid and attaching to a bag do without
+    """Pickle ``function``: by value what a worker cannot import. Raises `PicklingFailed`."""
+    import cloudpickle  # here, because opening a Grid or attaching to a bag does not need it
 
-    # A call may be one of many: what can be imported is pickled in C, in a fifth of the time.
+    # For many calls, speed matters: functions that can be imported are pickled in C, in a fifth of the time.
     if not cloudpickle.list_registry_pickle_by_value():
         with suppress(Exception):
             pickled = pickle.dumps(function, pickle.HIGHEST_PROTOCOL)
@@ -52,7 +52,7 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
 
 
 def python_template(pickled: bytes, name: str) -> Template:
-    """The template of the function ``name``, with the program's own modules as they are now."""
+    """Make the template of the function ``name``, with the program's own modules as they are now."""
     bundle = make_bundle()
     if len(bundle) > FILES_LIMIT:
         raise BagRejected(f"the program's own modules are {len(bundle):,} files; the limit is {FILES_LIMIT:,}")
@@ -61,7 +61,7 @@ def python_template(pickled: bytes, name: str) -> Template:
 
 
 def command_template(argv: Sequence[str]) -> Template:
-    """The template of a command line, in which "{}" stands for a task's text."""
+    """Make the template of a command line, in which "{}" stands for a task's text."""
     if isinstance(argv, str) or not argv or not all(isinstance(part, str) for part in argv):
         raise BagRejected(f"a command is a list of texts, its program first, not {argv!r:.80}")
     if len(argv) > ARGUMENTS_LIMIT:
@@ -70,7 +70,7 @@ def command_template(argv: Sequence[str]) -> Template:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What to call ``function`` in a message."""
+    """Return the name of ``function`` for messages."""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
     return cut(str(name or repr(function)), NAME_BYTES)
 

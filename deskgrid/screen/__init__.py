@@ -1,1 +1,1 @@
-"""The status screen: a snapshot in, a picture out, and the loop that keeps it up to date."""
+"""The status screen: draws a snapshot, and keeps the drawing up to date."""

@@ -1,10 +1,10 @@
-"""What a screen is drawn with: bars, and lines of text that keep to their width.
+"""The elements of a screen: bars, and lines of text with a fixed width.
 
 Rules:
 
-1. Widths are in terminal cells, which a character may take none, one or two of. No line is ever wider than asked.
-2. Colour only repeats what a glyph or a word says already.
-3. Names come from other machines: what is not printable in them is replaced before it gets near a terminal.
+1. Widths are in terminal cells; a character takes zero, one or two cells. No line is ever wider than asked.
+2. Colour only repeats the meaning of a glyph or a word.
+3. Names come from other machines: characters that are not printable are replaced before they reach a terminal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,10 +16,10 @@ from rich.text import Text
 
 from deskgrid.wire import clean
 
-# Between two columns.
+# Cells between two columns.
 GAP = 2
 
-# For a terminal or a pipe that takes ASCII only: each glyph of ours, one for one.
+# For a terminal or a pipe that takes only ASCII: a replacement for each of our glyphs.
 _ASCII = str.maketrans("█▓▒─·…×▁▂▃▄▅▆▇–", "#%=-..x1234567-")
 
 
@@ -30,7 +30,7 @@ def counted(number: int, noun: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of stretch in a bar: how it looks, with and without colour, and what it is called."""
+    """One kind of stretch in a bar: its glyph, its style, and its name in the legend."""
 
     glyph: str
     style: str
@@ -38,7 +38,10 @@ class Part:
 
 
 def bar(stretches: Sequence[tuple[float, Part]], width: int) -> Text:
-    """A bar of ``width`` cells, divided like the amounts. What is not nothing is seen, if there are cells enough."""
+    """Draw a bar of ``width`` cells, divided in proportion to the amounts.
+
+    Every amount above 0 gets at least one cell if there are enough cells.
+    """
     text = Text()
     for (_, part), cells in zip(stretches, shares([amount for amount, _ in stretches], width), strict=True):
         text.append(part.glyph * cells, part.style)
@@ -46,7 +49,7 @@ def bar(stretches: Sequence[tuple[float, Part]], width: int) -> Text:
 
 
 def shares(amounts: Sequence[float], width: int) -> list[int]:
-    """``width`` cells divided in proportion to ``amounts``; none when they are all nothing."""
+    """Divide ``width`` cells in proportion to ``amounts``; give no cells if all amounts are 0."""
     positive = [max(0.0, amount) for amount in amounts]
     total = sum(positive)
     if total <= 0 or width <= 0:
@@ -69,7 +72,7 @@ class Column(NamedTuple):
 
 
 def row(cells: Iterable[Text | str], columns: Iterable[Column]) -> Text:
-    """The cells side by side, each cut and filled to its column's width; a column of width 0 is left out."""
+    """Draw cells side by side, each cut or padded to its column's width; a column of width 0 is left out."""
     line = Text()
     for cell, column in zip(cells, columns, strict=True):
         if column.width > 0:
@@ -86,7 +89,7 @@ def _filled(cell: Text | str, column: Column) -> Text:
 
 
 def flow(items: Iterable[Text], width: int, limit: int, separator: str = "  ") -> list[Text]:
-    """The items in reading order, on as few lines as they need and at most ``limit``; what is beyond is left out."""
+    """Arrange items in reading order on as few lines as possible, at most ``limit``; further items are left out."""
     lines: list[Text] = []
     for item in items:
         if lines and lines[-1].cell_len + len(separator) + item.cell_len <= width:
@@ -99,7 +102,7 @@ def flow(items: Iterable[Text], width: int, limit: int, separator: str = "  ") -
 
 
 def fitted(line: Text, width: int, ascii_only: bool) -> Text:
-    """The line cut to ``width``, and in ASCII if it has to be."""
+    """Return the line, cut to ``width`` and, if ``ascii_only``, in ASCII."""
     line.rstrip()
     if not line.plain.isprintable():
         line.plain = clean(line.plain)

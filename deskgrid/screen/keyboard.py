@@ -1,4 +1,4 @@
-"""Single keys from a terminal, without waiting for Enter; on POSIX and on Windows. Only one instance at a time."""
+"""Reads single keys from a terminal, without Enter, on POSIX and Windows. Use only one instance at a time."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import threading
 import time
 from types import TracebackType
 
-# How often a Windows console is asked for a key.
+# Seconds between two checks for a key on a Windows console.
 _POLL_S = 0.05
 
 
@@ -23,7 +23,7 @@ if sys.platform == "win32":
             return None
 
         def pressed(self, seconds: float) -> str:
-            """What is pressed within ``seconds``; empty if it is nothing."""
+            """Return the key pressed within ``seconds``; "" if there is none."""
             deadline = time.monotonic() + seconds
             while not msvcrt.kbhit():
                 if time.monotonic() >= deadline:
@@ -63,7 +63,7 @@ else:
                 termios.tcsetattr(self._input, termios.TCSAFLUSH, self._before)
 
         def pressed(self, seconds: float) -> str:
-            """What is pressed within ``seconds``; empty if it is nothing. EOFError: the terminal is gone."""
+            """Return the keys pressed within ``seconds``; "" if there are none. EOFError: the terminal is gone."""
             if self._before is None:
                 self._never.wait(seconds)
                 return ""

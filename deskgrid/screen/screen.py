@@ -2,10 +2,10 @@
 
 Rules:
 
-1. Pure: what is drawn follows from the arguments alone.
+1. Pure: the drawing depends only on the arguments.
 2. Never more lines than the height, never a line wider than the width. Workers and bags that do not fit are counted:
    "... and 412 more".
-3. Rows keep their places from one snapshot to the next as far as they can, so that an eye can rest on one.
+3. If possible, rows keep their positions from one snapshot to the next, so that you can watch one row.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,10 +21,10 @@ from deskgrid.screen.drawing import counted, fitted, flow
 from deskgrid.wire import clean
 from deskgrid.wire.status import BagState, BrokerFacts, StatusDocument, WorkerState
 
-# The broker is away once a snapshot is this old: several that should have come did not.
+# The broker is considered away once the snapshot is this old: several later ones are missing. Seconds.
 AWAY_S = 3.0
 
-# From these heights on there is room for a heading of two lines, and for empty lines and names of columns.
+# The least heights for headings of two lines, and for blank lines and column names.
 TALL = 14
 ROOMY = 28
 
@@ -33,18 +33,18 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Section(Generic[Row]):
-    """A heading and the rows below it, in the order they keep; nothing of a row is drawn before it is shown.
+    """A heading and the items below it in their usual order; an item is drawn only if it is shown.
 
-    ``count``: how many there are, some of which may have no row in the snapshot.
+    ``count``: how many items there are, including items without a row in the snapshot.
     """
 
     heading: list[Text]
     items: Sequence[Row]
     count: int
     draw: Callable[[Row], Text]
-    details: Callable[[Row], list[Text]]  # lines below it, if there is room
-    interest: Callable[[Row], Any]  # what is shown if not all are: the smallest
-    rest: Callable[[Sequence[Row]], str]  # all but these, in a few words
+    details: Callable[[Row], list[Text]]  # lines below an item, if there is room
+    interest: Callable[[Row], Any]  # a sort key: if not all items fit, those with the smallest keys are shown
+    rest: Callable[[Sequence[Row]], str]  # describes all items except these, in a few words
 
 
 def render(
@@ -52,8 +52,8 @@ def render(
 ) -> Group:
     """Return the screen for ``snapshot``, which was received ``age_s`` seconds ago.
 
-    ``height`` None: as many lines as it takes. ``hint``: what to say at the bottom, of keys for instance.
-    ``ascii_only``: for a terminal or a pipe that takes nothing else.
+    ``height`` None: as many lines as necessary. ``hint``: a text for the bottom line, such as the keys.
+    ``ascii_only``: for a terminal or a pipe that takes only ASCII.
     """
     away = age_s >= AWAY_S
     lines = _lines(snapshot, width, height)
@@ -65,7 +65,7 @@ def render(
 
 
 def _lines(snapshot: StatusDocument, width: int, height: int | None) -> list[Text]:
-    """Everything but the footer, for which one of ``height`` lines is kept free."""
+    """Draw everything except the footer, for which one of ``height`` lines is kept free."""
     room = 10**6 if height is None else height - 1
     above = 1 + (room >= TALL)
     gap = [Text()] if room >= ROOMY else []
@@ -73,14 +73,14 @@ def _lines(snapshot: StatusDocument, width: int, height: int | None) -> list[Tex
     bottom = flow(_queues(snapshot), width, 1) + flow(_counters(snapshot), width, 1 + above)
     workers, bags = _workers(snapshot, width, room), _bags(snapshot, width, room)
     room -= len(top) + len(bottom) + 3 * len(gap) + len(workers.heading) + len(bags.heading)
-    # Bags may have a third of the lines, and what workers leave.
+    # Bags may use a third of the lines, or as many as workers leave.
     bag_lines = _within(bags, max(1, room // 3, room - len(workers.items)))
     worker_lines = _within(workers, room - len(bag_lines))
     return [*top, *gap, *workers.heading, *worker_lines, *gap, *bags.heading, *bag_lines, *gap, *bottom]
 
 
 def _within(section: Section[Row], room: int) -> list[Text]:
-    """At most ``room`` lines: every row before any detail, and a last line for the rows that are left out."""
+    """Draw at most ``room`` lines: all rows before any detail, and a last line that counts rows that do not fit."""
     items = section.items
     if max(len(items), section.count) > room or section.count > len(items):
         order = sorted(items, key=section.interest)[: max(0, room - 1)]
@@ -97,7 +97,7 @@ def _within(section: Section[Row], room: int) -> list[Text]:
 
 
 def _closed(lines: list[Text], footer: list[Text], height: int | None) -> list[Text]:
-    """The lines and the footer; of too many lines the last go, and the footer stays."""
+    """Return the lines and the footer; if these are too many, the last lines are dropped, but not the footer."""
     if height is None:
         return lines + footer
     return (lines[: max(0, height - len(footer))] + footer)[:height]
@@ -122,7 +122,7 @@ def _header(snapshot: StatusDocument) -> list[Text]:
 
 
 def _trouble(facts: BrokerFacts) -> Iterable[Text]:
-    """What everybody has to know before anything else."""
+    """Describe trouble that everybody must know about first."""
     if facts["disk"] != "ok":
         what = "disk full: nothing can be written down" if facts["disk"] == "full" else "disk nearly full"
         yield Text(f"{what}, no submissions are taken", "bold red")
@@ -149,7 +149,7 @@ def _queues(snapshot: StatusDocument) -> Iterable[Text]:
 
 
 def _counters(snapshot: StatusDocument) -> Iterable[Text]:
-    """The promise first: it is not to be pushed off a narrow screen."""
+    """Show the kills by planned departures first, so that a narrow screen does not cut them off."""
     counters = snapshot["counters"]
     kills = counters["planned_kills"]
     yield Text("So far", "bold")

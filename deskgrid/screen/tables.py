@@ -1,4 +1,4 @@
-"""The rows of the status screen: a worker and its slots, a bag; and the headings above them. Pure."""
+"""The rows of the status screen (a worker, its slots, a bag) and the headings above them. Pure."""
 
 import re
 from collections import Counter
@@ -23,16 +23,16 @@ ONGOING = Part("▒", "yellow", "running")
 WAITING = Part("─", "blue", "waiting")
 BAG_PARTS = (DONE, FAILED, ONGOING, WAITING)
 
-# How far a slot's task is, in eighths of its predicted runtime; what runs longer than predicted; what is idle.
+# A slot's progress in eighths of its task's predicted runtime; a task that runs longer than predicted; an idle slot.
 STEPS = "▁▂▃▄▅▆▇█"
 LATE = "!"
 IDLE = "·"
 
-# From these widths on columns are added that one can do without.
+# From these widths on, less important columns are shown.
 MEDIUM = 76
 WIDE = 120
 
-# Cells: a bar that still tells something; the longest duration below 100 days; a bag's id; one glyph for each slot.
+# Cells of: the shortest useful bar; the longest duration below 100 days; a bag's id; the most slots with a glyph each.
 BAR_LEAST = 8
 DURATION = 11
 BAG_ID = 12
@@ -41,14 +41,14 @@ LANE = len("slot 99")
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A key that sorts ``lab-9`` before ``lab-10``."""
+    """Return a key that sorts ``lab-9`` before ``lab-10``."""
     parts = re.split(r"(\d+)", name)
-    # Of two numbers the longer one is larger. They are not made integers of, for a name may be all digits.
+    # The longer of two numbers is larger. They are not converted to integers, because a name may be all digits.
     return [(len(part.lstrip("0")) if part.isdecimal() else -1, part.lstrip("0") or part) for part in parts]
 
 
 def _name_width(names: Iterable[str], width: int) -> int:
-    """As wide as the longest name, within reason."""
+    """Return the width of the longest name, within limits."""
     most = width // 4 if width < WIDE else 30
     return max(min(most, max((Text(clean(name)).cell_len for name in names), default=0)), 4)
 
@@ -61,7 +61,10 @@ def _legend(parts: Iterable[Part]) -> Text:
 
 
 def _filled_up(width: int, columns: list[Column], flexible: int) -> list[Column]:
-    """The columns, the one at ``flexible`` as wide as the others leave; they go from the right if it has too little."""
+    """Fit columns into ``width``. The one at ``flexible`` gets the width left by the others.
+
+    While it has too little, columns are dropped from the right.
+    """
     columns = list(columns)
     while True:
         present = [column.width for column in columns if column.width]
@@ -77,7 +80,7 @@ def _filled_up(width: int, columns: list[Column], flexible: int) -> list[Column]
 
 
 def worker_heading(totals: Totals) -> Iterable[Text]:
-    """How many there are, and what the bars mean."""
+    """Draw the numbers of workers and slots, and the legend of the bars."""
     yield Text("Workers", "bold")
     if not worker_count(totals):
         yield Text("none yet; start one on a PC with the line that the broker printed", "yellow")
@@ -91,12 +94,12 @@ def worker_heading(totals: Totals) -> Iterable[Text]:
 
 
 def worker_count(totals: Totals) -> int:
-    """All workers."""
+    """Return the number of all workers."""
     return totals["workers_up"] + totals["workers_away"] + totals["workers_lost"]
 
 
 def other_workers(totals: Totals, shown: Sequence[WorkerState]) -> str:
-    """Workers that have no row on the screen, in a few words."""
+    """Describe the workers without a row on the screen in a few words."""
     states = Counter(worker["state"] for worker in shown)
     up = totals["workers_up"] - states["up"]
     away = totals["workers_away"] - states["away"]
@@ -106,7 +109,7 @@ def other_workers(totals: Totals, shown: Sequence[WorkerState]) -> str:
 
 
 def interest(worker: WorkerState) -> tuple[int, int, list[tuple[int, str]]]:
-    """Smallest first: who will not end what runs, the busy, the lost, the idle, those away."""
+    """Return a sort key: quarantined workers or those with a task that will not end in time, busy, lost, idle, away."""
     busy = _busy(worker)
     if worker["state"] == "up":
         rank = (
@@ -160,7 +163,7 @@ def worker_row(worker: WorkerState, columns: Sequence[Column]) -> Text:
 
 
 def slot_rows(worker: WorkerState, columns: Sequence[Column], names: Mapping[str, str]) -> list[Text]:
-    """What the slots of a worker run, a line for each that runs something. ``names``: of the bags, by id."""
+    """Draw a line for each slot of a worker that runs a task. ``names``: the names of bags, by id."""
     return [
         row(
             (
@@ -177,12 +180,12 @@ def slot_rows(worker: WorkerState, columns: Sequence[Column], names: Mapping[str
 
 
 def _busy(worker: WorkerState) -> int:
-    """How many of its slots run something."""
+    """Return how many slots of the worker run a task."""
     return worker["busy"]
 
 
 def _rest(slot: SlotState) -> float:
-    """Predicted seconds until the running task ends; 0 when it is late."""
+    """Return the predicted seconds until the running task ends; 0 if it is late or there is none."""
     task = slot["running"]
     return 0.0 if task is None else max(0.0, task["runtime_s"] - task["elapsed_s"])
 
@@ -232,7 +235,7 @@ def _time_left(worker: WorkerState) -> Text:
 
 
 def _strip(worker: WorkerState, width: int) -> Text:
-    """A glyph for each slot: how far its task is. With too many slots, how many are busy."""
+    """Draw a glyph for each slot that shows its task's progress or, if there are too many slots, how many are busy."""
     if worker["state"] != "up":
         return Text()
     slots, count = worker["slots"], worker["slot_count"]
@@ -272,17 +275,17 @@ def _said_of(worker: WorkerState, slot: SlotState, task: RunningTask) -> Text:
 
 
 def complete(bag: BagState) -> bool:
-    """Whether nothing more will happen in it."""
+    """Whether the bag is closed and all its tasks have ended."""
     return bag["closed"] and bag["running"] + bag["waiting"] == 0
 
 
 def bag_order(bag: BagState) -> tuple[bool, float]:
-    """What is under way, oldest first; then what ended, newest first."""
+    """Return a sort key: bags under way, oldest first, then ended bags, newest first."""
     return (True, bag["age_s"]) if complete(bag) else (False, -bag["age_s"])
 
 
 def bag_heading(totals: Totals) -> Iterable[Text]:
-    """How many there are, and what the bars mean."""
+    """Draw the numbers of bags, and the legend of the bars."""
     yield Text("Bags", "bold")
     if not bag_count(totals):
         yield Text("none yet", "dim")
@@ -292,12 +295,12 @@ def bag_heading(totals: Totals) -> Iterable[Text]:
 
 
 def bag_count(totals: Totals) -> int:
-    """All bags."""
+    """Return the number of all bags."""
     return totals["bags_under_way"] + totals["bags_ended"]
 
 
 def other_bags(totals: Totals, shown: Sequence[BagState]) -> str:
-    """Bags that have no row on the screen, in a few words."""
+    """Describe the bags without a row on the screen in a few words."""
     ended = sum(complete(bag) for bag in shown)
     under_way = totals["bags_under_way"] - (len(shown) - ended)
     return f"{under_way:,} under way, {totals['bags_ended'] - ended:,} ended"
@@ -343,7 +346,7 @@ def bag_row(bag: BagState, columns: Sequence[Column]) -> Text:
 
 
 def bag_notes(bag: BagState) -> list[Text]:
-    """What there is to say of a bag that is under way."""
+    """Draw the note of a bag, if it has one."""
     return [Text(f"  {clean(bag['note'])}", "yellow")] if bag["note"] else []
 
 
@@ -356,7 +359,7 @@ def _tally(bag: BagState) -> str:
 
 
 def _failed(bag: BagState) -> Text:
-    """Errors and the like, then what was cancelled; empty when there is neither."""
+    """Draw the numbers of failed and of cancelled tasks, if there are any."""
     said = [f"{bag['failed']:,} failed"] if bag["failed"] else []
     said += [f"{bag['cancelled']:,} cancelled"] if bag["cancelled"] else []
     return Text(", ".join(said), "bold red" if bag["failed"] else "dim")

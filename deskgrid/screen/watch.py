@@ -2,9 +2,9 @@
 
 Rules:
 
-1. What is drawn is decided in ``deskgrid.screen.screen``; here is only when.
+1. ``deskgrid.screen.screen`` decides what is drawn; this file decides only when.
 2. The terminal is left as it was found, however this ends.
-3. An answer may take as long as the broker is away. So a thread waits for it, and the screen goes on telling.
+3. An answer may take as long as the broker is away. So a thread waits for it, and the screen stays up to date.
 """
 
 import signal
@@ -22,9 +22,9 @@ from deskgrid.screen.keyboard import Keyboard
 from deskgrid.screen.screen import render
 from deskgrid.wire.status import StatusDocument
 
-# Between two drawings, and between two questions: often enough to be called live, seldom enough to be read.
+# Seconds between two drawings, and between two questions: often enough to seem live, rarely enough to be read.
 TICK_S = 0.5
-# Between two looks at the keyboard and the size of the terminal.
+# Seconds between two checks of the keyboard and of the terminal's size.
 LOOK_S = 0.1
 
 HINT = "q quits"
@@ -33,16 +33,16 @@ Fetch = Callable[[], StatusDocument]
 
 
 class Keys(Protocol):
-    """Where keys come from: a `Keyboard`, or a test."""
+    """A source of keys: a `Keyboard`, or a test."""
 
     def pressed(self, seconds: float) -> str:
-        """What is pressed within ``seconds``; empty if it is nothing."""
+        """Return the keys pressed within ``seconds``; "" if there are none."""
 
 
 class Poller:
     """Within its context, a thread asks for snapshots and keeps the newest.
 
-    ``retry``: the errors of ``fetch`` after which it is asked again; any other is raised by `newest`.
+    ``retry``: after these errors of ``fetch`` the thread asks again; `newest` raises any other error.
     """
 
     def __init__(self, fetch: Fetch, retry: type[Exception], clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,7 +54,7 @@ class Poller:
         self._error: BaseException | None = None
 
     def newest(self) -> tuple[StatusDocument, float]:
-        """The newest snapshot, and how many seconds ago it came."""
+        """Return the newest snapshot, and how many seconds ago it came."""
         if self._error is not None:
             raise self._error
         snapshot, came = self._newest
@@ -67,7 +67,7 @@ class Poller:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()  # without waiting: it may be in the middle of a question that nobody answers
+        self._stop.set()  # without waiting: the thread may be waiting for an answer that never comes
 
     def _run(self) -> None:
         try:
@@ -80,14 +80,14 @@ class Poller:
         try:
             self._newest = self._fetch(), self._clock()
         except self._retry:
-            return  # the age of what we have will tell
+            return  # the age of the last snapshot will show it
 
 
 def watch(fetch: Fetch, retry: type[Exception], console: Console | None = None, keys: Keys | None = None) -> None:
     """Show what ``fetch`` returns, live, until q is pressed.
 
-    ``retry``: the error of ``fetch`` that may go away by itself; the first time it is raised to the caller.
-    ``console`` and ``keys``: other ones than those of this process's terminal.
+    ``retry``: the error of ``fetch`` that may go away by itself; for the first snapshot it is raised to the caller.
+    ``console`` and ``keys``: replacements for this process's terminal.
     """
     console = console or Console()
     poller = Poller(fetch, retry)
@@ -108,7 +108,7 @@ def _show(poller: Poller, live: Live, keys: Keys) -> None:
 
 
 def takes_ascii_only(console: Console) -> bool:
-    """Whether the glyphs of bars would come out wrong, or not at all."""
+    """Whether the console cannot show the glyphs of bars."""
     return console.legacy_windows or not console.encoding.startswith("utf")
 
 
@@ -118,7 +118,7 @@ def _screen(console: Console) -> Live:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends this program by an exception, so that the terminal is put in order first."""
+    """Make SIGTERM end this program with an exception, so that the terminal is restored first."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,18 +1,18 @@
-"""What crosses the wire: every message, what each field of it may be, and the one codec for all of them.
+"""The wire protocol: every message, the limits of its fields, and one codec for all messages.
 
-This is the front door: ``from deskgrid import wire``. Inside, each file imports only those above it:
+Import it with ``from deskgrid import wire``. Inside, each file imports only files above it in this list:
 
 - `limits`: every limit, with its reason;
-- `text`, `payload`, `batches`: text that is clean, payloads that are large, rows that travel together;
-- `source`: packed values, read one by one, lengths first;
-- `fields`: what a field may be;
-- `failure`, `template`: what a worker says of a failure, and what all tasks of a bag share;
-- `task_options`: what a submitter says of every task of a bag;
+- `text`, `payload`, `batches`: cleaned text, large payloads, rows that travel together;
+- `source`: a reader of packed values, one by one, lengths first;
+- `fields`: the types and ranges of fields;
+- `failure`, `template`: a worker's account of a failure, and the data that all tasks of a bag share;
+- `task_options`: a submitter's options for every task of a bag;
 - `messages`: the messages and their rows;
-- `codec`: to bytes and back.
+- `codec`: messages to bytes and back.
 
-Beside these stand `joinline` (the line to paste), `status` (the status document) and `dealer` (how workers and
-clients say and hear messages).
+Outside this order are `joinline` (the line to paste), `status` (the status document) and `dealer` (the socket with
+which workers and clients send and receive messages).
 
 ``python -m deskgrid.wire`` prints the table of limits that is in SECURITY.md.
 """

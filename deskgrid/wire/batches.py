@@ -1,4 +1,4 @@
-"""How many rows travel, or are kept, together."""
+"""Batches: the rows that travel, or are stored, together."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -9,9 +9,9 @@ RowT = TypeVar("RowT")
 
 
 def in_batches(rows: Iterable[RowT], size: Callable[[RowT], int]) -> Iterator[list[RowT]]:
-    """``rows`` in batches of at most BATCH_ROWS, and BATCH_BYTES unless one row alone has more.
+    """Yield ``rows`` in batches of at most BATCH_ROWS rows, and BATCH_BYTES unless one row alone is larger.
 
-    ``size``: the bytes of a row. A batch is given when the first row that has no room in it is known.
+    ``size``: the bytes of a row. A batch is yielded once the next row turns out not to fit, or the rows end.
     """
     batch: list[RowT] = []
     total = 0

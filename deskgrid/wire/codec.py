@@ -1,13 +1,13 @@
 """Messages to bytes and back.
 
-Rule 1: ``decode(bytes)`` gives a message or raises `ProtocolError`; nothing else ever comes out of it.
-Rule 2: what is made of a message has at most eight times its length, and some megabytes for its rows: lengths are
-checked while it is decoded, not after (`deskgrid.wire.source`).
+Rule 1: ``decode(bytes)`` either returns a message or raises `ProtocolError`, never anything else.
+Rule 2: a decoded message needs at most eight times the memory of its bytes, plus some megabytes for its rows. To ensure
+this, lengths are checked during decoding, not after it (`deskgrid.wire.source`).
 
-A message is packed by msgpack as the array ``[tag, field, ...]`` in the order of its fields. Rows travel as their
-columns, ``[[task, task, ...], [number, ...], ...]``, which are checked and made rows of by loops in C; a column after
-the first whose values are all the same has that one only. A payload that is large travels behind the message, in frames
-of its own, as `Chunks`; in its place is how long it is.
+A message is packed by msgpack as the array ``[tag, field, ...]`` in the order of its fields. Rows travel as columns,
+``[[task, task, ...], [number, ...], ...]``, which loops in C check and convert to rows. If all values of a column are
+the same, the column holds only that one value; the first column is always complete. A large payload travels behind the
+message in frames of its own, as `Chunks`; the message holds its length instead.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,11 +30,11 @@ from deskgrid.wire.text import cut
 
 
 class ProtocolError(ValueError):
-    """What arrived is not a message of this protocol; the peer is at fault."""
+    """The received bytes are not a message of this protocol; the peer is at fault."""
 
 
 def _values_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    """What gives the values of a message of ``kind``, in the order of its fields: one call in C, if it has some."""
+    """Return a function that gives the values of a message of ``kind`` in field order: in C for two fields or more."""
     names = [field.name for field in fields(kind)]
     return attrgetter(*names) if len(names) > 1 else lambda message: tuple(getattr(message, name) for name in names)
 
@@ -43,20 +43,21 @@ def _is_table(field: Any) -> bool:
     return isinstance(field.inner if isinstance(field, Optional) else field, Rows)
 
 
-# What a message or a row in it is without its payload, at most, about.
+# Approximate maximum size of a message, or of a row in it, without its payload.
 _ROW_BYTES = 100
 _TAGS = {kind: tag for tag, kind in enumerate(MESSAGES)}
-# What gives the values of a message.
+# For each kind of message, the function that gives its values.
 _VALUES: dict[type[Message], Callable[[Message], tuple[Any, ...]]] = {kind: _values_of(kind) for kind in MESSAGES}
-# The fields of each message, by name; how each is read, in order; and how many bytes it may have.
+# The fields of each message by name, and the functions that read them, in order.
 FIELDS: dict[type[Message], dict[str, Any]] = {kind: fields_of(kind) for kind in MESSAGES}
 _READERS = {
     kind: [(f"{kind.__name__}.{name}", field.read) for name, field in its.items()] for kind, its in FIELDS.items()
 }
-# The first byte of an array of up to fifteen values, but for how many they are.
+# The upper half of the first byte of an array with up to fifteen values; the lower half is their number.
 _ARRAY = 0x9
+# The maximum bytes of each message, by tag.
 _MOST = {_TAGS[kind]: most for kind, most in MOST.items()}
-# Which of a message's values, after its tag, are rows, and which are lines, with their limits.
+# For each kind of message, the positions of its rows, and the positions and limits of its lines. The tag is at 0.
 _TABLES = {kind: [at for at, field in enumerate(its.values(), 1) if _is_table(field)] for kind, its in FIELDS.items()}
 _LINES = {
     kind: [(at, field.most) for at, field in enumerate(its.values(), 1) if isinstance(field, Line)]
@@ -70,11 +71,11 @@ _BAG_RESULTS: Rows = field_of(Annotated[tuple[BagResult, ...], AtMost(BATCH_ROWS
 
 
 def encode(message: Message, values: list[Chunks] | None = None) -> bytes:
-    """The bytes of ``message``. The caller keeps its values within their limits; `decode` checks them.
+    """Return the bytes of ``message``. The caller keeps its values within their limits; `decode` checks them.
 
-    Its large payloads are appended to ``values``, whose frames belong behind it; without that they are in it.
-    A line that is longer than its field may be is cut. What UTF-8 cannot say in a text, half a surrogate pair that came
-    out of JSON or a file's name, is sent as "?".
+    Large payloads are appended to ``values``, and their frames belong behind the message; if ``values`` is None, they
+    are packed into the message. Lines longer than their field's limit are cut. Characters that UTF-8 cannot encode
+    (lone surrogates from JSON or from a file name) are sent as "?".
     """
 
     def packable(value: Chunks | TaskOptions) -> msgpack.ExtType | bytes:
@@ -96,7 +97,7 @@ def encode(message: Message, values: list[Chunks] | None = None) -> bytes:
 
 
 def _columns(rows: tuple[Any, ...]) -> list[Sequence[Any]]:
-    """The columns of one row or more."""
+    """Return the columns of one or more rows."""
     return _shortened(tuple(zip(*rows, strict=True)))
 
 
@@ -106,13 +107,13 @@ def _shortened(columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
 
 
 def pack_columns(columns: Sequence[Sequence[Any]]) -> bytes:
-    """Rows, given by their columns, as they travel."""
+    """Pack rows, given as columns, in the form in which they travel."""
     packed: bytes = msgpack.packb(_shortened(columns))
     return packed
 
 
 def parts_of(message: Message) -> list[Payload]:
-    """``message`` and its large payloads, in the order in which they travel."""
+    """Return the encoded ``message`` and its large payloads, in the order in which they travel."""
     values: list[Chunks] = []
     return [encode(message, values), *values]
 
@@ -121,9 +122,9 @@ def parts_of(message: Message) -> list[Payload]:
 
 
 def decode(data: bytes, chunks: Sequence[memoryview] = ()) -> Message:
-    """The message in ``data``; raises `ProtocolError` for anything else, with the reason in one line.
+    """Return the message in ``data``; raises `ProtocolError`, with the reason in one line, if it is not a message.
 
-    ``chunks``: the frames behind it; those of its large payloads, and no others.
+    ``chunks``: the frames behind it, which must be exactly those of its large payloads.
     """
     if len(data) > CONTROL_BYTES and len(data) > (most := _most(data)):
         raise ProtocolError(f"not a message that may have more than {most:,} bytes")
@@ -144,12 +145,12 @@ def decode(data: bytes, chunks: Sequence[memoryview] = ()) -> Message:
 
 
 def _most(data: bytes) -> int:
-    """How many bytes it may have, by its first two: the array's and the tag's."""
+    """Return how many bytes the message may have, judging by its first two: the array's header and the tag."""
     return _MOST.get(data[1], CONTROL_BYTES) if data[0] >> 4 == _ARRAY else CONTROL_BYTES
 
 
 def _kind_of(source: Source) -> type[Message]:
-    """Which message follows."""
+    """Read the array's header and the tag; return the kind of message that follows."""
     count, tag = source.array(), source.value()
     if type(tag) is not int or not 0 <= tag < len(MESSAGES):
         raise Wrong("no known tag")
@@ -160,7 +161,7 @@ def _kind_of(source: Source) -> type[Message]:
 
 
 def results_of_tasks(rows: list[list[Any]]) -> tuple[Result, ...]:
-    """Results given by their values, which a process of tasks told; raises `ProtocolError`."""
+    """Make results from the values that a task process reported; raises `ProtocolError`."""
     try:
         return _RESULTS.rows([list(column) for column in zip(*rows, strict=True)]) if rows else ()
     except (Wrong, ValueError) as error:
@@ -168,7 +169,7 @@ def results_of_tasks(rows: list[list[Any]]) -> tuple[Result, ...]:
 
 
 def results_in(outcomes: Outcomes) -> tuple[BagResult, ...]:
-    """The results that ``outcomes`` tells, in order; raises `ProtocolError` when it does not."""
+    """Return the results in ``outcomes``, in order; raises `ProtocolError` if they are malformed."""
     large = iter(outcomes.large)
     found: list[BagResult] = []
     try:
@@ -186,7 +187,7 @@ def results_in(outcomes: Outcomes) -> tuple[BagResult, ...]:
 
 
 def _with_large(columns: list[list[Any]], large: Any) -> list[list[Any]]:
-    """The columns, with a large payload in the place of each nil."""
+    """Return the columns, with each nil among the payloads replaced by the next large payload."""
     *others, payloads = columns
     if payloads == [None]:
         payloads = payloads * len(columns[0])
@@ -197,7 +198,7 @@ def _with_large(columns: list[list[Any]], large: Any) -> list[list[Any]]:
 
 
 def weight(message: Message) -> int:
-    """About how many bytes ``message`` is at most, without encoding it: exact enough for what can be large."""
+    """Estimate the maximum size of ``message`` in bytes without encoding it; accurate enough for large messages."""
     match message:
         case Outcomes(results=pieces, large=large):
             return _ROW_BYTES + sum(map(len, pieces)) + sum(map(len, large))
@@ -211,7 +212,7 @@ def weight(message: Message) -> int:
 
 
 def large_of(message: Message) -> list[Chunks]:
-    """The large payloads of what a worker or a client says."""
+    """Return the large payloads of a message from a worker or a client."""
     match message:
         case Submit(payloads=payloads):
             return [payload for payload in payloads if isinstance(payload, Chunks)]

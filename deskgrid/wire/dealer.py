@@ -1,4 +1,4 @@
-"""The socket of a worker and of a client, a DEALER of ZeroMQ, and how they say and hear messages. It never waits."""
+"""The socket of workers and clients, a ZeroMQ DEALER; sending and receiving on it never waits."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -9,16 +9,16 @@ from zmq.utils import z85
 from deskgrid import wire
 from deskgrid.wire.joinline import JoinLine
 
-# Plain numbers: each use of ZeroMQ's enumeration would cost as much as asking whether something has arrived.
+# Plain integers, because each use of ZeroMQ's enumeration costs as much as the check whether a message has arrived.
 _EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
 
 
 def dealer_for(
     join: JoinLine, context: "zmq.Context[zmq.Socket[bytes]]", dead_link_s: float, options: Mapping[int, int]
 ) -> "zmq.Socket[bytes]":
-    """A socket that can be connected to the broker of ``join``, encrypted if that has keys.
+    """Return a socket that can be connected to the broker of ``join``, encrypted if ``join`` has keys.
 
-    ``dead_link_s``: seconds after which a connection that died without a word is noticed, by ZeroMQ's own heartbeats.
+    ``dead_link_s``: seconds until ZeroMQ's own heartbeats notice a connection that died silently.
     """
     dealer = context.socket(zmq.DEALER)
     settings = {
@@ -37,7 +37,7 @@ def dealer_for(
 
 
 def say(dealer: "zmq.Socket[bytes]", message: wire.Message) -> None:
-    """Send ``message``; raises `zmq.Again` when there is no connection to take it."""
+    """Send ``message``; raises `zmq.Again` if there is no connection."""
     first, *more = wire.frames_of(wire.parts_of(message))
     if more:
         dealer.send_multipart([first, *more], _NOBLOCK, copy=False)
@@ -46,8 +46,8 @@ def say(dealer: "zmq.Socket[bytes]", message: wire.Message) -> None:
 
 
 def hear(dealer: "zmq.Socket[bytes]") -> wire.Message | None:
-    """The next message, or None if nothing has arrived; raises `ProtocolError` if it is not a message."""
-    # Ask first: an exception for "nothing has arrived" takes several times as long.
+    """Return the next message, or None if nothing has arrived; raises `ProtocolError` if it is not a message."""
+    # Check first: an exception for "nothing has arrived" takes several times as long.
     if not cast(int, dealer.getsockopt(_EVENTS)) & _POLLIN:
         return None
     first = frame = dealer.recv(_NOBLOCK, copy=False)

@@ -1,7 +1,7 @@
-"""What a worker says of an attempt that did not succeed, as a value that cannot surprise.
+"""Accounts of failures: a worker's report on an attempt that did not succeed, as a safe value.
 
-Rule: reading an account never raises, whatever it is: what is not understood becomes `UNREADABLE`. So what is in a
-journal may be read without care, also when it was written before accounts were checked.
+Rule: reading an account never raises: a malformed account becomes `UNREADABLE`. So the accounts in a journal can be
+read without precautions, even if they were written before accounts were checked.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,18 @@ from deskgrid.wire.source import Wrong, source_of
 from deskgrid.wire.text import clean, clean_lines, cut, without_middle
 
 _PARTS = [str, str, str, bytes]
-# Outcomes of which no account is given: the task is done, or nobody asks how its attempt ended.
+# Outcomes after `_DONE`, up to and including `_LAST`, have an account. A task that is done has none, and nobody needs
+# one for an attempt that was cancelled or stopped by a departure.
 _DONE, _LAST = 0, 3
 _NOTHING = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt did not succeed. Its texts are clean, and within their limits, however long they were.
+    """Why an attempt did not succeed. The texts are cleaned, and cut to their limits.
 
-    ``kind``: the type of the exception, or a word for what happened. ``trace``: its traceback, or what the task wrote
-    last. ``pickled``: the exception itself, for the client; empty if it cannot travel.
+    ``kind``: the type of the exception, or a word for the event. ``trace``: its traceback, or the last output of the
+    task. ``pickled``: the exception itself, for the client; empty if it cannot travel.
     """
 
     kind: str
@@ -44,7 +45,7 @@ class Failure:
             set_(self, "pickled", b"")
 
     def packed(self) -> bytes:
-        """As it travels, and as it is kept."""
+        """Return the packed form, which is sent and stored."""
         packed: bytes = msgpack.packb([self.kind, self.message, self.trace, self.pickled], unicode_errors="replace")
         return packed
 
@@ -53,7 +54,7 @@ UNREADABLE = Failure("unreadable account", "what the worker said of it cannot be
 
 
 def read_failure(payload: Payload) -> Failure:
-    """The failure that ``payload`` tells of."""
+    """Return the failure that ``payload`` describes."""
     if not isinstance(payload, bytes) or len(payload) > ACCOUNT_BYTES:
         return UNREADABLE
     source = source_of(payload)
@@ -66,11 +67,11 @@ def read_failure(payload: Payload) -> Failure:
 
 
 def tidy_results(columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
-    """The columns of `Result` rows, in which each account of a failure is as `Failure.packed` makes it."""
+    """Return the columns of `Result` rows with each account of a failure in the form that `Failure.packed` makes."""
     tasks, numbers, outcomes, elapsed, payloads, *printed = columns
     if not any(outcomes):
         return columns
-    # One account may be that of many rows.
+    # Many rows may share one account.
     known: dict[bytes, bytes] = {}
     tidied = [
         payload if outcome == _DONE else _account(payload, known) if outcome <= _LAST else _NOTHING

@@ -1,7 +1,7 @@
-"""What a field of a message may be: its type, its length, its range. A message names these in its annotations.
+"""The fields of messages: their types, lengths and ranges, which messages name in their annotations.
 
-A plain field checks one value (`one`), or a whole array of them by a few loops in C (`all`). An array or a table reads
-itself from a source, length first. ``str(field)`` is what the table of limits says of it.
+A plain field checks one value (`one`), or a whole array of values in a few loops in C (`all`). An array or a table
+reads itself from a source, length first. ``str(field)`` is the field's text in the table of limits.
 """
 
 import re
@@ -34,19 +34,19 @@ class Plain(ABC):
 
     @abstractmethod
     def one(self, value: Any) -> Any:
-        """``value`` as it is taken; raises `Wrong`."""
+        """Check ``value`` and return the value to use; raises `Wrong`."""
 
     def all(self, values: list[Any]) -> list[Any]:
-        """The same for an array of them."""
+        """Check an array of values, like `one`."""
         return [self.one(value) for value in values]
 
     def read(self, source: Source) -> Any:
-        """The next value."""
+        """Read the next value."""
         return self.one(source.value())
 
 
 def _other(kind: type, value: Any) -> Wrong:
-    # The value itself is not shown: nobody knows what it is.
+    # The value itself is not shown, because it may be anything.
     return Wrong(f"expected {kind.__name__}, got {type(value).__name__}")
 
 
@@ -88,7 +88,7 @@ class Real(Plain):
         return value
 
     def all(self, values: list[Any]) -> list[Any]:
-        # If one value is NaN, so is the sum; what min and max say then means nothing.
+        # If a value is NaN, so is the sum, and the comparison fails; min and max are unreliable with NaN.
         if set(map(type, values)) == {float} and sum(values) >= 0.0 and min(values) >= 0.0 and max(values) <= self.most:
             return values
         return Plain.all(self, values)
@@ -112,9 +112,9 @@ class Flag(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Line(Plain):
-    """One line of printable text; other characters are replaced. One that is too long is refused, or ``shorten``: cut.
+    """One line of printable text; other characters are replaced. A line that is too long is refused.
 
-    Senders cut their own lines before that (`deskgrid.wire.codec.encode`).
+    ``shorten``: it is cut instead. Senders cut their own lines before sending (`deskgrid.wire.codec.encode`).
     """
 
     most: int
@@ -123,7 +123,7 @@ class Line(Plain):
     def one(self, value: Any) -> Any:
         if type(value) is not str:
             raise _other(str, value)
-        # A character has four bytes at most.
+        # A character has at most four bytes.
         if 4 * len(value) > self.most and is_longer(value, self.most):
             if not self.shorten:
                 raise Wrong(f"a text of more than {self.most:,} bytes")
@@ -132,7 +132,7 @@ class Line(Plain):
 
     def all(self, values: list[Any]) -> list[Any]:
         if set(map(type, values)) == {str}:
-            # Names come again and again.
+            # Names repeat, so each one is checked once.
             known = {value: self.one(value) for value in set(values)}
             return [known[value] for value in values]
         return Plain.all(self, values)
@@ -168,7 +168,7 @@ class Word(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Document(Plain):
-    """A JSON document; its reader takes it apart."""
+    """A JSON document; its reader parses it."""
 
     most: int
 
@@ -208,7 +208,7 @@ class Data(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Optional(Plain):
-    """What another field may be, or nil."""
+    """A value of another field, or nil."""
 
     inner: Any
 
@@ -237,7 +237,7 @@ class Many:
     most: int
 
     def read(self, source: Source) -> tuple[Any, ...]:
-        """The next array."""
+        """Read the next array."""
         values = source.many(self.most)
         return tuple(self.inner.all(values)) if values else ()
 
@@ -245,13 +245,13 @@ class Many:
         return f"{self.most:,} of {self.inner}"
 
 
-# What is done to the columns of rows, each with all its values, once every value has been checked.
+# A function that edits the columns of rows, complete columns whose values have all been checked.
 Tidy = Callable[[list[Sequence[Any]]], list[Sequence[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """An array of rows of one kind, which travel as their columns."""
+    """An array of rows of one kind, which travel as columns."""
 
     kind: Any
     most: int
@@ -259,16 +259,16 @@ class Rows:
     tidy: Tidy | None = None
 
     def read(self, source: Source) -> tuple[Any, ...]:
-        """The next rows."""
+        """Read the next rows."""
         columns = self.read_columns(source)
         return self.rows(columns) if columns else ()
 
     def read_columns(self, source: Source) -> list[list[Any]]:
-        """Their columns, each with as many values as it may have, of whatever type."""
+        """Read the columns of the next rows; checks their lengths, but not the types of the values."""
         return source.columns(min(source.array(), len(self.columns) + 1), self.most)
 
     def rows(self, columns: list[list[Any]]) -> tuple[Any, ...]:
-        """What `read_columns` gave, checked and made rows of."""
+        """Check the columns from `read_columns` and convert them to rows."""
         if len(columns) != len(self.columns):
             raise Wrong(f"not the {len(self.columns)} columns of {self.kind.__name__}")
         count, lengths = len(columns[0]), set(map(len, columns))
@@ -291,7 +291,7 @@ class Rows:
 
 
 def _check_repeated(values: list[Any], count: int) -> None:
-    """One value may be that of ``count`` rows, unless that makes more of it than a message may have."""
+    """Raise `Wrong` if repeating these values for ``count`` rows exceeds the limit of a message."""
     if any(type(value) is Chunks for value in values):
         raise Wrong(f"one large payload for {count} rows")
     if count * sum(len(value) for value in values if type(value) in (bytes, str)) > MESSAGE_LIMIT:
@@ -318,12 +318,12 @@ class AtMost:
 
 
 def fields_of(kind: type) -> dict[str, Any]:
-    """The fields of a message or a row, by name."""
+    """Return the fields of a message or a row, by name."""
     return {name: field_of(hint) for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
 
 
 def field_of(hint: Any) -> Any:
-    """The field that a type hint stands for."""
+    """Return the field that a type hint stands for."""
     if hint is bool:
         return Flag()
     if typing.get_origin(hint) is not Annotated:
@@ -340,14 +340,14 @@ def field_of(hint: Any) -> Any:
 
 # --- the fields that messages have in common -------------------------------------------------------------------------
 
-# Numbers of requests, tasks, attempts; places in the journal.
+# Numbers of requests, tasks and attempts; positions in the journal.
 Count = Annotated[int, Integer(0, COUNT_LIMIT)]
 Seconds = Annotated[float, Real(SECONDS_LIMIT)]
-# Of bags, workers, hosts, sites, users.
+# Names of bags, workers, hosts, sites and users.
 Name = Annotated[str, Line(NAME_BYTES)]
 # A reason, a note, a plan.
 Sentence = Annotated[str, Line(LINE_BYTES)]
-# Of bags and sessions, as their makers draw them, with room for what people choose in tests and tools.
+# Ids of bags and sessions, drawn at random by their makers, with room for ids that people choose in tests and tools.
 Id = Annotated[str, Word(re.compile(r"[A-Za-z0-9._~@:+-]{1,64}"), "1 to 64 letters, digits or . _ ~ @ : + -")]
 Digest = Annotated[str, Word(re.compile(r"[0-9a-f]{64}"), "64 hexadecimal digits")]
 Version = Annotated[str, Line(64)]

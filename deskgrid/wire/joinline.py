@@ -1,12 +1,12 @@
-"""The join line: all that somebody has to paste on a lab PC or into a client's environment.
+"""The join line: the one line that you paste on a lab PC or into a client's environment.
 
-``SIDE@HOST:PORT/KEYS``, where KEYS is URL-safe base64 of the broker's public CURVE key and the credential's own pair,
-32 bytes each, and of a checksum of them. Without the checksum, a key that was typed or pasted wrongly would only lead
-to silence: ZeroMQ cannot tell it from a broken link. ``SIDE@HOST:PORT/insecure`` for a broker without encryption.
-Nothing in it needs quoting in any shell. You may edit the host: it is not what is trusted.
+Its form is ``SIDE@HOST:PORT/KEYS``. KEYS is the URL-safe base64 of the broker's public CURVE key and the credential's
+own key pair, 32 bytes each, and a checksum of them. Without the checksum, a mistyped key would only lead to silence:
+ZeroMQ cannot tell it from a broken link. A broker without encryption has ``SIDE@HOST:PORT/insecure``. No shell needs
+quotes around a join line. You may edit the host: trust does not depend on it.
 
-The side says where the line belongs: to a worker, or to a client. What its holder may do is not in it; the broker knows
-that from the key. Wherever you give a line, you may give ``@FILE`` instead, so that no list of processes shows it.
+The side is worker or client. The role of the holder is not in the line; the broker knows it from the key. Wherever you
+give a line, you may give ``@FILE`` instead, so that no list of processes shows it.
 """
 
 import base64
@@ -23,7 +23,7 @@ Side = Literal["worker", "client"]
 _ADDRESS = re.compile(r"(?P<host>[^/@\s]+):(?P<port>[0-9]{1,5})")
 _FORM = re.compile(rf"(?P<side>worker|client)@{_ADDRESS.pattern}(?:/(?P<keys>[\w-]+=*))?")
 _KEY_BYTES = 32
-# Makes 99 bytes in all, which base64 needs no padding for; one typing error in 16 million goes unnoticed.
+# This makes 99 bytes in all, which base64 encodes without padding. One typing error in 16 million goes unnoticed.
 _CHECK_BYTES = 3
 _INSECURE = "insecure"
 _LAST_PORT = 65_535
@@ -31,7 +31,7 @@ _ANY_OTHER = 0o077
 
 
 class JoinLineError(ValueError):
-    """Not a join line; one line that says what is wrong with it."""
+    """The text is not a join line; the message says in one line what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class JoinLine:
-    """Where a broker is and how to be let in; ``keys`` is None without encryption."""
+    """A broker's address and the keys for it; ``keys`` is None without encryption."""
 
     side: Side
     host: str
@@ -66,7 +66,7 @@ class JoinLine:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """``HOST:PORT``; an IPv6 host stands in brackets."""
+    """Parse ``HOST:PORT``; an IPv6 host is in brackets."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > _LAST_PORT:
         raise JoinLineError(f"an address is HOST:PORT, not {text!r}")
@@ -74,7 +74,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def read_join_line(text: str, side: Side) -> JoinLine:
-    """The join line that ``text`` is, or that is in the file it names as ``@FILE``; raises `JoinLineError`."""
+    """Return the join line in ``text``, or in the file that it names as ``@FILE``; raises `JoinLineError`."""
     if not text.startswith("@"):
         return parse_join_line(text, side)
     path = Path(text[1:]).expanduser()
@@ -87,12 +87,12 @@ def read_join_line(text: str, side: Side) -> JoinLine:
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Whether anybody but its owner may do anything with a file; raises OSError when it is not there."""
+    """Whether a file gives any permission to users other than its owner; raises OSError if there is no such file."""
     return bool(path.stat().st_mode & _ANY_OTHER) and os.name == "posix"
 
 
 def parse_join_line(text: str, side: Side) -> JoinLine:
-    """The join line in ``text``, which must be one for ``side``; raises `JoinLineError`."""
+    """Parse the join line in ``text``, which must be one for ``side``; raises `JoinLineError`."""
     found = _FORM.fullmatch(text.strip())
     if found is None or int(found["port"]) > _LAST_PORT:
         raise JoinLineError(

@@ -1,4 +1,4 @@
-"""The key pairs of CURVE, with which ZeroMQ encrypts connections and tells peers apart."""
+"""CURVE key pairs, with which ZeroMQ encrypts connections and identifies peers."""
 
 import zmq
 from zmq.utils import z85

@@ -7,16 +7,16 @@ from deskgrid.wire.limits import CHUNK_BYTES, LARGE_BYTES
 
 
 class Chunks:
-    """A payload of `LARGE_BYTES` or more, in pieces that lie anywhere in memory: to be sent it need not be copied.
+    """A payload of `LARGE_BYTES` or more, in pieces anywhere in memory, so that it is sent without being copied.
 
-    ``file``: by which name whoever has to keep it keeps it; empty while nobody does. ``checksum``: its CRC-32 then.
-    ``digest``: what `sha256_of` found; empty before.
+    ``file``: the name of the file that the payload is stored in; empty until it is stored. ``checksum``: its CRC-32,
+    once stored. ``digest``: the result of `sha256_of`; empty before the first call.
     """
 
     __slots__ = ("_pieces", "_size", "checksum", "digest", "file")
 
     def __init__(self, pieces: Sequence[memoryview], file: str = "") -> None:
-        """``pieces``: of single bytes, and contiguous."""
+        """``pieces``: contiguous views of single bytes."""
         self._pieces = pieces
         self._size = sum(map(len, pieces))
         self.file = file
@@ -30,7 +30,7 @@ class Chunks:
         return b"".join(self.frames())
 
     def frames(self) -> list[memoryview]:
-        """All of it, in order, in pieces of at most `CHUNK_BYTES`."""
+        """Return the whole payload, in order, in pieces of at most `CHUNK_BYTES`."""
         step = CHUNK_BYTES
         return [piece[start : start + step] for piece in self._pieces for start in range(0, len(piece), step)]
 
@@ -40,7 +40,7 @@ Payload = bytes | Chunks
 
 
 def sha256_of(payload: Payload) -> str:
-    """Its SHA-256, in hexadecimal; a large payload's is found once."""
+    """Return the payload's SHA-256 in hexadecimal; for a large payload it is computed only once."""
     if isinstance(payload, bytes):
         return sha256(payload).hexdigest()
     if not payload.digest:
@@ -52,7 +52,7 @@ def sha256_of(payload: Payload) -> str:
 
 
 def frames_of(parts: Sequence[Payload]) -> list[bytes | memoryview]:
-    """A message and its large payloads, as they travel."""
+    """Return a message and its large payloads as the frames to send."""
     found: list[bytes | memoryview] = []
     for part in parts:
         found += part.frames() if isinstance(part, Chunks) else [part]
@@ -60,5 +60,5 @@ def frames_of(parts: Sequence[Payload]) -> list[bytes | memoryview]:
 
 
 def payload_of(data: bytes) -> Payload:
-    """``data`` as it travels."""
+    """Return ``data`` as a payload: as `Chunks` if it is large."""
     return data if len(data) < LARGE_BYTES else Chunks([memoryview(data)])

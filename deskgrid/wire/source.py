@@ -1,9 +1,9 @@
-"""Reads a packed message value by value, so that nothing is built from it that its fields do not allow.
+"""Reads a packed message value by value, so that it never builds a value that the message's fields do not allow.
 
-Rule 1: no container is ever unpacked by itself. Lengths of arrays and maps are read first, and checked against the
-field's limit; a container in the place of a plain value is refused before anything in it is looked at.
-Rule 2: a source in which anything was wrong is dropped. The others are used again: a new one costs as much as reading
-a short message.
+Rule 1: msgpack never unpacks a whole container at once. The length of an array or a map is read first and checked
+against the field's limit. A container in the place of a plain value is refused before its content is read.
+Rule 2: a source that met an error is dropped. Other sources are reused: a new one costs as much as reading a short
+message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,14 @@ import msgpack
 from deskgrid.wire.limits import LARGE_BYTES, PAYLOAD_LIMIT
 from deskgrid.wire.payload import Chunks
 
-# What stands in a message for a large payload: an extension type of msgpack, its data the length of what follows.
+# The msgpack extension type that stands for a large payload in a message, and the number of bytes of its data, which is
+# the length of the payload.
 CHUNKS, LENGTH = 1, 8
-# Messages up to this size share their sources: nearly all. A longer one has a source of its own, as large as itself.
+# Messages up to this size, nearly all, share sources. A longer message gets a source of its own, of the message's size.
 SHARED_BYTES = 16 * 2**10
 _NIL = 0xC0
 
-# What msgpack raises for bytes that are none, and what it raises in our name.
+# The exceptions that msgpack raises for malformed bytes, and passes on from our extension hook.
 UNREADABLE = (ValueError, msgpack.UnpackException)
 
 
@@ -30,7 +31,7 @@ class Wrong(Exception):
 
 
 class _Behind:
-    """The frames behind a message, out of which its large payloads are taken."""
+    """The frames behind a message, which contain its large payloads."""
 
     __slots__ = ("frames",)
 
@@ -38,7 +39,7 @@ class _Behind:
         self.frames: Iterator[memoryview] = iter(())
 
     def __call__(self, code: int, data: bytes) -> Chunks:
-        """The payload that an extension stands for; raises ValueError."""
+        """Return the payload that an extension stands for; raises ValueError."""
         if code != CHUNKS:
             raise ValueError(f"an extension of type {code}")
         size = int.from_bytes(data, "big")
@@ -73,7 +74,7 @@ class Source:
         )
         self._data = b""
         self._end = 0
-        # The next value, which is plain.
+        # Reads the next value, which must be plain.
         self.value = self._unpacker.unpack
 
     def _begin(self, data: bytes, frames: Sequence[memoryview]) -> None:
@@ -83,21 +84,21 @@ class Source:
         self._behind.frames = iter(frames)
 
     def array(self) -> int:
-        """How many values the array has that is next; they follow."""
+        """Read the header of the next array; return how many values follow."""
         try:
             return int(self._unpacker.read_array_header())
         except ValueError as error:
             raise Wrong("expected an array") from error
 
     def map(self) -> int:
-        """How many pairs the map has that is next; they follow, each as its key and its value."""
+        """Read the header of the next map; return how many pairs of a key and a value follow."""
         try:
             return int(self._unpacker.read_map_header())
         except ValueError as error:
             raise Wrong("expected a map") from error
 
     def nil(self) -> bool:
-        """Take nil, if that is next; whether it was."""
+        """Read nil if it is next; return whether it was."""
         left = self._end - self._unpacker.tell()
         if not left or self._data[-left] != _NIL:
             return False
@@ -105,18 +106,18 @@ class Source:
         return True
 
     def values(self, count: int) -> list[Any]:
-        """The next ``count`` values, which are plain."""
+        """Read the next ``count`` values, which must be plain."""
         found = list(islice(self._unpacker, count))
         if len(found) != count:
             raise ValueError("it is not all there")
         return found
 
     def many(self, most: int) -> list[Any]:
-        """The array that is next, of at most ``most`` plain values."""
+        """Read the next array, of at most ``most`` plain values."""
         return self.columns(1, most)[0]
 
     def columns(self, count: int, most: int) -> list[list[Any]]:
-        """The next ``count`` arrays, each of at most ``most`` plain values."""
+        """Read the next ``count`` arrays, each of at most ``most`` plain values."""
         unpacker, found = self._unpacker, []
         for _ in range(count):
             try:
@@ -129,7 +130,7 @@ class Source:
         return found
 
     def finish(self) -> None:
-        """All has been read; raises ValueError if there is more."""
+        """Release the source after the last value; raises ValueError if values or frames are left."""
         if self._unpacker.tell() != self._end:
             raise ValueError("more follows than belongs to it")
         if next(self._behind.frames, None) is not None:
@@ -139,13 +140,13 @@ class Source:
             _idle.append(self)
 
 
-# Sources that nobody reads from. Threads take them out and put them back; both are one step of a list.
+# Sources not in use. Threads take them out and put them back; both are atomic list operations.
 _idle: list[Source] = []
 _IDLE_MOST = 8
 
 
 def source_of(data: bytes, frames: Sequence[memoryview] = ()) -> Source:
-    """What reads ``data``, with the ``frames`` behind it."""
+    """Return a source for ``data`` and the ``frames`` behind it."""
     if len(data) > SHARED_BYTES:
         source = Source(len(data))
     else:

@@ -1,9 +1,9 @@
-"""The snapshot: what the broker says of the whole grid at one moment, as ``deskgrid status --json`` prints it.
+"""The snapshot: the state of the whole grid at one moment, as ``deskgrid status --json`` prints it.
 
-This file is the documentation of schema 2: what makes a snapshot and what reads one is checked against it. Rules:
+This file is the documentation of schema 2: the code that makes or reads snapshots is checked against it. Rules:
 
 1. Durations in seconds, never dates; counts are integers. A key that may be null says when.
-2. A field may be added within a schema. One that changes or goes makes it the next schema.
+2. A field may be added within a schema. Changing or removing a field makes a new schema.
 """
 
 from typing import Any, Literal, TypedDict
@@ -12,8 +12,9 @@ from deskgrid.wire.template import Kind
 
 SCHEMA = 2
 
-# The document is bounded, however large the grid is: so many rows of bags, of workers, of all slots together (but one
-# for each worker), and of windows of each worker. What has no row is counted in `Totals`.
+# The size of the document is bounded, however large the grid is. These are the maximum numbers of rows of bags, of
+# workers, of slots of all workers together (but at least one for each worker), and of windows of each worker. `Totals`
+# also counts bags and workers without a row.
 BAG_ROWS = 200
 WORKER_ROWS = 2_000
 SLOT_ROWS = 4_000
@@ -35,8 +36,8 @@ class BrokerFacts(TypedDict):
     age_s: float  # since it was started
     encrypted: bool
     clients: int  # connected now
-    disk: Literal["ok", "low", "full"]  # low: no submissions are taken; full: nothing can be written down
-    disk_note: str  # for people: why no submissions are taken; empty when they are
+    disk: Literal["ok", "low", "full"]  # low: the broker accepts no submissions; full: it cannot write to its journal
+    disk_note: str  # for people: why the broker accepts no submissions; empty if it does
 
 
 class RunningTask(TypedDict):
@@ -57,32 +58,32 @@ class SlotState(TypedDict):
     ahead_s: float
     queued: int  # tasks in the slot's queue, held by the broker
     queued_s: float
-    left_s: float | None  # tl: what is left of the window for new work; null when open-ended
+    left_s: float | None  # tl: the time left in the window for new tasks; null when open-ended
 
 
-# Of a worker. Away: between its windows, as announced; lost: it vanished.
+# The state of a worker. Away: between its windows, as announced; lost: it vanished.
 Presence = Literal["up", "away", "lost"]
 
 
 class WorkerState(TypedDict):
-    """One worker, also one that is away or was lost."""
+    """One worker, including workers that are away or lost."""
 
     name: str
     host: str
     site: str
     state: Presence
-    kind: str  # of its plan: "open-ended", "windows", "until" or "cycle", as it says
+    kind: str  # of its plan, as the worker reports it: "open-ended", "windows", "until" or "cycle"
     plan: str  # one line for people
-    uptime_s: float | None  # what is left of the window; null when open-ended, 0 when not up
+    uptime_s: float | None  # the time left in the window; null when open-ended, 0 when not up
     opened_s: float  # since this window opened
-    windows: list[ComingWindow]  # the next ones of the coming week, at most 8, without the current one
-    silent_s: float  # since it was last heard
+    windows: list[ComingWindow]  # the next windows of the coming week, at most 8, without the current one
+    silent_s: float  # since its last message
     ended: int  # tasks, done or failed
-    quarantine_s: float | None  # until one task is tried there; null: it is not in quarantine
-    note: str  # for people: what is wrong with it; may be empty
+    quarantine_s: float | None  # until one task is tried there; null when not in quarantine
+    note: str  # for people: what is wrong with the worker; may be empty
     slot_count: int
-    busy: int  # of them, those that run something
-    slots: list[SlotState]  # the first of them: all in a grid of at most 4,000 slots, at least one
+    busy: int  # slots that run a task
+    slots: list[SlotState]  # the first slots: at most 4,000 divided by the number of workers here, but at least one
 
 
 class BagState(TypedDict):
@@ -96,18 +97,18 @@ class BagState(TypedDict):
     done: int
     failed: int
     cancelled: int
-    running: int  # on its slot, not sent ahead to wait there
+    running: int  # on slots; tasks that were sent ahead and wait there do not count
     waiting: int
     closed: bool  # no more tasks will be added
     age_s: float
-    left_s: float  # predicted seconds of work that are left
-    eta_s: float | None  # until it should have ended; null when unknown, or never as things are
+    left_s: float  # predicted seconds of work left
+    eta_s: float | None  # until the bag should end; null when unknown, or if it cannot end as things are
     longest_s: float  # the longest predicted runtime among its tasks
     note: str  # for people; may be empty
 
 
 class Totals(TypedDict):
-    """All that there are, whether they have a row in this document or not."""
+    """All bags and workers, including those without a row in this document."""
 
     bags_under_way: int
     bags_ended: int
@@ -115,11 +116,11 @@ class Totals(TypedDict):
     workers_lost: int
     workers_away: int
     slots: int  # of workers that are up
-    busy: int  # of these, those that run something
+    busy: int  # slots of these workers that run a task
 
 
 class Queues(TypedDict):
-    """Tasks that are bound to no slot."""
+    """Tasks that are not assigned to a slot."""
 
     regular: int
     priority: int
@@ -127,7 +128,7 @@ class Queues(TypedDict):
 
 
 class CounterValues(TypedDict):
-    """Since the broker was started. An attempt that ends badly is exactly one of these."""
+    """Counts since the broker was started. An attempt that ends badly counts in exactly one of them."""
 
     submitted: int
     attempts: int
@@ -138,11 +139,11 @@ class CounterValues(TypedDict):
     cancelled: int
     departures: int  # planned or announced ends of a window
     losses: int  # workers that vanished
-    kills: int  # attempts that ran when their worker went
-    planned_kills: int  # those of them whose worker went as planned
-    stale: int  # answers of old attempts, ignored
+    kills: int  # attempts that were running when their worker departed or was lost
+    planned_kills: int  # kills by departures at their planned time
+    stale: int  # results of old attempts, ignored
     unfit: int  # placements that no longer fitted when their turn came
-    adopted: int  # attempts whose worker came back with them
+    adopted: int  # attempts that their worker still held when it came back
     overdue: int  # attempts taken back from workers that did not answer in time
     wasted_s: float
     window_s: float
@@ -150,7 +151,7 @@ class CounterValues(TypedDict):
 
 
 class Throughput(TypedDict):
-    """How fast."""
+    """The speed of the grid."""
 
     per_s: float  # tasks ended per second, over the last 10 s
 
@@ -169,5 +170,5 @@ class GridState(TypedDict):
 class StatusDocument(GridState):
     """The grid with its workers and bags."""
 
-    workers: list[WorkerState]  # those that are up first, then the lost ones; at most 2,000
-    bags: list[BagState]  # those under way, the oldest first; then those that ended, the newest first; at most 200
+    workers: list[WorkerState]  # workers that are up first, then lost ones, then others; at most 2,000
+    bags: list[BagState]  # bags under way, oldest first, then ended bags, newest first; at most 200

@@ -8,13 +8,13 @@ from deskgrid.wire.limits import CONTROL_BYTES
 from deskgrid.wire.messages import MOST
 from deskgrid.wire.task_options import TaskOptions
 
-# Where the table is in a page, and how it is made anew.
+# The marks around the table in a page.
 BEGIN = "<!-- limits of the protocol: made by python -m deskgrid.wire -->"
 END = "<!-- end of the limits of the protocol -->"
 
 
 def markdown() -> str:
-    """The table: a line for each field, with all the messages and rows that have it with the same limit."""
+    """Return the table: a line for each field and limit, with the messages and rows that have that field."""
     found: dict[tuple[str, str], list[str]] = {}
     parts = {kind.__name__: fields_of(kind) for kind in (*_row_kinds(), TaskOptions)}
     for name, fields in ({kind.__name__: fields for kind, fields in FIELDS.items()} | parts).items():
@@ -30,7 +30,7 @@ def markdown() -> str:
 
 
 def _row_kinds() -> Iterator[type]:
-    """Every kind of row in a message."""
+    """Yield every kind of row in a message."""
     for fields in FIELDS.values():
         for field in fields.values():
             inner = field.inner if isinstance(field, Optional) else field

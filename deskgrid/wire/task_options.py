@@ -1,11 +1,11 @@
-"""What a submitter says of every task of a bag, apart from the runtime, which each task has of its own.
+"""A submitter's options for every task of a bag, except the runtime, which each task has for itself.
 
-This is one value on its whole way: the client checks it, `Submit` carries it, the journal keeps it, and every `Work`
-has it. It travels, and is kept, as one packed map of the options that are not at their defaults, by name.
+The options are one value all the way: the client checks it, `Submit` carries it, the journal stores it, and every
+`Work` contains it. It is sent and stored as one packed map, by name, of the options that differ from their defaults.
 
-So a new option is a field here, with its limit; what `deskgrid.client.submission.checked_options` says of it; its
-parameter in `deskgrid.client.grid` and its option in `deskgrid.cli.bags`, where users read of it; and the code that
-uses it. Bags in an older journal have its default.
+To add an option, add a field here with its limit, a check in `deskgrid.client.submission.checked_options`, a documented
+parameter in `deskgrid.client.grid`, a documented option in `deskgrid.cli.bags`, and the code that uses it. Bags in an
+older journal have its default.
 """
 
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ from deskgrid.wire.fields import Data, Integer, Plain, Seconds, fields_of
 from deskgrid.wire.limits import OPTIONS_BYTES, RETRIES_LIMIT
 from deskgrid.wire.source import UNREADABLE, Wrong, source_of
 
-# Values that are read again and again are read once: all tasks of a bag have the same.
+# How many different values are cached: all tasks of a bag have the same options.
 _REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """``timeout``: seconds after which a task is stopped and has failed; None: never.
+    """``timeout``: seconds after which a task is stopped and counts as failed; None: never.
 
-    ``retries``: how often a task that has failed is tried again.
+    ``retries``: how many times a failed task is tried again.
     """
 
     timeout: Seconds | None = None
     retries: Annotated[int, Integer(0, RETRIES_LIMIT)] = 0
 
     def packed(self) -> bytes:
-        """As they travel, and as they are kept."""
+        """Return the packed form, which is sent and stored."""
         given = {name: value for name in _FIELDS if (value := getattr(self, name)) != getattr(_DEFAULT, name)}
         packed: bytes = msgpack.packb(given)
         return packed
@@ -45,7 +45,7 @@ _DEFAULT = TaskOptions()
 
 @lru_cache(_REMEMBERED)
 def read_task_options(data: bytes) -> TaskOptions:
-    """The options that were packed into ``data``; raises ValueError, with the reason in one line."""
+    """Return the options packed in ``data``; raises ValueError, with the reason in one line."""
     source = source_of(data)
     given: dict[str, Any] = {}
     where = ""
@@ -67,7 +67,7 @@ def read_task_options(data: bytes) -> TaskOptions:
 
 @dataclass(frozen=True, slots=True)
 class PackedOptions(Plain):
-    """The field of a message that has them."""
+    """The field of a message that contains packed options."""
 
     most: int
 

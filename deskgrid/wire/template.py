@@ -1,6 +1,6 @@
-"""What all tasks of a bag share, as one blob: a msgpack map, which is read within its limits.
+"""Templates: the data that all tasks of a bag share, in one blob. It is a msgpack map, and its limits are checked.
 
-The broker reads only what kind it is; a worker reads the rest.
+The broker reads only the kind of a template; a worker reads the rest.
 """
 
 from typing import Any, Literal, get_args
@@ -12,16 +12,16 @@ from deskgrid.wire.source import UNREADABLE, Source, Wrong, source_of
 # Kinds of template a worker can run.
 Kind = Literal["python", "command"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# So much of a template is enough to see its kind, which is its first entry.
+# This many bytes of a template are enough to see its kind, which is its first entry.
 _BEGINNING = 32
 
 
 class TemplateRefused(ValueError):
-    """A blob is not a template; one line that says why."""
+    """A blob is not a template; the message says why in one line."""
 
 
 def template_kind(data: Payload) -> Kind | None:
-    """The kind of this template, or None if it is not a template. The broker reads nothing else of it."""
+    """Return the kind of a template, or None if ``data`` is not a template. The broker reads nothing else of it."""
     first = data if isinstance(data, bytes) else bytes(data.frames()[0][:_BEGINNING])
     source = source_of(first[:_BEGINNING])
     try:
@@ -32,7 +32,7 @@ def template_kind(data: Payload) -> Kind | None:
 
 
 def read_template(data: bytes) -> dict[str, Any]:
-    """The entries of a template, each of its type. Raises `TemplateRefused`."""
+    """Return the entries of a template; checks their types. Raises `TemplateRefused`."""
     source = source_of(data)
     try:
         count = source.map()

@@ -1,22 +1,22 @@
-"""Text from other machines: made clean and short, once, where it enters.
+"""Text from other machines, which is cleaned and shortened once, where it enters.
 
-Clean text has nothing that a terminal might obey: no control characters, no escape sequences, no marks that change the
-direction of writing. What is not printable becomes "?", which is never longer than what it stands for.
+Clean text contains nothing that a terminal might obey: no control characters, no escape sequences, no marks that change
+the direction of writing. Each character that is not printable becomes "?", which is never longer.
 """
 
 
 def clean(text: str) -> str:
-    """``text`` on one line, without anything that a terminal might obey."""
+    """Return ``text`` on one line, without anything that a terminal might obey."""
     return text if text.isprintable() else text.translate(_table(text, ""))
 
 
 def clean_lines(text: str) -> str:
-    """The same for text that may have several lines, and tabs."""
+    """Clean text that may have several lines and tabs."""
     return text if text.isprintable() else text.replace("\r\n", "\n").translate(_table(text, "\n\t"))
 
 
 def _table(text: str, kept: str) -> dict[int, str]:
-    """What `str.translate` is to replace in ``text``: each character is looked at once, however often it comes."""
+    """Return the table for `str.translate`; each distinct character of ``text`` is checked only once."""
     return {ord(each): "?" for each in set(text) if not each.isprintable() and each not in kept}
 
 
@@ -26,14 +26,14 @@ def is_longer(text: str, most: int) -> bool:
 
 
 def cut(text: str, most: int) -> str:
-    """``text`` within ``most`` bytes of UTF-8; "..." ends what was longer."""
+    """Return ``text`` cut to ``most`` bytes of UTF-8; a text that was cut ends in "..."."""
     if not is_longer(text, most):
         return text
     return text[:most].encode("utf-8", "replace")[: most - 3].decode("utf-8", "ignore") + "..."
 
 
 def without_middle(text: str, most: int) -> str:
-    """``text`` within ``most`` characters: its head, a line on what was cut out, and its tail."""
+    """Return ``text`` cut to ``most`` characters: its head, a line that says how much was cut, and its tail."""
     if len(text) <= most:
         return text
     half = most // 2 - 32

@@ -1,6 +1,6 @@
-"""The user whose processes tasks are, where that is not the worker's own: ``deskgrid worker --run-as``.
+"""The user account that tasks run as, if it is not the worker's own: ``deskgrid worker --run-as``.
 
-The worker stays root, so that it can kill every process of a task; what a task can read is what that user can.
+The worker stays root, so that it can kill every process of a task. A task can read only what that user can read.
 """
 
 import os
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Variables of the worker's environment that a task of another user sees, besides those that are about that user.
+# Variables of the worker's environment that tasks of another user inherit, in addition to that user's own (HOME, ...).
 KEPT = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
-# What no task sees: it is not for tasks which grid this is, or where keys are.
+# Variables that no task sees: they tell which grid this is and where its keys are.
 HIDDEN = ("DESKGRID_JOIN", "DESKGRID_HOME")
-# How long it may take to find out whether that user can run Python. Seconds.
+# Time limit of the check whether that user can run Python. Seconds.
 TRY_S = 60.0
 _TRIAL = "import cloudpickle, msgpack, os, sys; open(sys.argv[1]).close(); os.stat(sys.argv[2] + '/.')"
 
@@ -36,29 +36,29 @@ class Account:
     home: str
 
     def environment(self) -> dict[str, str]:
-        """What its processes find in their environment."""
+        """Return the environment of this user's processes."""
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}
         return kept | {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
     def process(self) -> dict[str, Any]:
-        """Arguments of `subprocess.Popen` for a process of this user."""
+        """Return the arguments of `subprocess.Popen` for a process of this user."""
         who = {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
         return {**who, "umask": 0o077, "cwd": self.home, "env": self.environment()}
 
     def own(self, path: Path) -> None:
-        """Give it a file."""
+        """Make this user the owner of a file."""
         if sys.platform != "win32":
             os.chown(path, self.uid, self.gid)
 
     def let_pass(self, folder: Path) -> None:
-        """Let it reach what it can name in a folder that stays root's: nothing there can be replaced or listed."""
+        """Let this user reach files by name in root's ``folder``, but neither list nor replace them."""
         if sys.platform != "win32":
             os.chown(folder, 0, self.gid)
             folder.chmod(0o710)
 
 
 def find_account(name: str) -> Account:
-    """The user of that name, who can run tasks. Raises `AccountError`."""
+    """Return the user of that name. Raises `AccountError` if tasks cannot run as that user."""
     if sys.platform == "win32":
         raise AccountError("--run-as is not for Windows: start the worker as that user")
     else:
@@ -78,7 +78,7 @@ def find_account(name: str) -> Account:
 
 
 def check_account(account: Account, program: Path) -> None:
-    """Raise `AccountError` unless that user can run ``program`` by this Python, and reach temporary folders."""
+    """Raise `AccountError` unless that user can run ``program`` with this Python and reach the temporary folder."""
     place = tempfile.gettempdir()
     argv = [sys.executable, "-P", "-c", _TRIAL, str(program), place]
     try:
@@ -93,5 +93,5 @@ def check_account(account: Account, program: Path) -> None:
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """What a task of the worker's own user finds in its environment."""
+    """Return the environment of tasks that run as the worker's own user."""
     return {name: value for name, value in given.items() if name not in HIDDEN}

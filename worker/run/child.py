@@ -1,20 +1,21 @@
 """The process that runs a user's tasks, one after another, for one slot of a worker.
 
-Rule 1: this file stands alone. It is started by its path with ``-P``, so that what lies beside it is not on the path,
-and imports nothing of ours, so that it starts quickly. It has what it needs before the user's folder is on the path.
-Rule 2: frames travel on private copies of descriptors 0 and 1. 0 itself is empty; 1 and 2 are files, so that
-what C code, subprocesses and dying processes print is captured, and no print can be taken for a frame.
-Rule 3: the end of a task is told before the next one starts, in one write unless its result is large: a crash costs
-only that task.
-Rule 4: it never outlives the worker. The end of its input, or of its lifeline while a task runs, ends it with its
-process group. On Linux the kernel does that even while C code holds the interpreter; on Windows, where there is no
-lifeline, a thread reads the input meanwhile, and what the task itself started may stay.
+Rule 1: this file stands alone. The worker starts it by its path with ``-P``, which keeps this folder off the import
+path. It imports none of our modules, so it starts quickly. It imports everything it needs before it adds the user's
+folder to the import path.
+Rule 2: frames travel on private copies of descriptors 0 and 1. Descriptor 0 itself is empty; 1 and 2 are files. The
+files capture the output of C code, subprocesses and dying processes, and nothing printed can be mistaken for a frame.
+Rule 3: the child reports the end of a task before it starts the next one, in one write unless the result is large. So
+a crash costs only that task.
+Rule 4: the child never outlives the worker. When its input ends, or its lifeline while a task runs, it dies with its
+process group. On Linux the kernel ensures this even while C code holds the interpreter. Windows has no lifeline: there,
+a thread keeps reading the input while a task runs, and processes that the task started may survive.
 
-A frame is a 4-byte big-endian length and a msgpack array. To the child: ``["template", digest, template]``,
-then ``["run", digest, [[task, number, payload], ...]]``, the latter only when it does its last task, or none. From
-it: ``["ready", pid]``, ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``, and ``["spent"]``
-before it ends because a task had all its memory. What a task changes in its process (its folder, its
-environment, its modules) the next one in the same process sees.
+A frame is a 4-byte big-endian length and a msgpack array. The child receives ``["template", digest, template]``,
+then ``["run", digest, [[task, number, payload], ...]]``; the latter only when it runs its last task or is idle. It
+sends ``["ready", pid]``, ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``, and ``["spent"]``
+before it exits because a task ran out of memory. If a task changes its process (its working folder, its environment,
+its modules), later tasks in the same process see the change.
 """
 
 import faulthandler
@@ -36,33 +37,35 @@ from typing import Any, TextIO
 
 import msgpack
 
-# As in deskgrid.wire, which is not imported here; a test holds them equal.
+# Copied from deskgrid.wire, which is not imported here; a test checks that they are equal.
 DONE = 0
 ERROR = 1
 LARGE_BYTES = 2**20
 
-# One read of a pipe; more than a pipe holds by default, on any system.
+# Bytes per read of a pipe: more than a pipe holds by default on any system.
 CHUNK = 256 * 1024
-# Bytes of a frame; larger than any we make, so a larger number is not a length but something a task wrote. To a child:
-# a template and a batch of tasks. From it: a result that does not travel behind its frame, and what was captured.
+# Maximum bytes of a frame. We never make a larger one, so a larger length means that a task wrote into the pipe.
+# FRAME_LIMIT: frames to the child, with a template or a batch of tasks. REPORT_LIMIT: frames from the child, with the
+# captured output and a result that does not travel behind its frame.
 FRAME_LIMIT = 2**27
 REPORT_LIMIT = 2**21
-# Bytes of a payload behind a frame, as in deskgrid.wire.
+# Maximum bytes of a payload behind a frame, as in deskgrid.wire.
 RAW_LIMIT = 2**26
-# Values of a report.
+# Maximum number of values in a report.
 REPORT_VALUES = 8
-# The type of an exception, in an error's text.
+# Maximum characters of an exception's type in an error payload.
 KIND_LIMIT = 255
 _RAW = 1
-# The end of stderr that goes into an error's text: a screenful.
+# Bytes of the end of stderr that go into an error's text: a screenful.
 TAIL = 4096
-# An error's message, and its traceback: what anybody reads, however large the object printed into it.
+# Maximum characters of an error's message, and of its traceback. Nobody reads more, even if a huge object was printed.
 TEXT_LIMIT = 64 * 1024
-# While a task runs, what it has written is looked at so often (seconds), and cut when nobody would read the middle.
+# How often the captured output of a running task is checked and, if too long, cut in the middle. Seconds.
 TRIM_S = 0.25
-# Linux kills whatever has the most memory when there is none left, more readily by this: the task, not the PC's owner.
+# When memory runs out, Linux kills the largest process first. This score makes it prefer a task over the programs of
+# the PC's owner.
 OOM_SCORE = "1000"
-# Of sources that are pickled by reference, only the same minor version gives the same objects.
+# An object pickled by reference is the same object only on the same minor version of Python.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HIGHEST = pickle.HIGHEST_PROTOCOL
 
@@ -77,7 +80,7 @@ class TaskFailure(Exception):
 
 
 class Raw:
-    """A large payload, in pieces, to be sent behind a frame without being copied."""
+    """A large payload in pieces, which is sent behind a frame without a copy."""
 
     def __init__(self, pieces: Sequence[memoryview]) -> None:
         self.pieces = pieces
@@ -87,7 +90,7 @@ class Raw:
 
 
 def frame(message: list[Any], behind: list[memoryview] | None = None) -> bytes:
-    """``message`` as it goes through a pipe; what goes behind it is appended to ``behind``."""
+    """Encode ``message`` for a pipe; append its large payloads, which follow the frame, to ``behind``."""
 
     def outside(raw: Raw) -> msgpack.ExtType:
         assert behind is not None
@@ -99,20 +102,23 @@ def frame(message: list[Any], behind: list[memoryview] | None = None) -> bytes:
 
 
 class Frames:
-    """What comes through a pipe: frames, taken apart, each with what is behind it."""
+    """Reads frames from a pipe and decodes them, each with the large payloads that follow it."""
 
     limit = FRAME_LIMIT
 
     def __init__(self, descriptor: int) -> None:
         self._file = io.FileIO(descriptor, "r", closefd=False)
         self._buffer = bytearray()
-        # A message that waits for what belongs behind it, the payloads there, and how much of the first is filled.
+        # A message whose payloads are incomplete, those payloads, and how many bytes of the first have arrived.
         self._waiting: list[Any] | None = None
         self._raws: list[bytearray] = []
         self._filled = 0
 
     def read(self) -> tuple[int, list[Any]]:
-        """Wait for something: the bytes that came, none at the end, and messages. ValueError: there are none."""
+        """Wait for data; return how many bytes came (0 at the end) and the complete messages.
+
+        Raises ValueError if the data are not frames.
+        """
         if self._raws:
             with memoryview(self._raws[0]) as view:
                 count = self._file.readinto(view[self._filled :]) or 0
@@ -124,7 +130,7 @@ class Frames:
         return count, self._messages() if count else []
 
     def _messages(self) -> list[Any]:
-        """Take out what is complete."""
+        """Remove the complete messages from the buffer and return them."""
         found: list[Any] = []
         while self._filled_up():
             if self._waiting is not None:
@@ -136,7 +142,7 @@ class Frames:
         return found
 
     def _taken(self) -> list[Any]:
-        """Take the complete frames off the front of the buffer, up to one that something belongs behind."""
+        """Remove the complete frames from the front of the buffer, up to and including one that payloads follow."""
         messages, start, end = [], 0, len(self._buffer)
         with memoryview(self._buffer) as view:
             while self._waiting is None and end - start >= 4:
@@ -159,7 +165,7 @@ class Frames:
         return message
 
     def _filled_up(self) -> bool:
-        """Whether all is there that belongs behind a frame; what has come of it is put in its place."""
+        """Move received bytes into the waiting payloads; return whether all of them are complete."""
         while self._raws:
             raw = self._raws[0]
             some = self._buffer[: len(raw) - self._filled]
@@ -181,7 +187,10 @@ class Frames:
 
 
 class Reports(Frames):
-    """What a child says, or a task that got at its pipe: arrays of a few plain values, of which little can be made."""
+    """Reads the reports of a child: short arrays of plain values.
+
+    A task may have written into the pipe, so the decoder's limits keep a malicious report from using much memory.
+    """
 
     limit = REPORT_LIMIT
 
@@ -204,14 +213,17 @@ class Reports(Frames):
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write ``data``: in one call, unless a signal or the system cuts it."""
+    """Write all of ``data``, in one call unless a signal or the system makes the write short."""
     written = os.write(descriptor, data)
     while written < len(data):
         written += os.write(descriptor, memoryview(data)[written:])
 
 
 def pickle_by_value() -> Callable[..., bytes]:
-    """What pickles by value what cannot be imported elsewhere. Workers, which import this file, too, do without it."""
+    """Return the pickler for objects that cannot be imported elsewhere; it pickles them by value.
+
+    The import is here because the worker also imports this file and does not need cloudpickle.
+    """
     import cloudpickle
 
     dumps: Callable[..., bytes] = cloudpickle.dumps
@@ -219,9 +231,9 @@ def pickle_by_value() -> Callable[..., bytes]:
 
 
 def error_payload(kind: str, message: str, trace: str = "", pickled: bytes = b"") -> bytes:
-    """The payload of every outcome but success: the exception's type, message, traceback and pickle."""
-    # "replace": a text may hold halves of characters (of a file name, say), which msgpack refuses. And an exception may
-    # give a text of a class of its own.
+    """Make the payload of every outcome except success: the exception's type, message, traceback and pickle."""
+    # "replace": a text may hold lone surrogates (from a file name, say), which msgpack refuses. `str.encode`: an
+    # exception may return an instance of its own subclass of str.
     short = [kind[:KIND_LIMIT], _shortened(message), _shortened(trace)]
     texts = [str.encode(text, "utf-8", "replace").decode() for text in short]
     packed: bytes = msgpack.packb([*texts, pickled])
@@ -229,16 +241,16 @@ def error_payload(kind: str, message: str, trace: str = "", pickled: bytes = b""
 
 
 def exit_text(code: int) -> str:
-    """How a process ended, for people; ``code`` as `subprocess` gives it."""
+    """Describe for people how a process ended; ``code`` is `subprocess`'s return code."""
     if code < 0:
         with suppress(ValueError):
             return f"exit code {code} ({signal.Signals(-code).name})"
-    # Windows' own codes are known by their hexadecimal form.
+    # People know Windows' own codes by their hexadecimal form.
     return f"exit code {code} (0x{code:X})" if code > 0xFFFF else f"exit code {code}"
 
 
 def read_ends(descriptor: int, limit: int) -> bytes:
-    """What the file holds; above ``limit`` bytes its head, a line on what was cut, and its tail."""
+    """Return the file's content, or its head, a note on the cut and its tail if it is longer than ``limit`` bytes."""
     size = os.lseek(descriptor, 0, os.SEEK_END)
     if not size:
         return b""
@@ -262,7 +274,7 @@ def _shortened(text: str) -> str:
 
 
 def describe(error: BaseException) -> bytes:
-    """The error payload for what a task raised, without the frames of this file."""
+    """Make the error payload for an exception that a task raised, leaving this file's stack frames out."""
     if isinstance(error, TaskFailure):
         return error_payload(error.kind, str(error), error.trace)
     try:
@@ -283,9 +295,10 @@ def _trace(error: BaseException) -> str:
 
 
 def _portable(error: BaseException) -> bytes:
-    """``error`` pickled, if it comes back from that; else empty.
+    """Pickle ``error``; return b"" if it cannot be pickled and unpickled again.
 
-    SystemExit and its like stay here: raised again over there, they would end the process that asks.
+    SystemExit and other exceptions that are not an `Exception` are left out: raised again in the client, they would end
+    the client's program.
     """
     if not isinstance(error, Exception):
         return b""
@@ -298,7 +311,7 @@ def _portable(error: BaseException) -> bytes:
 
 
 class Function:
-    """A Python function. The first task loads it, so what that prints or raises belongs to this task."""
+    """A Python function. The first task loads it, so anything that loading prints or raises belongs to that task."""
 
     def __init__(self, template: dict[str, Any], host: str) -> None:
         self._python: str = template["python"]
@@ -309,7 +322,7 @@ class Function:
             sys.path.insert(0, template["folder"])
 
     def result(self, payload: bytes) -> bytes | Raw:
-        """Run one task: its value, pickled. Raises what the task raises, or TaskFailure."""
+        """Run one task and return its pickled value. Raises what the task raises, or TaskFailure."""
         function, args, kwargs = self._load(payload)
         return _pickled(function(*args, **kwargs))
 
@@ -340,7 +353,7 @@ def _pickled(value: object) -> "bytes | Raw":
         if type(value) is bytes and len(value) >= LARGE_BYTES:
             return _around(value)
         return pickle.dumps(value, HIGHEST)
-    try:  # what cannot be imported over there, such as a class of the user's script, travels with its code
+    try:  # an object that cannot be imported elsewhere, such as a class of the user's script, travels with its code
         pickled: bytes = pickle_by_value()(value, protocol=HIGHEST)
     except Exception as error:
         message = f"the result, of type {type(value).__qualname__}, cannot be pickled: {error}"
@@ -349,14 +362,14 @@ def _pickled(value: object) -> "bytes | Raw":
 
 
 def _around(value: bytes) -> Raw:
-    """The pickle of a large bytes object, which is not copied for that."""
+    """Pickle a large bytes object without copying it."""
     pieces: list[bytes] = []
     pickle.dump(value, types.SimpleNamespace(write=pieces.append), HIGHEST)
     return Raw([memoryview(piece) for piece in pieces])
 
 
 class Command:
-    """A program and its arguments. The task's text goes where "{}" stands, or else to the end."""
+    """A program and its arguments. The task's text replaces "{}", or is appended if there is no "{}"."""
 
     def __init__(self, template: dict[str, Any], host: str, stdout: "Capture", stderr: "Capture") -> None:
         self._argv: list[str] = template["argv"]
@@ -365,7 +378,7 @@ class Command:
         self._stderr = stderr
 
     def result(self, payload: bytes) -> bytes:
-        """Run one task: what it wrote to stdout, pickled. Raises TaskFailure."""
+        """Run one task and return its pickled stdout. Raises TaskFailure."""
         argv = self._filled(payload.decode())
         try:
             code = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=1, stderr=2, check=False).returncode
@@ -383,14 +396,14 @@ class Command:
 
 
 class Capture:
-    """What is written to one descriptor, in a file that is emptied after each task."""
+    """Captures the output written to one descriptor in a file, which is emptied after each task."""
 
     def __init__(self, path: str, target: int, keep: int, most: int) -> None:
         binary = getattr(os, "O_BINARY", 0)
         self._target = target
         self._keep = keep
         self._most = most
-        # How long it was when its middle was last cut out, and who may change it now.
+        # The file's size when its middle was last cut out, and the lock for changing the file.
         self._trimmed = 0
         self._mine = threading.Lock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | binary, 0o600)
@@ -398,21 +411,21 @@ class Capture:
         os.dup2(self._writer, target)
 
     def take(self) -> bytes:
-        """What was written since the last time, shortened."""
+        """Return the output written since the last call, shortened, and empty the file."""
         with self._mine:
             text = read_ends(self._file, self._keep)
             if text:
                 self._trimmed = 0
                 os.ftruncate(self._file, 0)
                 if sys.platform == "win32":
-                    # There, a subprocess does not append: it writes at its place.
+                    # On Windows a subprocess does not append: it writes at its current position.
                     os.lseek(self._target, 0, os.SEEK_SET)
             return text
 
     def trim(self) -> None:
-        """Give the disk back the middle of what was written, if that is more than a result may be.
+        """Free the disk space of the middle of the output, if the output has outgrown the limit of a result.
 
-        The file stays as long as it is, with a hole; what is written in that moment may be missing behind it.
+        The file keeps its length, with a hole. Output that is written at this moment may be lost.
         """
         with self._mine:
             size = os.fstat(self._file).st_size
@@ -426,25 +439,25 @@ class Capture:
             self._trimmed = size
 
     def whole(self) -> bytes:
-        """All that was written, as a command's result. TaskFailure: there is too much."""
+        """Return all output, as a command's result. Raises TaskFailure if there is too much."""
         size = os.lseek(self._file, 0, os.SEEK_END)
         if size > self._most:
             raise too_large(size, self._most)
         return _read_at(self._file, 0, size)
 
     def tail(self) -> str:
-        """The end of what was written."""
+        """Return the end of the output."""
         size = os.lseek(self._file, 0, os.SEEK_END)
         return _read_at(self._file, max(0, size - TAIL), TAIL).decode("utf-8", "replace")
 
 
 def too_large(size: int, limit: int) -> TaskFailure:
-    """The failure of a task whose result is too large to travel."""
+    """Return the failure of a task whose result is too large to send."""
     return TaskFailure("ResultTooLarge", f"the result has {size:,} bytes; the limit is {limit:,}")
 
 
 class Child:
-    """This process: two pipes, two captures, the templates it was told."""
+    """This process: two pipes, two captures, the templates that it has received."""
 
     def __init__(
         self, stdout: str, stderr: str, host: str, *, result_limit: int, capture_limit: int, memory: int
@@ -464,11 +477,11 @@ class Child:
             os.register_at_fork(after_in_child=self._forked)
 
     def serve(self) -> None:
-        """Run what comes, until nothing will."""
+        """Run the tasks that come, until the input ends."""
         threading.Thread(target=self._trim, daemon=True).start()
         self._open_streams()
         write_all(self._out, frame(["ready", os.getpid()]))
-        pickle_by_value()  # to have it before the user's modules can be found, but not before there is time
+        pickle_by_value()  # import cloudpickle before the user's folder is on the path, without delaying "ready"
         try:
             for kind, digest, body in self._read_ahead() if sys.platform == "win32" else self._read():
                 if kind == "template":
@@ -492,14 +505,14 @@ class Child:
                     capture.trim()
 
     def _read(self) -> Iterator[list[Any]]:
-        """What comes, to its end."""
+        """Yield the messages that come, until the input ends."""
         frames, count = Frames(self._in), 1
         while count:
             count, messages = frames.read()
             yield from messages
 
     def _read_ahead(self) -> Iterator[list[Any]]:
-        """The same, read by a thread, which so sees the end while a task runs."""
+        """Yield the same messages, but read them in a thread, which notices the end even while a task runs."""
         inbox: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
 
         def read() -> None:
@@ -526,10 +539,10 @@ class Child:
             if len(result) > self._limit:
                 raise too_large(len(result), self._limit)
         except MemoryError as error:
-            # It may hold it still, in a module or a cache: the next one gets a new process.
+            # A module or a cache may still hold the memory, so the next task gets a new process.
             outcome, spent = ERROR, True
             result = describe(self._explained(error))
-        # All of them: a SystemExit is the task's end, not ours.
+        # Every exception: SystemExit ends the task, not this process.
         except BaseException as error:
             outcome, result = ERROR, describe(error)
         elapsed = time.perf_counter() - start
@@ -546,7 +559,7 @@ class Child:
             end_everything()
 
     def _explained(self, error: MemoryError) -> MemoryError:
-        """``error`` with the limit, if there is one."""
+        """Add the memory limit, if there is one, to ``error``."""
         if self._memory:
             text = f"the limit is {self._memory:,} bytes for a task on {self._host} (deskgrid worker --task-memory)"
             error.add_note(text) if error.args else setattr(error, "args", (text,))
@@ -557,7 +570,7 @@ class Child:
         sys.stdout, sys.stderr = self._streams
 
     def _flush(self) -> None:
-        """Bring out what was printed, and undo what a task did to the streams (closed or replaced them)."""
+        """Flush what was printed, and restore the streams if a task closed or replaced them."""
         with suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -569,7 +582,7 @@ class Child:
         self._open_streams()
 
     def _forked(self) -> None:
-        """A task forked. The copy must neither keep the pipes open nor speak in our name."""
+        """Close the pipes in the copy after a task forked: it must not keep them open or write frames."""
         for descriptor in (self._in, self._out):
             with suppress(OSError):
                 os.close(descriptor)
@@ -577,20 +590,23 @@ class Child:
 
 
 def _text_stream(descriptor: int) -> TextIO:
-    # By the line, so that little is lost when the process dies; UTF-8 whatever the PC is set to.
+    # Line buffering, so that little output is lost when the process dies; UTF-8 regardless of the PC's locale.
     raw = io.FileIO(descriptor, "w", closefd=False)
     return io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", "\n", line_buffering=True)
 
 
 def end_everything() -> None:
-    """End this process and, where there are such, its group."""
+    """End this process and, on systems with process groups, its group."""
     if sys.platform != "win32" and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
 def die_with(lifeline: int) -> None:
-    """End everything as soon as the other end of this pipe is gone; on Linux the kernel does: F_SETSIG of fcntl(2)."""
+    """End everything as soon as the other end of this pipe closes.
+
+    A thread waits for that. On Linux the kernel sends SIGKILL, too (F_SETSIG of fcntl(2)).
+    """
     os.set_inheritable(lifeline, False)
     threading.Thread(target=_die_at_the_end_of, args=(lifeline,), daemon=True).start()
     if sys.platform == "linux" and os.getpgrp() == os.getpid():
@@ -607,9 +623,9 @@ def _die_at_the_end_of(lifeline: int) -> None:
 
 
 def limit_memory(size: int) -> None:
-    """At most ``size`` bytes for this process, and for each that it starts; 0 for no limit.
+    """Limit this process, and each process that it starts, to ``size`` bytes of memory; 0 for no limit.
 
-    On Linux what is private and can be written counts, elsewhere all addresses; Windows has no such limit.
+    Linux counts private writable memory, other systems count the whole address space. Windows has no such limit.
     """
     if sys.platform != "win32" and size:
         import resource
@@ -619,7 +635,7 @@ def limit_memory(size: int) -> None:
 
 
 def die_first() -> None:
-    """Have Linux choose this process, and what it starts, when the PC has no memory left."""
+    """Make Linux kill this process, and its children, first when the PC runs out of memory."""
     if sys.platform == "linux":
         with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write(OOM_SCORE)
@@ -629,12 +645,12 @@ def main() -> None:
     """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY [LIFELINE]``; limits in bytes."""
     stdout, stderr, host, result_limit, capture_limit, memory, *lifeline = sys.argv[1:]
     sys.argv[1:] = []
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which then decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C
     die_first()
     limits = {"result_limit": int(result_limit), "capture_limit": int(capture_limit), "memory": int(memory)}
     child = Child(stdout, stderr, host, **limits)
     limit_memory(int(memory))
-    faulthandler.enable(2)  # where it was when it crashed, at the end of the captured stderr
+    faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     if lifeline:
         die_with(int(lifeline[0]))
     child.serve()

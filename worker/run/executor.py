@@ -1,15 +1,15 @@
-"""Owns the processes that run tasks: one per slot of this worker, reused between tasks, killed when it must be.
+"""Owns the processes that run tasks: one per slot of this worker, reused between tasks, killed when necessary.
 
-Rule 1: whoever owns the executor calls it from one thread, and is woken by ``wake()`` when there is something to
-poll. One thread per process reads its pipe and appends to a queue; it touches nothing else here.
-Rule 2: a process does its jobs in the order in which it gets them, so what is not finished is known: the first is
-running, the others have not started. It gets more while it does its last one, not before, and so waits for nobody;
-and whatever was written to it earlier it has read.
-Rule 3: what a killed process still says is ignored: a slot listens only to the process it has now.
-Rule 4: a process has loaded the modules of one bundle only; for another one it is replaced.
+Rule 1: the owner of the executor calls it from one thread. ``wake()`` wakes the owner when there is something to poll.
+One thread per process reads the process's pipe and appends to a queue; it touches nothing else here.
+Rule 2: a process runs its jobs in the order in which it gets them, so the state of unfinished jobs is known: the first
+is running, the others have not started. A process gets more jobs while it runs its last one, never earlier. So it never
+has to wait, and it has already read everything that was written to it before.
+Rule 3: reports of a killed process are ignored: a slot listens only to its current process.
+Rule 4: a process loads the modules of only one bundle. For another bundle it is replaced.
 
-``now`` is seconds of a monotonic clock, the same in all calls. A job's time runs from the first call that has
-`now` after it was sent to a ready process, or from the poll that saw its predecessor end.
+``now`` is seconds of one monotonic clock in all calls. A job's time starts at the first call with a ``now`` after the
+job was sent to a ready process, or at the poll that saw its predecessor end.
 """
 
 from collections import deque
@@ -26,11 +26,12 @@ from deskgrid.worker.run.process import Process, ProcessReport
 from deskgrid.worker.run.templates import UnpackedTemplate, read_template
 
 RESULT_LIMIT = PAYLOAD_LIMIT
-# Of each task's stdout, and of its stderr: enough to see what went wrong, and a million tasks still fit on a disk.
+# Bytes kept of each task's stdout, and of its stderr: enough to see what went wrong, and the output of a million tasks
+# still fits on a disk.
 CAPTURE_LIMIT = 64 * 1024
-# Seconds for a process to come up. A cold start from a busy file server takes tens of them; longer is a hang.
+# Seconds for a process to start. A cold start from a busy file server takes tens of seconds; a longer one is a hang.
 START_LIMIT = 120.0
-# Failed starts in a row before a job is given up: two may be bad luck.
+# Failed starts in a row before a job fails: two may be bad luck.
 START_ATTEMPTS = 3
 
 
@@ -38,8 +39,8 @@ START_ATTEMPTS = 3
 class _Slot:
     """One slot.
 
-    ``sent`` is how many of its jobs, from the first, its process has; ``since`` when the first began, or, if none was
-    sent, the waiting for a process.
+    ``sent`` is the number of its jobs, from the first, that its process has received. ``since`` is the time when the
+    first job began or, if none was sent, when the slot began to wait for a process.
     """
 
     index: int
@@ -47,16 +48,16 @@ class _Slot:
     jobs: deque[Job] = field(default_factory=deque)
     sent: int = 0
     since: float | None = None
-    failures: int = 0  # starts in a row that gave nothing
+    failures: int = 0  # failed starts in a row
     trouble: str = ""  # why there is no process
 
     @property
     def limit(self) -> float | None:
-        """Seconds after ``since`` at which something is wrong."""
+        """Seconds after ``since`` when the job, or the start of the process, is overdue; None: never."""
         return self.jobs[0].options.timeout if self.sent else START_LIMIT
 
     def elapsed(self, now: float) -> float:
-        """Seconds since ``since``, which begins now if it has not."""
+        """Return the seconds since ``since``; set ``since`` to ``now`` if it is not set."""
         if self.since is None:
             self.since = now
         return max(0.0, now - self.since)
@@ -65,11 +66,11 @@ class _Slot:
 class Executor:
     """Runs jobs on the slots of the worker ``name``; ``wake`` is called from other threads, until `close` returns.
 
-    ``slots`` is their number. Bundles of modules are unpacked in a folder that goes at `close`.
+    ``slots`` is the number of slots. Bundles of modules are unpacked in a folder that `close` removes.
 
     ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr. ``task_memory``: bytes
-    that a task's process may have, and each that it starts, where the system can see to that; 0 for no limit.
-    ``account``: whose the processes are; None: this user's.
+    of memory for a task's process, and for each process that it starts, on systems that can enforce this; 0 for no
+    limit. ``account``: the user that the processes run as; None: the worker's own user.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Executor:
         self._bundles = self.folder.path / "bundles"
         self._templates: dict[str, UnpackedTemplate] = {}
         self._slots = [_Slot(index) for index in range(slots)]
-        # Those of the slots, and those that were killed and have not ended yet.
+        # The processes of the slots, and killed processes that have not ended yet.
         self.processes: set[Process] = set()
         self._spawned = 0
         self._said: deque[tuple[Process, ProcessReport]] = deque()
@@ -115,9 +116,9 @@ class Executor:
                 self._start(slot)
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
-        """Run ``jobs``, all of one known template, one after another on a slot that has none but of that template.
+        """Run ``jobs``, all of one known template, one after another on a slot.
 
-        Raises ValueError.
+        Raises ValueError if they are not, or if the slot still has jobs of another template.
         """
         if not jobs or len({job.template for job in jobs}) > 1 or not self.knows(jobs[0].template):
             raise ValueError("a batch is one or more jobs of one known template")
@@ -136,7 +137,7 @@ class Executor:
             self._supply(target, target.process)
 
     def poll(self, now: float) -> list[JobEnded]:
-        """What ended since the last time. Kills what is over its time, replaces what died."""
+        """Return the jobs that ended since the last call. Kills overdue processes and replaces dead ones."""
         self._woken = False
         for slot in self._busy():
             slot.elapsed(now)
@@ -154,7 +155,7 @@ class Executor:
         return ended
 
     def running(self, now: float) -> list[tuple[int, int, int, float]]:
-        """What is executing: slot, task, number, elapsed seconds."""
+        """Return the running attempts: slot, task, number, elapsed seconds."""
         return [
             (slot.index, slot.jobs[0].task, slot.jobs[0].number, slot.elapsed(now))
             for slot in self._busy()
@@ -162,14 +163,14 @@ class Executor:
         ]
 
     def next_deadline(self, now: float) -> float | None:
-        """Seconds until `poll` has to look even if nothing wakes it; None: it need not."""
+        """Return the seconds until `poll` must be called even if nothing wakes the owner; None: it need not be."""
         left = [slot.limit - slot.elapsed(now) for slot in self._busy() if slot.limit is not None]
         return max(0.0, min(left)) if left else None
 
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]:
-        """Kill what runs on a slot. Nothing more is heard of its jobs, not even of one that ended since `poll`.
+        """Kill the process of a slot and drop its jobs. `poll` reports none of them, not even one that has just ended.
 
-        Returns them: the running one with its elapsed seconds, those that have not started with None.
+        Returns the jobs: the running one with its elapsed seconds, jobs that have not started with None.
         """
         target = self._slots[slot]
         elapsed = target.elapsed(now) if target.sent else None
@@ -187,7 +188,7 @@ class Executor:
                 self._release(slot)
 
     def close(self) -> None:
-        """Kill every process and what it started, and remove what was unpacked. Harmless when done again."""
+        """Kill every process with its children, and remove the unpacked bundles. May be called again."""
         self._slots.clear()
         for process in self.processes:
             process.kill()
@@ -201,7 +202,7 @@ class Executor:
         return [slot for slot in self._slots if slot.jobs]
 
     def _tell(self, process: Process, said: list[ProcessReport]) -> None:
-        """Called by the threads. First the queue, then the flag: `poll` does it the other way round."""
+        """Queue reports; the threads call this. It fills the queue, then sets the flag; `poll` goes the other way."""
         self._said.extend([(process, one) for one in said])
         if not self._woken:
             self._woken = True
@@ -214,18 +215,18 @@ class Executor:
             slot.process = Process(slot.index, stem, self._arguments, self._tell, self._account)
         except OSError as error:
             slot.trouble = str(error)
-            self._wake()  # the next poll takes it from there
+            self._wake()  # the next poll handles the failure
         else:
             self.processes.add(slot.process)
 
     def _release(self, slot: _Slot) -> None:
-        """Kill the slot's process, if any; the slot has none then."""
+        """Kill the slot's process, if it has one, and leave the slot without a process."""
         if slot.process is not None:
             slot.process.kill()
         slot.process, slot.sent, slot.since = None, 0, None
 
     def _supply(self, slot: _Slot, process: Process) -> None:
-        """Give the process the next jobs if it does its last one: as many as make a message, or one that is larger."""
+        """Send the process the next jobs if it runs its last one: as many as fit in a batch, or one larger job."""
         if slot.sent > 1 or slot.sent == len(slot.jobs):
             return
         digest, data = slot.jobs[0].template, b""
@@ -251,7 +252,7 @@ class Executor:
                 self._supply(slot, process)
                 slot.since = now
         elif said == "spent":
-            # It ends by itself; what it had not begun is for another.
+            # The process ends by itself; another one runs the jobs that it had not begun.
             self._release(slot)
             if slot.jobs:
                 self._start(slot)
@@ -259,7 +260,7 @@ class Executor:
         elif slot.jobs:
             self._lose(slot, Outcome.CRASH, process.reason + self._memory_note, now, ended)
         else:
-            self._release(slot)  # nothing is lost: the next `run` starts another
+            self._release(slot)  # no job is affected; the next `run` starts another process
 
     def _settle(self, slot: _Slot, process: Process, said: JobEnded, now: float, ended: list[JobEnded]) -> None:
         first = slot.jobs[0] if slot.sent else None
@@ -272,7 +273,7 @@ class Executor:
         self._supply(slot, process)
 
     def _distrust(self, slot: _Slot, now: float, ended: list[JobEnded]) -> None:
-        """A task wrote into our pipe: it reported a task that is not running."""
+        """Kill a process that reported a task that is not running: a task wrote into our pipe."""
         if slot.jobs:
             self._lose(slot, Outcome.CRASH, "killed, because it reported a task that was not running", now, ended)
         else:
@@ -287,7 +288,7 @@ class Executor:
             self._lose(slot, outcome, f"not done after {limit:g} s", now, ended)
 
     def _lose(self, slot: _Slot, outcome: Outcome, reason: str, now: float, ended: list[JobEnded]) -> None:
-        """A busy slot lost its process, or is made to: settle the job that it was for, go on with the rest."""
+        """Release the process of a busy slot: end the job that it ran or was started for, go on with the others."""
         process, elapsed = slot.process, slot.elapsed(now)
         started = process is not None and slot.sent > process.undelivered
         self._release(slot)

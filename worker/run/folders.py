@@ -1,10 +1,10 @@
-"""The temporary folder of a worker, and those left behind by workers that were killed.
+"""The temporary folder of a worker, and the folders that killed workers left behind.
 
-Rule 1: in each folder lies its lock, which the worker holds for as long as it lives, however it ends. A folder is
-removed only by whoever holds its lock; one without a lock is nobody's business.
-Rule 2: anybody may put anything into a temporary directory, under any name. A folder counts only if it belongs to this
-user and nobody else can write to it, so that nobody else can have put the lock there. Nobody else can exchange it
-afterwards either: where others can write, the sticky bit must keep them from what is not theirs.
+Rule 1: each folder contains a lock file. Its worker holds the lock until it ends, however it ends. Only the holder of
+the lock removes the folder; folders without a lock are left alone.
+Rule 2: anybody may put anything into a temporary directory, under any name. So a folder counts only if it belongs to
+this user and nobody else can write to it: then nobody else can have put the lock there. Nobody else may be able to
+replace the folder afterwards either: if others can write to its parent, the parent must have the sticky bit.
 """
 
 import os
@@ -19,12 +19,12 @@ PREFIX = "deskgrid-worker-"
 LOCK = ".worker-lock"
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# Neither follow a link nor wait at a pipe; Windows has neither flag.
+# Do not follow a link or wait at a pipe; Windows has neither flag.
 _CAREFULLY = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class Folder:
-    """A new folder at ``path``; what dead workers of this user left beside it is removed."""
+    """A new folder at ``path``; creating it also removes the folders that this user's dead workers left beside it."""
 
     def __init__(self) -> None:
         remove_abandoned(Path(tempfile.gettempdir()))
@@ -32,14 +32,14 @@ class Folder:
         self.path, self._lock = _new_folder()
 
     def close(self) -> None:
-        """Remove it. Harmless when done again."""
+        """Remove the folder. May be called again."""
         if self._lock is not None:
             _remove(self.path, self._lock)
             self._lock = None
 
 
 def remove_abandoned(place: Path) -> None:
-    """Remove the folders in ``place`` whose workers are dead, if they were workers of this user."""
+    """Remove the folders in ``place`` of this user's dead workers."""
     for path in place.glob(f"{PREFIX}*"):
         with suppress(OSError):  # it has no lock, or another worker was faster
             if _is_ours(path):
@@ -51,7 +51,7 @@ def remove_abandoned(place: Path) -> None:
 
 
 def _new_folder() -> tuple[Path, int]:
-    """A folder whose lock is held, and the lock's descriptor."""
+    """Make a folder and take its lock; return its path and the lock's descriptor."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=PREFIX))  # nobody else can read or write it
         lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -61,7 +61,7 @@ def _new_folder() -> tuple[Path, int]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether only this user, or the system's administrator, can have made this folder and what is in it."""
+    """Whether only this user or the administrator can have made this folder and its contents."""
     if sys.platform == "win32":
         return path.is_dir()  # a temporary directory there is the user's own
     else:
@@ -71,7 +71,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _remove(path: Path, lock: int) -> None:
-    """Remove a folder whose lock is held. The lock goes last: what remains here is the next worker's to remove."""
+    """Remove a folder whose lock is held. The lock goes last, so that the next worker can remove what remains."""
     with suppress(OSError):
         for each in path.iterdir():
             if each.is_dir() and not each.is_symlink():
@@ -79,7 +79,7 @@ def _remove(path: Path, lock: int) -> None:
             elif each.name != LOCK:
                 each.unlink(missing_ok=True)
     if sys.platform == "win32":
-        os.close(lock)  # or it could not be removed; nobody else removes a folder that is empty
+        os.close(lock)  # Windows cannot remove an open file; nobody else removes an empty folder
     with suppress(OSError):
         if [each.name for each in path.iterdir()] == [LOCK]:
             (path / LOCK).unlink()
@@ -89,7 +89,7 @@ def _remove(path: Path, lock: int) -> None:
 
 
 def _taken(lock: int) -> bool:
-    """Whether the lock is ours now, until this process ends: it was free, and has not been removed meanwhile."""
+    """Try to take the lock until this process ends; return whether it was free and its file still exists."""
     try:
         if sys.platform == "win32":
             import msvcrt

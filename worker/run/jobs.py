@@ -1,4 +1,4 @@
-"""What a worker runs and what comes of it: the values that its session and its executor exchange."""
+"""Jobs and their ends: the values that a worker's session and its executor exchange."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from deskgrid.wire import Outcome, Payload, TaskOptions
 
 
 class TemplateError(ValueError):
-    """A template is malformed, or cannot be unpacked here; the bag is at fault, or this PC's disk."""
+    """A template is malformed or cannot be unpacked here; either the bag or this PC's disk is at fault."""
 
 
 class Job(NamedTuple):

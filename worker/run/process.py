@@ -1,6 +1,6 @@
-"""One process that runs tasks, and the thread that listens to it; what differs between platforms is here.
+"""One process that runs tasks, the thread that listens to it, and the differences between platforms.
 
-Rule: a process is killed with all that it started, and dies when the worker does, however that happens.
+Rule: a process is killed together with everything that it started, and dies when the worker ends, however it ends.
 """
 
 import os
@@ -21,25 +21,25 @@ from deskgrid.worker.run.child import Reports, exit_text, read_ends, write_all
 from deskgrid.worker.run.jobs import JobEnded
 
 PROGRAM = Path(__file__).with_name("child.py")
-# Seconds for the killed processes to vanish at closing; only one that hangs in a system call takes any.
+# Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
 CLOSE_LIMIT = 5.0
-# A write of this size never waits if a process has read all but the one before, which was no larger: the smallest pipe
-# is 4 KiB (Windows) or 16 KiB (macOS).
+# Bytes. A write of at most this size never blocks if the process has read everything except possibly the previous
+# write, which was no larger: the smallest pipe is 4 KiB (Windows) or 16 KiB (macOS).
 PIPE_ROOM = 2048 if sys.platform == "win32" else 8192
 
-# Of each pipe, where that can be set: large payloads then take fewer turns of who writes and who reads. So little that
-# those of many slots together stay below what Linux lets one user have, 64 MiB.
+# Bytes of each pipe, on systems that can set this. With larger pipes, the writer and the reader of a large payload take
+# turns less often. Linux allows one user 64 MiB of pipes; this size keeps the pipes of many slots below that.
 PIPE_BYTES = 256 * 1024
 
-# Between two results of a batch the listener leaves the pipe alone for so long: thousands of short tasks are heard of
-# some dozens at a time, for whoever waits needs the last of a batch. Seconds.
+# Within a batch, the listener pauses this long between reads, so that it reads the results of thousands of short tasks
+# a few dozen at a time. This delays nobody: a batch matters only when its last result is there. Seconds.
 LULL_S = 0.004
-# Unless they are larger than this, for a full pipe would hold the tasks up. Bytes.
+# There is no pause if results are larger than this: a full pipe would block the tasks. Bytes.
 LULL_BYTES = 1024
 
 _OUTCOMES = tuple(Outcome)
 
-# What a process tells the executor, through its thread. "gone" is the last word.
+# The reports of a process to the executor, sent by the listening thread. "gone" is always the last.
 ProcessReport = JobEnded | Literal["ready", "spent", "gone"]
 
 
@@ -49,13 +49,13 @@ class Process:
     def __init__(
         self, slot: int, stem: Path, arguments: list[str], tell: "Tell", account: Account | None = None
     ) -> None:
-        """``account``: whose process it is; None: this user's."""
+        """``account``: the user that the process runs as; None: the worker's own user."""
         self.slot = slot
         self.ready = False
         self.bundle: str | None = None
         self.told: set[str] = set()
-        self.undelivered = 0  # of the jobs that were written to it, the last ones, which did not arrive
-        # How many there were, and of how many the results came. Only the listener changes the latter.
+        self.undelivered = 0  # the last jobs written to the process, if they did not arrive
+        # How many jobs were written, and how many results came. Only the listener changes `_heard`.
         self._written = 0
         self._heard = 0
         self._is_up = False
@@ -64,7 +64,7 @@ class Process:
         self._captures = (stem.with_suffix(".out"), stem.with_suffix(".err"))
         self._dying = threading.Lock()
         self._dead = False
-        # What was not written yet, with how many jobs it is, and who writes it.
+        # Data not written yet, each with its number of jobs, and the thread that writes them.
         self._unwritten: deque[tuple[Sequence[bytes | memoryview], int]] = deque()
         self._writer: threading.Thread | None = None
         self._popen, self._lifeline = _spawn(self._captures, arguments, account)
@@ -73,7 +73,7 @@ class Process:
         self._listener.start()
 
     def write(self, data: Sequence[bytes | memoryview], jobs: int) -> None:
-        """Send ``data``, so many jobs, in pieces, without waiting."""
+        """Send ``data``, the pieces of a message with ``jobs`` jobs, without blocking."""
         self._written += jobs
         with self._dying:
             if self._dead:
@@ -88,7 +88,7 @@ class Process:
                 self._writer.start()
 
     def _write_on(self) -> None:
-        """Write what others left, until nothing is."""
+        """Write the queued data until the queue is empty."""
         while True:
             with self._dying:
                 if not self._unwritten:
@@ -106,18 +106,18 @@ class Process:
             self.undelivered += jobs
 
     def captured(self, limit: int) -> tuple[bytes, bytes]:
-        """What the running task has printed so far."""
+        """Return what the running task has printed so far: stdout, stderr."""
         stdout, stderr = (_ends_of(path, limit) for path in self._captures)
         return stdout, stderr
 
     def kill(self) -> None:
-        """Kill it, and what it started, at once."""
+        """Kill the process and everything that it started, at once."""
         with self._dying:
             if not self._dead:
                 _kill_tree(self.pid)
 
     def close(self) -> None:
-        """Free what it used; it must have been killed, or have said that it is gone."""
+        """Free the pipes and files; the process must have been killed or have reported "gone"."""
         self._listener.join(CLOSE_LIMIT)
         if self._listener.is_alive():
             return
@@ -136,7 +136,7 @@ class Process:
             self._read()
         except Exception as error:  # of whatever kind: a task wrote into our pipe
             garbled = f"killed, because its report makes no sense ({error})"
-        # Not yet reaped, so its id is still its own: the last moment at which killing by id is safe.
+        # The process is not yet reaped, so nobody else has its id: this is the last moment to kill it safely by id.
         with self._dying:
             self._dead = True
             _kill_tree(self.pid)
@@ -156,13 +156,13 @@ class Process:
                 self._heard += sum(isinstance(one, JobEnded) for one in said)
                 if self._heard > self._written:
                     raise ValueError("more results than tasks")
-                more = self._heard < self._written  # before others are told, who may then write more
+                more = self._heard < self._written  # before `_tell`, since the executor may then write more
                 self._tell(self, said)
                 if more and count <= LULL_BYTES * len(messages):
                     time.sleep(LULL_S)
 
     def _understood(self, messages: list[list[Any]]) -> list[ProcessReport]:
-        """What the messages say; raises ValueError."""
+        """Convert messages to reports; raises ValueError."""
         results = iter(results_of_tasks([_result(message) for message in messages if message[0] == "ended"]))
         said: list[ProcessReport] = []
         for message in messages:
@@ -180,7 +180,7 @@ class Process:
 
 
 def _result(message: list[Any]) -> list[Any]:
-    """The values of a result that came through the pipe, as those of a `Result` are."""
+    """Return the values of a result from the pipe in the form that a `Result` has."""
     return [Chunks([memoryview(value)]) if isinstance(value, bytearray) else value for value in message[1:]]
 
 
@@ -190,9 +190,9 @@ Tell = Callable[[Process, list[ProcessReport]], None]
 def _spawn(
     captures: tuple[Path, Path], arguments: list[str], account: Account | None
 ) -> tuple[subprocess.Popen[bytes], int | None]:
-    """A new process, and our end of its lifeline: what closes when this worker ends, however it ends.
+    """Start a process; return it and our end of its lifeline, a pipe that closes when this worker ends in any way.
 
-    It inherits its pipes and nothing else: no socket, no file, and of the environment nothing that is secret.
+    The process inherits its pipes and nothing else: no socket, no file, and no secret from the environment.
     """
     argv = [sys.executable, "-P", str(PROGRAM), *map(str, captures), *arguments]
     how: dict[str, Any] = {"bufsize": 0, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "close_fds": True}
@@ -222,7 +222,7 @@ def _spawn(
 
 
 def _widen(popen: subprocess.Popen[bytes]) -> None:
-    """Make its pipes larger than they are by themselves."""
+    """Make the pipes of a process larger than the default."""
     if sys.platform == "linux":
         import fcntl
 
@@ -233,9 +233,9 @@ def _widen(popen: subprocess.Popen[bytes]) -> None:
 
 
 def _kill_tree(pid: int) -> None:
-    """Kill a process that was started by `_spawn` and not yet reaped, with all that it started.
+    """Kill a process that `_spawn` started and nobody has reaped yet, with everything that it started.
 
-    On POSIX that is its session's group; what left the group on purpose (a daemon) is not followed.
+    On POSIX this kills the process group. Processes that left the group on purpose (daemons) survive.
     """
     if sys.platform == "win32":
         subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True, check=False)
@@ -245,7 +245,7 @@ def _kill_tree(pid: int) -> None:
 
 
 def _reason(code: int) -> str:
-    """How a process ended that we did not kill."""
+    """Describe how a process ended that we did not kill."""
     if sys.platform != "win32" and code == -signal.SIGKILL:
         return "killed, perhaps out of memory (SIGKILL)"
     return exit_text(code)

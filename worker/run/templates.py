@@ -1,4 +1,4 @@
-"""Templates as a worker has them: checked, and their bundles of modules unpacked, once each, by content."""
+"""Templates on a worker: each is checked, and its bundle of modules is unpacked once, keyed by its content."""
 
 import hashlib
 import tempfile
@@ -14,14 +14,14 @@ from deskgrid.worker.run.jobs import TemplateError
 
 @dataclass(frozen=True, slots=True)
 class UnpackedTemplate:
-    """``bundle`` is the digest of the modules it brings, "" without any; None: it needs no modules at all."""
+    """``bundle`` is the digest of the template's modules, "" if it has none; None for a command template."""
 
     bundle: str | None
     body: dict[str, Any]
 
 
 def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
-    """The template in ``blob``, its bundle unpacked below ``cache``. Raises `TemplateError`."""
+    """Read the template in ``blob`` and unpack its bundle below ``cache``. Raises `TemplateError`."""
     try:
         template = unpack(blob)
     except TemplateRefused as error:
@@ -39,7 +39,7 @@ def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
 
 
 def _unpacked(bundle: dict[str, bytes], folder: Path) -> Path:
-    """``folder``, with the files of ``bundle`` in it. It is there as a whole or not at all."""
+    """Unpack ``bundle`` into ``folder``, completely or not at all, and return ``folder``."""
     files = {_place(path): source for path, source in bundle.items()}
     if folder.is_dir():
         return folder
@@ -69,7 +69,7 @@ def _rename(made: Path, folder: Path) -> None:
 
 
 def _place(path: str) -> PurePosixPath:
-    """A relative path that stays in its folder, in its plainest spelling, on any system."""
+    """Return ``path`` if it is a relative, normalized path that stays in its folder on any system."""
     if not set(path) & set("\\:\0"):
         place = PurePosixPath(path)
         if str(place) == path and place.parts and ".." not in place.parts and not place.is_absolute():

@@ -4,18 +4,18 @@ Rules:
 
 1. The alarm only pokes. It says *look at your plan*, never what the plan says; the agent reads the plan
    again.
-2. Never early: whether a boundary has passed is decided by the plan's own arithmetic on a new reading of the
-   clocks. What APScheduler does is to wake us about then.
-3. Boundaries that pass while nobody could look (a PC asleep, a process starved) ring once, together.
+2. Never early: the plan's own arithmetic, on a new reading of the clocks, decides whether a boundary has passed.
+   APScheduler only wakes us at about that time.
+3. Boundaries that pass while the process cannot run (a PC asleep, a process starved) ring once, together.
 
-What APScheduler 3.11 does and why that needs care:
+APScheduler 3.11 needs care:
 
 - It compares run times with the wall clock and sleeps on the monotonic one. It never notices that the wall
-  clock was set back (it then sleeps for as much longer) or that the PC was asleep. So the trigger asks to be
-  woken every ``RECHECK_S`` at least, and the job store plans the job again whenever it is woken and the job
+  clock was set back (it then sleeps too long by that amount) or that the PC was asleep. So the trigger asks to
+  be woken at least every ``RECHECK_S``, and the job store plans the job again whenever it is woken and the job
   is not due.
-- Its usual executor hands jobs to a pool of threads, and drops a run when the one before has not finished.
-  Ours runs the job in the scheduler's thread: nothing to drop, and no thread to wait for.
+- Its usual executor hands jobs to a pool of threads, and drops a run if the previous one has not finished.
+  Ours runs the job in the scheduler's thread, so no run is dropped and there is no thread to wait for.
 - A trigger that returns None has its job removed. Ours never does, so that ``replace`` always finds the job.
 - It is punctual: with boundaries 20 and 80 ms apart on two Linux cores, half of the rings came within 1.2 ms
   and 99 of 100 within 10 ms. Next to a thread that computes in Python they come 5 ms later, which is the
@@ -36,12 +36,12 @@ from apscheduler.triggers.base import BaseTrigger
 from deskgrid.worker.windows.clocks import read_clocks
 from deskgrid.worker.windows.uptime import Instant, Plan
 
-# The longest that a clock which was set, or a PC that slept, stays unnoticed. A look costs a fraction of a
-# millisecond.
+# The longest time until the alarm notices that a clock was set or that the PC slept. A check costs a fraction
+# of a millisecond.
 RECHECK_S = 5.0
 
-# Waking this much after a boundary, rather than at it, spares a second look when clocks are read a moment too
-# early.
+# The alarm wakes this long after a boundary rather than at it: this avoids a second check when the clocks are
+# read a moment too early.
 AFTER_S = 0.001
 
 # Two computations of the same boundary differ by rounding (below 1e-6 in POSIX seconds); different ones by
@@ -54,15 +54,15 @@ _JOB = "boundary"
 class Alarm:
     """Calls ``fire()`` within milliseconds after each opening and closing of a plan, and never before it.
 
-    ``fire`` is called in APScheduler's thread. It must return at once and must not call ``close()``; what it
-    raises is logged. Boundaries count from construction, or from ``replace``: whoever reads the plan after
-    that misses none.
+    ``fire`` is called in APScheduler's thread. It must return at once and must not call ``close()``; its
+    exceptions are logged. Boundaries count from construction or from ``replace``: a caller that reads the plan
+    after that misses none.
     """
 
     def __init__(self, plan: Plan, fire: Callable[[], None], clock: Callable[[], Instant] = read_clocks) -> None:
         self._watch = _Watch(plan, clock)
         self._fire = fire
-        # At INFO it reports every job it runs.
+        # At INFO APScheduler logs every job that it runs.
         logging.getLogger("apscheduler").setLevel(logging.WARNING)
         self._scheduler = BackgroundScheduler(
             timezone=UTC, daemon=True, jobstores={"default": _Store()}, executors={"default": DebugExecutor()}
@@ -87,7 +87,7 @@ class Alarm:
             self._scheduler.reschedule_job(_JOB, trigger=_Trigger(self._watch))
 
     def close(self) -> None:
-        """Stop, and wait for a call of ``fire`` that is under way. Does nothing if it does not run."""
+        """Stop, and wait for a call of ``fire`` that is under way. Does nothing if the alarm is not running."""
         if self._scheduler.running:
             self._scheduler.shutdown()
 
@@ -97,7 +97,7 @@ class Alarm:
 
 
 class _Watch:
-    """The plan, and when its awaited boundary is: on both clocks, as we do not know which one it follows."""
+    """A plan and its awaited boundary, on both clocks because we do not know which clock the plan follows."""
 
     def __init__(self, plan: Plan, clock: Callable[[], Instant]) -> None:
         self._clock = clock
@@ -132,9 +132,10 @@ class _Watch:
 
 
 def _same(one: Instant | None, other: Instant | None) -> bool:
-    """Return whether two computations mean one boundary: on the plan's clock they are at the same time.
+    """Return whether two computed instants are the same boundary: on the plan's clock their times are equal.
 
-    On the other clock that could only be so if it was set by exactly the time between two boundaries.
+    Different boundaries have equal times on the other clock only if that clock was set by exactly the time between
+    them.
     """
     if one is None or other is None:
         return one is other

@@ -6,5 +6,5 @@ from deskgrid.worker.windows.uptime import Instant
 
 
 def read_clocks() -> Instant:
-    """One reading of both."""
+    """Read both clocks."""
     return Instant(wall=time.time(), mono=time.monotonic())

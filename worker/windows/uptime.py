@@ -5,10 +5,10 @@ Rules:
 1. No clock is read here. The driver reads both clocks into an ``Instant`` and passes it as the last argument.
 2. A window is half-open: open at its first instant, closed at its last. Every duration is in seconds and none
    is negative or rounded up; whoever announces one owns the margin.
-3. A plan in calendar time (``HH:MM``, weekly windows) follows the wall clock, also when that is set. A plan
+3. A plan in calendar time (``HH:MM``, weekly windows) follows the wall clock, even when somebody sets it. A plan
    in seconds (``--until 90``, cycles) follows the monotonic clock, and does not notice.
-4. Plans are shared by threads. They do not change, but for one cache that is replaced whole.
-5. What a method promises is said once, in ``Plan``; an implementation says only what it adds.
+4. Threads share plans. Plans do not change, except for one cache that is replaced as a whole.
+5. ``Plan`` documents each method once; an implementation documents only what it adds.
 """
 
 import json
@@ -56,20 +56,20 @@ __all__ = [
 
 DAY_S = 86_400.0
 
-# A worker announces the windows that start in its coming week, and no more than a message may have.
+# A worker announces the windows that start within the coming week, at most as many as a message may have.
 COMING_S = 7 * DAY_S
 
 # How far a weekly calendar vouches for a window: beyond a week, so that it does not end where the announced
 # windows do. A PC that is always up has this much uptime left, for ever.
 HORIZON_S = 8 * DAY_S
 
-# What a weekly calendar computes at a time: a day of validity, the coming week, the horizon, and a day for
+# Days that a weekly calendar computes at a time: a day of validity, the coming week, the horizon, and a day for
 # the hours that clocks gain and lose.
 _TIMELINE_DAYS = 17
 
-# Cycles are counted in whole nanoseconds, so that no float error ever accumulates or leaves a tiny rest.
+# Cycles are counted in whole nanoseconds, so that float errors neither accumulate nor leave a tiny remainder.
 _NS = 1_000_000_000
-# 31 years. Far longer than any plan, and far shorter than what a float counts nanoseconds in.
+# 31 years: far longer than any plan, and short enough to be counted in nanoseconds.
 _LONGEST_S = 1e9
 
 _PAIRS_SHOWN = 4
@@ -157,10 +157,10 @@ class Until:
 def parse_until(text: str, now: Instant) -> Until:
     """Return the plan that ``HH:MM`` or seconds stand for.
 
-    ``HH:MM`` is the next time that clocks show this, in the machine's zone: later than now and at most a day
-    ahead, by the clock on the wall. A time that comes twice in a night may be the second one, a time that is
-    skipped is the moment of the change. Seconds (``90``, ``90.5``) count from now. Raises PlanError for
-    anything else.
+    ``HH:MM`` is the next time that clocks in the machine's zone show this: later than now and at most a day
+    ahead, by the wall clock. If clocks show it twice in a night, this may be the second time; if clocks skip it,
+    this is the moment of the change. Seconds (``90``, ``90.5``) count from now. Raises PlanError for anything
+    else.
     """
     wanted = text.strip()
     if ":" in wanted:
@@ -257,7 +257,7 @@ class Cycle:
         return False
 
     def describe(self) -> str:
-        """Return ``84 s up, 1 s down, repeated``; of a long cycle only the first pairs."""
+        """Return ``84 s up, 1 s down, repeated``; for a long cycle, show only the first pairs."""
         shown = [f"{up:g} s up, {down:g} s down" for up, down in self._pairs[:_PAIRS_SHOWN]]
         hidden = len(self._pairs) - len(shown)
         return ", ".join(shown + [f"{hidden} more pairs"] * (hidden > 0) + ["repeated"])
@@ -373,7 +373,7 @@ def weekly_from_table(table: Mapping[str, object], where: str) -> Weekly:
 
 
 def weekly_from_json(text: str) -> Weekly:
-    """Return the weekly windows in the JSON of ``WindowsFile.table_for``; PlanError if it is not such."""
+    """Return the weekly windows in JSON from ``WindowsFile.table_for``; PlanError if it is malformed."""
     where = "windows from the broker"
     try:
         table = json.loads(text)

@@ -1,4 +1,4 @@
-"""Weekly calendars: what the windows of a PC are, in local wall time, and which instants that means.
+"""Weekly calendars: the windows of a PC in local wall time, and the instants that they stand for.
 
 A calendar is a table, read from a TOML file or received as JSON::
 
@@ -11,18 +11,18 @@ A calendar is a table, read from a TOML file or received as JSON::
 
 Rules:
 
-1. A window belongs to the day it starts on. One that ends at or before its start passes midnight: ``mon
-   18:00-08:00`` ends on Tuesday. Windows of one day may touch but not overlap; where the tail of one runs
-   into the next day's windows, they are one window.
+1. A window belongs to the day it starts on. A window that ends at or before its start time passes midnight:
+   ``mon 18:00-08:00`` ends on Tuesday. Windows of one day may touch but not overlap. A window whose tail runs
+   into the next day's windows is merged with them.
 2. Days are ``mon`` to ``sun``, lists (``mon,wed``), ranges, which may wrap (``fri-mon``), or ``daily``. Times
    are ``HH:MM``; ``24:00`` may end a window.
-3. An exception replaces what starts on its date, and leaves the tail of the day before. Only ``closed`` does
-   more: that whole local date is closed, so a tail from the day before ends at its midnight.
-4. A local time means the first instant at which the clock on the wall shows that time *or a later one*. So
-   where clocks are set back, a time that comes twice is the first of the two; where they are set forward, a
-   time that is skipped is the moment of the change, and a window wholly inside what is skipped does not take
-   place. ``01:00-05:00`` is then three hours of uptime in the night that loses an hour, and five in the night
-   that gains one.
+3. An exception replaces the windows that start on its date, and leaves the tail of the day before. Only
+   ``closed`` does more: that whole local date is closed, so a tail from the day before ends at its midnight.
+4. A local time means the first instant at which the wall clock shows that time *or a later one*. So if clocks
+   are set back, a time that comes twice is the first of the two. If clocks are set forward, a skipped time is
+   the moment of the change, and a window wholly inside the skipped time does not take place. So
+   ``01:00-05:00`` is three hours of uptime in the night that loses an hour, and five in the night that gains
+   one.
 5. Nothing here reads a clock. Windows are half-open, ``[opening, closing)``, in POSIX seconds.
 """
 
@@ -38,10 +38,10 @@ from zoneinfo import ZoneInfo
 DAY_NAMES = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 DAY_MIN = 24 * 60
 
-# Two of every weekday: a window that the change of clocks skips in one week takes place in the other.
+# At least two of every weekday: if the change of clocks skips a window in one week, it takes place in the other.
 CHUNK_DAYS = 15
 
-# What Windows' own calendar functions can compute; nobody plans a lab outside it.
+# The years that Windows' own calendar functions can compute; nobody plans a lab outside them.
 YEARS = range(2000, 3000)
 
 _KEYS = ("zone", "windows", "dates")
@@ -55,17 +55,17 @@ Window = tuple[float, float]
 
 
 class PlanError(ValueError):
-    """A plan of uptime that cannot be. The message is one line: file, line or entry, and cause."""
+    """An impossible or malformed plan. The message is one line: file, line or entry, and cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """The windows on the days around some instant. All times are POSIX seconds."""
 
-    begin: float  # it holds for instants from here
+    begin: float  # the timeline is valid for instants from here
     until: float  # to here
-    windows: tuple[Window, ...]  # those that are open or to come in ``[begin, finish)``
-    closings: tuple[float, ...]  # their ends, to search in
+    windows: tuple[Window, ...]  # the windows that are open or start in ``[begin, finish)``
+    closings: tuple[float, ...]  # their ends, for searching
     finish: float  # where the last window is cut, if it is longer
     change: float | None  # the first opening or closing from ``finish`` on; None: never
 
@@ -88,7 +88,7 @@ class Calendar:
         return first_instant(day, 0, self.zone)
 
     def timeline(self, wall: float, days: int) -> Timeline:
-        """Return the windows of ``days`` local dates from that of ``wall``; holds while that date lasts."""
+        """Return the windows of ``days`` local dates, from the date of ``wall``; valid while that date lasts."""
         first = self.day_of(wall)
         after = first + timedelta(days)
         finish = self.midnight(after)
@@ -126,7 +126,7 @@ class Calendar:
                 return found
             after = day + timedelta(CHUNK_DAYS)
             if not any(day <= exception < after for exception in self.dates):
-                # Fifteen ordinary days without a change, so only an exception will bring one.
+                # CHUNK_DAYS ordinary days without a change: only an exception can bring one.
                 later = [exception for exception in self.dates if exception >= after]
                 if not later:
                     return None
@@ -152,7 +152,7 @@ class Calendar:
 
 
 def reading(wall: float, zone: ZoneInfo | None) -> datetime:
-    """Return what a clock on the wall shows at POSIX second ``wall``: a datetime without a zone."""
+    """Return the local time that a wall clock shows at POSIX second ``wall``: a datetime without a zone."""
     return datetime.fromtimestamp(wall, zone).replace(tzinfo=None)
 
 
@@ -177,7 +177,7 @@ def first_instant(day: date, minutes: int, zone: ZoneInfo | None) -> float:
 def calendar_from_table(table: Mapping[str, object], where: str) -> Calendar:
     """Return the calendar that ``table`` describes; ``where`` names its source in errors.
 
-    Raises PlanError for whatever the module's rules do not allow, and for a calendar that never opens.
+    Raises PlanError for anything that the module's rules do not allow, and for a calendar that never opens.
     """
     for key in table:
         if key not in _KEYS:
@@ -192,7 +192,7 @@ def calendar_from_table(table: Mapping[str, object], where: str) -> Calendar:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a plan's file, in UTF-8 with or without a mark; PlanError when it cannot be read."""
+    """Return the text of a plan's file, in UTF-8 with or without a BOM; PlanError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The broker's ``HOME/windows.toml``: which worker gets which weekly windows, by its name.
+"""The broker's ``HOME/windows.toml``: weekly windows for workers, by patterns of their names.
 
-Nobody edits a file on forty PCs. A worker without windows of its own is sent, as JSON, the table of the first
-pattern that matches its name; a table is what ``deskgrid.worker.windows.weekly`` says it is::
+With it, nobody has to edit a file on forty PCs. A worker without windows of its own gets, as JSON, the table of
+the first pattern that matches its name. ``deskgrid.worker.windows.weekly`` describes the tables::
 
     zone = "Europe/Brussels"       # for the tables that name none; without it, each worker's own zone
     ["lab3-*"]
@@ -11,8 +11,7 @@ pattern that matches its name; a table is what ``deskgrid.worker.windows.weekly`
     ["*"]
     windows = ["daily 20:00-07:00"]
 
-Patterns are those of ``fnmatch``, case counts, and the order of the file is the order in which they are
-tried.
+Patterns are those of ``fnmatch``, are case-sensitive, and are tried in the order of the file.
 """
 
 import json
@@ -41,8 +40,8 @@ class WindowsFile:
     def refresh(self) -> bool:
         """Read the file if its time or size changed, or it came or went; return whether its content changed.
 
-        Raises PlanError once for each change to a file that is malformed or cannot be read; what it held
-        before that stays in force.
+        Raises PlanError once for each change to a file that is malformed or cannot be read; the previous content
+        then stays in force.
         """
         stamp = self._look()
         if stamp == self._stamp:
@@ -63,7 +62,7 @@ class WindowsFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            return error.errno or 0, -1  # no size is negative: reading it will say what is wrong, once
+            return error.errno or 0, -1  # unlike any real stamp, so the file is read once and the error reported
         return found.st_mtime_ns, found.st_size
 
     def _read(self) -> _Tables:

@@ -1,10 +1,10 @@
-"""Every message, and every row in one. What each field may be stands beside it, and is checked while it is decoded.
+"""Every message, and every row in a message. The annotation of a field gives its limits, which decoding checks.
 
 A message is a frozen dataclass. A row (one of many in a message) is a named tuple, because a busy grid makes thousands
-of them a second and a named tuple costs a third of a frozen dataclass.
+of rows a second and a named tuple costs a third of a frozen dataclass.
 
 Rule 1: durations in seconds, never dates: the clocks of lab PCs are wrong.
-Rule 2: an honest peer keeps to the limits by itself: it refuses what is over one before it sends anything.
+Rule 2: an honest peer keeps to the limits by itself: it refuses anything over a limit before it sends it.
 """
 
 import typing
@@ -68,14 +68,14 @@ Message = (
     | Enrolled
 )
 
-# The tag of a message is its place here, so a new one goes to the end.
+# The tag of a message is its position here, so a new message goes to the end.
 MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 
 FROM_LAB = (Enrol,)
 FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
 
-# Bytes of a message at most, not counting the large payloads behind it. Those that are not named are control messages.
+# The maximum bytes of each message, not counting the large payloads behind it. CONTROL_BYTES is for control messages.
 MOST: dict[type[Message], int] = dict.fromkeys(MESSAGES, CONTROL_BYTES)
 MOST |= dict.fromkeys((Finished, Submit, Blob), SAID_BYTES)
 MOST |= dict.fromkeys((Assign, Outcomes, Answer), MESSAGE_LIMIT)

@@ -1,4 +1,4 @@
-"""What clients and the broker say to each other."""
+"""The messages between clients and the broker."""
 
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
@@ -31,9 +31,9 @@ from deskgrid.wire.limits import (
 from deskgrid.wire.messages.common import Ending
 from deskgrid.wire.task_options import Options
 
-# The place of a task in its bag; how many there are.
+# The index of a task in its bag, or the number of tasks in a bag.
 Item = Annotated[int, Integer(0, BAG_LIMIT)]
-# Results as the broker keeps them.
+# Results as the broker stores them.
 Piece = Annotated[bytes, Data(MESSAGE_LIMIT)]
 
 
@@ -62,11 +62,11 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """One batch of a bag. The same batch sent again is accepted again and counted once.
+    """One batch of a bag. If the same batch is sent again, it is accepted again but counted once.
 
-    ``first`` is the index in the bag of the first payload. ``runtimes`` is empty when all have ``runtime``, which is
-    None when nobody said. ``last`` closes the bag. ``watch``: if the batch is accepted, this is also a `Watch` of that
-    number, with ``after``; 0: it is not.
+    ``first`` is the index in the bag of the first payload. ``runtimes`` is empty if all tasks have the same
+    ``runtime``, which is None if unknown. ``last`` closes the bag. ``watch``: if not 0 and the batch is accepted, the
+    message is also a `Watch` with this request number and with ``after``.
     """
 
     request: Count
@@ -85,7 +85,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Tell me what ended in this bag after ``after`` (0 for all); the answer waits until there is something."""
+    """Asks for the tasks of a bag that ended after ``after`` (0 for all); the answer waits until there is one."""
 
     request: Count
     bag: Id
@@ -94,7 +94,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question or an order other than the above; ``args`` is a JSON object."""
+    """Any other question or order; ``args`` is a JSON object."""
 
     request: Count
     what: Name
@@ -115,7 +115,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The batch is in the journal. ``note`` is for people: empty, or what they should know now."""
+    """The batch is in the journal. ``note``: a line for people who should know something now, or empty."""
 
     request: Count
     bag: Id
@@ -126,10 +126,10 @@ class Accepted:
 class Outcomes:
     """Answer to `Watch`: results in the order they were recorded; ask again with ``after``.
 
-    ``settled`` of ``total`` tasks have ended; ``closed`` when no more will be submitted.
-    ``results``: pieces, each the packed columns of `BagResult`s (`pack_columns`), as the broker keeps them; nil stands
-    for a payload in ``large``, where they are in order. `results_in` makes rows of them. ``receipts``: requests that
-    are answered by this, too, as by an `Accepted` without a note.
+    ``settled`` of ``total`` tasks have ended; ``closed``: no more tasks will be submitted. ``results``: pieces as the
+    broker stores them, each the packed columns of `BagResult`s (`pack_columns`). A nil payload stands for the next
+    payload in ``large``. `results_in` converts the pieces to rows. ``receipts``: `Submit` requests that this message
+    also answers, like an `Accepted` without a note.
     """
 
     request: Count

@@ -1,4 +1,4 @@
-"""What both workers and clients say and hear."""
+"""Messages that both workers and clients send or receive."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,7 +20,7 @@ class Outcome(IntEnum):
     CRASH = 2  # the task's process died
     TIMEOUT = 3  # the task ran longer than its own limit
     CANCELLED = 4  # somebody cancelled it
-    DEPARTED = 5  # stopped because its PC goes away; never counts against the task
+    DEPARTED = 5  # stopped because its PC departed; never counts against the task
 
 
 Ending = Annotated[int, Integer(Outcome.DONE, Outcome.DEPARTED)]
@@ -28,7 +28,7 @@ Ending = Annotated[int, Integer(Outcome.DONE, Outcome.DEPARTED)]
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Send me this template."""
+    """Asks for a template."""
 
     digest: Digest
 
@@ -43,7 +43,7 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """The sender ends on purpose."""
+    """The sender closes the connection on purpose."""
 
     reason: Sentence
 

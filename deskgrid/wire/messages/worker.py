@@ -1,4 +1,4 @@
-"""What workers and the broker say to each other, and how a PC enrols."""
+"""The messages between workers and the broker, including enrolment."""
 
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
@@ -35,12 +35,12 @@ from deskgrid.wire.task_options import Options
 SlotNumber = Annotated[int, Integer(0, SLOTS_LIMIT - 1)]
 Printed = Annotated[bytes, Data(PRINTED_BYTES)]
 PublicKey = Annotated[bytes, Data(KEY_BYTES)]
-# Windows of one worker, as the broker's file has them.
+# The windows of one worker from the broker's windows.toml, as JSON.
 Table = Annotated[str, Document(TABLE_BYTES)]
 
 
 class Window(NamedTuple):
-    """A planned time a PC is available, relative to the moment of sending. Seconds."""
+    """A planned window of a PC, relative to the moment of sending. Seconds."""
 
     starts_in: Seconds
     lasts: Seconds
@@ -56,14 +56,14 @@ class Running(NamedTuple):
 
 
 class Ref(NamedTuple):
-    """One attempt, by name."""
+    """A reference to one attempt."""
 
     task: Count
     number: Count
 
 
 Windows = Annotated[tuple[Window, ...], AtMost(WINDOWS_LIMIT)]
-# What a worker has, or had.
+# Attempts that a worker holds, or held.
 Held = Annotated[tuple[Running, ...], AtMost(HELD_ROWS)]
 Attempts = Annotated[tuple[Ref, ...], AtMost(HELD_ROWS)]
 
@@ -97,11 +97,11 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A worker introduces itself, at connecting and whenever a window opens.
+    """A worker introduces itself, when it connects and whenever a window opens.
 
-    ``uptime``: seconds left of the current window; None open-ended; 0.0 away (no window is open now).
-    ``kind`` and ``plan``: which sort of plan and one line that describes it to people. ``opening`` grows with each
-    introduction of a session; work assigned in answer to an earlier one is void, for ``running`` does not have it.
+    ``uptime``: seconds left of the current window; None: open-ended; 0.0: away (no window is open now). ``kind`` and
+    ``plan``: the sort of plan, and one line that describes it to people. ``opening`` grows with each introduction of a
+    session. Work assigned in answer to an earlier introduction is void, because ``running`` does not include it.
     """
 
     version: Version
@@ -121,7 +121,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The worker is still here. ``uptime`` is as in `Join`; ``windows`` None: they are as last announced."""
+    """The worker is still here. ``uptime`` is as in `Join`; ``windows`` None: unchanged since last announced."""
 
     uptime: Seconds | None
     windows: Windows | None
@@ -129,17 +129,17 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Attempts that ended. Sent again after a reconnection until `Taken` names them."""
+    """Attempts that ended. They are sent again after each reconnection until `Taken` names them."""
 
     results: Annotated[tuple[Result, ...], AtMost(BATCH_ROWS, tidy_results)]
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """A departure; ``held`` is handed back (elapsed None: it had not started).
+    """A departure; the attempts in ``held`` are handed back (elapsed None: not started).
 
-    ``planned``: the window closes, as announced; otherwise somebody stops the worker before that. ``stopping``: its
-    process ends too, so it will not be back by itself.
+    ``planned``: the window closes as announced; otherwise somebody stops the worker before that. ``stopping``: the
+    worker's process ends too, so the worker will not return by itself.
     """
 
     reason: Sentence
@@ -151,7 +151,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Recalled attempts that had not started; they never will."""
+    """Attempts handed back: recalled before they started, or stopped without a result. They will not run any more."""
 
     attempts: Attempts
 
@@ -173,7 +173,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Attempts to make, in this order on each slot; ``opening`` is that of the introduction the broker knows."""
+    """Attempts to make, in this order on each slot; ``opening`` is from the last introduction that the broker got."""
 
     opening: Count
     work: Annotated[tuple[Work, ...], AtMost(BATCH_ROWS)]
@@ -181,21 +181,21 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Hand these back if they have not started."""
+    """Asks the worker to hand back attempts that have not started."""
 
     attempts: Attempts
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Kill these; nobody waits for an answer."""
+    """Orders the worker to kill attempts, whose results nobody needs. It confirms them with `Returned` or a result."""
 
     attempts: Attempts
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """These results are in the journal (or nobody wants them): forget them."""
+    """These results are in the journal, or nobody needs them: the worker can forget them."""
 
     attempts: Attempts
 
@@ -212,7 +212,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Enrol:
-    """A worker that came with a lab's line asks to be known by a key of its own, under ``name``."""
+    """A PC that connected with a lab's line asks the broker to register its own key under ``name``."""
 
     version: Version
     name: Name
@@ -221,7 +221,7 @@ class Enrol:
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """Answer to `Enrol`, when it is on the disk: the name and the public key by which the PC is let in from now on."""
+    """Answer to `Enrol` once it is on disk: the name and the public key that admit the PC from now on."""
 
     name: Name
     public: PublicKey
