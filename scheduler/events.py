@@ -140,7 +140,7 @@ class AttemptsEnded:
 
 @dataclass(frozen=True, slots=True)
 class AttemptsReturned:
-    """A worker handed back attempts that had not started."""
+    """A worker handed back attempts: those that had not started, and those that it was told to stop."""
 
     worker: str
     attempts: Sequence[Attempt]

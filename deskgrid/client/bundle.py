@@ -2,9 +2,10 @@
 
 A local module is a module that is not in the standard library, not installed, and not part of deskgrid. The bundle
 contains the local modules that the program has loaded, and all local modules that these or the program itself might
-import, anywhere in their code. The imports are read from syntax trees; nothing is executed. A package travels as a
-whole. The function itself is pickled elsewhere: objects defined in the program (`__main__`) are pickled by value, and
-objects defined in a local module are loaded from its file in the bundle.
+import, anywhere in their code. The imports are read from syntax trees; nothing is executed. Of a package, only the
+modules that are reached in this way travel. The user names modules that are imported in another way, for example by a
+computed name. The function itself is pickled elsewhere: objects defined in the program (`__main__`) are pickled by
+value, and objects defined in a local module are loaded from its file in the bundle.
 """
 
 import ast
@@ -13,7 +14,7 @@ import importlib.util
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
@@ -22,10 +23,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import NamedTuple
 
-from deskgrid.errors import PicklingFailed
-
-# Bytes. Source is small; anything larger is data, which belongs on a shared drive or in the arguments.
-BUNDLE_LIMIT = 16 * 2**20
+from deskgrid.errors import BagRejected
+from deskgrid.wire import PAYLOAD_LIMIT
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Folders inside a package that do not contain its source.
@@ -40,55 +39,52 @@ class Import(NamedTuple):
     name: str
 
 
-class Unit(NamedTuple):
-    """A unit of the bundle: a package's folder or a module's file, below the folder that it is imported from."""
+class Source(NamedTuple):
+    """A source file, and the folder that its module is imported from."""
 
     root: Path
     path: Path
 
-    def files(self) -> Iterator[Path]:
-        """Return the source files of the unit."""
-        return _sources(self.path) if self.path.is_dir() else iter([self.path])
-
-    def package_of(self, file: Path) -> list[str]:
-        """Return the name, in parts, of the package that relative imports in ``file`` start from."""
-        return list(file.relative_to(self.root).parts[:-1])
+    @property
+    def package(self) -> list[str]:
+        """The name, in parts, of the package that relative imports in this file start from."""
+        return list(self.path.relative_to(self.root).parts[:-1])
 
 
-def make_bundle() -> dict[str, bytes]:
+def make_bundle(modules: Sequence[str] = ()) -> dict[str, bytes]:
     """Return all local source that the running program needs, sorted by its path below the folder of its import.
 
-    Raises `PicklingFailed` if the source has more than BUNDLE_LIMIT bytes.
+    ``modules``: names of more local modules that travel, packages as a whole. Raises `BagRejected` if one of them is
+    not a local module, or if the source has more than PAYLOAD_LIMIT bytes.
     """
     found: dict[str, bytes] = {}
-    for unit in _all_units():
-        for file in unit.files():
-            with suppress(OSError):  # deleted since it was loaded: if a worker needs it, its error will name the module
-                found[file.relative_to(unit.root).as_posix()] = file.read_bytes()
+    for source in _reached(modules):
+        with suppress(OSError):  # deleted since it was loaded: if a worker needs it, its error will name the module
+            found[source.path.relative_to(source.root).as_posix()] = source.path.read_bytes()
     _check_size(found)
     return dict(sorted(found.items()))
 
 
 def _check_size(found: dict[str, bytes]) -> None:
     total = sum(map(len, found.values()))
-    if total > BUNDLE_LIMIT:
+    if total > PAYLOAD_LIMIT:
         largest = ", ".join(sorted(found, key=lambda name: len(found[name]), reverse=True)[:3])
-        raise PicklingFailed(
-            f"the program's own modules are {total:,} bytes of source, and {BUNDLE_LIMIT:,} can travel; "
+        raise BagRejected(
+            f"the program's own modules are {total:,} bytes of source, and {PAYLOAD_LIMIT:,} can travel; "
             f"the largest are {largest}: install them on the workers, or import less"
         )
 
 
-def _all_units() -> set[Unit]:
-    """Return the units of the loaded local modules, and of the modules that these and the program import."""
-    to_read = {unit for module in list(sys.modules.values()) if (unit := _unit_of(module))}
-    to_read |= set(_units_named(_imports_of_program(), []))
-    known: set[Unit] = set()
+def _reached(modules: Sequence[str]) -> set[Source]:
+    """Return the files of the loaded local modules, of ``modules``, and of all that these and the program import."""
+    to_read = {source for module in list(sys.modules.values()) for source in _sources_of(module)}
+    to_read |= set(_imported(_imports_of_program(), _package_of_program()))
+    to_read |= {source for name in modules for source in _whole(name)}
+    known: set[Source] = set()
     while to_read:
-        unit = to_read.pop()
-        known.add(unit)
-        for file in unit.files():
-            to_read |= set(_units_named(_imports_of(file), unit.package_of(file))) - known
+        source = to_read.pop()
+        known.add(source)
+        to_read |= set(_imported(_imports_of(source.path), source.package)) - known
     return known
 
 
@@ -113,40 +109,50 @@ def _library_folders() -> frozenset[Path]:
     return frozenset(Path(paths[key]).resolve() for key in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
-def _unit_of(module: ModuleType) -> Unit | None:
-    """Return the unit of a loaded module; None for the program itself and for modules that are not local."""
+def _sources_of(module: ModuleType) -> Sequence[Source]:
+    """Return the files of a loaded module; none for the program itself and for modules that are not local."""
     name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
-    if name == "__main__" or not isinstance(file, str):
-        return None
-    return _unit(name, file)
+    return () if name == "__main__" or not isinstance(file, str) else _files_of(name, file)
 
 
 @lru_cache(maxsize=4096)
-def _unit(name: str, file: str) -> Unit | None:
-    """Return the unit of module ``name`` in ``file``: its outermost package with an ``__init__.py``, or ``file``."""
+def _files_of(name: str, file: str) -> Sequence[Source]:
+    """Return the file of a local module and those of the packages around it, which are imported with it."""
     path = Path(os.path.abspath(file))
     parts = name.split(".")
     if parts[0] == "deskgrid":
-        return None
+        return ()
     tail = [*parts, "__init__.py"] if path.name == "__init__.py" else [*parts[:-1], f"{parts[-1]}.py"]
     # A module loaded under a name that differs from its file's name cannot be imported on a worker either.
     if not is_local(path) or path.parts[-len(tail) :] != tuple(tail):
-        return None
+        return ()
     root = path.parents[len(tail) - 1]
-    return Unit(root, next(_packages(root, tail[:-1]), path))
+    folders = list(accumulate(tail[:-1], lambda folder, part: folder / part, initial=root))[1:]
+    packages = [folder / "__init__.py" for folder in folders if (folder / "__init__.py").is_file()]
+    return [Source(root, each) for each in {*packages, path}]
 
 
-def _packages(root: Path, parts: list[str]) -> Iterator[Path]:
-    """Yield the folders below ``root`` along ``parts`` that are packages, outermost first."""
-    folders = accumulate(parts, lambda folder, part: folder / part, initial=root)
-    return (folder for folder in folders if folder != root and (folder / "__init__.py").is_file())
+def _whole(name: str) -> list[Source]:
+    """Return the files of the local module ``name`` and, if it is a package, all source in it."""
+    parts = name.split(".")
+    spec = dict(_specs(parts)).get(name)
+    if spec is None:
+        raise BagRejected(f"modules: there is no module {name!r}")
+    found = list(_along(parts))
+    for folder in [Path(os.path.abspath(place)) for place in spec.submodule_search_locations or ()]:
+        root = folder.parents[len(parts) - 1]
+        found += [Source(root, file) for file in _below(folder) if parts[0] != "deskgrid" and is_local(file)]
+    if not found:
+        raise BagRejected(f"modules: {name!r} is not a module of your own: install it on the workers")
+    return found
 
 
-def _sources(package: Path) -> Iterator[Path]:
+def _below(package: Path) -> Iterator[Path]:
+    """Yield the source files in a package's folder."""
     for path in sorted(package.iterdir()):
         if path.is_dir():
             if path.name not in _NOT_SOURCE and not path.name.startswith("."):
-                yield from _sources(path)
+                yield from _below(path)
         elif path.suffix == ".py":
             yield path
 
@@ -199,27 +205,42 @@ def _imports_of_code(code: CodeType) -> Iterator[Import]:
             yield from _imports_of_code(constant)
 
 
-def _units_named(imports: Iterable[Import], package: list[str]) -> Iterator[Unit]:
-    """Yield the local units that ``imports`` in a module of ``package`` name."""
+def _package_of_program() -> list[str]:
+    """Return the name, in parts, of the package that the program is run in, with ``python -m``."""
+    package = getattr(sys.modules["__main__"], "__package__", None)
+    return package.split(".") if package else []
+
+
+def _imported(imports: Iterable[Import], package: list[str]) -> Iterator[Source]:
+    """Yield the local files that ``imports`` in a module of ``package`` would load."""
     for found in imports:
         base = [*package[: len(package) - found.level + 1]] if found.level else []
         names = [*base, *(part for part in (*found.module.split("."), found.name) if part)]
-        if names and (unit := _resolve(names)):
-            yield unit
+        if names:
+            yield from _along(names)
 
 
-def _resolve(names: list[str]) -> Unit | None:
-    """Return the unit of the first module along ``names`` that has a file, without importing anything."""
-    spec = _find(names[0])
-    for end in range(1, len(names) + 1):
-        if spec is None:
-            return None
+def _along(names: Sequence[str]) -> Iterator[Source]:
+    """Yield the files of the local modules along ``names``; the last name may be another thing in a module."""
+    for name, spec in _specs(names):
         if spec.origin and spec.has_location:
-            return _unit(".".join(names[:end]), spec.origin)
-        # A namespace package: a folder without __init__.py has no file of its own; look one name deeper.
-        places = list(spec.submodule_search_locations or [])
-        spec = _find(names[end], places) if end < len(names) else None
-    return None
+            files = _files_of(name, spec.origin)
+            if not files:
+                return  # installed, and so is all below it
+            yield from files
+
+
+def _specs(names: Sequence[str]) -> Iterator[tuple[str, ModuleSpec]]:
+    """Yield the modules along ``names``, each with its full name, without importing anything."""
+    places: list[str] | None = None
+    for end, name in enumerate(names, start=1):
+        spec = _find(name, places)
+        if spec is None:
+            return
+        yield ".".join(names[:end]), spec
+        if spec.submodule_search_locations is None:
+            return
+        places = list(spec.submodule_search_locations)
 
 
 def _find(name: str, places: list[str] | None = None) -> ModuleSpec | None:

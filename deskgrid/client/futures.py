@@ -37,6 +37,7 @@ class _Key(NamedTuple):
 
     function: bytes
     module: str | None
+    modules: tuple[str, ...]
     name: str
     options: wire.TaskOptions
     predicted: bool
@@ -64,16 +65,17 @@ class Futures:
         kwargs: Mapping[str, Any],
         *,
         name: str,
+        modules: tuple[str, ...],
         options: wire.TaskOptions,
         runtime: float | None,
         owner: object,
     ) -> Future[Any]:
         """Submit one call. ``owner`` is kept alive until all futures are settled. Raises `BagRejected`."""
-        key = _Key(pickle_function(function), None, name, options, runtime is not None)
+        key = _Key(pickle_function(function), None, modules, name, options, runtime is not None)
         if key not in self._by_key and len(self._by_key) >= OWN_BAGS:
             # By module, because a template contains the local modules as they were when it was made.
             module = str(getattr(function, "__module__", None))
-            key = _Key(pickle_function(_caller()), module, "calls", options, key.predicted)
+            key = _Key(pickle_function(_caller()), module, modules, "calls", options, key.predicted)
             args = (function, *args)
         payload = pack_call(args, kwargs, f"an argument of {name}")
         with self._lock:
@@ -90,7 +92,7 @@ class Futures:
             stream.close()
             stream = None
         if stream is None:
-            template = python_template(key.function, key.name)
+            template = python_template(key.function, key.name, key.modules)
             check_python(self._link, template)
             stream = self._by_key[key] = Stream(self._link, template, key.name, key.options, self._ended)
             self._streams.append(stream)

@@ -21,7 +21,7 @@ from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.payload import pack_call, pack_text
 from deskgrid.client.replies import ANSWER_S, ask, pages
-from deskgrid.client.submission import Runtime, checked_options, checked_seconds, kept, submit_bag
+from deskgrid.client.submission import Runtime, checked_modules, checked_options, checked_seconds, kept, submit_bag
 from deskgrid.client.template import Template, command_template, name_of, pickle_function, python_template
 from deskgrid.errors import GridUnreachable
 from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
@@ -45,23 +45,29 @@ class Task(Generic[FunctionT]):
     function: FunctionT
     runtime: float | None = None
     options: TaskOptions = field(default_factory=TaskOptions)
+    modules: tuple[str, ...] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
 
 def task(
-    function: FunctionT, runtime: float | None = None, timeout: float | None = None, retries: int = 0
+    function: FunctionT,
+    runtime: float | None = None,
+    timeout: float | None = None,
+    retries: int = 0,
+    modules: Sequence[str] = (),
 ) -> Task[FunctionT]:
     """Set the predicted runtime of calls of ``function``, for `Grid.submit`, `Grid.map` and `Grid.bag`.
 
     ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and counts as
-    failed. ``retries``: how many times a call that raised, or was stopped, is tried again.
+    failed. ``retries``: how many times a call that raised, or was stopped, is tried again. ``modules``: see `Grid.bag`.
 
     Raises `BagRejected` if one of these values is invalid.
     """
     options = checked_options(TaskOptions(timeout, retries))
-    return Task(function, None if runtime is None else checked_seconds(runtime, "the runtime"), options)
+    seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
+    return Task(function, seconds, options, checked_modules(modules))
 
 
 class Grid(Executor):
@@ -147,13 +153,16 @@ class Grid(Executor):
         name: str = "",
         timeout: float | None = None,
         retries: int | None = None,
+        modules: Sequence[str] = (),
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
         ``runtime``: the predicted seconds of a call: a number, a list with a number for each item, or a function of the
         item. A prediction that is a little too long is better than one that is too short. Without predictions, the
         broker learns from the first results. ``timeout``: seconds after which a call is stopped and counts as failed.
-        ``retries``: how many times a call that raised is tried again. Both default to the values given to `task`.
+        ``retries``: how many times a call that raised or timed out is tried again. Both default to the values given to
+        `task`. ``modules``: names of more modules of your own that travel, packages as a whole. You need it only for
+        modules that your program has not loaded and imports by a computed name.
 
         ``items`` are taken one by one, so a generator may yield millions of items. These are not kept in memory, and
         `Bag.as_completed` yields their indexes instead. The function and the program's own modules travel as they are
@@ -171,7 +180,7 @@ class Grid(Executor):
         options = checked_options(options)
         self._check_open()
         label = name_of(job.function)
-        template = python_template(pickle_function(job.function), label)
+        template = python_template(pickle_function(job.function), label, job.modules + checked_modules(modules))
         bag: Bag[ItemT, ResultT] = self._submit(
             template, items, pack=_pack_item, name=name or label, runtime=runtime, options=options
         )
@@ -248,7 +257,14 @@ class Grid(Executor):
         job = _as_task(fn)
         name = name_of(job.function)
         return self._futures.submit(
-            job.function, args, kwargs, name=name, options=job.options, runtime=job.runtime, owner=self
+            job.function,
+            args,
+            kwargs,
+            name=name,
+            modules=job.modules,
+            options=job.options,
+            runtime=job.runtime,
+            owner=self,
         )
 
     def map(
@@ -375,4 +391,4 @@ def _in_chunks(job: Task[Any], size: int) -> Task[Any]:
 
     runtime = None if job.runtime is None else checked_seconds(job.runtime * size, "the runtime")
     timeout = None if job.options.timeout is None else job.options.timeout * size
-    return Task(each, runtime, checked_options(replace(job.options, timeout=timeout)))
+    return Task(each, runtime, checked_options(replace(job.options, timeout=timeout)), job.modules)

@@ -213,6 +213,15 @@ def checked_options(options: TaskOptions) -> TaskOptions:
     return replace(options, timeout=seconds)
 
 
+def checked_modules(modules: Iterable[object]) -> tuple[str, ...]:
+    """Check the names of modules that a user gave. Raises `BagRejected`."""
+    given = [modules] if isinstance(modules, str) else list(modules)
+    names = tuple([name for name in given if isinstance(name, str) and name])
+    if isinstance(modules, str) or len(names) < len(given):
+        raise BagRejected(f'modules is a list of names, such as ["lab.models"], not {modules!r:.80}')
+    return names
+
+
 class Runtimes:
     """The predicted runtimes of a bag's tasks, in seconds.
 

@@ -51,9 +51,12 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
     return buffer.getvalue()
 
 
-def python_template(pickled: bytes, name: str) -> Template:
-    """Make the template of the function ``name``, with the program's own modules as they are now."""
-    bundle = make_bundle()
+def python_template(pickled: bytes, name: str, modules: Sequence[str] = ()) -> Template:
+    """Make the template of the function ``name``, with the program's own modules as they are now.
+
+    ``modules``: names of more of them that travel. Raises `BagRejected`.
+    """
+    bundle = make_bundle(modules)
     if len(bundle) > FILES_LIMIT:
         raise BagRejected(f"the program's own modules are {len(bundle):,} files; the limit is {FILES_LIMIT:,}")
     table = {"kind": "python", "python": PYTHON, "function": pickled, "bundle": bundle}

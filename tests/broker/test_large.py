@@ -32,7 +32,7 @@ VALUES = [os.urandom(size) for size in (wire.LARGE_BYTES, wire.BATCH_BYTES + 3)]
 @pytest.fixture(autouse=True)
 def no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """The modules of this program, pytest and all, would make a large template."""
-    monkeypatch.setattr(template_module, "make_bundle", dict)
+    monkeypatch.setattr(template_module, "make_bundle", lambda _: {})
 
 
 def on_disk(home: Path) -> list[Path]:

@@ -4,18 +4,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from deskgrid.client import bundle
 from deskgrid.client.bundle import is_local, make_bundle
-from deskgrid.errors import PicklingFailed
+from deskgrid.errors import BagRejected
 from tests.architecture.reading import ROOT
 
 # The end of each program: what would travel.
-TELL = "\nfrom deskgrid.client.bundle import make_bundle\nimport json\nprint(json.dumps(list(make_bundle())))\n"
+TELL = "\nfrom deskgrid.client.bundle import make_bundle\nimport json\nprint(json.dumps(list(make_bundle({}))))\n"
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
@@ -26,11 +26,19 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def travelling(
-    folder: Path, program: str, files: Mapping[str, str], *, path: str = "", how: str = "script"
+    folder: Path,
+    program: str,
+    files: Mapping[str, str],
+    *,
+    path: str = "",
+    how: str = "script",
+    modules: Sequence[str] = (),
 ) -> list[str]:
     """The files that travel with ``program``, run in ``folder`` beside ``files``."""
-    write(folder, {**files, "program.py": program + TELL})
-    arguments = {"script": ["program.py"], "module": ["-m", "program"], "shell": ["-c", program + TELL]}[how]
+    program += TELL.format(list(modules))
+    write(folder, {**files, "app/program.py" if how == "app" else "program.py": program})
+    commands = {"script": ["program.py"], "module": ["-m", "program"], "app": ["-m", "app.program"]}
+    arguments = commands.get(how, ["-c", program])
     ran = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -94,24 +102,57 @@ def test_modules_that_import_each_other_travel_once(tmp_path: Path) -> None:
     assert travelling(tmp_path, "import a", {"a.py": "import b", "b.py": "import a"}) == ["a.py", "b.py"]
 
 
-def test_a_package_travels_whole_and_only_its_source(tmp_path: Path) -> None:
-    files = {
-        "lab/__init__.py": "",
-        "lab/models/__init__.py": "",
-        "lab/models/gas.py": "from .. import tools",
-        "lab/tools.py": "",
-        "lab/scripts/plot.py": "",
-        "lab/data.csv": "1,2",
-        "lab/.cache/old.py": "",
-        "lab/node_modules/x.py": "",
-    }
-    assert travelling(tmp_path, "import lab.models", files) == [
-        "lab/__init__.py",
-        "lab/models/__init__.py",
-        "lab/models/gas.py",
-        "lab/scripts/plot.py",
-        "lab/tools.py",
-    ]
+PACKAGE = {
+    "lab/__init__.py": "",
+    "lab/models/__init__.py": "",
+    "lab/models/gas.py": "from .. import tools",
+    "lab/models/ice.py": "",
+    "lab/tools.py": "",
+    "lab/scripts/plot.py": "",
+    "lab/data.csv": "1,2",
+    "lab/.cache/old.py": "",
+    "lab/node_modules/x.py": "",
+}
+NO_SOURCE = {"lab/data.csv", "lab/.cache/old.py", "lab/node_modules/x.py"}
+REACHED = ["lab/__init__.py", "lab/models/__init__.py", "lab/models/gas.py", "lab/tools.py"]
+
+
+def test_of_a_package_only_what_is_reached_travels_with_the_packages_around_it(tmp_path: Path) -> None:
+    assert travelling(tmp_path, "from lab.models import gas", PACKAGE) == REACHED
+    assert travelling(tmp_path, "def f():\n    import lab.models.gas", {}) == REACHED
+
+
+def test_what_the_program_has_loaded_in_any_way_travels(tmp_path: Path) -> None:
+    assert travelling(tmp_path, "import importlib\nimportlib.import_module('lab.' + 'models.gas')", PACKAGE) == REACHED
+
+
+def test_a_package_that_is_named_travels_whole_and_only_its_source(tmp_path: Path) -> None:
+    found = travelling(tmp_path, "", PACKAGE, modules=["lab.models"])
+    assert found == [*REACHED[:3], "lab/models/ice.py", "lab/tools.py"]
+    assert travelling(tmp_path, "", {}, modules=["lab"]) == sorted(name for name in PACKAGE if name not in NO_SOURCE)
+    assert travelling(tmp_path, "", {}, modules=["lab.scripts"]) == ["lab/__init__.py", "lab/scripts/plot.py"]
+    assert travelling(tmp_path, "", {}, modules=["lab.tools"]) == ["lab/__init__.py", "lab/tools.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nowhere", "there is no module 'nowhere'"),
+        ("json.nowhere", "there is no module 'json.nowhere'"),
+        ("json", "'json' is not a module of your own"),
+        ("msgpack", "'msgpack' is not a module of your own"),
+        ("deskgrid", "'deskgrid' is not a module of your own"),
+    ],
+)
+def test_a_module_that_cannot_travel_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(BagRejected, match=f"^modules: {reason}"):
+        make_bundle([name])
+
+
+def test_a_program_in_a_package_finds_its_neighbours_by_relative_imports(tmp_path: Path) -> None:
+    write(tmp_path, {"app/__init__.py": "", "app/helper.py": "", "app/unused.py": ""})
+    program = "def f():\n    from . import helper"
+    assert travelling(tmp_path, program, {}, how="app") == ["app/__init__.py", "app/helper.py"]
 
 
 def test_of_a_folder_that_is_no_package_only_what_is_used_travels(tmp_path: Path) -> None:
@@ -165,9 +206,9 @@ def test_what_travels_is_in_the_same_order_every_time() -> None:
 
 def test_too_much_source_is_refused_with_the_largest_named(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {name: len(data) for name, data in make_bundle().items()}
-    monkeypatch.setattr(bundle, "BUNDLE_LIMIT", 1000)
+    monkeypatch.setattr(bundle, "PAYLOAD_LIMIT", 1000)
     largest = max(sizes, key=lambda name: sizes[name])
-    with pytest.raises(PicklingFailed, match=rf"bytes of source, and 1,000 can travel; the largest are {largest}"):
+    with pytest.raises(BagRejected, match=rf"bytes of source, and 1,000 can travel; the largest are {largest}"):
         make_bundle()
 
 

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from deskgrid.client.grid import Grid, task
-from deskgrid.errors import GridUnreachable, RemoteError, RemoteTraceback, TaskCancelled, TaskCrashed, TaskTimeout
+from deskgrid.errors import (
+    BagRejected,
+    GridUnreachable,
+    RemoteError,
+    RemoteTraceback,
+    TaskCancelled,
+    TaskCrashed,
+    TaskTimeout,
+)
 from deskgrid.wire import PAYLOAD_LIMIT
 from tests.architecture.reading import ROOT
 from tests.live import LiveGrid, live_grid
@@ -44,6 +52,25 @@ with Grid() as grid:
     more = [grid.submit(simulate, Parameters(n)) for n in (7, 8)]
     print(sorted(values.items()), [future.result().value for future in more])
 """,
+    "plugins/__init__.py": "",
+    "plugins/double.py": "def run(n):\n    return 2 * n\n",
+    "by_name.py": """
+import importlib
+from deskgrid import Grid, task
+
+def run(name):
+    return importlib.import_module(f"plugins.{name}").run(21)
+
+with Grid() as grid:
+    try:
+        grid.bag(run, ["double"], runtime=1).results()
+    except ModuleNotFoundError as error:
+        print(error)
+    named = task(run, runtime=1, modules=["plugins"])
+    one = grid.bag(run, ["double"], runtime=1, modules=["plugins.double"])
+    print(one.results(), grid.bag(named, ["double"]).results())
+    print(grid.submit(named, "double").result(), list(grid.map(named, ["double"] * 2, chunksize=2)))
+""",
 }
 
 
@@ -61,12 +88,14 @@ def grid(live: LiveGrid) -> Iterator[Grid]:
         yield opened
 
 
-def test_a_users_project_runs_on_the_grid(live: LiveGrid, tmp_path: Path) -> None:
+def printed(live: LiveGrid, folder: Path, program: str) -> str:
+    """What a program of the project prints."""
     for name, text in PROJECT.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
     ran = subprocess.run(
-        [sys.executable, "program.py"],
-        cwd=tmp_path,
+        [sys.executable, program],
+        cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT), "DESKGRID_JOIN": live.broker.ready.client_line},
         capture_output=True,
         text=True,
@@ -74,7 +103,23 @@ def test_a_users_project_runs_on_the_grid(live: LiveGrid, tmp_path: Path) -> Non
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout == "[(0, 0), (1, 100), (2, 200)] [700, 800]\n"
+    return ran.stdout
+
+
+def test_a_users_project_runs_on_the_grid(live: LiveGrid, tmp_path: Path) -> None:
+    assert printed(live, tmp_path, "program.py") == "[(0, 0), (1, 100), (2, 200)] [700, 800]\n"
+
+
+def test_a_module_that_is_imported_by_a_computed_name_is_named_by_the_user(live: LiveGrid, tmp_path: Path) -> None:
+    missing, *lines = printed(live, tmp_path, "by_name.py").splitlines()
+    assert missing.startswith("module 'plugins' is not installed on ")
+    assert lines == ["[42] [42]", "42 [42, 42]"]
+
+
+def test_modules_are_names(grid: Grid) -> None:
+    for wrong in ("plugins", [importlib], [""]):
+        with pytest.raises(BagRejected, match="modules is a list of names"):
+            grid.bag(len, [""], modules=wrong)  # type: ignore[arg-type]
 
 
 def test_thousands_of_calls_come_back_in_their_places(grid: Grid) -> None:

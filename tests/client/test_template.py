@@ -18,7 +18,7 @@ from deskgrid.wire import PAYLOAD_LIMIT
 @pytest.fixture(autouse=True)
 def no_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bundle has tests of its own."""
-    monkeypatch.setattr(module, "make_bundle", lambda: {"helper.py": b"x = 1\n"})
+    monkeypatch.setattr(module, "make_bundle", lambda modules: {"helper.py": b"x = 1\n"})
 
 
 def test_a_functions_template_is_known_by_its_bytes() -> None:

@@ -169,6 +169,16 @@ def test_a_module_that_is_missing_here_is_named_with_the_worker(rig: Rig) -> Non
         assert message.startswith(f"module 'nowhere' is not installed on {NAME} (Python {HERE} at ")
 
 
+def test_a_module_that_a_task_imports_in_vain_is_named_with_what_to_do(rig: Rig) -> None:
+    def imports(name: str) -> None:
+        __import__(name)
+
+    digest = rig.know(python_template(imports, {"lab/__init__.py": b""}))
+    (_, own, _, _), (_, other, _, _) = map(error, rig.run(digest, call("lab.plugins"), call("nowhere")))
+    assert own == "module 'lab.plugins' did not travel with the bag: name it in the bag's modules=[...]"
+    assert other.startswith(f"module 'nowhere' is not installed on {NAME} ")
+
+
 def test_a_bag_of_another_python_is_refused_with_both_versions(rig: Rig) -> None:
     (ended,) = rig.run(rig.know(python_template(lambda: 1, python="2.7")), call())
     kind, message, _, _ = error(ended)

@@ -317,27 +317,32 @@ class Function:
         self._python: str = template["python"]
         self._pickled: bytes = template["function"]
         self._host = host
+        self._folder: str = template["folder"]
         self._function: Callable[..., object] | None = None
-        if template["folder"] and template["folder"] not in sys.path:
-            sys.path.insert(0, template["folder"])
+        if self._folder and self._folder not in sys.path:
+            sys.path.insert(0, self._folder)
 
     def result(self, payload: bytes) -> bytes | Raw:
         """Run one task and return its pickled value. Raises what the task raises, or TaskFailure."""
-        function, args, kwargs = self._load(payload)
-        return _pickled(function(*args, **kwargs))
-
-    def _load(self, payload: bytes) -> tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]:
         self._check_python()
         try:
             if self._function is None:
                 self._function = pickle.loads(self._pickled)
             args, kwargs = pickle.loads(payload)
+            value = self._function(*args, **kwargs)
         except ModuleNotFoundError as error:
             if error.name is not None:
-                error.msg = f"module '{error.name}' is not installed on {self._here()}"
+                error.msg = self._missing(error.name)
                 error.args = (error.msg,)
             raise
-        return self._function, args, kwargs
+        return _pickled(value)
+
+    def _missing(self, module: str) -> str:
+        """Return what to do about a module that cannot be imported."""
+        top = os.path.join(self._folder, module.partition(".")[0])
+        if self._folder and (os.path.isdir(top) or os.path.isfile(f"{top}.py")):
+            return f"module '{module}' did not travel with the bag: name it in the bag's modules=[...]"
+        return f"module '{module}' is not installed on {self._here()}"
 
     def _check_python(self) -> None:
         if self._python != PYTHON:
