@@ -28,7 +28,7 @@ class Nap(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A window. ``planned``: its planned opening. ``known``: when the broker knew of it. ``closes``: its planned end."""
+    """A window. ``planned``: its planned opening; ``known``: when the broker knew; ``closes``: its planned closing."""
 
     pc: str
     planned: float

@@ -1,4 +1,4 @@
-"""A peer that hangs up in the middle of what it says ends nothing but its connection."""
+"""A peer that hangs up in the middle of a message ends only its own connection."""
 
 import time
 
