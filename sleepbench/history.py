@@ -179,7 +179,7 @@ def whole(windows: tuple[PastWindow, ...], until: float, idle_from: float) -> di
 
     A window that was open before and after a restart of the broker counts as one. If the broker was down when a window
     closed, the window is taken to have closed as planned. A window that was open-ended at the end of the record stays
-    for ever. The same holds for a window that somebody stopped after ``idle_from``, when all work was done: with work
+    for ever. The same holds for a window that somebody stopped from ``idle_from`` on, when all work was done: with work
     it might have stayed open.
     """
     workers: dict[str, list[PastWindow]] = {}
