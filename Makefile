@@ -1,12 +1,12 @@
-# What a developer types. It all happens in .venv, made when it is first needed: python3 and make are enough.
+# Targets for developers. They all run in .venv, which is made when it is first needed: python3 and make are enough.
 
-# Another Python has an environment of its own beside it: make test PYTHON=python3.13 makes .venv-3.13.0 and tests there.
+# Each other Python gets an environment of its own: make test PYTHON=python3.13 makes .venv-3.13.0 and tests there.
 PYTHON ?= python3
-# More arguments for what is run: make test ARGS="-k pgs -x", make demo ARGS="--json demo.json".
+# More arguments for the command that a target runs: make test ARGS="-k pgs -x", make demo ARGS="--json demo.json".
 ARGS =
-# Whether "make test" asks for complete coverage: yes, but not of a part of the tests. Never, with COVER=
+# Whether "make test" demands complete coverage: yes, unless ARGS selects some of the tests. COVER= switches it off.
 COVER = $(if $(ARGS),,1)
-# How many tests run beside each other: most of their time is one process's, and a few wait for real time to pass.
+# How many tests run in parallel: most of them keep one process busy, and a few wait for real time to pass.
 BESIDE = 2
 
 ifeq ($(PYTHON),python3)

@@ -1,1 +1,1 @@
-"""Benchmark: deskgrid and its peers, measured beside each other on one machine. Nothing of it is installed."""
+"""Benchmark: deskgrid compared with its peers on one machine. This package is not installed."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``, or ``make bench``: deskgrid and its peers beside each other."""
+"""``python -m benchmarks``, or ``make bench``: compare deskgrid with its peers."""
 
 import json
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def main(
     show: Path | None,
     as_markdown: bool,
 ) -> None:
-    """Measure every environment with every workload, in turns, and show what it comes to."""
+    """Measure every environment with every workload, in turns, and show the results."""
     console = Console()
     if show is not None:
         shown = json.loads(show.read_text(encoding="utf-8"))
@@ -60,7 +60,7 @@ def main(
 
 
 def _write(result: Mapping[str, Any], out: Path, told: Console) -> None:
-    """What is known after a run, so that hours of it are not lost with the last one."""
+    """Write the results so far. Called after each run, so that a failure does not lose hours of measurements."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "peers.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if find_spec("matplotlib") is None:

@@ -1,4 +1,4 @@
-"""Which functions the time goes into, in every process of a grid: `benchmarks.calling` writes that down."""
+"""Find the functions that take the time, in every process of a grid. `benchmarks.calling` records the calls."""
 
 import os
 import pstats
@@ -11,17 +11,17 @@ from typing import Any
 
 from rich.table import Table
 
-# Read by `benchmarks/calling/sitecustomize.py`, which is no module of ours but one of each process.
+# Read by `benchmarks/calling/sitecustomize.py`, which every Python process imports when it starts.
 FOLDER = "DESKGRID_CALLS"
 CALLING = Path(__file__).with_name("calling")
-# The roles that it knows.
+# The roles that sitecustomize.py distinguishes.
 ROLES = ("client", "broker", "worker", "task processes")
-# Of a function's file, the end that tells which it is.
+# How many characters, from the end, of a function's file, line and name are shown.
 NAME_WIDTH = 60
 
 
 def call_tables(module: str, arguments: Sequence[str], lines: int) -> Iterator[Table]:
-    """Run ``python -m module arguments`` with everything that it starts; a table for each role."""
+    """Profile ``python -m module arguments`` and all processes that it starts; a table for each role."""
     with TemporaryDirectory(prefix="deskgrid-calls-") as folder:
         path = os.pathsep.join([str(CALLING), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         environment = os.environ | {FOLDER: folder, "PYTHONPATH": path}
@@ -33,9 +33,9 @@ def call_tables(module: str, arguments: Sequence[str], lines: int) -> Iterator[T
 
 
 def _table(role: str, stats: pstats.Stats, lines: int) -> Table:
-    """The functions with the most time of their own."""
+    """The functions that take the most time themselves."""
     table = Table("calls", "own s", "with what it calls, s", "function", title=f"{role}: seconds on the clock")
-    found: dict[Any, Any] = vars(stats)["stats"]  # of which typeshed knows nothing
+    found: dict[Any, Any] = vars(stats)["stats"]  # typeshed does not declare it
     rows = sorted(found.items(), key=lambda row: -row[1][2])
     for (file, line, function), (_, calls, own, cumulative, _) in rows[:lines]:
         table.add_row(

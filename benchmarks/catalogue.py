@@ -1,4 +1,4 @@
-"""Which environments and workloads there are. The standard library is all that this needs: every Python reads it."""
+"""The environments and workloads. Every peer's Python imports this file, so it uses only the standard library."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from benchmarks.workloads.base import Workload
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an environment's class is. ``peer``: the virtual environment that it runs in; "" for our own."""
+    """The location of an environment's class. ``peer``: the virtual environment in which it runs; "" for our own."""
 
     module: str
     name: str
@@ -30,11 +30,11 @@ ENVIRONMENTS: Mapping[str, Place] = {
     "hyperqueue": Place("hyperqueue", "HyperQueue", "hyperqueue"),
     "celery": Place("celery", "Celery", "celery"),
 }
-# What the others are compared with.
+# The environment with which the others are compared.
 OURS = "deskgrid"
 
-# In the order in which they run; those that need as many workers, and leave things as they were, share a start. The
-# last four concern deskgrid only.
+# In the order in which they run. Adjacent workloads share one start if they need the same number of workers and leave
+# the system unchanged. The last four are for deskgrid only.
 WORKLOADS = (
     "burst",
     "latency",
@@ -50,12 +50,12 @@ WORKLOADS = (
 
 
 def environment(key: str) -> Environment:
-    """A new one. Raises ImportError where its packages are not."""
+    """A new environment. Raises ImportError if its packages are not installed."""
     place = ENVIRONMENTS[key]
     made = getattr(import_module(f"benchmarks.environments.{place.module}"), place.name)()
     return cast(Environment, made)
 
 
 def workload(key: str) -> Workload:
-    """The one of that name."""
+    """The workload of that name."""
     return cast(Workload, import_module(f"benchmarks.workloads.{key}").WORKLOAD)

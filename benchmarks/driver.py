@@ -1,11 +1,11 @@
 """Runs in the Python of a peer's virtual environment: ``python -m benchmarks.driver KEY``, with orders as JSON lines.
 
-An order is ``{"do": "start", "workers": N, "faults": false}``, ``{"do": "run", "workload": KEY, "size": {...}}``;
-each is answered by a line: ``{"started": ...}``, ``{"figures": ...}``, ``{"missing": why}`` or ``{"failed": why}``. The
+An order is ``{"do": "start", "workers": N, "faults": false}`` or ``{"do": "run", "workload": KEY, "size": {...}}``. The
+answer to each is a line: ``{"started": ...}``, ``{"figures": ...}``, ``{"missing": why}`` or ``{"failed": why}``. The
 end of the input is an order to stop.
 
-Rule 1: answers go to a private copy of stdout. What the peers themselves print goes to stderr.
-Rule 2: a failure is an answer, and the next order is waited for.
+Rule 1: answers go to a private copy of stdout. Output of the peers themselves goes to stderr.
+Rule 2: a failure is an answer, too. The driver then waits for the next order.
 """
 
 import json
@@ -53,7 +53,7 @@ def _carry_out(found: Environment, order: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _start(found: Environment, workers: int) -> Mapping[str, Any]:
-    """Until the first result is here; what the client itself imports is not counted, for anybody.
+    """Start the system, and measure the time to its first result. The client's own imports are not counted.
 
     Without workers nothing is started.
     """

@@ -1,4 +1,4 @@
-"""Many workers in one process, which run nothing: they join, beat, and say of what they are given that it is done."""
+"""Many fake workers in one process. They join, send heartbeats, and report all work as done without running it."""
 
 import math
 import platform
@@ -18,29 +18,30 @@ from deskgrid.client.replies import ask
 from deskgrid.wire.joinline import JoinLine, Side, parse_join_line
 from deskgrid.wire.key_pair import new_pair
 
-# PCs do not come all at one instant: how many do, and how long they may take to be let in, seconds.
+# Real PCs do not all join at the same moment. So workers join in lots: the seconds that a lot may take, and its size.
 JOIN_S = 60.0
 LOT = 50
-# Who has no answer for so long introduces itself again, as a worker does: of more than so many connections in a second
-# from one address the broker cuts some, and what was said is lost. Seconds.
+# A worker without an answer introduces itself again after this many seconds, as a real worker does. If too many
+# connections come from one address in a second, the broker cuts some of them, and their messages are lost.
 AGAIN_S = 2.0
-# PCs do not beat all at one instant either: this share of them does.
+# Real PCs do not all send their heartbeats at the same moment either: one of this many shares of them does.
 SHARES = 200
-# Of the sockets of one context, besides one for each worker.
+# Sockets that the context needs in addition to one for each worker.
 MORE_SOCKETS = 16
-# Files that a connection may take, and those of the rest of the process.
+# Files that a connection may take, and files of the rest of the process.
 FILES_EACH, FILES = 4, 200
 
 
 class FakeWorkers:
     """``count`` open-ended workers of ``slots`` slots each, for as long as a ``with`` block lasts.
 
-    Each has a key of its own, which is added by the admin of the broker's ``home``: to enrol so many takes a while.
+    Each has a key of its own, which is added with the admin's line in the broker's ``home``: enrolling that many takes
+    a while.
     """
 
     def __init__(self, home: Path, count: int, slots: int = 1) -> None:
         _allow_files(FILES_EACH * count + FILES)
-        self.finished = self.taken = 0  # what was said to be done, and what the broker has written down of it
+        self.finished = self.taken = 0  # tasks reported as done, and reports that the broker has acknowledged
         self._slots = slots
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, count + MORE_SOCKETS)
@@ -51,15 +52,15 @@ class FakeWorkers:
         self._count = count
         self._sockets: list[zmq.Socket[bytes]] = []
         self._introductions: dict[zmq.Socket[bytes], bytes] = {}
-        self._strangers: set[zmq.Socket[bytes]] = set()  # who were not let in yet
-        self._joined: list[zmq.Socket[bytes]] = []  # who were let in, which is not in the order in which they came
-        self._beat_s = math.inf  # until the broker has said how often
+        self._strangers: set[zmq.Socket[bytes]] = set()  # workers that were not let in yet
+        self._joined: list[zmq.Socket[bytes]] = []  # workers that were let in, in the order of the broker's answers
+        self._beat_s = math.inf  # infinite until the broker has said how often
         self._beat_at = math.inf
-        self._beating = 0  # whose turn it is, of SHARES
+        self._beating = 0  # the share whose turn it is
         self.beats = 0
 
     def _connect(self) -> None:
-        """One more, which introduces itself."""
+        """Connect one more worker, which introduces itself."""
         line = self._line
         socket = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, 0)
@@ -76,7 +77,7 @@ class FakeWorkers:
         self._sockets.append(socket)
 
     def _add_keys(self) -> None:
-        """Have the broker know all of them."""
+        """Add the keys of all workers to the broker."""
         link = Link(self._admin)
         try:
             link.open(JOIN_S)
@@ -138,7 +139,7 @@ class FakeWorkers:
         )
 
     def turn(self, seconds: float) -> None:
-        """Wait for messages, ``seconds`` at most, and answer them; beat when that is due."""
+        """Wait for messages, at most ``seconds``, and answer them; send the heartbeats that are due."""
         wait = min(seconds, max(0.0, self._beat_at - time.monotonic()))
         for socket, _ in self._poller.poll(math.ceil(1000 * wait)):
             self._hear(socket, wire.decode(socket.recv()))
@@ -175,7 +176,7 @@ def _line(home: Path, name: str, side: Side) -> JoinLine:
 
 
 def _allow_files(count: int) -> None:
-    """Let this process have so many files open, if it may."""
+    """Raise this process's limit of open files to ``count``, as far as it may."""
     if sys.platform != "win32":
         import resource
 

@@ -1,4 +1,4 @@
-"""The machine that figures belong to: without it they say nothing."""
+"""A description of the machine: without it, figures mean nothing."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ PACKAGES = ("pyzmq", "msgpack", "cloudpickle", "apscheduler")
 
 
 def machine() -> dict[str, Any]:
-    """Processor, memory, kernel, Python, and the versions of what deskgrid stands on."""
+    """Processor, memory, kernel, Python, and the versions of the packages that deskgrid uses."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
@@ -25,7 +25,7 @@ def machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Its name, as the kernel has it."""
+    """The processor's name, as the kernel reports it."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()

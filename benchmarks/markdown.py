@@ -1,4 +1,4 @@
-"""A result as tables for a page of text: a row for each environment, and what is most telling as columns."""
+"""A result as Markdown tables: a row for each environment, and the most telling figures as columns."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -51,7 +51,7 @@ def _words(result: Mapping[str, Any], key: str, name: str, wanted: str) -> str:
 
 
 def _own(result: Mapping[str, Any]) -> Iterator[str]:
-    """What was measured of deskgrid only."""
+    """The table of the workloads that only deskgrid runs."""
     names = [name for name in workloads_of(result) if name != START and not workload(name).workers]
     if not names:
         return

@@ -1,4 +1,4 @@
-"""A result as a picture: a panel for each figure, in it a bar for each environment: median, least and most."""
+"""A result as a picture: a panel for each figure, with a bar for each environment: median, minimum and maximum."""
 
 from collections.abc import Mapping
 from itertools import zip_longest
@@ -15,17 +15,17 @@ from benchmarks.workloads.base import Metric
 from deskgrid.sleepbench.pictures.style import INK, LOOKS, PALE_INK, WIDTH, drawing, new_figure, save
 
 COLUMNS = 3
-# Inches: of a bar with its name, and of a panel's title and axis.
+# Inches: the height of a bar with its name, and of a panel's title and axis.
 BAR, FRAME = 0.15, 0.62
 OUR_COLOUR = LOOKS["packing"][0]
-# Where the greatest is so many times the least, lengths are compared on a logarithmic axis.
+# If the greatest median is more than this many times the least, the axis is logarithmic.
 DECADES = 30.0
 
 Panel = tuple[str, Metric, dict[str, Cell]]
 
 
 def draw(result: Mapping[str, Any], file: Path) -> None:
-    """Write it to ``file``, if there is something to draw: what only one environment has a figure for is left out."""
+    """Draw ``result`` to ``file``, if there is anything to draw. Figures of a single environment are left out."""
     panels = _panels(result)
     if not panels:
         return

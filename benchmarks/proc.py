@@ -1,4 +1,4 @@
-"""What the kernel says of processes: the time that their threads had, their memory, who started whom. Linux only."""
+"""The kernel's data on processes: processor time of threads, memory, parents and children. Linux only."""
 
 import os
 from collections.abc import Iterator
@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Self
 
 PROC = Path("/proc")
-# In the environment of a driver, and so of all that it starts: what belongs to one measured system.
+# The environment variable of a driver, and so of all its descendants, that marks the processes of one measured system.
 MARK = "DESKGRID_BENCHMARK"
-# Of the processor time of a whole process.
+# The unit in which the kernel counts the processor time of a whole process.
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Of a thread's time, which the kernel counts in nanoseconds.
+# The unit in which the kernel counts a thread's time, in seconds.
 NANO = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Processor seconds: of the main thread, of ZeroMQ's (which encrypts), of all the others."""
+    """Processor seconds of the main thread, of ZeroMQ's threads (which encrypt), and of all the others."""
 
     main: float = 0.0
     zmq: float = 0.0
@@ -35,7 +35,7 @@ class Used:
 
 
 def used(pid: int) -> Used:
-    """What ``pid`` has used since it was started. Threads that have ended count among the others."""
+    """The processor time of ``pid`` since it was started. Threads that have ended count as ``others``."""
     main = zmq = 0.0
     for thread in (PROC / f"{pid}/task").iterdir():
         try:
@@ -47,24 +47,24 @@ def used(pid: int) -> Used:
             main = seconds
         elif name.startswith("ZMQ"):
             zmq += seconds
-    # The whole is counted in ticks, so that a part may seem to be a little more than it.
+    # The total is counted in ticks, so a part may seem to be a little more than the total.
     return Used(main, zmq, max(0.0, _whole(pid) - main - zmq))
 
 
 def _whole(pid: int) -> float:
-    """Processor seconds of all threads, also of those that have ended."""
+    """Processor seconds of all threads, including those that have ended."""
     fields = (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def memory(pid: int) -> int:
-    """Bytes of ``pid`` that are in memory and its own: not what it shares with others, libraries for the most part."""
+    """Private resident bytes of ``pid``: without the memory that it shares with others, which is mostly libraries."""
     pages = (PROC / f"{pid}/statm").read_text().split()
     return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
 
 
 def children(pid: int) -> list[int]:
-    """The processes that ``pid`` has started, and those that these have, and so on."""
+    """All descendants of ``pid``."""
     parents = dict(_parents())
     found = [pid]
     for known in found:
@@ -73,7 +73,7 @@ def children(pid: int) -> list[int]:
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Each process, and the one that started it."""
+    """Each process with its parent."""
     for entry in PROC.iterdir():
         if entry.name.isdigit():
             try:
@@ -83,13 +83,13 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def started() -> list[int]:
-    """What this process has started: its descendants, and what has made itself a daemon but kept the mark."""
+    """The processes that this one has started: its descendants, and daemons that have detached but keep the mark."""
     daemons = with_mark(os.environ[MARK]) if MARK in os.environ else []
     return sorted({*children(os.getpid()), *daemons})
 
 
 def with_mark(mark: str) -> list[int]:
-    """The processes, but this one, in whose environment that is the mark."""
+    """The processes, except this one, that have this mark in their environment."""
     own = f"{MARK}={mark}".encode()
     return [pid for pid, _ in _parents() if pid != os.getpid() and own in _environment(pid)]
 

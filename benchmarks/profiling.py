@@ -1,8 +1,8 @@
 """Where a task's microseconds go: ``python -m benchmarks.profiling``, or ``make profile``.
 
-A grid of two workers runs calls that do nothing, in each of three forms, and the kernel says how much of the processor
-each process had meanwhile, by threads: Python's main one; ZeroMQ's, which encrypts; the others. With ``--calls`` each
-process also writes down its calls, which makes it some times slower, and tables of the dearest functions follow.
+A grid of two workers runs no-op calls, in each of three forms. The kernel tells how much processor time each process
+used meanwhile, by thread: Python's main thread, ZeroMQ's threads (which encrypt), and the others. With ``--calls`` each
+process also records its calls, which makes it several times slower, and tables of the most expensive functions follow.
 """
 
 import os
@@ -23,11 +23,11 @@ from benchmarks.tasks import noop
 
 US = 1e6
 WORKERS = 2
-# Calls before anything is counted: modules are loaded by then, and processes started.
+# Calls before the measurement begins, so that modules are loaded and processes are started.
 WARM_UP = 500
 ROLES = ("client", "broker", "worker agents", "task processes")
 
-# Each way to give the grid calls, and which part of the tasks it is given.
+# The ways to submit calls, and the fraction of the tasks with which each is measured.
 FORMS: Mapping[str, tuple[Callable[[Deskgrid, int], object], float]] = {
     "one bag": (lambda grid, count: grid.gather_bag(grid.submit_bag(noop, range(count))), 1.0),
     "one submit each": (lambda grid, count: grid.gather(grid.submit(noop, range(count))), 0.1),
@@ -37,7 +37,7 @@ FORMS: Mapping[str, tuple[Callable[[Deskgrid, int], object], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What ``tasks`` tasks took: seconds on the clock, and of the processor by role."""
+    """The cost of ``tasks`` tasks: wall-clock seconds, and processor time by role."""
 
     form: str
     tasks: int
@@ -53,7 +53,7 @@ def roles(grid: Deskgrid) -> dict[str, list[int]]:
 
 
 def spend(grid: Deskgrid, form: str, tasks: int) -> Spent:
-    """Run ``tasks`` calls in that form."""
+    """Run calls in that form (its fraction of ``tasks``), and measure them."""
     work, part = FORMS[form]
     count, pids = max(1, int(tasks * part)), roles(grid)
     before = {role: _used(pids[role]) for role in ROLES}

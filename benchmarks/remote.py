@@ -1,4 +1,4 @@
-"""One environment in a process of its own, in the Python that has its packages; told what to do over a pipe."""
+"""One environment in a process of its own, in the Python that has its packages. It gets its orders over a pipe."""
 
 import contextlib
 import json
@@ -20,14 +20,14 @@ from benchmarks.proc import MARK, with_mark
 ROOT = Path(__file__).resolve().parents[1]
 # Where `make bench-peers` puts the virtual environments.
 PEERS = Path(__file__).with_name(".peers")
-# For a start, and for one workload: the slowest system takes half of that. For what concerns deskgrid only, where a
-# million tasks are done, or simulated twice. Seconds.
+# Time limits in seconds: for a start, and for one workload. The slowest system takes half of these. The last is for
+# workloads of deskgrid only, which run a million tasks, or simulate them twice.
 START_S = 90.0
 PATIENCE_S = 240.0
 OWN_PATIENCE_S = 1800.0
-# For the end of everything; what is left after that is killed.
+# How long a stop may take; remaining processes are then killed. Seconds.
 STOP_S = 30.0
-# Of what a failed process printed, the end. Characters.
+# How many characters of a failed process's output are shown, from the end.
 TAIL = 2000
 
 
@@ -40,7 +40,7 @@ class NotThere(Exception):
 
 
 def python_of(place: Place) -> Path:
-    """The interpreter that has its packages. Raises `NotThere`."""
+    """The interpreter that has the environment's packages. Raises `NotThere`."""
     if not place.peer:
         return Path(sys.executable)
     python = PEERS / place.peer / "bin" / "python"
@@ -50,7 +50,7 @@ def python_of(place: Place) -> Path:
 
 
 def _environment(python: Path, temporary: Path) -> dict[str, str]:
-    """As if its virtual environment was activated; our tasks can be imported. What it does not tidy up is there."""
+    """Variables as in its activated virtual environment. Our tasks are importable; temporary files go to our folder."""
     path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
     return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path, "TMPDIR": str(temporary)}
 
@@ -58,14 +58,14 @@ def _environment(python: Path, temporary: Path) -> dict[str, str]:
 class Remote:
     """The process of the environment ``key``, for as long as a ``with`` block lasts. Raises `NotThere`.
 
-    Nothing that it has started is left after that.
+    When the block ends, all processes that it has started are gone.
     """
 
     def __init__(self, key: str) -> None:
         python = python_of(ENVIRONMENTS[key])
         self.key = key
         self._mark = secrets.token_hex(8)
-        # A short name, for some put sockets there, whose paths may have a hundred characters.
+        # A short name, because some systems put sockets there, whose paths are limited to about a hundred characters.
         self._folder = tempfile.TemporaryDirectory(prefix="dgb-", ignore_cleanup_errors=True)
         self._log = Path(self._folder.name, "log")
         temporary = Path(self._folder.name, "t")
@@ -127,5 +127,5 @@ class Remote:
         return found
 
     def said(self) -> str:
-        """The end of what it printed, for whoever wants to know why it failed."""
+        """The end of its output, which may tell why it failed."""
         return self._log.read_text(encoding="utf-8", errors="replace")[-TAIL:]

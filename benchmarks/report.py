@@ -18,7 +18,7 @@ def report(result: Mapping[str, Any]) -> RenderableType:
 
 
 def about_machine(result: Mapping[str, Any]) -> str:
-    """Where and when, and how to read the figures."""
+    """The machine, the date, and how to read the figures."""
     about = result["machine"]
     return (
         f"{about['processor']}, {about['cores']} cores, {about['memory_gib']:g} GiB, {about['system']}, Python "
@@ -39,7 +39,7 @@ def _tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def _size(result: Mapping[str, Any], name: str) -> str:
-    """What it was given, in words."""
+    """The workload's size, in words."""
     if name == START:
         return ""
     size: Mapping[str, float] = getattr(workload(name), result["size"])
@@ -59,7 +59,7 @@ def _table(result: Mapping[str, Any], name: str, metrics: Sequence[Metric], abou
 
 
 def _list(result: Mapping[str, Any], name: str, metrics: Sequence[Metric], about: str) -> Table:
-    """A row for each figure, where there is deskgrid only."""
+    """A row for each figure of a workload that only deskgrid runs."""
     table = Table("", "median", "least", "most", title=about, title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -75,7 +75,7 @@ def _title(metric: Metric) -> str:
 
 
 def _words(found: Cell | None) -> str:
-    """Median and ratio; below, how far the runs spread."""
+    """Median and ratio; below them, the range of the runs."""
     if found is None:
         return "–"
     ratio = "" if found.ratio is None else f"  ({short(found.ratio)} x)"
@@ -84,7 +84,7 @@ def _words(found: Cell | None) -> str:
 
 
 def short(value: float) -> str:
-    """Three digits, or all of a whole number."""
+    """Three significant digits, or a whole number from 100 on."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

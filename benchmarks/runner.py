@@ -1,9 +1,9 @@
 """Runs every workload on every environment, in turns, and keeps all figures.
 
-Rule 1: in turns: a machine that gets slower or busier while this goes on does so for all of them. In each run the
-environments take turns at each group of workloads, beginning with another one each time.
-Rule 2: an environment is started anew for each group; nothing else runs meanwhile.
-Rule 3: what fails, or is not installed, is a row that says so; the rest goes on.
+Rule 1: environments take turns, so a machine that becomes slower or busier meanwhile does so for all of them. In each
+run they take turns at each group of workloads, and each run begins with another environment.
+Rule 2: an environment is started anew for each group; no other environment runs meanwhile.
+Rule 3: a failure is a row that says so; a missing environment is listed as missing. The rest goes on.
 """
 
 import time
@@ -20,17 +20,17 @@ from benchmarks.workloads.base import Figures, Metric, Workload
 Tell = Callable[[str], None]
 
 SIZES = ("full", "quick", "tiny")
-# What a start is measured with; it is no workload of its own.
+# The name under which starts are reported, as if they were a workload.
 START = "start"
 START_METRIC = Metric("start_s", "start to first result, two workers", "s", "less")
 START_WORKERS = 2
-# What concerns deskgrid only takes minutes, and is measured in seconds of a core for the most part: fewer runs tell.
+# Workloads of deskgrid only take minutes, and mostly measure processor time, so fewer runs are enough.
 OWN_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one environment made of one workload in one run: the figures, or why there are none."""
+    """The result of one workload on one environment in one run: the figures, or why there are none."""
 
     run: int
     environment: str
@@ -50,7 +50,7 @@ class Plan:
 
 
 def groups(keys: Sequence[str]) -> list[list[str]]:
-    """Workloads that one start of a system serves."""
+    """Group the workloads that can share one start of a system."""
     found: list[list[str]] = []
     for key in keys:
         new = workload(key)
@@ -63,12 +63,12 @@ def groups(keys: Sequence[str]) -> list[list[str]]:
 
 
 def measure(plan: Plan, tell: Tell) -> Iterator[dict[str, Any]]:
-    """The document as it is written to a file, after each run. ``tell`` is given a line now and then."""
+    """Yield the document that is written to a file, after each run. ``tell`` is called with progress lines."""
     return _Benchmark(plan, tell).run()
 
 
 class _Benchmark:
-    """One whole measurement, and what is known so far."""
+    """One whole measurement, with its results so far."""
 
     def __init__(self, plan: Plan, tell: Tell) -> None:
         self._plan = plan
@@ -102,7 +102,7 @@ class _Benchmark:
         }
 
     def _visit(self, run: int, key: str, group: Sequence[str]) -> None:
-        """One start of an environment, if it is there and concerned."""
+        """One start of an environment, if it is installed and runs this group."""
         own = workload(group[0]).workers == 0
         if key in self._missing or (own and (key != OURS or run > OWN_RUNS)):
             return
@@ -115,7 +115,7 @@ class _Benchmark:
             self._tell(f"{key} is missing: {error}")
 
     def _session(self, run: int, remote: Remote, group: Sequence[str]) -> Iterator[Row]:
-        """Raises `NotThere`."""
+        """The rows of one start. Raises `NotThere`."""
         try:
             yield from self._started(run, remote, workload(group[0]))
         except Failed as error:
@@ -142,5 +142,5 @@ def _turn(environments: Sequence[str], run: int) -> Sequence[str]:
 
 
 def metrics_of(name: str) -> Sequence[Metric]:
-    """What the figures of a workload mean."""
+    """The metrics of a workload."""
     return (START_METRIC,) if name == START else workload(name).metrics

@@ -1,8 +1,7 @@
-"""What a task costs as there are more of them, and more slots: ``python -m benchmarks.scale``, or ``make bench-scale``.
+"""The cost of a task by number of tasks and of slots: ``python -m benchmarks.scale``, or ``make bench-scale``.
 
-On the axis of tasks: a real grid on this machine runs bags of calls that do nothing, from a thousand to a million. On
-that of slots, from ten to ten thousand: a real broker whose workers are fakes, which say at once that all is done; and
-the scheduler by itself.
+Tasks: a real grid on this machine runs bags of no-op calls, from a thousand to a million. Slots, from ten to ten
+thousand: a real broker with fake workers, which report at once that all work is done; and the scheduler by itself.
 """
 
 import json
@@ -32,10 +31,10 @@ from deskgrid.sleepbench.processes import Processes
 US = 1e6
 WORKERS = 8
 WARM_UP = 500
-# Connections of the fake workers, which share the slots; tasks of the bag that they are given.
+# The number of fake workers, which share the slots; the tasks in the bag that they get.
 FAKES = 100
 FAKE_TASKS = 20_000
-# Of the scheduler by itself: tasks that wait, passes, and tasks that end before each.
+# For the scheduler by itself: waiting tasks, passes, and tasks that end before each pass.
 WAITING = 100_000
 PASSES = 100
 BATCH = 100
@@ -44,7 +43,7 @@ POLICIES = ("packing", "pgs")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Microseconds for each task, at so many tasks or slots."""
+    """Microseconds per task, with ``at`` tasks or slots."""
 
     axis: str
     what: str
@@ -53,7 +52,7 @@ class Point:
 
 
 def by_tasks(most: int) -> Iterator[Point]:
-    """A real grid; on the clock, and of a core in the broker."""
+    """A real grid: wall-clock time, and processor time of the broker."""
     grid = Deskgrid()
     try:
         grid.start(WORKERS)
@@ -79,7 +78,7 @@ def by_slots(most: int) -> Iterator[Point]:
 
 
 def _faked(slots: int) -> float:
-    """Microseconds of the broker for each task of a bag."""
+    """The broker's microseconds of processor time for each task of a bag."""
     count = min(slots, FAKES)
     with Processes(more=["--durability", "process"]) as processes, Grid(processes.client_line) as grid:
         broker = processes.pid("broker")
@@ -101,7 +100,7 @@ def _decades(least: int, most: int) -> Iterator[int]:
 
 
 def medians(points: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, float]]:
-    """By axis and name: at each number the median of all runs."""
+    """The median of all runs at each number of tasks or slots, by axis and name."""
     found: dict[tuple[str, str], dict[int, list[float]]] = {}
     for point in points:
         found.setdefault((point["axis"], point["what"]), {}).setdefault(point["at"], []).append(point["us"])
@@ -118,7 +117,7 @@ def table(result: Mapping[str, Any]) -> Table:
 
 
 def draw(result: Mapping[str, Any], file: Path) -> None:
-    """Two panels; what is flat costs the same however much there is."""
+    """Draw two panels. A flat curve means that the cost does not depend on the number."""
     curves = medians(result["points"])
     with drawing():
         figure = new_figure(2.8, WIDTH)
@@ -144,7 +143,7 @@ def _panel(axis: Axes, name: str, curves: Mapping[str, Mapping[int, float]]) -> 
 @click.option("--slots", default=10_000, show_default=True, help="The most of them.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="A folder for scale.json and scale.svg.")
 def main(*, runs: int, tasks: int, slots: int, out: Path | None) -> None:
-    """What a task costs as there are more tasks, and more slots."""
+    """Measure the cost of a task with more and more tasks, and with more and more slots."""
     told = Console(stderr=True)
     points: list[Point] = []
     about = machine()

@@ -1,4 +1,4 @@
-"""The scheduler by itself, with very many slots and tasks: what a pass takes, and what a decision costs."""
+"""The scheduler by itself, with very many slots and tasks: the time of a pass, and the cost of a decision."""
 
 import time
 from collections import deque
@@ -12,17 +12,17 @@ from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.policies import make_policy
 
-# Predicted runtimes, and what is left of the windows of the PCs: seconds, evenly between these.
+# Predicted runtimes, and uptimes of the PCs: seconds, drawn uniformly from these ranges.
 RUNTIMES_S = (60.0, 600.0)
 UPTIMES_S = (4 * 3600.0, 12 * 3600.0)
-# Between two passes. Seconds.
+# Seconds between two passes.
 STEP_S = 0.1
 SEED = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """For each pass: seconds of a core, the same with the messages that led to it, and decisions: tasks placed."""
+    """For each pass: processor seconds, the same including the events before it, and decisions (tasks placed)."""
 
     passes_s: Sequence[float]
     together_s: Sequence[float]
@@ -30,12 +30,12 @@ class Passes:
 
     @property
     def decision_us(self) -> float:
-        """Microseconds for one decision, all in all."""
+        """Microseconds for one decision, including the events before the passes."""
         return 1e6 * sum(self.together_s) / max(1, sum(self.placed))
 
 
 class Loaded:
-    """A scheduler under ``policy`` with so many ``slots``, all busy, and so many ``tasks`` that wait."""
+    """A scheduler under ``policy`` with ``slots`` busy slots, and ``tasks`` tasks, most of them waiting."""
 
     def __init__(self, policy: str, slots: int, tasks: int) -> None:
         self._random = Random(SEED)
@@ -57,7 +57,7 @@ class Loaded:
             yield from self._held
 
     def _take(self, commands: Sequence[ev.Command]) -> int:
-        """Note what was assigned; how much."""
+        """Note the assigned tasks; returns how many there are."""
         count = 0
         for command in commands:
             if isinstance(command, ev.Assign):
@@ -66,7 +66,7 @@ class Loaded:
         return count
 
     def passes(self, count: int, batch: int) -> Passes:
-        """So many passes, before each of which ``batch`` tasks have ended on as many PCs."""
+        """Run ``count`` passes. Before each pass, ``batch`` tasks end, each on another PC."""
         passes_s, together_s, placed = [], [], []
         for _ in range(count):
             self._now += STEP_S

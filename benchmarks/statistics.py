@@ -1,7 +1,7 @@
-"""What the rows of a result come to: medians, how far they spread, and how many times better deskgrid was.
+"""Summarize the rows of a result: medians, ranges, and how many times better deskgrid was.
 
-Rule: a ratio is made within each run, where both were measured on the same machine in the same hour; shown is its
-median. More than 1 is in favour of deskgrid.
+Rule: a ratio compares two figures of the same run, which were measured on the same machine in the same hour. The median
+of the ratios is shown. A ratio above 1 is in favour of deskgrid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from benchmarks.workloads.base import Metric
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One metric of one environment, over all runs. ``ratio``: None where one of the two has no figure."""
+    """One metric of one environment, over all runs. ``ratio``: None if either system has no figure."""
 
     median: float
     least: float
@@ -35,7 +35,7 @@ def values(result: Mapping[str, Any], environment: str, workload: str, metric: s
 
 
 def cell(result: Mapping[str, Any], environment: str, workload: str, metric: Metric) -> Cell | None:
-    """What is shown for it; None when there is no figure."""
+    """The summary of one metric; None if there is no figure."""
     theirs = values(result, environment, workload, metric.name)
     if not theirs:
         return None
@@ -47,13 +47,13 @@ def cell(result: Mapping[str, Any], environment: str, workload: str, metric: Met
 
 
 def _ratio(ours: float, theirs: float, better: str) -> float | None:
-    """How many times better ours is."""
+    """How many times better our figure is."""
     above, below = (ours, theirs) if better == "more" else (theirs, ours)
     return above / below if better and below > 0.0 else None
 
 
 def workloads_of(result: Mapping[str, Any]) -> list[str]:
-    """In the order in which they were run first."""
+    """The workloads, in the order of their first runs."""
     return list(dict.fromkeys(row["workload"] for row in result["rows"]))
 
 

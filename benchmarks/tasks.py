@@ -6,7 +6,7 @@ from functools import cache
 
 
 def noop(item: int) -> int:
-    """Nothing; the answer shows that it was done, and for which item."""
+    """Do nothing. The result shows that the call was made, and for which item."""
     return item
 
 
@@ -29,16 +29,16 @@ def wait_for(file: str) -> str:
 
 
 def size_of(data: bytes) -> int:
-    """A large argument, and next to no result."""
+    """Take a large argument, and return almost nothing."""
     return len(data)
 
 
 def produce(size: int) -> bytes:
-    """A large result of next to no argument: bytes that cannot be made smaller, and are made once for each process."""
+    """Return a large result for a small argument: incompressible bytes, which are made once for each process."""
     return _random(size)
 
 
 @cache
 def _random(size: int) -> bytes:
-    # What a system carries is measured, and making 10 MB of these takes about as long as carrying them.
+    # Only the transfer is to be measured, and making 10 MB of random bytes takes about as long as transferring them.
     return os.urandom(size)

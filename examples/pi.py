@@ -2,7 +2,7 @@
 
     python examples/pi.py
 
-Nothing has to be running: `Grid.local` starts a broker and two workers, and ends them with the ``with`` block.
+No broker has to be running: `Grid.local` starts one and two workers, and ends them with the ``with`` block.
 """
 
 import random

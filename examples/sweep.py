@@ -3,8 +3,8 @@
     python examples/sweep.py
 
 It runs on a private grid of this machine, or on the grid of $DESKGRID_JOIN if that is set: the program is the same.
-Tasks differ in length, and it can be said beforehand: a city takes ten times as long as a town.
-That is what ``runtime`` is for. On a PC that leaves in five minutes nothing is started that takes six.
+Tasks differ in length, and their lengths can be predicted: a city takes ten times as long as a town. ``runtime`` gives
+these predictions to the grid. A task that takes six minutes does not start on a PC that leaves in five.
 """
 
 import os
@@ -19,14 +19,14 @@ PEOPLE = (20_000, 50_000, 200_000)
 
 
 class Epidemic(NamedTuple):
-    """One case: so many others everyone infects at first, in a place of so many people."""
+    """One case. ``spread``: how many others each person infects at first; ``people``: how many live in the place."""
 
     spread: float
     people: int
 
 
 def infected(case: Epidemic) -> float:
-    """The share of people that were ill in the end. It runs on a worker."""
+    """The fraction of people that have been ill at the end. It runs on a worker."""
     chance = random.Random(case.people)
     healthy, ill = case.people - 10, 10
     while ill:
@@ -37,12 +37,12 @@ def infected(case: Epidemic) -> float:
 
 
 def predicted(case: Epidemic) -> float:
-    """Seconds a case takes, about: some twenty rounds, and 0.1 µs for each person in each."""
+    """The approximate seconds of a case: some twenty rounds, with 0.1 µs for each person in each round."""
     return 20 * case.people * 1e-7
 
 
 def grid_to_use() -> Grid:
-    """The lab's grid if we were told of one, else a private one."""
+    """The grid of $DESKGRID_JOIN if that is set, else a private one."""
     return Grid() if "DESKGRID_JOIN" in os.environ else Grid.local(workers=2)
 
 

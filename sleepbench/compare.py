@@ -1,9 +1,9 @@
-"""The same scaled scenario live and simulated, side by side: whether what the simulator says holds for a grid. Pure.
+"""Compare live and simulated runs of a scaled scenario, to check that the simulator's results hold for a grid. Pure.
 
-Rule 1: both have the same policy with the same options, and the same seconds: a scaled scenario's.
-Rule 2: what differs is explained by what was measured in the live run itself, and by nothing else: that is simulated
-too, once for each live run with the costs of that run. The ideal grid without any costs stands beside it.
-Rule 3: where a policy draws lots, a live run is one of many that might have been. So it is simulated with many seeds.
+Rule 1: both use the same policy with the same options, and the same seconds, those of the scaled scenario.
+Rule 2: differences are explained only by costs that were measured in the live run itself. Each live run is simulated
+with the costs of that run. An ideal grid without any costs is simulated for comparison.
+Rule 3: if a policy decides at random, a live run is one of many possible runs. So it is simulated with many seeds.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,16 +16,16 @@ from deskgrid.sleepbench.parameters import Options, Parameters
 from deskgrid.sleepbench.scenarios import Row, Scenario
 from deskgrid.sleepbench.simulated import Problem, Trial, scenario_problem, takes_option
 
-# How far the medians may be apart.
+# The medians may differ by this fraction.
 TOLERANCE = 0.03
-# How many times each live run is simulated with lots of their own. A median of three live runs of FCFS in scenario 3 is
-# off by 2 % for this alone; that of the simulated ones must not add to it.
+# How many times each live run is simulated, with a new seed each time. Chance alone puts the median of three live runs
+# of FCFS in scenario 3 off by 2 %. The median of the simulated runs must not add to that.
 LOTS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """A PC that comes and goes, and whose window that is open at the start closes at ``closes``."""
+    """A PC that comes and goes. Its first window is open at the start, and closes at ``closes``."""
 
     up: float
     down: float
@@ -40,7 +40,7 @@ class Underway:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What live and simulated runs have in common. ``scenario``: unscaled. ``options``: of the policy."""
+    """The settings that live and simulated runs share. ``scenario``: unscaled. ``options``: of the policy."""
 
     scenario: Scenario
     scale: float
@@ -49,21 +49,21 @@ class Setting:
 
     @property
     def by_lot(self) -> bool:
-        """Whether chance has a part in what the policy decides."""
+        """Whether the policy decides at random."""
         return takes_option(self.policy, seed=0)
 
 
 def trials(setting: Setting, costs: Costs | None) -> list[Trial]:
-    """What is to be simulated in place of a live run that had these costs; None: an ideal grid.
+    """The simulations that stand for a live run with these ``costs``; None: an ideal grid.
 
-    Windows are where they really were in that run, and predictions do not include what an attempt costs beside them.
+    The windows are those of the live run. Predictions do not include the costs of an attempt.
     """
     scenario, scale, policy = setting.scenario, setting.scale, setting.policy
     problem = scenario_problem(scenario, 0, scale)
     parameters = Parameters(overhead_known=False, options={policy: setting.options})
     if costs is not None:
         pcs = _underway(problem, scenario.scaled(scale), costs.first_closings)
-        # Nothing starts before the first start of all: the simulator adds the gap to when it has the bag.
+        # The first task must start when it did live. The simulator adds the gap to the time at which it gets the bag.
         at = max(0.0, costs.submission_s - costs.gap.mean)
         arrivals = (replace(bag, at=at) for bag in problem.arrivals)
         problem = replace(problem, pcs=tuple(pcs), arrivals=tuple(arrivals))
@@ -81,10 +81,10 @@ def _underway(problem: Problem, scaled: Scenario, first_closings: Mapping[str, f
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Live runs of one scenario and policy, and what was simulated in their place.
+    """Live runs of one scenario and policy, and their simulations.
 
-    ``ideal``: on a grid without any costs. ``simulated``: with those of each live run, a row for each; or, ``by_lot``,
-    `LOTS` of them.
+    ``ideal``: simulated on a grid without any costs. ``simulated``: simulated with the costs of each live run, one row
+    per live run; with ``by_lot``, `LOTS` rows per live run.
     """
 
     scale: float
@@ -104,12 +104,12 @@ class Comparison:
 
     @property
     def off(self) -> float:
-        """The live median beside the simulated one: by which part of it they differ."""
+        """The difference of the live median from the simulated one, as a fraction of the latter."""
         return off(self.live, self.simulated)
 
     @property
     def off_ideal(self) -> float:
-        """The same beside the simulation without costs."""
+        """The difference of the live median from the simulation without costs, as a fraction of the latter."""
         return off(self.live, self.ideal)
 
     @property
@@ -119,12 +119,12 @@ class Comparison:
 
     @property
     def makespans_agree(self) -> bool:
-        """Whether they are that close; by lot, whether the live median is one of those that might have been."""
+        """Whether the medians are close; by lot, whether the live median is in the range of the simulated runs."""
         return self.close or (self.by_lot and _within(middle(self.live), [row.makespan_min for row in self.simulated]))
 
     @property
     def kills_agree(self) -> bool:
-        """Whether there were as many kills; by lot, whether the median count is about that, or might have been."""
+        """Whether the kill counts are equal; by lot, whether their medians are close or the live one is in range."""
         live, simulated = [row.kills for row in self.live], [row.kills for row in self.simulated]
         if not self.by_lot:
             return sum(live) == sum(simulated)
@@ -136,14 +136,14 @@ class Comparison:
         return self.makespans_agree and self.kills_agree
 
     def overall(self, kind: Callable[[Costs], Cost]) -> Cost:
-        """One kind of cost in all the live runs."""
+        """One kind of cost over all live runs."""
         found = [kind(costs) for costs in self.costs]
         count = sum(cost.count for cost in found)
         mean = sum(cost.mean * cost.count for cost in found) / count if count else 0.0
         return Cost(mean, max(cost.most for cost in found), count)
 
     def as_json(self) -> dict[str, object]:
-        """Plain values: makespans in the scenario's minutes, costs in the seconds that passed."""
+        """Plain values: makespans in the scenario's minutes, costs in real seconds."""
         return {
             "scenario": self.scenario,
             "policy": self.policy,
@@ -170,7 +170,7 @@ def middle(rows: Sequence[Row]) -> float:
 
 
 def off(live: Sequence[Row], simulated: Sequence[Row]) -> float:
-    """By which part of the simulated median the live one is longer."""
+    """How much longer the live median is, as a fraction of the simulated one."""
     return middle(live) / middle(simulated) - 1.0
 
 

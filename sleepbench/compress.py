@@ -1,8 +1,9 @@
-"""The demo's work: compress the files of the installed standard library. Tasks load this file: it loads no other.
+"""The demo's work: compress the files of the standard library. Tasks load this file, so it imports nothing of ours.
 
 Rule 1: files are named relative to the library's folder, which every worker of the same Python has.
-Rule 2: a file is compressed by itself, as it would be stored; speeds are by CPU time: a busy PC does not spoil them.
-Rule 3: predictions come from measurement: what a setting costs for each file and for each byte, by kind of file.
+Rule 2: each file is compressed by itself, as it would be stored. Speeds are per CPU second, so a busy PC does not
+distort them.
+Rule 3: predictions come from measurements: the cost of a setting per file and per byte, by kind of file.
 """
 
 import bz2
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# How a file's name ends, and what kind it is. Others (static libraries, icons) are not of interest.
+# Kinds of files, with the suffixes of their names. Other files (static libraries, icons) are ignored.
 KINDS: Mapping[str, tuple[str, ...]] = {
     "source": (".py",),
     "bytecode": (".pyc",),
@@ -23,7 +24,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "archive": (".whl", ".zip", ".gz", ".tar", ".tgz", ".bz2", ".xz"),
 }
 
-# From quick to thorough, about: when time is short, the last are left out. lzma from 7 on is for larger files.
+# Roughly from fast to thorough: when time is short, the last ones are left out. lzma from 7 on is for larger files.
 SETTINGS: Mapping[str, Callable[[bytes], bytes]] = {
     "zlib 1": lambda data: zlib.compress(data, 1),
     "zlib 6": lambda data: zlib.compress(data, 6),
@@ -36,13 +37,13 @@ SETTINGS: Mapping[str, Callable[[bytes], bytes]] = {
     "lzma 6e": lambda data: lzma.compress(data, preset=6 | lzma.PRESET_EXTREME),
 }
 
-# What one setting is measured on, per kind: a few hundredths of a second for the slowest, and enough for a
-# prediction that is rarely wrong by a factor of two.
+# The size of the sample on which a setting is measured, per kind. It takes the slowest setting a few hundredths of a
+# second, and is large enough for predictions that are rarely wrong by a factor of two.
 SAMPLE_BYTES = 200_000
 SAMPLE_FILES = 12
-# Each sample so often; the quickest counts, as the others were held up by something else.
+# How often each sample is measured. The fastest call counts, because something else delayed the others.
 SAMPLE_CALLS = 2
-# Calls on nothing, to measure what a file costs whatever its size; the quickest counts, as the first ones warm up.
+# Calls on empty data, to measure the fixed cost per file. The fastest counts, because the first calls warm up.
 EMPTY_CALLS = 5
 
 
@@ -57,19 +58,19 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds that a setting takes, for each file and for each byte."""
+    """Seconds that a setting takes per file and per byte."""
 
     per_file: float
     per_byte: float
 
     def of(self, files: int, size: int) -> float:
-        """Predicted seconds for so many files of so many bytes together."""
+        """Predicted seconds for ``files`` files of ``size`` bytes in total."""
         return files * self.per_file + size * self.per_byte
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One task: some files of one kind under one setting. ``seconds``: predicted, on a PC with nothing else to do."""
+    """One task: some files of one kind, with one setting. ``seconds``: predicted, on an otherwise idle PC."""
 
     setting: str
     kind: str
@@ -79,7 +80,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Squeezed:
-    """What a group came to. ``seconds``: of CPU, in compressing."""
+    """The result of a group. ``seconds``: CPU time spent on compressing."""
 
     setting: str
     kind: str
@@ -123,7 +124,7 @@ def squeeze(group: Group) -> Squeezed:
 
 
 def measure(root: Path, files: Sequence[Source]) -> dict[tuple[str, str], Cost]:
-    """What each (setting, kind) costs on this machine, measured on a few files of each kind."""
+    """The cost of each (setting, kind) on this machine, measured on a few files of each kind."""
     samples = {kind: sample([file for file in files if file.kind == kind]) for kind in KINDS}
     costs: dict[tuple[str, str], Cost] = {}
     for setting, pack in SETTINGS.items():
@@ -157,7 +158,7 @@ def _timed(pack: Callable[[bytes], bytes], data: Iterable[bytes]) -> float:
 
 
 def affordable(files: Sequence[Source], costs: Mapping[tuple[str, str], Cost], budget: float) -> list[str]:
-    """The first settings whose work on all files takes no more than ``budget`` seconds together; at least two."""
+    """The first settings that together take no more than ``budget`` seconds on all files; at least two."""
     kept: list[str] = []
     left = budget
     for setting in SETTINGS:
@@ -171,7 +172,7 @@ def affordable(files: Sequence[Source], costs: Mapping[tuple[str, str], Cost], b
 def groups(
     files: Sequence[Source], settings: Sequence[str], costs: Mapping[tuple[str, str], Cost], target: float
 ) -> list[Group]:
-    """Tasks for every setting on every file, each of up to ``target`` predicted seconds, or of one file."""
+    """Tasks for every setting on every file. A task has up to ``target`` predicted seconds, or a single file."""
     made = []
     for setting in settings:
         for kind in KINDS:
@@ -216,7 +217,7 @@ class Standing:
 
 
 def standings(results: Iterable[Squeezed]) -> dict[str, list[Standing]]:
-    """By kind of file, all settings, the one with the smallest result first; a tie goes to the quicker one."""
+    """All settings by kind of file, the one with the smallest result first; a tie goes to the faster one."""
     sums: dict[tuple[str, str], list[float]] = {}
     for result in results:
         row = sums.setdefault((result.kind, result.setting), [0, 0, 0, 0.0])

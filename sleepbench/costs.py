@@ -1,9 +1,9 @@
-"""What a grid costs beside the work itself, as a live run shows it: the simulator's `Conditions`, measured. Pure.
+"""The overhead of a grid, measured in a live run; the simulator takes it as its `Conditions`. Pure.
 
-Rule 1: seconds since the bag was submitted, on the run's own clock.
-Rule 2: a slot that has nothing to do costs nothing. So what passes before a task starts counts only if more tasks were
-still to start for good than there are PCs: then at least one of them waited.
-Rule 3: windows count from when they were planned to open; that somebody notices it late is part of the cost.
+Rule 1: times are seconds since the bag was submitted, on the run's own clock.
+Rule 2: an idle slot without work costs nothing. So the time before a task starts counts only if more tasks had yet to
+start their final attempt than there are PCs: then at least one of them waited.
+Rule 3: windows count from their planned opening. If somebody notices the opening late, that is part of the cost.
 """
 
 from bisect import bisect_right
@@ -14,12 +14,12 @@ from math import inf
 from statistics import fmean
 from typing import NamedTuple
 
-# The closing of a window is computed from two readings of a clock, one of each process.
+# Closings up to this much after the start are ignored: a closing is computed from the clock readings of two processes.
 SAME_S = 1e-3
 
 
 class Nap(NamedTuple):
-    """A task that ended well. ``asked``: how long it was to take."""
+    """A task that succeeded. ``asked``: the seconds that it was told to sleep."""
 
     pc: str
     asked: float
@@ -28,7 +28,7 @@ class Nap(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A window: ``planned`` to open then, ``known`` to the broker as open from then on, planned to close then."""
+    """A window. ``planned``: its planned opening; ``known``: when the broker knew; ``closes``: its planned closing."""
 
     pc: str
     planned: float
@@ -38,7 +38,7 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of ``count`` measurements of one kind: the mean, and the most. Seconds."""
+    """The mean and the maximum of ``count`` measurements of one kind. Seconds."""
 
     mean: float
     most: float
@@ -47,13 +47,12 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What was measured in one run.
+    """The measurements of one run.
 
-    ``oversleep``: by how much tasks took longer than they were to take. ``gap``: from the end of a task to the start of
-    the next one in the same window. ``opening``: from when a window was planned to open to the start of its first task.
-    ``late``: the part of that until the broker knew that it was open. ``submission_s``: until the first task of all
-    started. ``first_closings``: of each PC that does not stay, when the window closes that was the first to be open in
-    the run.
+    ``oversleep``: how much longer tasks took than they were told to. ``gap``: from the end of a task to the start of
+    the next one in the same window. ``opening``: from the planned opening of a window to the start of its first task.
+    ``late``: the part of ``opening`` until the broker knew that the window was open. ``submission_s``: until the very
+    first task started. ``first_closings``: for each PC that does not stay, when its first window in the run closes.
     """
 
     oversleep: Cost
@@ -85,17 +84,17 @@ def measure(naps: Sequence[Nap], windows: Sequence[Opened]) -> Costs:
 
 
 class _Visit(NamedTuple):
-    """A window with the tasks that ended well in it, in order. One that was killed comes after all of them."""
+    """A window with the tasks that succeeded in it, in order. A killed task would come after all of them."""
 
     window: Opened
     naps: Sequence[Nap]
 
     def waited(self, waits: Callable[[float], bool]) -> bool:
-        """Whether its first task was due as soon as it opened."""
+        """Whether its first task was due as soon as the window opened."""
         return bool(self.naps) and waits(self.window.planned)
 
     def gaps(self, waits: Callable[[float], bool]) -> Iterator[float]:
-        """Between its tasks, where the next one was due."""
+        """The gaps between its tasks, if the next task was due."""
         return (after.started - before.ended for before, after in pairwise(self.naps) if waits(before.ended))
 
 

@@ -1,7 +1,7 @@
 """``deskgrid demo``: a whole grid on this machine, on real input, in about a minute.
 
-A broker and four workers whose windows open and close while it works compress every file of the installed standard
-library with several settings. Rule: what is said at the end is the broker's own count.
+A broker and four workers, whose windows open and close meanwhile, compress every file of the installed standard library
+with several settings. Rule: the counts printed at the end are the broker's own.
 """
 
 import json
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
     from deskgrid.sleepbench.processes import Processes
     from deskgrid.wire.status import StatusDocument
 
-# Each worker's name, and its seconds up and down. Every window closes several times in a run, at moments that drift
-# apart.
+# Each worker's name, and its seconds up and down. Every worker's window closes several times in a run, at times that
+# drift apart.
 WINDOWS = {"pc1": (9.0, 2.0), "pc2": (11.0, 2.5), "pc3": (13.0, 3.0), "pc4": (16.0, 3.5)}
-# The work is chosen so that all cores together need no longer than this for it. It takes longer, as PCs are away now
-# and then and the end of a window is left empty.
+# The work is chosen so that all cores together need at most this long for it. The run takes longer, because PCs are
+# away now and then, and the end of each window stays empty.
 WORK_S = 40.0
-# What a task is predicted to take on a PC of its own, about: short enough for some hundreds of them.
+# The approximate runtime of a task on a PC of its own: short enough for some hundreds of tasks.
 TASK_S = 0.15
-# A prediction is this much longer than what was measured: these files are not those of the sample. And so many seconds
-# at the end of a window are left empty, because these PCs share one machine that may have other things to do as well:
-# with six busy processes on two cores, a factor of 1.5 and the broker's usual margin of 1 s lost a task now and then.
+# Predictions are longer than the measurements by this factor, because the files are not those of the sample. The margin
+# is larger than usual, because these PCs share one machine, which may be busy with other work: with six busy processes
+# on two cores, a factor of 1.5 and the broker's usual margin of 1 s lost a task now and then.
 CAUTION = 2.0
 MARGIN_S = 2.0
-# Between two pictures of the grid, and between two lines where there is no terminal.
+# Seconds between two pictures of the grid, and between two lines if there is no terminal.
 LOOK_S = 0.5
 LINE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the demo came to; the JSON has exactly these fields. ``seconds``: from the command to its last result."""
+    """The demo's totals; the JSON has exactly these fields. ``seconds``: from the command to its last result."""
 
     tasks: int
     done: int
@@ -77,8 +77,8 @@ class Summary:
 def demo_command(file: Path | None) -> None:
     """A whole grid on this machine, on real work, in under two minutes.
 
-    A broker and four workers whose windows open and close while it runs compress every module of the installed standard
-    library with several settings. It prints which setting wins for each kind of file.
+    A broker and four workers, whose windows open and close meanwhile, compress every file of the installed standard
+    library with several settings. The demo prints which setting wins for each kind of file.
     """
     from rich.console import Console
 
@@ -127,7 +127,7 @@ def _run(console: "Console", started: float) -> tuple[Summary, list[Squeezed]]:
 
 
 def _work(console: "Console") -> list[Group]:
-    """The tasks: every file under every setting that there is time for."""
+    """The tasks: every file with every setting that there is time for."""
     root = library()
     files = sources(root)
     if not files:
@@ -158,7 +158,7 @@ def _start_workers(processes: "Processes", grid: "Grid") -> None:
 
 
 def _watch(console: "Console", processes: "Processes", grid: "Grid", bag: "Bag[Group, Squeezed]") -> "StatusDocument":
-    """Show the grid until the bag has ended; the snapshot from then."""
+    """Show the grid until the bag has ended; return the last snapshot."""
     from deskgrid.sleepbench.processes import snapshot_of
 
     with _status(console) as show:
@@ -170,7 +170,7 @@ def _watch(console: "Console", processes: "Processes", grid: "Grid", bag: "Bag[G
 
 @contextmanager
 def _status(console: "Console") -> "Iterator[Callable[[StatusDocument], None]]":
-    """What shows a snapshot: as a picture that is gone at the end, or as a line now and then without a terminal."""
+    """Yield a function that shows a snapshot: a live picture, or, without a terminal, a line now and then."""
     from rich.live import Live
 
     from deskgrid.screen.screen import render
@@ -211,7 +211,7 @@ def _lines(console: "Console") -> "Callable[[StatusDocument], None]":
 
 
 def _table(results: "dict[str, list[Standing]]") -> "Table":
-    """A row for each kind of file: what makes it smallest, and what is quickest."""
+    """A row for each kind of file: the setting with the smallest result, and the fastest one."""
     from rich import box
     from rich.table import Table
 

@@ -1,9 +1,10 @@
-"""Random grids: how the default policy compares with others on grids that nobody made for it. In virtual time, seeded.
+"""Random grids: compare the default policy with others on grids that it was not tuned for. In virtual time, seeded.
 
-A grid has 5 to 20 PCs of one slot, each up for a time drawn log-uniformly from 1 minute to 2 hours and away for 1.2, 30
-or 300 seconds, again and again. It has 10 to 40 tasks for each slot, of a mean runtime that is a part of the mean
-uptime, a fifth unless told otherwise: uniform from 0, log-normal (sigma 1), or hyper-exponential (four of five with 0.4
-of the mean, one of five with 3.4 times the mean). What would not fit in 95 % of the longest window is drawn again.
+A grid has 5 to 20 PCs of one slot each. A PC is up for a time drawn log-uniformly from 1 minute to 2 hours, then away
+for 1.2, 30 or 300 seconds, again and again. A grid has 10 to 40 tasks per slot. Their mean runtime is a fraction of the
+mean uptime, by default a fifth. The runtimes are uniform from 0, log-normal (sigma 1), or hyper-exponential (four of
+five with 0.4 of the mean, one of five with 3.4 times the mean). A task that would not fit into 95 % of the longest
+window is drawn again.
 """
 
 import math
@@ -23,16 +24,17 @@ SLOTS = (5, 20)
 UPTIME_S = (60.0, 7200.0)
 AWAY_S = (1.2, 30.0, 300.0)
 TASKS_PER_SLOT = (10, 40)
-# The mean runtime, in mean uptimes, unless told otherwise.
+# The default mean runtime, as a fraction of the mean uptime.
 MEAN = 0.2
 # No task is longer than this part of the longest window.
 LONGEST = 0.95
 SIGMA = 1.0
 SHORT, LONG, SHORT_SHARE = 0.4, 3.4, 0.8
 
-# Queue lengths that PGS is tried with.
+# The queue lengths with which PGS is tried.
 QUEUES = (0, 1, 2, 4, 10)
-# Of each grid, the best of PGS with any of them, and with those that the paper's phase 2 has something to do with.
+# The best result of PGS on a grid, with any queue length, and with those from 1 on. With 0, the paper's phase 2 has
+# nothing to do.
 BEST = "pgs, best queue"
 BEST_QUEUED = "pgs, best queue from 1"
 
@@ -57,7 +59,7 @@ KINDS: dict[str, Callable[[Random, float], float]] = {
 
 
 def random_grid(seed: int, mean: float = MEAN) -> Problem:
-    """The grid with that number; the three kinds of runtimes take turns. ``mean``: of runtimes, in mean uptimes."""
+    """The grid with this seed; the three kinds of runtimes take turns. ``mean``: of runtimes, in mean uptimes."""
     chance = Random(f"grid {seed}")
     least, most = UPTIME_S
     uptimes = [least * (most / least) ** chance.random() for _ in range(chance.randint(*SLOTS))]
@@ -82,7 +84,7 @@ def _runtimes(
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A policy with its options, and whether it is told the windows to come. ``name``: in the table."""
+    """A policy with its options. ``name``: in the table. ``announces``: whether PCs announce their coming windows."""
 
     name: str
     policy: str
@@ -91,7 +93,7 @@ class Contender:
 
 
 def queued(queue: int) -> str:
-    """What PGS with queues of that length is called."""
+    """The name of PGS with queues of this length."""
     return f"pgs, queue {queue}"
 
 
@@ -109,7 +111,7 @@ CONTENDERS = (
 
 @dataclass(frozen=True, slots=True)
 class ContenderResult:
-    """One grid: minutes by contender and of the `BEST`, a bound, and what packing killed as planned."""
+    """The results of one grid: makespans by contender and of `BEST`, a lower bound, and packing's planned kills."""
 
     seed: int
     kind: str
@@ -124,7 +126,7 @@ class ContenderResult:
 
 
 def outcomes(seeds: Sequence[int], processes: int, mean: float = MEAN) -> Iterator[ContenderResult]:
-    """What comes of the grids with these seeds, in their order."""
+    """The results of the grids with these seeds, in order."""
     problems = [random_grid(seed, mean) for seed in seeds]
     trials = [_trial(problem, contender) for problem in problems for contender in CONTENDERS]
     rows = rows_of(trials, processes)

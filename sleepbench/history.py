@@ -1,8 +1,7 @@
-"""What a stopped broker's journal tells of its past: tasks as they came and ended, windows of PCs as they were.
+"""The past of a stopped broker, read from its journal: how its tasks arrived and ended, and the windows of its PCs.
 
-Rule 1: the journal is only read. A broker that runs has it locked.
-Rule 2: times are POSIX seconds here, as they were written down; `deskgrid.sleepbench.replay` counts from the first
-submission.
+Rule 1: the journal is only read. A running broker holds a lock on it.
+Rule 2: times are POSIX seconds, as in the journal; `deskgrid.sleepbench.replay` counts from the first submission.
 """
 
 import sqlite3
@@ -22,8 +21,8 @@ from deskgrid.broker.store.rows import How
 from deskgrid.broker.store.schema import FORMAT, format_of
 from deskgrid.wire import Outcome
 
-# Two times that are said to be the same may differ by this much: a window's closing as it was planned and as the
-# broker heard of it, or as it was announced before and after a restart. Seconds.
+# Two records of the same time may differ by this many seconds: a window's closing as planned and as the broker heard of
+# it, or as announced before and after a restart.
 SLACK_S = 2.0
 
 
@@ -32,7 +31,7 @@ class HistoryError(Exception):
 
 
 class PastTask(NamedTuple):
-    """A task that ended with a known runtime. ``ended``: None when that was not written down."""
+    """A task that ended, with its elapsed time. ``ended``: None if the journal does not have it."""
 
     predicted: float
     elapsed: float
@@ -42,7 +41,7 @@ class PastTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PastBag:
-    """A bag that was not forgotten. ``cancelled``, ``open``: tasks that ended so, and that never ended."""
+    """A bag that was not forgotten. ``cancelled``: how many tasks were cancelled; ``open``: how many never ended."""
 
     number: int
     id: str
@@ -63,7 +62,7 @@ class PastBatch:
 
 @dataclass(frozen=True, slots=True)
 class PastWindow:
-    """A window of a worker. ``planned``: the closing it announced, None when it was open-ended."""
+    """A window of a worker. ``planned``: the closing that it announced; None if it was open-ended."""
 
     worker: str
     session: str
@@ -78,7 +77,7 @@ class PastWindow:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All of it. Batches in the order of their arrival, windows in that of their opening; ``until``: where it ends."""
+    """The whole past: batches in order of arrival, windows in order of opening. ``until``: the end of the record."""
 
     bags: tuple[PastBag, ...]
     batches: tuple[PastBatch, ...]
@@ -87,7 +86,7 @@ class History:
 
 
 def read_history(home: Path) -> History:
-    """What the journal in ``home`` tells; raises `HistoryError`."""
+    """Read the journal in ``home``; raises `HistoryError`."""
     path = home / NAME
     if not path.is_file():
         raise HistoryError(f"there is no journal in {home}: it is not the home of a broker")
@@ -104,7 +103,7 @@ def read_history(home: Path) -> History:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    # Without a log beside it nobody has it open, and nothing but this file need be looked at, or made.
+    # If there is no write-ahead log, nobody has the journal open. Then no other file has to be read or created.
     mode = "mode=ro" if path.with_name(f"{NAME}-wal").exists() else "mode=ro&immutable=1"
     return sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=0.5)
 
@@ -120,14 +119,14 @@ class _Reader:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        # In the order of the tasks; what they came to is not needed.
+        # In the order of the tasks; their results are not needed.
         rows = (row for _, row in recorded(db, lambda _: b""))
         self._ended = sorted(rows, key=attrgetter("task"))
         self._counts = Counter(key for row in self._ended for key in (row.bag, (row.bag, row.outcome)))
 
     def history(self) -> History:
-        """All that there is."""
-        # Without an id it was forgotten, and the broker killed before all of it was gone.
+        """The whole past."""
+        # A bag without an id was forgotten, but the broker was killed before it had removed all of it.
         query = "SELECT number, id, name, predicted, created FROM bags WHERE id IS NOT NULL ORDER BY number"
         rows = self._db.execute(query).fetchall()
         bags = {row[0]: self._bag(*row[:4]) for row in rows}
@@ -167,7 +166,7 @@ class _Reader:
         columns = "worker, session, slots, opened, planned, closed, how, kills, wasted_s"
         rows = self._db.execute(f"SELECT {columns} FROM windows ORDER BY opened, number")
         for *opening, closed, how, kills, wasted_s in rows:
-            # Open still: the broker was killed.
+            # The window is still open in the journal: the broker was killed.
             end = (max(opening[3], until), "broker", 0, 0.0) if closed is None else (closed, how, kills, wasted_s)
             yield PastWindow(*opening, *end)
 
@@ -176,11 +175,12 @@ class _Reader:
 
 
 def whole(windows: tuple[PastWindow, ...], until: float, idle_from: float) -> dict[str, list[PastWindow]]:
-    """The windows of each worker, in order, without what the broker's own absences and the clock did to them.
+    """The windows of each worker, in order, corrected for the broker's own downtimes and for inexact clocks.
 
-    A window that was open before and after a restart of the broker is one. Where the broker was not there to see one
-    close, it closed as planned; one that was open-ended at the end of the record stays for ever. The same holds for one
-    that somebody stopped from ``idle_from`` on, when all work was done: with work it might have stayed.
+    A window that was open before and after a restart of the broker counts as one. If the broker was down when a window
+    closed, the window is taken to have closed as planned. A window that was open-ended at the end of the record stays
+    for ever. The same holds for a window that somebody stopped from ``idle_from`` on, when all work was done: with work
+    it might have stayed open.
     """
     workers: dict[str, list[PastWindow]] = {}
     for window in windows:

@@ -1,10 +1,11 @@
-"""The paper's Section 4.2 on a real grid: broker, eight PCs and their tasks are processes of this machine.
+"""The paper's Section 4.2 on a real grid: broker, eight PCs and their tasks are processes on this machine.
 
-Rule 1: only the clock is ours. Everything else goes the way of any bag: submitted by the client, placed by the broker,
-run by workers that know nothing of the benchmark but the cycle file that says when they are up.
-Rule 2: all PCs open their first window together, and time is counted from submitting, which follows at once. To that
-end each cycle file begins with a window too short to be noticed, and then with being away until that moment.
-Rule 3: sleeping takes no CPU, so that two cores are enough for eight PCs.
+Rule 1: only the time measurement is the benchmark's own. Otherwise this is a normal bag: the client submits it, the
+broker places it, and the workers that run it know only the cycle file with their windows.
+Rule 2: all PCs open their first window at the same moment. The bag is submitted right after that, and time counts from
+then. To make this work, each cycle file begins with an unnoticeably short window, after which the PC is away until
+that moment.
+Rule 3: sleeping takes no CPU, so two cores are enough for eight PCs.
 """
 
 import math
@@ -23,15 +24,15 @@ from deskgrid.sleepbench.scenarios import Measured, Scenario
 from deskgrid.sleepbench.simulated import with_seed
 from deskgrid.wire.status import StatusDocument
 
-# What starting a task costs does not shrink with the scale, so neither does the margin. Measured with eight PCs on two
-# cores, between the end of a task and the start of the next: 2 ms, and 9 ms at worst. But a virtual machine that others
-# share wakes a sleeper up to 110 ms late, and then a margin of 0.05 s or 0.1 s lost a task now and then. At scale 0.02
-# this one is 7.5 of the paper's seconds, and lengthens a run by 3 to 6 %.
+# The cost of starting a task does not shrink with the scale, so the margin does not either. With eight PCs on two
+# cores, the time between the end of a task and the start of the next was 2 ms, and 9 ms at worst. But a shared virtual
+# machine wakes a sleeper up to 110 ms late, and then margins of 0.05 s and 0.1 s lost a task now and then. At scale
+# 0.02 this margin is 7.5 of the paper's seconds, and lengthens a run by 3 to 6 %.
 MARGIN_S = 0.15
 
-# Options of each policy, by name; the rest are its defaults. Seconds of the broker, so not the paper's.
-# queue_s 0: the paper knows no queues measured in seconds, and one of the broker's is 50 of the paper's at scale 0.02.
-# fcfs queues nothing: a queue that knows no uptimes only loses its tasks with the PC.
+# Options of each policy, by name; the other options have their defaults. Times are real seconds, not the paper's.
+# queue_s is 0, because the paper has no queues measured in seconds, and one real second is 50 of the paper's seconds at
+# scale 0.02. fcfs queues nothing: it ignores uptimes, so its queues would only lose their tasks with the PC.
 OPTIONS: Mapping[str, Mapping[str, object]] = {
     "packing": {"queue_s": 0, "margin": MARGIN_S},
     "pgs": {"queue_s": 0, "margin": MARGIN_S},
@@ -39,15 +40,15 @@ OPTIONS: Mapping[str, Mapping[str, object]] = {
     "fcfs": {"queue_s": 0, "queue_length": 0},
 }
 
-# The window that nobody notices, at the beginning of a cycle file.
+# The unnoticeable window at the beginning of a cycle file.
 UNNOTICED_S = 1e-6
-# Starting a PC takes about as long as starting the broker, and PCs start one after the other, so that each takes
-# equally long; their first windows open when they have had this many times that long, and at least so many seconds.
+# Starting a PC takes about as long as starting the broker. PCs start one after the other, so that each start takes
+# equally long. Their first windows open after this many times the expected duration, but not before LEAD_LEAST_S.
 LEAD_FACTOR = 2.5
 LEAD_LEAST_S = 2.0
-# Cycle files are written out for this long, in the paper's seconds: ten times as long as the longest run.
+# Cycle files cover this long, in the paper's seconds: ten times as long as the longest run.
 CYCLES_S = 24 * 3600.0
-# Between two looks at how far the bag is.
+# Seconds between two checks of the bag's progress.
 LOOK_S = 0.25
 
 Progress = Callable[[int], None]
@@ -55,22 +56,22 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """What a run came to, and what it cost beside the work."""
+    """The result of a run, and its overhead."""
 
     measured: Measured
     costs: Costs
 
 
 def policy_options(policy: str) -> Mapping[str, object]:
-    """The options that ``policy`` runs with; an installed one has its defaults."""
+    """The options with which ``policy`` runs; a policy of an installed package has its defaults."""
     return OPTIONS.get(policy, {})
 
 
 def run_live(scenario: Scenario, scale: float, policy: str, seed: int, progress: Progress) -> LiveRun:
     """One run of ``scenario`` (in the paper's seconds) with every time multiplied by ``scale``.
 
-    ``seed``: for a policy that draws lots. ``progress`` is told the number of tasks that are done, now and then. Raises
-    `ProcessError`, or the client's errors.
+    ``seed``: for a policy that decides at random. ``progress`` is called now and then with the number of tasks that are
+    done. Raises `ProcessError`, or the client's errors.
     """
     scaled = scenario.scaled(scale)
     before = time.monotonic()
@@ -103,12 +104,12 @@ def _start_pc(processes: Processes, grid: Grid, name: str, cycle: Path | None) -
 
 
 def _names(snapshot: StatusDocument, state: str = "") -> set[str]:
-    """The workers that the broker knows, or those of them in ``state``."""
+    """The names of the workers that the broker knows, or of those in ``state``."""
     return {worker["name"] for worker in snapshot["workers"] if not state or worker["state"] == state}
 
 
 def cycle_pairs(uptime: float, restart: float, opens_in: float, length: float) -> Iterator[tuple[float, float]]:
-    """Pairs of seconds up and down for ``length`` seconds, of a PC whose first window opens in ``opens_in`` seconds."""
+    """Pairs of seconds up and down, for ``length`` seconds. The PC's first window opens in ``opens_in`` seconds."""
     if opens_in > UNNOTICED_S:
         yield UNNOTICED_S, opens_in - UNNOTICED_S
     for _ in range(math.ceil(length / (uptime + restart))):
@@ -117,7 +118,7 @@ def cycle_pairs(uptime: float, restart: float, opens_in: float, length: float) -
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A bag that was run. ``submitted_at``: POSIX seconds."""
+    """A bag that has run. ``submitted_at``: POSIX seconds."""
 
     measured: Measured
     naps: Sequence[Nap]
@@ -145,7 +146,7 @@ def _run_bag(processes: Processes, grid: Grid, scenario: Scenario, progress: Pro
 
 
 def _opened(windows: Iterable[PastWindow], scenario: Scenario, submitted_at: float) -> Iterator[Opened]:
-    """The windows in the journal, counted from submitting: each was planned to last as long as its PC stays."""
+    """The windows in the journal, in seconds since the bag was submitted. Each was planned to last its PC's uptime."""
     uptimes = {f"pc{number}": uptime for number, uptime in enumerate(scenario.uptimes, start=1)}
     for window in windows:
         known = window.opened - submitted_at
@@ -164,6 +165,6 @@ def _wait(processes: Processes, bag: Bag[Any, Any], progress: Progress) -> None:
 
 
 def window_s(snapshot: StatusDocument) -> float:
-    """Seconds that windows have been open so far, of all slots: those that have closed, and those that are open."""
+    """Slot seconds of all windows so far, both closed and still open."""
     open_now = (worker["opened_s"] * len(worker["slots"]) for worker in snapshot["workers"] if worker["state"] == "up")
     return snapshot["counters"]["window_s"] + math.fsum(open_now)

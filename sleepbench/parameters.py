@@ -1,4 +1,4 @@
-"""What the paper does not say of its grid, as numbers: an ideal grid's, or those that reproduce the paper's figures."""
+"""Parameters of a grid that the paper does not state: an ideal grid's, or those that reproduce the paper's figures."""
 
 import tomllib
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from deskgrid.scheduler.simulation.simulator import Conditions
 
-# Seconds, in the simulation of the paper's scenarios: to go down and to come back, with what starting takes.
+# Seconds that a PC is away in simulations of the paper's scenarios, including its start-up.
 RESTART_S = 1.2
 
 Options = Mapping[str, object]
@@ -17,8 +17,8 @@ Options = Mapping[str, object]
 class Parameters:
     """``overhead_s``, ``opening_s``, ``gap_s``, ``jitter``: as in `Conditions`.
 
-    ``overhead_known``: predictions include the overhead. ``announces``: whether coming windows are announced.
-    ``options``: of each policy by its name; others have defaults.
+    ``overhead_known``: predictions include the overhead. ``announces``: PCs announce their coming windows. ``options``:
+    of each policy, by its name; policies that are not listed have their defaults.
     """
 
     restart_s: float = RESTART_S
@@ -31,12 +31,12 @@ class Parameters:
     options: Mapping[str, Options] = field(default_factory=dict)
 
     def conditions(self, seed: int) -> Conditions:
-        """Those of the run with this seed."""
+        """The simulator's conditions for the run with this seed."""
         return Conditions(self.overhead_s, self.opening_s, self.announces, self.jitter, seed, self.gap_s)
 
 
 def paper_parameters() -> Parameters:
-    """Those of ``paper.toml``, where each is explained."""
+    """The parameters in ``paper.toml``, which explains each of them."""
     table = tomllib.loads((files(__package__) / "paper.toml").read_text(encoding="utf-8"))
     return Parameters(
         restart_s=table["restart"],

@@ -1,9 +1,9 @@
-"""Predictions that are wrong: the f-model of inaccurate estimates, for runtimes and, alike, for announced uptimes.
+"""Wrong predictions: the f-model of inaccurate estimates, for runtimes and for announced uptimes.
 
-With an inaccuracy factor F an estimate is too long or too short, each with probability 1/2: the true value times a
-number drawn uniformly from 1 to F, or from 1/F to 1 (Eq. 7 and 8 of the paper on TLA, "two-level allocation", Section
-5.1; the model itself is older). F = 1 is no error. Under F the mean estimate is (F + 1)/4 + (1 + 1/F)/4 times the
-truth, so a large F is mostly overestimation, as it is with people.
+With an inaccuracy factor F, an estimate is too long or too short, each with probability 1/2. It is the true value times
+a number drawn uniformly from 1 to F, or from 1/F to 1 (Eq. 7 and 8 of the paper on TLA, "two-level allocation", Section
+5.1; the model itself is older). F = 1 means no error. The mean estimate is (F + 1)/4 + (1 + 1/F)/4 times the true
+value, so a large F is mostly overestimation, like people's estimates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,27 +12,27 @@ from random import Random
 
 from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span, Timetable
 
-# What is left of a window and not announced again, of its length.
+# A PC does not announce the rest of its window again if that is less than this fraction of the window.
 NEGLIGIBLE = 0.01
 
 
 def error(factor: float, chance: Random) -> float:
-    """What a true value is multiplied by to get its estimate."""
+    """The factor by which a true value is multiplied to get its estimate."""
     if chance.random() < 0.5:
         return chance.uniform(1.0, factor)
     return chance.uniform(1.0 / factor, 1.0)
 
 
 def predictions(runtimes: Sequence[float], factor: float, chance: Random, most: float) -> list[float]:
-    """Estimates of these runtimes, none above ``most`` unless the runtime itself is."""
+    """Estimates of these runtimes. An estimate exceeds ``most`` only if the true runtime does."""
     return [min(seconds * error(factor, chance), max(most, seconds)) for seconds in runtimes]
 
 
 @dataclass(frozen=True, slots=True)
 class WronglyAnnounced:
-    """A timetable whose windows are announced as longer or shorter than they are, always the same with ``seed``.
+    """A timetable whose windows are announced as longer or shorter than they are; ``seed`` determines the errors.
 
-    A PC that is still there when it was to be gone announces what is left anew, as wrongly.
+    A PC that is still there at its announced closing announces the rest of its window, with the same kind of error.
     """
 
     timetable: Timetable
@@ -46,16 +46,16 @@ class WronglyAnnounced:
             yield replace(span, announced=announced, again=tuple(again))
 
     def _closings(self, span: Span, chance: Random) -> Iterator[float]:
-        """What is announced at the opening, and whenever that has come, until next to nothing is left."""
+        """The closing announced at the opening, and a new one at each announced closing, until little is left."""
         now, lasts = span.opens, span.closes - span.opens
         while now == span.opens or span.closes - now > NEGLIGIBLE * lasts:
             closing = now + (span.closes - now) * error(self.factor, chance)
-            # One that the clock cannot tell from its beginning would be no announcement.
+            # An announcement that rounds to the present moment would be none.
             if closing > now:
                 yield closing
             now = closing
 
 
 def wrongly_announced(pc: SimulatedPC, factor: float, seed: int) -> SimulatedPC:
-    """The same PC, on which the plan is no longer to be relied."""
+    """The same PC, but its announced closings are unreliable."""
     return replace(pc, timetable=WronglyAnnounced(pc.timetable, factor, f"uptimes {seed} {pc.name}"))

@@ -1,9 +1,9 @@
 """A broker and its workers as real processes on this machine, for as long as a ``with`` block lasts.
 
-Rule 1: nothing is left behind, whatever ends the block: no process, no file. What the processes make in their
-temporary folder lies in ours, and goes with it.
+Rule 1: no process and no file is left behind, whatever ends the block. The processes use a temporary folder inside
+ours, which is removed with it.
 Rule 2: each process watches its stdin and ends when that closes. So they also end when this process is killed.
-Rule 3: Ctrl-C is for this process only. The others are kept out of its terminal, and are told when it is their turn.
+Rule 3: Ctrl-C is for this process only. The others have no access to its terminal; this process stops them in order.
 """
 
 import os
@@ -25,19 +25,19 @@ from deskgrid.wire.status import StatusDocument
 
 # How long a broker may take to listen: a cold start of Python on a busy machine takes some seconds.
 START_S = 60.0
-# Between two looks for what a process should have done.
+# Seconds between two checks while waiting for a process.
 LOOK_S = 0.01
-# How long processes may take to stop by themselves; then they are terminated, and after as long again killed.
+# How long processes may take to stop by themselves. Then they are terminated, and after the same time again killed.
 STOP_S = 5.0
-# The end of a log that is worth showing when its process failed.
+# How many lines of a failed process's log are shown.
 LAST_LINES = 5
 
-# To run our own command: with -P no module in the current folder is taken for one that we import.
+# To run our own command. With -P, a module in the current folder cannot shadow one that we import.
 COMMAND = (sys.executable, "-P", "-m", "deskgrid.cli")
 
 
 class ProcessError(Exception):
-    """A broker or worker process did not start or did not last; says which, and the end of its log."""
+    """A broker or worker process did not start, or ended too early; says which one, and the end of its log."""
 
 
 def write_cycle(path: Path, pairs: Iterable[tuple[float, float]]) -> Path:
@@ -47,7 +47,7 @@ def write_cycle(path: Path, pairs: Iterable[tuple[float, float]]) -> Path:
 
 
 def snapshot_of(grid: Grid) -> StatusDocument:
-    """What the broker says of the grid now."""
+    """The broker's current status document."""
     return grid.status()
 
 
@@ -82,7 +82,7 @@ class Processes:
         self.close()
 
     def start(self, workers: Sequence[str] = ()) -> None:
-        """Start a broker, and workers of these names that load while it does; returns when it listens."""
+        """Start a broker and, at the same time, workers of these names; returns when the broker listens."""
         try:
             (self.folder / "tmp").mkdir()
             self.start_broker(workers)
@@ -91,7 +91,7 @@ class Processes:
             raise
 
     def start_broker(self, workers: Sequence[str] = ()) -> None:
-        """Start the broker, also again on the same home after it was killed; returns when it listens."""
+        """Start the broker, or restart it on the same home after it was killed; returns when it listens."""
         for role in ("worker", "client"):
             (self.home / f"{role}.join").unlink(missing_ok=True)
         self._start("broker", ["broker", "--listen", "127.0.0.1:0", "--home", str(self.home), *self._more])
@@ -100,9 +100,9 @@ class Processes:
         self.client_line = self._line("client")
 
     def start_worker(self, name: str, cycle: Path | None = None) -> None:
-        """Start a worker of one slot; it has joined some time later. ``cycle``: its file of planned uptime."""
+        """Start a worker of one slot, but do not wait until it joins. ``cycle``: its file of planned uptime."""
         plan = ["--cycle", str(cycle)] if cycle is not None else []
-        line = f"@{self.home / 'worker.join'}"  # all can read what a process is started with
+        line = f"@{self.home / 'worker.join'}"  # everybody can read the arguments of a process
         own = ["--home", str(self.home), "--name", name]
         self._start(name, ["worker", "--join", line, "--slots", "1", *own, *plan])
 
@@ -111,7 +111,7 @@ class Processes:
         return self._running[name].pid
 
     def kill(self, name: str) -> None:
-        """End a process without a chance to do anything more."""
+        """Kill a process, so that it cannot clean up."""
         process = self._running.pop(name)
         process.kill()
         process.wait()
@@ -132,7 +132,7 @@ class Processes:
             time.sleep(LOOK_S)
 
     def stop(self) -> None:
-        """Stop everything, the workers first; what the broker wrote down can then be read in ``home``."""
+        """Stop everything, the workers first; afterwards the journal in ``home`` can be read."""
         with _undisturbed():
             workers = [process for name, process in self._running.items() if name != "broker"]
             _stop(workers)
@@ -158,7 +158,7 @@ class Processes:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._environment(name),
-                start_new_session=True,  # does nothing on Windows, and the flag nothing elsewhere
+                start_new_session=True,  # has no effect on Windows; the flag below has no effect elsewhere
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
 
@@ -188,7 +188,7 @@ def _stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:
 
 
 def _outlasting(processes: Iterable[subprocess.Popen[bytes]], seconds: float) -> list[subprocess.Popen[bytes]]:
-    """Those that are still there after ``seconds``."""
+    """The processes that still run after ``seconds``."""
     deadline = time.monotonic() + seconds
     left = []
     for process in processes:
@@ -201,7 +201,7 @@ def _outlasting(processes: Iterable[subprocess.Popen[bytes]], seconds: float) ->
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ignore Ctrl-C and SIGTERM inside: tearing down is bounded in time, and cut short it would leave things behind."""
+    """Ignore Ctrl-C and SIGTERM inside: teardown is bounded in time, and must not be cut short."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -215,7 +215,7 @@ def _undisturbed() -> Iterator[None]:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let a request to end this process (SIGTERM) unwind it like Ctrl-C, so that it tears down what it started."""
+    """Make SIGTERM unwind this process like Ctrl-C, so that it stops the processes that it started."""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield

@@ -1,8 +1,8 @@
-"""A broker's own past under other policies: the tasks and windows of its journal, played again in virtual time.
+"""A broker's own past under other policies: replay the tasks and windows of its journal in virtual time.
 
-Rule 1: every policy gets the same: tasks as they were submitted, predicted and turned out, windows as they were
-announced and turned out. What had to be assumed beside that is said (`Replay.assumed`).
-Rule 2: what really happened stands beside it, from the record and not from a simulation.
+Rule 1: every policy gets the same input: the tasks with their arrivals, predictions and elapsed times, and the windows
+as they were announced and as they really were. Further assumptions are listed (`Replay.assumed`).
+Rule 2: the real outcome is shown beside the simulated ones. It comes from the record, not from a simulation.
 """
 
 import math
@@ -21,25 +21,25 @@ from deskgrid.sleepbench.workloads.combine import soonest_s
 
 DAY_S = 86_400.0
 WEEK_S = 7 * DAY_S
-# The name of what really happened, among the names of policies.
+# The real outcome appears under this name among the policies.
 RECORDED = "recorded"
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The spans of one PC, then the same once more after each ``period``."""
+    """The spans of one PC, repeated with this ``period``."""
 
     spans: tuple[Span, ...]
     period: float
 
     def __call__(self) -> Iterator[Span]:
-        """From the beginning; endless, unless a span is."""
+        """The spans from the beginning. They never end, unless one of them lasts for ever."""
         last = 0.0
         for number in count():
             for span in self.spans:
                 opens = max(span.opens + number * self.period, last)
                 closes = span.closes + number * self.period
-                if closes > opens:  # else it is within one that was still open
+                if closes > opens:  # otherwise it lies within a span that is still open
                     announced = span.announced + number * self.period
                     yield Span(opens, closes, announced if announced > opens else closes)
                     last = closes
@@ -48,7 +48,7 @@ class Again:
 
 
 class _Figures(NamedTuple):
-    """Of a run, or of what was recorded; as in `Row`."""
+    """The figures of a run, or of the record; as in `Row`."""
 
     makespan_s: float
     kills: int
@@ -59,7 +59,7 @@ class _Figures(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What one policy made of it: ``turnarounds_s`` by bag. ``stalled``: why there are none, and no row."""
+    """The outcome under one policy. ``turnarounds_s``: by bag. ``stalled``: why there is no outcome, or empty."""
 
     policy: str
     row: Row | None
@@ -68,10 +68,10 @@ class Played:
 
 
 class Replay:
-    """A journal made ready: arrivals, PCs, and what really happened. Seconds from the first submission."""
+    """A journal prepared for replay: arrivals, PCs, and the real outcome. Seconds from the first submission."""
 
     def __init__(self, history: History, bags: Collection[str] = (), since: float = -math.inf) -> None:
-        """Of the whole journal, or of these bags, or of what was submitted ``since``; raises `HistoryError`."""
+        """Take the whole journal, or only these bags, or only submissions ``since`` then; raises `HistoryError`."""
         if unknown := [bag for bag in bags if bag not in {known.id for known in history.bags}]:
             raise HistoryError(f"no bag {unknown[0]} in this journal: it was forgotten, or belongs to another")
         self._chosen = bool(bags)
@@ -99,7 +99,7 @@ class Replay:
         self.lower_bound_s = soonest_s(self.arrivals, self.pcs)
 
     def _pcs(self) -> Iterator[SimulatedPC]:
-        """A PC for each worker, and for each number of slots it has had."""
+        """A PC for each worker and each number of slots that it has had."""
         for worker, windows in self._windows.items():
             for slots in sorted({window.slots for window in windows}):
                 spans = tuple(span for window in windows if window.slots == slots for span in self._spans(window))
@@ -110,7 +110,7 @@ class Replay:
         opens, closes = max(0.0, window.opened - self.start), window.closed - self.start
         announced = OPEN_ENDED if window.planned is None else window.planned - self.start
         if closes > opens:
-            # A window that was open beyond its announcement had been given another one.
+            # A window that stayed open after its announced closing must have been announced again.
             yield Span(opens, closes, announced if announced > opens else closes)
 
     def _arrival(self, batch: PastBatch) -> Arrival:
@@ -120,10 +120,10 @@ class Replay:
             predicted = [self._longest[batch.bag.number]] * len(actual)
         return Arrival(predicted, actual, batch.arrived - self.start)
 
-    # --- what happened, and what would have -------------------------------------------------------------------------
+    # --- the real outcome, and the simulated ones -------------------------------------------------------------------
 
     def recorded(self) -> Played:
-        """What really happened, as far as it was written down."""
+        """The real outcome, as far as the journal has it."""
         ends = [task.ended for batch in self.batches for task in batch.tasks]
         known = [ended for ended in ends if ended is not None]
         if len(known) < len(ends):
@@ -145,7 +145,7 @@ class Replay:
         return window.slots * max(0.0, closes - opens)
 
     def play(self, policy: str) -> Played:
-        """What ``policy`` would have done, as a broker makes it: it was a real grid, whose margins were needed."""
+        """The outcome under ``policy``, with the options a broker would give it: a real grid needs its margins."""
         try:
             run = Simulator(make_policy(policy), self.pcs, self.arrivals, trace=True).run()
         except Stalled as error:
@@ -155,15 +155,15 @@ class Replay:
         return Played(policy, self._row(policy, figures), self._turnarounds(self._ends(run), 0.0))
 
     def _ends(self, run: Run) -> Iterator[tuple[int, float]]:
-        bags = self._bag_of_task()  # an attempt that was killed ended before the one that was not
+        bags = self._bag_of_task()  # a killed attempt ended before the successful one, so the later end counts
         return ((bags[execution.task], execution.end) for execution in run.executions)
 
     def _bag_of_task(self) -> list[int]:
-        """The bag of each task, in the order of arrival, which is how the simulator numbers them."""
+        """The bag of each task, in order of arrival, because the simulator numbers tasks in that order."""
         return [batch.bag.number for batch in self.batches for _ in batch.tasks]
 
     def _turnarounds(self, ends: Iterator[tuple[int, float]], start: float) -> dict[int, float]:
-        """From the first submission of each bag to its last end; ``start``: what the ends are counted from."""
+        """From the first submission of each bag to the end of its last task; ``start``: the zero of ``ends``."""
         last: dict[int, float] = {}
         for bag, end in ends:
             last[bag] = max(last.get(bag, 0.0), end - start)
@@ -188,10 +188,10 @@ class Replay:
             idle_s=figures.idle_s,
         )
 
-    # --- what was assumed -------------------------------------------------------------------------------------------
+    # --- assumptions ------------------------------------------------------------------------------------------------
 
     def assumed(self) -> Iterator[str]:
-        """What the reader should know, a sentence each."""
+        """The assumptions of the replay, a sentence each."""
         bags = self.bags.values()
         yield f"beyond the record's end, the windows of each PC come again every {_lasting(self.period)}"
         yield "PCs that were there when the broker stopped, or were stopped when all was done, stay on as planned"
@@ -212,7 +212,7 @@ class Replay:
 
 
 def _period(recorded_s: float) -> float:
-    """After how long the windows come again: the record's length, in whole weeks or days when it is that long."""
+    """The period of the windows: the record's length, rounded up to whole weeks or days if it is that long."""
     for unit in (WEEK_S, DAY_S):
         if recorded_s >= unit:
             return math.ceil(recorded_s / unit) * unit

@@ -1,4 +1,4 @@
-"""A replay as tables: the whole journal, what happened beside what each policy would have done, then bag by bag."""
+"""A replay as tables: the real outcome beside that of each policy, for the whole journal and then bag by bag."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
@@ -12,13 +12,13 @@ from deskgrid.sleepbench.scenarios import MINUTE_S
 from deskgrid.wire import clean
 
 HEADINGS = ("", "makespan", "mean turnaround", "kills", "planned", "wasted s", "idle s")
-# Bags listed one by one, the last ones of the journal; the JSON has all.
+# How many bags, the last ones of the journal, are listed one by one; the JSON has all.
 BAGS_SHOWN = 40
 NOTHING = "–"
 
 
 def tables(past: Replay, played: Sequence[Played]) -> Iterator[Table]:
-    """The table of the whole, and the one of the bags."""
+    """The table of the whole journal, and the table of its bags."""
     title = (
         f"{counted(past.tasks, 'task')} of {counted(len(past.bags), 'bag')}, {clock(past.work_s)} of work, "
         f"on {counted(len(past.pcs), 'PC')}"

@@ -1,4 +1,4 @@
-"""Rows of the benchmark as tables: each run on both clocks, or a line for many; the bound, the paper's figure."""
+"""The benchmark's rows as tables: each run on both clocks, or one line for many; the bound, the paper's figure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rich.table import Table
 from deskgrid.sleepbench.compare import KINDS, TOLERANCE, Comparison, middle
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row
 
-# Makespan and waste are given as they passed, and beside it in the paper's minutes and seconds.
+# Makespan and waste are given in real time, and beside it in the paper's minutes and seconds.
 COLUMNS = ("", "makespan", "paper min", "kills", "planned", "wasted s", "paper s", "idle")
 CAPTION = (
     "kills: attempts that ran when their PC went; planned: those whose PC went as planned; "
@@ -22,7 +22,7 @@ Line = tuple[str, ...]
 
 
 def tables(rows: Iterable[Row], scale: float) -> Iterator[Table]:
-    """A table for each scenario and policy, whose runs have to stand together; all were made at ``scale``."""
+    """A table for each scenario and policy, whose rows have to be adjacent; all were measured at ``scale``."""
     for (scenario, policy), runs in groupby(rows, key=lambda row: (row.scenario, row.policy)):
         title = f"Scenario {scenario} under {policy}, every time multiplied by {scale:g}"
         yield _table(title, COLUMNS, CAPTION, lines(list(runs), scale))
@@ -74,7 +74,7 @@ SUMMARY_CAPTION = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The runs that one line stands for. ``title``: of the table it is in; ``name``: of the line."""
+    """The runs that one line summarizes. ``title``: of its table; ``name``: of the line."""
 
     title: str
     name: str
@@ -82,7 +82,7 @@ class Group:
 
 
 def summaries(groups: Iterable[Group]) -> Iterator[Table]:
-    """A table for each title, whose groups have to stand together, with a line for each group and the lower bound."""
+    """A table for each title, with a line per group and the lower bound. Groups of one title have to be adjacent."""
     parts = [(title, list(members)) for title, members in groupby(groups, key=lambda group: group.title)]
     for place, (title, members) in enumerate(parts, start=1):
         caption = SUMMARY_CAPTION if place == len(parts) else None
@@ -106,7 +106,7 @@ def summary(group: Group) -> Line:
 
 
 def _bounds(groups: Sequence[Group]) -> list[Line]:
-    """The lower bound, or the mean of several."""
+    """The line of the lower bound; a mean if the runs have different bounds."""
     return [("lower bound", f"{fmean(row.lower_bound_min for group in groups for row in group.rows):.2f}")]
 
 
@@ -127,7 +127,7 @@ COSTS_CAPTION = (
 
 
 def compared(comparisons: Sequence[Comparison]) -> Iterator[Table]:
-    """What agrees, and what was measured: a line in each of two tables for each comparison, all of one scale."""
+    """Two tables, one of agreement and one of measured costs, with a line per comparison; all have the same scale."""
     title = f"Live and simulated, every time multiplied by {comparisons[0].scale:g}"
     yield _table(title, COMPARED, COMPARED_CAPTION, map(_compared, comparisons))
     yield _table("What the grid cost beside the work", COSTS, COSTS_CAPTION, map(_costs, comparisons))

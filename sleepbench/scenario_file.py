@@ -1,4 +1,4 @@
-"""A scenario of one's own, in TOML: other tasks on other PCs than the paper's.
+"""A user's own scenario, in TOML: other tasks on other PCs than the paper's.
 
     uptimes = [84, 117, inf]                            # seconds each PC stays; inf: always there
     restart = 1.2                                       # seconds it is away after that; default 0
@@ -6,8 +6,8 @@
     order = "shuffled"                                  # ascending, descending, or shuffled anew by each run's seed;
                                                         # default: as they stand
 
-Rule: whatever is in the file, reading it gives a `Scenario` or raises `ScenarioError` with one line that names the
-file and the line of it.
+Rule: whatever the file contains, reading it returns a `Scenario` or raises a `ScenarioError`, whose one-line message
+names the file and the line in it.
 """
 
 import math
@@ -23,14 +23,14 @@ from deskgrid.sleepbench.scenarios import Scenario, ScenarioError
 ORDERS = ("ascending", "descending", "shuffled")
 KEYS = ("uptimes", "restart", "jobs", "order")
 JOBS_KEYS = ("from", "to", "step", "copies")
-# More than anybody waits for in a simulation; a step that is a slip of the pen would fill the memory.
+# Nobody would wait for a simulation with more tasks. A mistyped step could otherwise fill the memory.
 TASKS_MOST = 1_000_000
-# Steps add up with rounding: a last one that is over by less than this part of a step still counts.
+# Steps add up with rounding errors: a last one that exceeds ``to`` by less than this fraction of a step still counts.
 HAIR = 1e-9
 
 
 def read_scenario(path: Path) -> Scenario:
-    """The scenario in the file, called as the file is; raises `ScenarioError`."""
+    """The scenario in the file, named after the file; raises `ScenarioError`."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -71,14 +71,14 @@ class _Reader:
             raise self._error(key, f"{key}: {error}") from error
 
     def _error(self, key: str, message: str) -> ScenarioError:
-        """With the line on which the key stands, as well as that can be told from the text."""
+        """An error with the line number of the key, as far as that can be found in the text."""
         found = re.search(rf"""^\s*\[?\s*["']?{re.escape(key)}["']?\s*[]=.]""", self.text, re.MULTILINE)
         line = f" (at line {self.text.count(chr(10), 0, found.end()) + 1})" if found else ""
         return ScenarioError(f"{self.path}: {message}{line}")
 
 
 def _number(value: object, what: str, *, endless: bool = False) -> float:
-    """A number of seconds above 0; ``endless``: that may be infinite."""
+    """A number of seconds above 0; with ``endless`` it may be infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ScenarioError(f"{what} is a number, not {value!r}")
     if not 0 < value <= (math.inf if endless else 1e12):

@@ -1,6 +1,6 @@
-"""The paper's Section 4.2 as values: its job lists, its PCs, and what it measured. Pure.
+"""The paper's Section 4.2 as values: its job lists, its PCs, and its measurements. Pure.
 
-Rule 1: everything here is in the paper's own seconds and minutes; `Scenario.scaled` is the only way to others.
+Rule 1: all times here are the paper's own seconds and minutes; only `Scenario.scaled` converts them to others.
 Rule 2: tasks are in the paper's order, ascending. The order is part of the benchmark: long tasks come last.
 
 Scenario 0 is scenario 1 on PCs that stay for the whole run.
@@ -13,7 +13,7 @@ from random import Random
 
 MINUTE_S = 60.0
 
-# Table 1: how long each of the eight PCs stays up, in seconds; then it is away for the restart.
+# Table 1: how long each of the eight PCs stays up, in seconds. Then it restarts, and is away meanwhile.
 UPTIMES_S = (84.0, 117.0, 163.0, 228.0, 318.0, 443.0, 619.0, 864.0)
 RESTART_S = 1.0
 
@@ -30,16 +30,16 @@ PAPER_STDEV_MIN: Mapping[str, tuple[float, ...]] = {
 
 
 class ScenarioError(ValueError):
-    """What was asked for is not in the paper, or is no possible scenario; one line that says why."""
+    """The requested scenario is not in the paper, or is impossible; one line that says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """Some sleep tasks, on some PCs of one slot each. Seconds.
 
-    ``number``: the paper's; the name of one that is not the paper's. ``uptimes``: how long each PC stays; infinite for
-    one that is always there. ``restart``: how long it is away after that. ``shuffled``: each run has its tasks in an
-    order of its own.
+    ``number``: the number of a paper scenario, or the name of another one. ``uptimes``: how long each PC stays;
+    infinite for a PC that is always there. ``restart``: how long it is away after that. ``shuffled``: each run has its
+    tasks in an order of its own.
     """
 
     number: int | str
@@ -68,11 +68,11 @@ class Scenario:
 
     @property
     def lower_bound_s(self) -> float:
-        """The makespan if no slot were idle for a moment (Section 4.2): total work over the number of slots."""
+        """The makespan if no slot were ever idle (Section 4.2): total work over the number of slots."""
         return self.work_s / len(self.uptimes)
 
     def scaled(self, scale: float) -> "Scenario":
-        """The same with every time multiplied by ``scale``; `ScenarioError` unless that is finite and above 0."""
+        """A copy with every time multiplied by ``scale``; `ScenarioError` unless that is finite and above 0."""
         if not 0.0 < scale < math.inf:
             raise ScenarioError(f"a scale is a finite number above 0, not {scale:g}")
         return Scenario(
@@ -84,7 +84,7 @@ class Scenario:
         )
 
     def in_order(self, seed: int) -> tuple[float, ...]:
-        """The tasks as the run with that seed submits them."""
+        """The tasks in the order in which the run with this seed submits them."""
         return tuple(Random(f"order {seed}").sample(self.tasks, len(self.tasks))) if self.shuffled else self.tasks
 
 
@@ -98,17 +98,17 @@ def paper_scenario(number: int) -> Scenario:
     return Scenario(number, tasks, uptimes, RESTART_S if number else 0.0)
 
 
-# Each list: 240 lengths, this many seconds apart, so many tasks of each. All three add up to 482 minutes.
+# Each list has 240 lengths: (seconds between two lengths, tasks of each length). All lists add up to 482 minutes.
 _JOBS = {0: (0.25, 4), 1: (0.25, 4), 2: (0.5, 2), 3: (1.0, 1)}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run, in the paper's minutes and seconds, whatever scale it was made at. The JSON has exactly these fields.
+    """One run, in the paper's minutes and seconds, whatever its scale. The JSON has exactly these fields.
 
-    ``paper_min``: what the paper measured for this scenario and policy, None where it has no such figure.
-    ``kills``: attempts that ran when their PC went; ``planned_kills``: those whose PC went as planned.
-    ``wasted_s``: what the killed attempts had used. ``idle_s``: window time in which no task ran.
+    ``paper_min``: the paper's figure for this scenario and policy; None if it has none. ``kills``: attempts that were
+    running when their PC left; ``planned_kills``: those whose PC left as planned. ``wasted_s``: the time that the
+    killed attempts had used. ``idle_s``: window time in which no task ran.
     """
 
     scenario: int | str
@@ -127,9 +127,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a run came to, on its own clock. Seconds, of slots where they are summed.
+    """The measurements of a run, on its own clock. Seconds; sums are slot seconds.
 
-    ``window_s``: windows open between the start and the end of the run. ``slept_s``: tasks that ended well.
+    ``window_s``: open windows between the start and the end of the run. ``slept_s``: tasks that succeeded.
     """
 
     makespan_s: float
@@ -141,7 +141,7 @@ class Measured:
 
 
 def paper_row(scenario: Scenario, policy: str, measured: Measured, *, scale: float, run: int, seed: int) -> Row:
-    """The row for a run of ``scenario`` (unscaled) that was made at ``scale``."""
+    """The row for a run of ``scenario`` (unscaled) that was measured at ``scale``."""
     idle_s = measured.window_s - measured.slept_s - measured.wasted_s
     return Row(
         scenario=scenario.number,
@@ -160,7 +160,7 @@ def paper_row(scenario: Scenario, policy: str, measured: Measured, *, scale: flo
 
 
 def paper_min(scenario: int | str, policy: str) -> float | None:
-    """The paper's figure for a scenario of its own and a policy of its own."""
+    """The paper's figure; None for other scenarios and policies than the paper's."""
     known = policy in PAPER_MIN and scenario in range(len(PAPER_MIN[policy]))
     return PAPER_MIN[policy][int(scenario)] if known else None
 

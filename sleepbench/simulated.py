@@ -1,10 +1,10 @@
-"""Runs in virtual time: what there is to do, under which policy, and the rows that come of it.
+"""Runs in virtual time: the problem, the policy, and the resulting rows.
 
-Rule 1: a run is a function of its `Trial`; all chance in it comes from the trial's seed, a number of its own for each
-use. So any number of processes makes the same rows.
-Rule 2: a run whose result no chance has a part in is computed once, however often it is asked for.
-Rule 3: nobody predicts that a task takes longer than the longest window: as the grid says of such a task, it would wait
-for ever. So wrong predictions stay below `LONGEST_PREDICTED` of it.
+Rule 1: a run depends only on its `Trial`. All randomness comes from the trial's seed, with a separate generator for
+each use. So the rows do not depend on the number of processes.
+Rule 2: a run without randomness is computed once, however often it is asked for.
+Rule 3: nobody predicts that a task takes longer than the longest window, because the grid would say that such a task
+waits for ever. So wrong predictions stay below `LONGEST_PREDICTED` times the longest window.
 """
 
 import signal
@@ -22,17 +22,17 @@ from deskgrid.sleepbench.parameters import Options, Parameters
 from deskgrid.sleepbench.perturbation import predictions, wrongly_announced
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row, Scenario, paper_min
 
-# Leaves room for what policies keep free beside a prediction.
+# Leaves room for the margins of the policies.
 LONGEST_PREDICTED = 0.9
-# Options that make up for what messages and starting cost a real grid.
+# The options that a real grid needs because messages and starting a task take time, set to zero.
 IDEAL: Options = {"margin": 0.0, "queue_s": 0.0}
-# Windows of a PC that are looked at for the longest.
+# How many windows of a PC are searched for the longest.
 LOOKED_AT = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Bags of tasks on some PCs, as they really are. ``scale``: what its times have been multiplied by."""
+    """Bags of tasks on some PCs, as they really are. ``scale``: the factor by which its times were multiplied."""
 
     name: int | str
     arrivals: tuple[Arrival, ...]
@@ -45,13 +45,13 @@ class Problem:
         return sum(len(arrival.runtimes) for arrival in self.arrivals)
 
     def longest_window_s(self) -> float:
-        """The longest of all windows, or of the first thousand of each PC."""
+        """The longest window, among the first `LOOKED_AT` of each PC."""
         spans = (span for pc in self.pcs for span in islice(pc.timetable(), LOOKED_AT))
         return max(span.closes - span.opens for span in spans)
 
 
 def scenario_problem(scenario: Scenario, seed: int, scale: float = 1.0) -> Problem:
-    """``scenario`` (unscaled) as the run with ``seed`` meets it, with every time multiplied by ``scale``."""
+    """The problem of ``scenario`` (unscaled) in the run with ``seed``, with every time multiplied by ``scale``."""
     scaled = scenario.scaled(scale)
     pcs = [SimulatedPC(f"pc{place}", cycle(up, scaled.restart)) for place, up in enumerate(scaled.uptimes, start=1)]
     return Problem(scenario.number, (Arrival(scaled.in_order(seed)),), tuple(pcs), scaled.lower_bound_s, scale)
@@ -59,7 +59,7 @@ def scenario_problem(scenario: Scenario, seed: int, scale: float = 1.0) -> Probl
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run to be made. ``runtime_error``, ``uptime_error``: F of `deskgrid.sleepbench.perturbation`; 1: as given."""
+    """One run to make. ``runtime_error``, ``uptime_error``: F of `deskgrid.sleepbench.perturbation`; 1: no error."""
 
     problem: Problem
     policy: str
@@ -70,17 +70,17 @@ class Trial:
     uptime_error: float = 1.0
 
     def by_chance(self) -> bool:
-        """Whether the seed has a part in what comes out, beside that in the problem."""
+        """Whether the result depends on the seed, given the problem."""
         errors = self.runtime_error != 1.0 or self.uptime_error != 1.0
         return errors or self.parameters.jitter > 0.0 or takes_option(self.policy, seed=self.seed)
 
     def twin_of(self, other: "Trial") -> bool:
-        """Whether both are the same but for number and seed, and these have no part in it."""
+        """Whether the two differ only in number and seed, and the result does not depend on these."""
         same = self.problem is other.problem and replace(other, run=self.run, seed=self.seed) == self
         return same and not self.by_chance()
 
 
-# What can be predicted wrongly, and by which factor it was in a trial.
+# The kinds of prediction errors, and how to get a trial's factor for each.
 ERRORS: Mapping[str, Callable[[Trial], float]] = {
     "the runtimes": lambda trial: trial.runtime_error,
     "the uptimes": lambda trial: trial.uptime_error,
@@ -89,14 +89,14 @@ ERRORS: Mapping[str, Callable[[Trial], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A run that has no end, and why."""
+    """A run that would never end, and why."""
 
     trial: Trial
     reason: str
 
 
 def takes_option(policy: str, **option: object) -> bool:
-    """Whether the policy of that name has such an option, and takes such a value."""
+    """Whether the policy has this option, and accepts this value."""
     try:
         make_policy(policy, **option)
     except UnknownPolicy:
@@ -105,23 +105,23 @@ def takes_option(policy: str, **option: object) -> bool:
 
 
 def policy_of(name: str, options: Options, seed: int) -> Policy:
-    """A new policy, which draws its lots by ``seed`` unless its options say otherwise.
+    """A new policy, whose random choices follow ``seed`` unless its options say otherwise.
 
-    In virtual time nothing needs time to start up, and no slot waits for a message with its next task: so nothing is
-    kept free, and no queue is measured in seconds, unless the options ask for it.
+    In virtual time nothing needs time to start up, and no slot waits for a message with its next task. So there is no
+    margin, and no queue that is measured in seconds, unless the options ask for them.
     """
     ideal = {option: value for option, value in IDEAL.items() if takes_option(name, **{option: value})}
     return make_policy(name, **{**ideal, **with_seed(name, options, seed)})
 
 
 def with_seed(policy: str, options: Options, seed: int) -> dict[str, object]:
-    """The options, with ``seed`` if the policy draws lots and they do not say which."""
+    """The options, with ``seed`` added if the policy takes one and the options have none."""
     lots = {"seed": seed} if takes_option(policy, seed=seed) else {}
     return {**lots, **options}
 
 
 def simulate(trial: Trial, trace: bool = False) -> Run:
-    """Make the run, on the clock of the problem; raises `Stalled`."""
+    """Simulate the run, on the clock of the problem; raises `Stalled`."""
     parameters = trial.parameters
     policy = policy_of(trial.policy, parameters.options.get(trial.policy, {}), trial.seed)
     pcs, arrivals = trial.problem.pcs, trial.problem.arrivals
@@ -146,7 +146,7 @@ def _predicted(trial: Trial, arrivals: Sequence[Arrival]) -> list[Arrival]:
 
 
 def row_of(trial: Trial, run: Run) -> Row:
-    """The row for a run that was made, in unscaled minutes and seconds."""
+    """The row for a simulated run, in unscaled minutes and seconds."""
     problem, counters = trial.problem, run.counters
     return Row(
         scenario=problem.name,
@@ -165,7 +165,7 @@ def row_of(trial: Trial, run: Run) -> Row:
 
 
 def rows_of(trials: Sequence[Trial], processes: int = 1) -> Iterator[Row | Unfinished]:
-    """A row for each trial, in their order, computed by so many processes."""
+    """A row for each trial, in order, computed by up to ``processes`` processes."""
     first = [not place or not trial.twin_of(trials[place - 1]) for place, trial in enumerate(trials)]
     computed = [trial for trial, new in zip(trials, first, strict=True) if new]
     with _computing(computed, processes) as results:
@@ -181,7 +181,7 @@ def _computing(trials: Sequence[Trial], processes: int) -> Iterator[Iterator[Row
     if count <= 1:
         yield map(_row, trials)
         return
-    # "spawn" is the only way that is there on every system, and that no thread of ours can be in the way of.
+    # "spawn" is the only start method that every system has and that threads of ours cannot disturb.
     with get_context("spawn").Pool(count, _leave_interrupts_to_the_parent) as pool:
         yield pool.imap(_row, trials)
 

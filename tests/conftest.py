@@ -1,8 +1,8 @@
-"""What holds for every test: Hypothesis tries the same examples on every machine, every time.
+"""Settings for all tests: Hypothesis tries the same examples on every machine, every time.
 
-Its time limits are off, because they would fail a test on a busy machine only; pytest-timeout ends what
-hangs. To look for what the fixed examples miss: ``pytest --hypothesis-profile=explore``. It draws anew each
-time, and prints the line that reproduces a failure.
+Its time limits are off, because they would fail tests only on busy machines; pytest-timeout ends tests that hang. To
+search beyond the fixed examples, use ``pytest --hypothesis-profile=explore``. It draws new examples each time, and
+prints the line that reproduces a failure.
 
 In a checkout our folders could also be imported by their own names. Tests refuse that, as an installation does.
 """

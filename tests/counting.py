@@ -1,3 +1,3 @@
-"""What was tried, for the end of the output: tests that try many things say how many there were."""
+"""Counts of what was tried, for the end of the output: tests with many cases report how many there were."""
 
 COUNTS: list[str] = []

@@ -7,8 +7,8 @@
 
 Rules:
 
-1. What was started through a grid ends with it, whatever fails. A thread that does not end fails the test, and
-   so does one that ended with an error which the test has not taken (`Live.failure`).
+1. Everything that was started through a grid ends with it, whatever fails. A thread that does not end fails the test,
+   and so does a thread that ended with an error that the test has not fetched (`Live.failure`).
 2. Nothing here sleeps: threads are joined, sockets polled, the rest is `eventually`.
 
 `BrokerProcess` is a broker in a process of its own, for tests that kill it: ``python -m tests.live HOME HOST:PORT

@@ -1,4 +1,4 @@
-"""What a process has of memory, and whether that stays as it is."""
+"""The memory of a process, and whether it stays flat."""
 
 from collections.abc import Sequence
 from pathlib import Path

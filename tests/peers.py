@@ -1,7 +1,7 @@
-"""Bare peers of a broker, for tests: they say exactly what they are told to, byte by byte if need be.
+"""Bare peers of a broker, for tests: they send exactly what a test tells them, byte by byte if necessary.
 
-A peer speaks over a line: a real socket (`SocketLine`), or whatever else carries frames. Tests of the broker without
-sockets have one of their own.
+A peer uses a line: a real socket (`SocketLine`), or anything else that carries frames. Tests of the broker without
+sockets have a line of their own.
 """
 
 import json

@@ -4,7 +4,7 @@ import click
 
 from deskgrid.cli.front import Later
 
-# Name, where it is, what it does.
+# Name, import path, short help.
 COMMANDS = (
     ("simulate", "deskgrid.sleepbench.cli.simulate:simulate", "Compute what any policy would do, in virtual time."),
     ("grids", "deskgrid.sleepbench.cli.grids:grids", "Compare policies on random grids, in virtual time."),
@@ -15,7 +15,7 @@ COMMANDS = (
 
 
 class Commands(click.Group):
-    """The table."""
+    """The group of commands."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

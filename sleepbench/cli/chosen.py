@@ -1,4 +1,4 @@
-"""What the options of ``deskgrid sleepbench simulate`` change: of the parameters, and of the predictions."""
+"""How the options of ``deskgrid sleepbench simulate`` change the parameters and the predictions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from deskgrid.sleepbench.simulated import Trial, policy_of, takes_option
 
 
 class Chosen(NamedTuple):
-    """What changes the parameters; None where nothing was said."""
+    """The options that change the parameters; None if an option was not given."""
 
     paper: bool
     restart: float | None
@@ -26,7 +26,7 @@ class Chosen(NamedTuple):
     policy_option: Mapping[str, object]
 
     def parameters(self, policies: Sequence[str]) -> Parameters:
-        """Those of an ideal grid, or of the paper's, with what was said on top."""
+        """The parameters of an ideal grid, or of the paper's, changed by the given options."""
         base = paper_parameters() if self.paper else Parameters()
         said = {
             "restart_s": self.restart,
@@ -43,7 +43,7 @@ class Chosen(NamedTuple):
         return replace(base, announces=self.announce == "all", options=options, **changed)
 
     def _options(self, policy: str, base: Options) -> Options:
-        """An option without a policy's name is for all policies that have it."""
+        """The options of one policy. An option without a policy's name is for all policies that have it."""
         options = dict(base)
         if self.queue is not None and takes_option(policy, queue_length=self.queue):
             options["queue_length"] = self.queue
@@ -55,7 +55,7 @@ class Chosen(NamedTuple):
 
 
 def _has_option(policy: str, name: str, value: object) -> bool:
-    """Whether the policy has that option; a wrong value is an error of its own, told when the policy is made."""
+    """Whether the policy has this option. A wrong value is reported later, when the policy is made."""
     try:
         policy_of(policy, {name: value}, 0)
     except UnknownOption:
@@ -73,7 +73,7 @@ def new_policies(policies: Sequence[str], parameters: Parameters) -> list[Policy
 
 
 class Sweep(NamedTuple):
-    """The errors that are tried for each problem and policy: every factor of the one with every factor of the other."""
+    """The errors tried for each problem and policy: all combinations of runtime and uptime factors."""
 
     runtime: Sequence[float]
     uptime: Sequence[float]
@@ -87,12 +87,12 @@ class Sweep(NamedTuple):
         return [(runtime, uptime) for runtime in self.runtime or (1.0,) for uptime in self.uptime or (1.0,)]
 
     def name(self, trial: Trial) -> str:
-        """Of a line of the table."""
+        """The name of a line of the table."""
         runtime = f" F={trial.runtime_error:g}" if self.runtime else ""
         uptime = f" F={trial.uptime_error:g}" if self.uptime else ""
         return f"{trial.policy}{runtime}{uptime}"
 
     def title(self) -> str:
-        """What F is, for the title of the table; what comes first, stands first in the names."""
+        """The meaning of F, for the title of the table, in the order in which the names of lines have the factors."""
         what = [*["runtimes"] * bool(self.runtime), *["uptimes"] * bool(self.uptime)]
         return f", F: of predicted {' and '.join(what)}" if what else ""

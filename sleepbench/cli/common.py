@@ -1,4 +1,4 @@
-"""What the subcommands share: options, where rows are written, and a bar while they are made."""
+"""Shared parts of the subcommands: options, writing of rows, and a progress bar."""
 
 import json
 import math
@@ -13,17 +13,17 @@ from deskgrid.sleepbench.scenarios import Row, rows_as_json
 
 
 class Factor(click.FloatRange):
-    """A number in a range; click lets NaN pass as within any."""
+    """A finite number in a range; click alone would accept NaN in any range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number in ``value``; a usage error if it is none."""
+        """The number in ``value``; a usage error if it is not a finite number."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)
         return number
 
 
-# Below this a PC's window is shorter than starting a task takes, and nothing is measured but that.
+# Below this, a PC's window is shorter than the start-up of a task, and the benchmark would measure nothing else.
 SCALE_LEAST = 0.002
 
 SCALE_OPTION = click.option(
@@ -43,13 +43,13 @@ SEED_OPTION = click.option(
 
 
 def check_writable(file: Path | None) -> None:
-    """Refuse now rather than after the run a file that cannot be written."""
+    """Refuse a file that cannot be written now, rather than after the run."""
     if file is not None and not file.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no folder {file.absolute().parent}", param_hint="--json")
 
 
 def write_rows(file: Path | None, rows: list[Row]) -> None:
-    """Write all rows so far, after each run: a long series that is cut short leaves what it has."""
+    """Write all rows so far. Called after each run, so that an interrupted series keeps its rows."""
     write_json(file, rows_as_json(rows))
 
 
@@ -61,7 +61,7 @@ def write_json(file: Path | None, values: Sequence[Mapping[str, object]]) -> Non
 
 @contextmanager
 def progress_bar(title: str, total: int, what: str) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, if that is a terminal; call what it gives with how many of ``what`` are done."""
+    """Show a bar on stderr, if that is a terminal. Yields a function to call with how many of ``what`` are done."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

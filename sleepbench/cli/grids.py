@@ -25,7 +25,7 @@ from deskgrid.sleepbench.grids import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-# Everything is measured against this one.
+# All makespans are compared with this one.
 AGAINST = BEST
 CAPTION = (
     f"mean of makespan / makespan under pgs with the queue length, {', '.join(map(str, QUEUES))}, that is best for the "
@@ -60,7 +60,7 @@ CAPTION = (
     help="Also write a row for each grid there.",
 )
 def grids(*, count: int, seed: int, mean: float, processes: int | None, file: Path | None) -> None:
-    """Compare policies on random grids, in virtual time: what is told of the paper's grid might hold there only."""
+    """Compare policies on random grids, in virtual time: results for the paper's grid might hold only there."""
     from rich.console import Console
 
     check_writable(file)
@@ -92,7 +92,7 @@ def table(found: Sequence[ContenderResult], mean: float) -> "Table":
 
 
 def lines(groups: Sequence[Sequence[ContenderResult]]) -> Iterator[tuple[str, ...]]:
-    """The rows of the table, a cell for each group; the last of them is of all grids."""
+    """The rows of the table, with a cell for each group; the last group has all grids."""
     for name in (*(contender.name for contender in CONTENDERS), BEST_QUEUED):
         yield name, *(f"{fmean(each.ratio(name, AGAINST) for each in some):.3f}" for some in groups)
     yield (
@@ -114,7 +114,7 @@ def lines(groups: Sequence[Sequence[ContenderResult]]) -> Iterator[tuple[str, ..
 
 
 def best_length(found: Sequence[ContenderResult]) -> str:
-    """The one queue length from 1 on that is best for all these grids together."""
+    """The single queue length, from 1 on, that is best for all these grids together."""
     return min((queued(length) for length in QUEUES if length), key=lambda name: _mean_min(found, name))
 
 

@@ -35,7 +35,7 @@ from deskgrid.sleepbench.scenarios import Row, paper_row, paper_scenario
     help="Also write the rows there, in the paper's minutes and seconds.",
 )
 def live(*, scenario: int, policy: str, scale: float, runs: int, seed: int, file: Path | None) -> None:
-    """Run it on a real grid: a broker and eight workers of this machine, which come and go as in the paper."""
+    """Run it on a real grid: a broker and eight workers on this machine, which come and go as in the paper."""
     from rich.console import Console
 
     from deskgrid import DeskgridError

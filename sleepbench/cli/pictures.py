@@ -1,4 +1,4 @@
-"""The options that ask for pictures, and the chart on the terminal where nobody asks."""
+"""The options for pictures, and the chart on the terminal that is drawn without them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """What is to be drawn."""
+    """The pictures to draw."""
 
     plot: Path | None
     gantt: Path | None
 
     def check(self, trials: Sequence[Trial]) -> None:
-        """Refuse, before any of it is made, what is not one picture."""
+        """Refuse trials that cannot be drawn as one picture, before they are run."""
         several = [len({factor_of(trial) for trial in trials}) > 1 for factor_of in ERRORS.values()]
         if self.plot is not None and all(several):
             raise click.UsageError("--plot draws against one error: the other can have one factor only")
@@ -34,7 +34,7 @@ class Pictures:
             raise click.UsageError("--gantt draws one run, the first: of one scenario, under one policy and error")
 
     def draw(self, made: Sequence[tuple[Trial, Row]], console: "Console") -> None:
-        """Draw what was asked for; if nothing was, the chart, unless there is more to compare than that shows."""
+        """Draw the requested pictures. If there are none, draw the chart, unless several errors are compared."""
         from deskgrid.sleepbench.pictures.chart import Chart
 
         if not made:
@@ -67,7 +67,7 @@ def _write(figure: "Figure", file: Path) -> None:
 
 
 def picture_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options; it gets them as one argument, ``pictures``."""
+    """Add these options to a command, which gets them as one argument, ``pictures``."""
 
     @wraps(command)
     def collecting(plot: Path | None, gantt: Path | None, **options: Any) -> None:

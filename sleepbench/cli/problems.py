@@ -1,6 +1,6 @@
-"""Where a simulation's jobs and PCs come from: the paper's scenarios, a file, or logs and models of real ones.
+"""Where a simulation's jobs and PCs come from: the paper's scenarios, a file, or logs and models of real systems.
 
-Rule: any jobs go with any PCs. What gives them is asked once for each run, with the seed of the run.
+Rule: any jobs go with any PCs. Their source is asked once for each run, with the seed of the run.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ from deskgrid.sleepbench.workloads.combine import leave_out_too_long, lower_boun
 from deskgrid.sleepbench.workloads.options import Sources
 from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
 
-# The seed of the run -> its problem: the same object wherever the seed has no part in it.
+# From the seed of a run to its problem. If the problem does not depend on the seed, it is always the same object.
 Problems = Callable[[int], Problem]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line says of jobs and PCs; None where it says nothing. ``scenarios``: the paper's."""
+    """The command line's choice of jobs and PCs; None if an option was not given. ``scenarios``: the paper's."""
 
     scenarios: Sequence[int] | None
     file: Path | None
@@ -35,7 +35,7 @@ class Asked:
 
     @property
     def others(self) -> bool:
-        """Whether jobs or PCs are not a scenario's."""
+        """Whether jobs or PCs come from elsewhere than a scenario."""
         return self.sources.other_jobs or self.sources.other_pcs
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Grids:
-    """What has to be known of the grids that are compared: a task that fits not all is left out; ``note`` tells it."""
+    """The grids that are compared. A task that does not fit in all of them is left out, and ``note`` reports it."""
 
     restart_s: float
     policies: Sequence[Policy]
@@ -56,7 +56,7 @@ class Grids:
 
 
 def problems(asked: Asked, grids: Grids) -> list[Problems]:
-    """One for each table; raises `click.BadParameter`."""
+    """The problems, one source for each table; raises `click.BadParameter`."""
     given = _scenarios(asked, grids.restart_s)
     if not asked.others:
         return [
@@ -64,7 +64,7 @@ def problems(asked: Asked, grids: Grids) -> list[Problems]:
         ]
     jobs = asked.sources.read_jobs()
     if jobs is not None and asked.scenarios is None:
-        given = given[-1:]  # of the paper's scenarios, for their PCs: scenarios 1 to 3 have the same
+        given = given[-1:]  # only the PCs of a scenario are needed, and scenarios 1 to 3 have the same PCs
     by_chance = asked.sources.fit is not None
     grids = replace(grids, note=_once(grids.note))
     return [
@@ -85,7 +85,7 @@ def _scenarios(asked: Asked, restart_s: float) -> list[Scenario]:
 
 
 def _drawing(draw: Problems, by_chance: bool) -> Problems:
-    """``draw``, called once for each seed; or once only, if there is no chance in it."""
+    """``draw``, called once for each seed; or only once, if its result does not depend on the seed."""
     drawn = cache(draw)
     return drawn if by_chance else lambda seed: drawn(0)
 
@@ -105,5 +105,5 @@ def _combined(scenario: Scenario, jobs: Jobs | None, sources: Sources, grids: Gr
 
 
 def _once(note: Callable[[str], None]) -> Callable[[str], None]:
-    """``note``, but nothing is told twice."""
+    """``note``, but without repeating any message."""
     return cache(note)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Moment(click.ParamType[float]):
-    """A date, or a date and time, of this machine's zone unless it names another; POSIX seconds."""
+    """A date, or a date and time, in this machine's time zone unless it names another; as POSIX seconds."""
 
     name = "moment"
 
@@ -42,10 +42,10 @@ class Moment(click.ParamType[float]):
     help='Also write there: "rows" as of the other benchmarks, "bags" with turnarounds, and what was "assumed".',
 )
 def replay(*, home: Path, policies: str | None, since: float | None, bags: tuple[str, ...], file: Path | None) -> None:
-    """Play a broker's past again, under every policy: HOME is the folder of a broker that is stopped.
+    """Replay a broker's past under every policy: HOME is the folder of a broker that is stopped.
 
-    Its journal knows what was submitted when, how long each task was said to take and took, and when each PC was
-    there. Beside what really happened stands what other policies would have made of the same.
+    Its journal knows when tasks were submitted, their predicted runtimes and elapsed times, and when each PC was there.
+    The tables show what really happened beside what other policies would have achieved.
     """
     from rich.console import Console
 
@@ -75,7 +75,7 @@ def replay(*, home: Path, policies: str | None, since: float | None, bags: tuple
 
 
 def document(past: "Replay", played: Sequence["Played"]) -> dict[str, object]:
-    """What ``--json`` writes. Seconds; a policy that never ends has no row and no turnarounds, but a reason."""
+    """The document of ``--json``. Seconds. A policy whose run never ends has no row or turnarounds, but a reason."""
     return {
         "rows": [asdict(one.row) for one in played if one.row is not None],
         "bags": [

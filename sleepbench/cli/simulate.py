@@ -124,7 +124,7 @@ def simulate(
     pictures: Pictures,
     **chosen: Any,
 ) -> None:
-    """Compute it in virtual time, by the scheduler that the broker runs: the paper's table takes seconds."""
+    """Simulate it in virtual time, with the scheduler that the broker runs: the paper's table takes seconds."""
     from rich.console import Console
 
     check_writable(file)
@@ -164,7 +164,7 @@ def _run(trials: Sequence[Trial], processes: int) -> Iterator[Row | Unfinished]:
 
 
 def _as_json(trial: Trial, row: Row, sweep: Sweep) -> dict[str, object]:
-    """A row as `live` writes it; with the factors, where more than one may have been tried."""
+    """A row as `live` writes it, plus the error factors if any were given."""
     errors = {"runtime_error": trial.runtime_error, "uptime_error": trial.uptime_error}
     return asdict(row) | (errors if sweep.asked else {})
 

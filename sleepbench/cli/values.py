@@ -1,4 +1,4 @@
-"""What the words of ``deskgrid sleepbench simulate`` mean: callbacks of its options."""
+"""Callbacks that parse the option values of ``deskgrid sleepbench simulate``."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -8,7 +8,7 @@ import click
 from deskgrid.cli.base import Seconds, key_values
 from deskgrid.scheduler.policies import policy_names
 
-# Far beyond what anybody predicts.
+# Far beyond any real prediction error.
 ERROR_MOST = 1000.0
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,1 +1,1 @@
-"""Runs as pictures: matplotlib's in files (the extra ``plot``), rich's on the terminal."""
+"""Pictures of runs: by matplotlib in files (the extra ``plot``), by rich on the terminal."""

@@ -14,18 +14,18 @@ from deskgrid.sleepbench.pictures.style import COLUMN, INK, WIDTH, drawing, look
 from deskgrid.sleepbench.scenarios import PAPER_MIN, Row
 
 HEIGHT = 3.2
-# Of the distance between two scenarios, what their bars take, and what each bar takes of its place.
+# The width of a scenario's bars, as a fraction of the distance between scenarios; the width of a bar in its place.
 GROUP = 0.84
 BAR = 0.92
-# Characters: the name of a scenario below its bars goes on in a new line after so many.
+# The name of a scenario below its bars is wrapped after this many characters.
 NAME_MOST = 24
-# How far the paper's bars are from white, towards the colour of the policy.
+# The strength of the policy's colour in the paper's bars; 0 is white.
 PALE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A bar in each scenario, where there is one."""
+    """A bar in each scenario that has a value."""
 
     policy: str
     paper: bool
@@ -33,12 +33,12 @@ class Series:
 
     @property
     def label(self) -> str:
-        """For the legend."""
+        """The label in the legend."""
         return f"{self.policy}, the paper" if self.paper else self.policy
 
 
 def figure2(rows: Iterable[Row]) -> Figure:
-    """Grouped bars: what each policy took, mean and deviation over its runs, and what it did in the paper."""
+    """Grouped bars: the makespan of each policy, mean and deviation over its runs, and the paper's figures."""
     drawn = means(rows)
     scenarios, series = scenarios_of(drawn), all_series(drawn)
     with drawing():
@@ -104,12 +104,12 @@ def _draw_series(axes: Axes, series: Series, offset: float, width: float, colour
 
 
 def pale(colour: str) -> tuple[float, ...]:
-    """The same colour on its way to white."""
+    """A pale shade of the colour."""
     return tuple(1.0 - PALE * (1.0 - part) for part in to_rgb(colour))
 
 
 def _draw_bounds(axes: Axes, drawn: Sequence[Means], scenarios: Sequence[Name]) -> None:
-    """A line across each group; across all of them where they have the same bound, as the paper's have."""
+    """A line across each group. Groups with the same bound, like the paper's, get what looks like one line."""
     bounds = {each.scenario: each.lower_bound_min for each in drawn}
     places = range(len(scenarios))
     axes.hlines(

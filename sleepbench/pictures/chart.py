@@ -1,8 +1,8 @@
-"""Makespans as bars on a terminal: under the table, where no file was asked for.
+"""Makespans as bars on a terminal, below the table, if no file was asked for.
 
-Rule 1: the chart is as wide as the console; names and figures take what they need, the bars the rest.
-Rule 2: a bar starts at 0, and all have one scale. The lower bound and the paper's figure are marks on it; where both
-come to one place, the paper's is shown, for the bound is the same in all bars of a scenario.
+Rule 1: the chart is as wide as the console. Names and figures take the width they need, the bars the rest.
+Rule 2: a bar starts at 0, and all bars have the same scale. The lower bound and the paper's figure are marks on it. If
+both fall on the same place, the paper's is shown, because the bound is the same in all bars of a scenario.
 Rule 3: on a terminal that cannot show more, everything is ASCII.
 """
 
@@ -15,11 +15,11 @@ from rich.text import Text
 from deskgrid.sleepbench.pictures.means import Means, called, means, of_the_paper, policies_of, scenarios_of
 from deskgrid.sleepbench.scenarios import Row
 
-# Bars are never shorter than this, on however narrow a terminal, and never longer than can be compared at a glance.
+# The least and the most columns for the bars, however narrow or wide the terminal is. Longer bars are hard to compare.
 BARS_LEAST = 10
 BARS_MOST = 100
 
-# Nor is the name of a scenario longer than this.
+# Longer names of scenarios are cut.
 NAME_MOST = 28
 
 COLOURS: Mapping[str, str] = {"pgs": "blue", "fcfs": "red", "packing": "green"}
@@ -28,7 +28,7 @@ SPARE = ("magenta", "yellow", "cyan")
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """What a bar is made of: whole cells; parts of one, from small to large; the marks."""
+    """The characters of a bar: a whole cell; parts of a cell, from small to large; the marks; the cut of a name."""
 
     full: str
     parts: str
@@ -43,7 +43,7 @@ ASCII = Glyphs("=", "", "|", "*", "~")
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars of ``rows``, for `rich`: a group for each scenario, in it one for each policy."""
+    """A chart of ``rows`` for `rich`: a group for each scenario, with a bar for each policy."""
 
     rows: Sequence[Row]
 
@@ -54,7 +54,7 @@ class Chart:
 
 
 def chart_lines(drawn: Sequence[Means], width: int, glyphs: Glyphs) -> Iterator[Text]:
-    """The legend, and a line for each bar; none is wider than ``width`` unless that is very narrow."""
+    """The legend, and a line for each bar. No line is wider than ``width``, unless that is very narrow."""
     names = {each.scenario: _short(called(each.scenario), glyphs) for each in drawn}
     first, second = _widest(names.values()) + 2, _widest(policies_of(drawn)) + 2
     figures = [f"{each.makespan_min.mean:.2f}" for each in drawn]
@@ -80,7 +80,7 @@ def _widest(words: Iterable[str]) -> int:
 
 
 def _ends(drawn: Iterable[Means]) -> Iterator[float]:
-    """How far, in minutes, anything of the chart reaches."""
+    """How far the bars and marks of the chart reach, in minutes."""
     for each in drawn:
         yield max(each.makespan_min.mean, each.lower_bound_min)
         if (paper := of_the_paper(each.scenario).get(each.policy)) is not None:
@@ -109,7 +109,7 @@ def _bar(each: Means, per_minute: float, width: int, glyphs: Glyphs, colour: str
 
 
 def bar_of(cells: float, glyphs: Glyphs) -> str:
-    """A bar that many cells long, to the part of a cell that can be shown."""
+    """A bar of this many cells, rounded to the smallest part of a cell that can be shown."""
     steps = len(glyphs.parts) + 1
     whole, part = divmod(round(cells * steps), steps)
     return glyphs.full * whole + (glyphs.parts[part - 1] if part else "")

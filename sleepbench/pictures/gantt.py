@@ -1,9 +1,9 @@
-"""One run as a Gantt chart: a row for each slot, its windows, and what ran in them.
+"""One run as a Gantt chart: a row for each slot, with its windows and the attempts in them.
 
-Rule 1: what is idle is what can be seen of a window; what lies between the windows is white.
-Rule 2: a killed attempt differs in colour and in hatching, for a print without colours.
-Rule 3: an hour of a few long tasks and a night of thousands of short ones are drawn by the same few lines: the three
-kinds of blocks are one collection each, and only blocks wide enough for it have an edge.
+Rule 1: idle time is the visible part of a window; the time between windows is white.
+Rule 2: a killed attempt differs in colour and in hatching, so that it can be seen in print without colours.
+Rule 3: the same code draws an hour of a few long tasks and a night of thousands of short ones. Each of the three kinds
+of blocks is one collection, and only blocks that are wide enough have an edge.
 """
 
 import math
@@ -21,43 +21,45 @@ from matplotlib.ticker import MaxNLocator
 from deskgrid.scheduler.simulation.simulator import Execution, Run, SimulatedPC
 from deskgrid.sleepbench.pictures.style import INK, VERMILLION, WIDTH, drawing, new_figure
 
-# Inches: a row is as high as fits the page, within limits; the rest is legend and axis; a picture ends somewhere.
+# Inches. Rows share the height of a page, within limits; the rest is for legend and axis. The last is the maximum
+# height.
 PAGE_HEIGHT = 6.4
 ROW_MOST = 0.27
 ROW_LEAST = 0.1
 REST_HEIGHT = 0.95
 HEIGHT_MOST = 30.0
-# A name needs this much height, inches; where rows are lower, not every row has one.
+# The height of a name, in inches. If rows are lower, only some have a name.
 NAME_HEIGHT = 0.1
-# That of the scale of shades.
+# The maximum height of the colour scale, in inches.
 SCALE_HEIGHT = 2.4
 
-# Of a row: what a window takes, what a block takes of it, and the gap between PCs that have several slots.
+# Fractions of a row's height: windows, blocks, and the gap between PCs that have several slots.
 WINDOW = 0.86
 BLOCK = 0.66
 GAP = 0.5
-# Points: what is at least so wide has an edge, which parts it from the next: a PC that restarts is back in a second.
+# Points. Blocks at least this wide have an edge, which separates them from the next block: a PC may be back in a
+# second.
 EDGE_FROM = 2.5
 EDGE = 0.5
-# Of a figure's width, the blocks take about this much.
+# The approximate width of all blocks, as a fraction of the figure's width.
 PANEL = 0.82
 
 WINDOW_COLOUR = "#e6e6e6"
-# From short to long: not so light that it is taken for an idle window.
+# From short to long. The lightest shade must not look like an idle window.
 SHADES = LinearSegmentedColormap.from_list("runtimes", ["#a6cee3", "#4f9fd0", "#0072b2", "#003a5d"])
 
-# The unit of the time axis: the largest of which a run has at least this many.
+# The time axis uses the largest unit of which the run has at least this many.
 UNITS_LEAST = 5.0
 UNITS: Sequence[tuple[str, float]] = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 
 
-# A row, and the seconds between which something is in it.
+# A row, and the start and the end of a block in it, in seconds.
 Placed = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the rows are (`y` of each slot, from above), and how long a second is, in `unit`s and in points."""
+    """The position of each slot's row (`y`, from the top), and the length of a second, in `unit`s and in points."""
 
     rows: dict[tuple[str, int], float]
     unit: str
@@ -72,7 +74,7 @@ class Layout:
 
 
 def gantt(run: Run, pcs: Sequence[SimulatedPC], title: str) -> Figure:
-    """``run``, made with a trace on ``pcs``. ``title``: what it is and what it came to."""
+    """Draw ``run``, which was made with a trace on ``pcs``. ``title``: a description of the run and its result."""
     layout = layout_of(run, pcs)
     with drawing():
         figure = new_figure(_height(len(layout.rows)))
@@ -89,7 +91,7 @@ def gantt(run: Run, pcs: Sequence[SimulatedPC], title: str) -> Figure:
 
 
 def _draw_scale(figure: Figure, axes: Axes, norm: Normalize) -> None:
-    """What the shades stand for: beside the rows, never higher than can be taken in."""
+    """Draw the scale of the shades beside the rows, no higher than `SCALE_HEIGHT`."""
     shrink = min(1.0, SCALE_HEIGHT / (figure.get_figheight() - REST_HEIGHT))
     colours = figure.colorbar(
         ScalarMappable(norm, SHADES), ax=axes, shrink=shrink, aspect=30, pad=0.01, anchor=(0.0, 1.0)
@@ -104,7 +106,7 @@ def length(execution: Execution) -> float:
 
 
 def layout_of(run: Run, pcs: Sequence[SimulatedPC]) -> Layout:
-    """Rows in the order of the PCs; those of one PC are together."""
+    """Rows in the order of the PCs; the rows of one PC are adjacent."""
     gap = GAP if any(pc.slots > 1 for pc in pcs) else 0.0
     rows, row = {}, 0.0
     for pc in pcs:
@@ -157,7 +159,7 @@ def _boxes(placed: Sequence[Placed], height: float, layout: Layout, **look: Any)
 
 
 def _draw_announced(axes: Axes, run: Run, pcs: Sequence[SimulatedPC], layout: Layout) -> None:
-    """A tick wherever a window was to close, and did not."""
+    """A tick at each announced closing at which the window did not close."""
     ticks = [
         [(closing * layout.per_second, row + side * WINDOW / 2) for side in (-1, 1)]
         for name, span in run.spans
@@ -182,7 +184,7 @@ def _set_axes(axes: Axes, run: Run, pcs: Sequence[SimulatedPC], layout: Layout) 
 
 
 def names(pcs: Sequence[SimulatedPC], layout: Layout) -> Iterator[tuple[float, str]]:
-    """Each PC, in the middle of its rows."""
+    """The name of each PC, and its position, the middle of its rows."""
     for pc in pcs:
         rows = list(_rows(pc.name, pcs, layout))
         yield sum(rows) / len(rows), pc.name

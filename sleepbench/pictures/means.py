@@ -1,4 +1,4 @@
-"""What is drawn of rows: the mean of the runs of each scenario and policy, and what the paper measured there. Pure."""
+"""The figures that are drawn: the mean of the runs of each scenario and policy, and the paper's figures. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from statistics import fmean, stdev
 
 from deskgrid.sleepbench.scenarios import PAPER_MIN, PAPER_STDEV_MIN, Row
 
-# A scenario of the paper has a number, one of a file its name.
+# A scenario of the paper has a number, a scenario from a file has a name.
 Name = int | str
 
 
 def called(scenario: Name) -> str:
-    """What to call it where nothing else says what it is."""
+    """The name of the scenario where the context does not say that it is one."""
     return f"scenario {scenario}" if isinstance(scenario, int) else scenario
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Mean and standard deviation, the latter 0 of a single run."""
+    """Mean and standard deviation; the latter is 0 for a single run."""
 
     mean: float
     deviation: float
@@ -36,7 +36,7 @@ class Means:
 
 
 def means(rows: Iterable[Row]) -> list[Means]:
-    """One for each scenario and policy, in the order in which these first come."""
+    """The means for each scenario and policy, in order of first appearance."""
     runs: dict[tuple[Name, str], list[Row]] = {}
     for row in rows:
         runs.setdefault((row.scenario, row.policy), []).append(row)
@@ -54,13 +54,13 @@ def means(rows: Iterable[Row]) -> list[Means]:
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Of at least one value."""
+    """Mean and deviation of at least one value."""
     known = list(values)
     return Spread(fmean(known), stdev(known) if len(known) > 1 else 0.0)
 
 
 def of_the_paper(scenario: Name) -> Mapping[str, Spread]:
-    """What Table 2 says of each policy in ``scenario``, minutes; nothing if that is not one of the paper's."""
+    """Table 2's figures for each policy in ``scenario``, in minutes; empty if the paper does not have that scenario."""
     return _TABLE_2.get(scenario, {})
 
 

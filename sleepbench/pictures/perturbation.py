@@ -10,15 +10,15 @@ from deskgrid.sleepbench.pictures.means import Means, Name, Spread, called, mean
 from deskgrid.sleepbench.pictures.style import INK, drawing, looks, new_figure
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row
 
-# Inches: the height of a row of panels, and that of the legend and what stands below.
+# Inches: the height of a row of panels; the height of the legend and of the labels at the bottom.
 ROW_HEIGHT = 2.0
 REST_HEIGHT = 0.6
-# Points: the markers of the policy drawn last, and by how much each before it is larger, for where all are the same
-# (nothing killed) those below have to be seen, too.
+# Points: the size of the last policy's markers, and how much larger each policy's markers are than the next one's.
+# Where all values are equal (nothing killed), the markers below can still be seen.
 MARKER = 3.2
 LARGER = 1.4
 
-# The three panels of a row: what stands at the axis, and what is drawn.
+# The three panels of a row: the label of the axis, and the values.
 PANELS: Sequence[tuple[str, Callable[[Means], Spread]]] = (
     ("makespan (minutes)", lambda each: each.makespan_min),
     ("attempts killed", lambda each: each.kills),
@@ -30,12 +30,12 @@ Points = Mapping[float, Sequence[Means]]
 
 
 def minutes(seconds: Spread) -> Spread:
-    """The same, in minutes."""
+    """Convert seconds to minutes."""
     return Spread(seconds.mean / MINUTE_S, seconds.deviation / MINUTE_S)
 
 
 def against_error(rows: Mapping[float, Sequence[Row]], of: str) -> Figure:
-    """Three panels for each scenario. ``rows``: the runs at each F; ``of``: what is predicted so badly, "runtimes"."""
+    """Three panels for each scenario. ``rows``: the runs at each F; ``of``: the wrong predictions, "the runtimes"."""
     points = {factor: means(some) for factor, some in sorted(rows.items())}
     drawn = [each for some in points.values() for each in some]
     scenarios = scenarios_of(drawn)

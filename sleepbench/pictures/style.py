@@ -1,11 +1,11 @@
-"""How every picture looks, and how it is written.
+"""The style of all pictures, and how they are written.
 
-Rule 1: nothing global. No pyplot; matplotlib's settings are changed only inside `drawing`, which starts from its
-own defaults, so that no user's ``matplotlibrc`` shows.
-Rule 2: the same figures give the same bytes (of one version of matplotlib), so that a picture under version control
-changes when there is a reason. Hence no date, no name of a program, and ids that are not random.
-Rule 3: colours are those of Okabe and Ito, which people who see fewer colours can tell apart. A policy has the same in
-every picture; lines also differ by marker, and what the paper measured is paler than what we did.
+Rule 1: no global state. There is no pyplot, and matplotlib's settings are changed only inside `drawing`. It starts from
+matplotlib's own defaults, so a user's ``matplotlibrc`` has no effect.
+Rule 2: the same figures give the same bytes (with one version of matplotlib), so a picture under version control
+changes only for a reason. Hence there is no date, no program name, and no random id.
+Rule 3: the colours are those of Okabe and Ito, which colour-blind people can tell apart. A policy has the same colour
+in every picture. Lines also differ by marker, and the paper's figures are paler than ours.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,8 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-# Inches: two columns of a journal's page, and one. Text of 8 points can still be read at half that.
+# Inches: the width of two columns of a journal's page, and of one. Text of 8 points is still readable at half that
+# size.
 WIDTH = 7.2
 COLUMN = 3.5
 DOTS_PER_INCH = 200
@@ -27,7 +28,7 @@ PALE_INK = "#777777"
 GRID = "#e4e4e4"
 VERMILLION = "#d55e00"
 
-# Look: (colour, marker). The spare ones are handed out to other policies, in the order in which they come.
+# (Colour, marker) of each policy. Other policies get the spare ones, in order of appearance.
 LOOKS: Mapping[str, tuple[str, str]] = {
     "pgs": ("#0072b2", "o"),
     "fcfs": (VERMILLION, "s"),
@@ -35,7 +36,7 @@ LOOKS: Mapping[str, tuple[str, str]] = {
 }
 SPARE = (("#cc79a7", "^"), ("#e69f00", "v"), ("#56b4e9", "P"), ("#000000", "X"), ("#999999", "*"))
 
-# (Any: matplotlib's types have its names of settings as literals.)
+# (Any, because matplotlib's types declare the names of settings as literals.)
 SETTINGS: Mapping[Any, object] = {
     "axes.axisbelow": True,
     "axes.edgecolor": PALE_INK,
@@ -63,7 +64,7 @@ SETTINGS: Mapping[Any, object] = {
     "ytick.labelsize": 7.5,
 }
 
-# What matplotlib would otherwise write into a file of each kind: dates and versions.
+# Dates and versions that matplotlib would otherwise write into a file of each kind.
 LEFT_OUT: Mapping[str, Sequence[str]] = {
     ".svg": ("Date", "Creator"),
     ".png": ("Software",),
@@ -73,7 +74,7 @@ LEFT_OUT: Mapping[str, Sequence[str]] = {
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """The settings hold inside; afterwards matplotlib is as it was."""
+    """Apply the settings inside the block, and restore matplotlib's own afterwards."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(SETTINGS)
@@ -81,14 +82,14 @@ def drawing() -> Iterator[None]:
 
 
 def new_figure(height: float, width: float = WIDTH) -> Figure:
-    """An empty one, of so many inches."""
+    """An empty figure of this size, in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def save(figure: Figure, file: Path) -> None:
-    """Write it as what the name of ``file`` says."""
+    """Write the figure in the format that the name of ``file`` implies."""
     suffix = file.suffix.lower()
     with drawing():
         figure.savefig(
@@ -97,7 +98,7 @@ def save(figure: Figure, file: Path) -> None:
 
 
 def looks(policies: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker for each."""
+    """Colour and marker for each policy."""
     others = [policy for policy in policies if policy not in LOOKS]
     spare = {policy: SPARE[place % len(SPARE)] for place, policy in enumerate(others)}
     return {policy: LOOKS.get(policy) or spare[policy] for policy in policies}

@@ -1,4 +1,4 @@
-"""Which picture belongs to what was simulated: by scenario, against an error, or one run slot by slot."""
+"""Choose the picture for simulated trials: by scenario, against an error, or one run slot by slot."""
 
 from collections.abc import Sequence
 from textwrap import fill
@@ -12,14 +12,15 @@ from deskgrid.sleepbench.pictures.perturbation import against_error
 from deskgrid.sleepbench.scenarios import MINUTE_S, Row
 from deskgrid.sleepbench.simulated import ERRORS, Trial, simulate
 
-# Characters: what fits into a line above the picture.
+# How many characters fit into a line above the picture.
 TITLE_MOST = 105
 
 
 def plot_of(made: Sequence[tuple[Trial, Row]]) -> Figure:
-    """Makespans by scenario; against F where there are several, of runtimes if both have.
+    """Makespans by scenario; if there are several error factors, makespans against these factors.
 
-    Several of both are no one picture: whoever asks has to refuse that.
+    If both errors have several factors, it takes those of the runtimes. That is not one picture, so callers have to
+    refuse it.
     """
     for what, factor_of in ERRORS.items():
         factors = {factor_of(trial) for trial, _ in made}
@@ -29,7 +30,7 @@ def plot_of(made: Sequence[tuple[Trial, Row]]) -> Figure:
 
 
 def gantt_of(trial: Trial) -> Figure:
-    """The run, made again with a trace, on the clock of the problem; raises `Stalled`."""
+    """Repeat the run with a trace, on the clock of the problem, and draw it; raises `Stalled`."""
     run = simulate(trial, trace=True)
     known = [called(trial.problem.name), trial.policy, f"run {trial.run} (seed {trial.seed})"]
     known += [f"every time multiplied by {trial.problem.scale:g}"] if trial.problem.scale != 1.0 else []

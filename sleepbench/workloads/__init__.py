@@ -1,1 +1,1 @@
-"""Other work and other PCs than the paper's: logs of real jobs, traces and models of real availability."""
+"""Jobs and PCs from other sources than the paper: logs of real jobs, traces and models of real availability."""

@@ -1,7 +1,8 @@
-"""Any jobs on any PCs: what of the jobs can run there at all, and how soon it could be done.
+"""Combine any jobs with any PCs: which of the jobs can run there at all, and how soon they could be done.
 
-A policy that knows windows never starts a task that no window can hold; it waits for ever, and so would a simulation.
-In real logs there are always some. They are left out, the same for every policy, and counted.
+A policy that knows windows never starts a task that fits into no window. Such a task would wait for ever, and the
+simulation would never end. Real logs always contain such tasks. They are left out, the same ones for every policy, and
+counted.
 """
 
 import heapq
@@ -15,19 +16,20 @@ from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.simulation.simulator import IDEAL, Arrival, Conditions, SimulatedPC, Span
 from deskgrid.sleepbench.workloads.source import Jobs, Lab, WorkloadError
 
-# Windows are looked at that open in this time: of endless ones there is always a longer one some day, and a task that
-# waits for it makes the makespan a matter of that one window.
+# Only windows that open within this time count. An endless series of windows has a longer one some day, and a task that
+# waits for it would make the makespan depend on that one window.
 HORIZON_S = 30 * 24 * 3600.0
 
-# Far more than a scheduler allows for rounding, far less than matters: a task that fits by less is left out, too.
+# Tasks that fit by less than this are left out, too. It is far more than a scheduler allows for rounding, and far less
+# than matters.
 HAIR_S = 1e-3
 
 
 def leave_out_too_long(jobs: Jobs, lab: Lab, policies: Iterable[Policy] = (), conditions: Conditions = IDEAL) -> Jobs:
-    """``jobs`` without tasks that do not fit the longest window; raises `WorkloadError` if that leaves none.
+    """``jobs`` without tasks that do not fit into the longest window; raises `WorkloadError` if that leaves none.
 
-    What is left fits under each of ``policies``, whose margins differ, with what an attempt costs beside its runtime
-    (which may be added to the prediction, too).
+    The remaining tasks fit under each of ``policies``, whose margins differ, including the overhead of an attempt
+    (which may be part of the prediction, too).
     """
     spans = [span for pc in lab.pcs for span in _first(pc)]
     announced = max((span.longest() for span in spans), default=0.0) - HAIR_S
@@ -48,9 +50,9 @@ def leave_out_too_long(jobs: Jobs, lab: Lab, policies: Iterable[Policy] = (), co
 
 
 def lower_bound_s(jobs: Jobs, lab: Lab) -> float:
-    """How soon all could be done: the work fills every slot whenever it is there, and the last bag has to come first.
+    """A lower bound of the makespan: the work fills every slot whenever it is up, and no task starts before it arrives.
 
-    For PCs that stay it is the paper's bound (Section 4.2). Raises `WorkloadError` if they are gone before.
+    For PCs that stay it is the paper's bound (Section 4.2). Raises `WorkloadError` if the PCs are gone before.
     """
     soonest = soonest_s(jobs.arrivals, lab.pcs)
     if math.isinf(soonest):
@@ -59,14 +61,14 @@ def lower_bound_s(jobs: Jobs, lab: Lab) -> float:
 
 
 def soonest_s(arrivals: Iterable[Arrival], pcs: Iterable[SimulatedPC]) -> float:
-    """The same; infinite if they are gone before."""
+    """As `lower_bound_s`, but infinite if the PCs are gone before all is done."""
     last = max(arrival.at + max(arrival.really()) for arrival in arrivals)
     work = math.fsum(seconds for arrival in arrivals for seconds in arrival.really())
     return max(last, done_at(heapq.merge(*map(_edges, pcs)), work))
 
 
 def _edges(pc: SimulatedPC) -> Iterator[tuple[float, int]]:
-    """When slots come, and when they go."""
+    """When slots appear and disappear: pairs of a time and a change of their number."""
     for span in pc.timetable():
         yield span.opens, pc.slots
         if span.closes < math.inf:
@@ -78,7 +80,7 @@ def _first(pc: SimulatedPC) -> list[Span]:
 
 
 def _part(arrival: Arrival, predicted: float, actual: float) -> Arrival | None:
-    """What of a bag takes less than ``actual`` seconds and is predicted to take less than ``predicted``; or None."""
+    """The tasks of a bag that take less than ``actual`` seconds, and less than ``predicted`` by prediction; or None."""
     pairs = list(zip(arrival.runtimes, arrival.really(), strict=True))
     fitting = [pair for pair in pairs if pair[0] < predicted and pair[1] < actual]
     if len(fitting) == len(pairs):

@@ -1,17 +1,18 @@
-"""PCs whose windows are drawn from the distributions in fits.toml, which describe real systems, with a day and a week.
+"""PCs whose windows are drawn from the distributions in fits.toml, which describe real systems; with a day cycle.
 
-Rule 1: the windows of a PC are a function of the fit, the seed and the PC's number; no other PC, and nothing that is
-read of them or how often, changes them. They never end.
-Rule 2: without a day cycle (amplitude 0) lengths are exactly those of the fit: windows and gaps in turn, independent.
+Rule 1: the windows of a PC depend only on the fit, the seed and the PC's number. Other PCs do not change them, nor does
+how often, or how far, they are read. They never end.
+Rule 2: without a day cycle (amplitude 0) the lengths are exactly those of the fit. Windows and gaps alternate, and are
+independent.
 
-The day cycle is a model of ours, no measurement: the fits have none, but desktops follow their people (the paper's own
-example is workstations that are free in nights and at weekends). A length that was drawn is spent at a pace that
-depends on the hour. In office hours (Monday to Friday, 9 to 17) a window is spent at pace 1 + a and a gap at 1 − a,
-where a is the amplitude: windows end sooner and gaps last longer, so fewer PCs are there. At all other times the pace
-differs the other way, by so much less that its mean over a week is 1: the mean lengths remain about those of the fit.
-With a below 0 more PCs are there in office hours.
+The day cycle is our own model, not a measurement. The fits have none, but people's habits shape the uptime of desktops
+(the paper's own example is workstations that are free at night and on weekends). A drawn length passes at a pace that
+depends on the hour. In office hours (Monday to Friday, 9 to 17) a window passes at pace 1 + a and a gap at 1 − a, where
+a is the amplitude: windows end sooner and gaps last longer, so fewer PCs are there. At all other times the pace differs
+in the other direction, by a smaller amount, so that its mean over a week is 1. The mean lengths thus stay close to
+those of the fit. With a below 0, more PCs are there in office hours.
 
-A run begins on a Monday at 0:00, in the middle of the life of each PC: windows are drawn from long before.
+A run begins on a Monday at 0:00, when each PC has been running for a long time: windows are drawn from long before.
 """
 
 import math
@@ -32,15 +33,16 @@ WEEK_S = 7 * DAY_S
 WORKING_DAYS = 5
 OFFICE_OPENS_S, OFFICE_CLOSES_S = 9 * HOUR_S, 17 * HOUR_S
 OFFICE_S = WORKING_DAYS * (OFFICE_CLOSES_S - OFFICE_OPENS_S)
-# What makes the mean pace of a week 1: the amplitude of the other hours as a share of that of office hours.
+# The amplitude in the other hours, as a fraction of that in office hours. It makes the mean pace of a week 1.
 OTHER_SHARE = OFFICE_S / (WEEK_S - OFFICE_S)
 
 # The distributions are steep at 0: a gamma of shape 0.3 draws microseconds. No trace was measured finer than this.
 LENGTH_LEAST_S = 1.0
-# The mean cycles of window and gap that are drawn before a run begins: a PC's state by then tells nothing of the first.
+# How many mean cycles of window and gap are drawn before a run begins. The state of a PC at the start of the run then
+# no longer depends on its first window.
 CYCLES_BEFORE = 10
-# Of the four it keeps the measured mean lengths (as fitted by maximum likelihood it does), hence the measured
-# availability, and unlike the exponential also tells short windows from long ones.
+# Fitted by maximum likelihood, the gamma distribution keeps the measured mean lengths, and so the measured
+# availability. Unlike the exponential, it also has both short and long windows.
 DEFAULT_DISTRIBUTION = "gamma"
 
 
@@ -62,7 +64,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A system's windows and gaps. ``day_cycle``: the amplitude, above -1 and below 1; 0: none."""
+    """The windows and gaps of a system. ``day_cycle``: the amplitude, above -1 and below 1; 0: none."""
 
     name: str
     what: str
@@ -76,12 +78,12 @@ class Fit:
 
     @property
     def availability(self) -> float:
-        """The share of time a PC is there, without a day cycle."""
+        """The fraction of time that a PC is there, without a day cycle."""
         return self.up.mean() / (self.up.mean() + self.down.mean())
 
 
 def find_fit(name: str, day_cycle: float | None = None) -> Fit:
-    """The fit called "system" or "system:distribution", with its own day cycle or this; raises `WorkloadError`."""
+    """The fit "system" or "system:distribution", with its own day cycle or the given one; raises `WorkloadError`."""
     system, _, distribution = name.partition(":")
     if system not in _table():
         raise WorkloadError(f"there is no fit {system!r}, only {', '.join(_table())}")
@@ -94,19 +96,19 @@ def find_fit(name: str, day_cycle: float | None = None) -> Fit:
 
 
 def fit_names() -> tuple[str, ...]:
-    """The systems."""
+    """The names of the systems."""
     return tuple(_table())
 
 
 def fitted_lab(fit: Fit, pcs: int, slots: int = 1, seed: int = 0) -> Lab:
-    """So many PCs, all alike, each on its own."""
+    """A lab of PCs with the same distributions, independent of each other."""
     found = tuple(SimulatedPC(f"pc{number}", partial(spans, fit, seed, number), slots) for number in range(1, pcs + 1))
     cycle = f", day cycle {fit.day_cycle:+g}" if fit.day_cycle else ""
     return Lab(f"{pcs:,} PCs as {fit.what} ({fit.name}{cycle})", found)
 
 
 def spans(fit: Fit, seed: int, number: int) -> Iterator[Span]:
-    """The windows of PC ``number``, without end; each is announced as it will be."""
+    """The endless windows of PC ``number``; announcements are exact."""
     chance = random.Random(f"{seed} {number}")
     cycle_s = (fit.up.mean() + fit.down.mean()) * HOUR_S
     now = -WEEK_S * math.ceil(CYCLES_BEFORE * cycle_s / WEEK_S)
@@ -118,7 +120,7 @@ def spans(fit: Fit, seed: int, number: int) -> Iterator[Span]:
 
 
 def spent(now: float, length: float, amplitude: float) -> float:
-    """When ``length`` seconds are spent that begin at ``now``, at pace 1 + ``amplitude`` in office hours."""
+    """The time at which ``length`` seconds from ``now`` have passed, at pace 1 + ``amplitude`` in office hours."""
     weeks, left = divmod(length, WEEK_S) if amplitude else (0.0, 0.0)
     now += weeks * WEEK_S if amplitude else length
     while left > 0.0:
@@ -131,7 +133,7 @@ def spent(now: float, length: float, amplitude: float) -> float:
 
 
 def _pace(now: float, amplitude: float) -> tuple[float, float]:
-    """The pace at ``now``, and until when it certainly holds."""
+    """The pace at ``now``, and a time until which it surely does not change."""
     day = now // DAY_S
     opens, closes = day * DAY_S + OFFICE_OPENS_S, day * DAY_S + OFFICE_CLOSES_S
     if day % 7 < WORKING_DAYS and opens <= now < closes:

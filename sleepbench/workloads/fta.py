@@ -1,18 +1,18 @@
 """PCs from a data set of the Failure Trace Archive, in its tab layout.
 
-The layout (http://fta.scem.westernsydney.edu.au, FTAFormat): a folder of tables, one record a line, fields separated by
-tabs, comments from "#" on; NULL for what is not known.
+The layout (http://fta.scem.westernsydney.edu.au, FTAFormat): a folder of tables, one record per line, fields separated
+by tabs, comments from "#" on; NULL stands for unknown values.
 
 - event_trace.tab: event_id component_id node_id platform_id node_name event_type event_start_time event_stop_time
-  event_end_reason. Type 1 is availability, 0 unavailability; others are the data set's own and say nothing of it.
-  Times are seconds, since 1970 or since whenever.
-- node.tab, if there: node_id platform_id node_name ... cores_per_proc num_procs (fields 9 and 10) ..., for the slots.
-- platform.tab, if there: platform_id platform_name ..., for the title.
+  event_end_reason. Type 1 is availability, 0 unavailability; other types are specific to a data set, and are ignored.
+  Times are seconds, since 1970 or another origin.
+- node.tab, optional: node_id platform_id node_name ... cores_per_proc num_procs (fields 9 and 10) ..., for the slots.
+- platform.tab, optional: platform_id platform_name ..., for the title.
 
-Rule 1: a node is a PC. It is there while one of its events says so and none says that it is not: events that touch or
-overlap are one window, and of two components of a node, or two events that contradict each other, the "no" counts.
-Rule 2: time begins with the first event of the whole data set. With its last event a node is gone for good.
-Rule 3: the closing of each window is announced as it was, as if the planned uptime were always right.
+Rule 1: a node is a PC. It is available while at least one of its events says so and none says the opposite. Events that
+touch or overlap are one window. If two components of a node, or two events, contradict each other, "unavailable" wins.
+Rule 2: time begins with the first event of the whole data set. After its last event a node is gone for good.
+Rule 3: the closing of each window is announced exactly, as if the planned uptime were always right.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,10 +28,10 @@ from deskgrid.scheduler.simulation.simulator import SimulatedPC, Span, Timetable
 from deskgrid.sleepbench.workloads.source import Lab, MalformedLine, Tally, TextFile, WorkloadError, number, whole
 
 UNAVAILABLE, AVAILABLE = 0, 1
-# The fields of each table that are read, from 0; a record has at least as many as the last of them needs.
+# How many fields a record of each table has at least: enough for the last field that is read.
 EVENT_FIELDS, NODE_FIELDS, PLATFORM_FIELDS = 8, 10, 2
 UNKNOWN = "NULL"
-# More slots than a PC has; what says so is no PC.
+# No PC has more cores than this.
 SLOTS_MOST = 1024
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Event:
 
 @dataclass(slots=True)
 class _Node:
-    """What the events of one node say."""
+    """The events of one node."""
 
     name: str
     available: list[Interval] = field(default_factory=list)
@@ -62,7 +62,7 @@ class _Node:
 def read_fta(folder: Path, pcs: int | None = None, slots: int | None = None, lenient: bool = False) -> Lab:
     """The first ``pcs`` nodes (or all) of the data set in ``folder``; raises `WorkloadError`.
 
-    ``slots``: of each PC, whatever its node says; None: as many as it has cores, one if that is not known.
+    ``slots``: of each PC, whatever the data set says; None: the number of its cores, or one if that is not known.
     """
     tally = Tally()
     nodes, begins = _read_events(TextFile(folder / "event_trace.tab", "#", lenient, tally))
@@ -91,7 +91,7 @@ def parse_event(line: str) -> Event:
 
 
 def open_windows(available: Iterable[Interval], unavailable: Iterable[Interval]) -> list[Interval]:
-    """When at least one of ``available`` and none of ``unavailable`` holds: apart from each other, in order."""
+    """The times covered by at least one of ``available`` and none of ``unavailable``: disjoint, in order."""
     edges = [edge for start, stop in available for edge in ((start, 1, 0), (stop, -1, 0))]
     edges += [edge for start, stop in unavailable for edge in ((start, 0, 1), (stop, 0, -1))]
     windows, says, denies, opened = list[Interval](), 0, 0, None
@@ -107,18 +107,18 @@ def open_windows(available: Iterable[Interval], unavailable: Iterable[Interval])
 
 
 def timetable(windows: Iterable[Interval]) -> Timetable:
-    """These windows, and no more. (A lambda could not be handed to another process.)"""
+    """A timetable of just these windows. (A lambda could not be handed to another process.)"""
     return partial(iter, [Span(opens, closes, closes) for opens, closes in windows])
 
 
 def _since(begins: float, windows: Iterable[Interval]) -> list[Interval]:
-    """With time counted from ``begins``. What is too short to be told apart then is none."""
+    """The windows with time counted from ``begins``. Windows that rounding makes empty are dropped."""
     shifted = ((start - begins, stop - begins) for start, stop in windows)
     return [(opens, closes) for opens, closes in shifted if opens < closes]
 
 
 def _read_events(file: TextFile) -> tuple[dict[Key, _Node], float]:
-    """Every node, in the order in which they come up, and when the first event starts."""
+    """Every node, in order of appearance, and when the first event starts."""
     nodes, begins, others = dict[Key, _Node](), float("inf"), 0
     with closing(file.records(parse_event)) as events:
         for event in events:
@@ -140,7 +140,7 @@ def _read_cores(file: TextFile) -> dict[Key, int]:
 
 
 def _parse_node(line: str) -> tuple[Key, int]:
-    """The node and its number of cores, one if that is not known."""
+    """The node and its number of cores; one if that is not known."""
     fields = _fields(line, NODE_FIELDS, "a node")
     key = whole(fields[1], "platform_id"), whole(fields[0], "node_id")
     per_processor, processors = _count(fields[8], "cores_per_proc"), _count(fields[9], "num_procs")
@@ -164,7 +164,7 @@ def _records_if_there(file: TextFile, parse: Callable[[str], T]) -> Iterator[T]:
 
 
 def _fields(line: str, least: int, what: str) -> list[str]:
-    """By tabs, since names may hold blanks; a copy in which they became blanks is read too."""
+    """Split at tabs, because names may contain blanks. A line without tabs is split at blanks instead."""
     fields = [field.strip() for field in line.strip().split("\t" if "\t" in line else None)]
     if len(fields) < least:
         raise MalformedLine(f"{what} has at least {least} fields, but this one has {len(fields)}")
@@ -176,7 +176,7 @@ def _count(text: str, what: str) -> int:
 
 
 def _names(names: dict[Key, str]) -> dict[Key, str]:
-    """The nodes' own names if each has one, else their numbers."""
+    """The nodes' own names if all are known and distinct, else their numbers."""
     if len(set(names.values()) - {UNKNOWN, ""}) == len(names):
         return names
     return {(platform, node): f"{platform}.{node}" for platform, node in names}

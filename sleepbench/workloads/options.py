@@ -1,6 +1,6 @@
-"""The options of a command that runs other jobs, or on other PCs, than the paper's: what they are, and what they give.
+"""The options of a command that takes jobs or PCs from elsewhere than the paper, and the jobs and PCs they select.
 
-Rule: any jobs go with any PCs. An option that would change nothing, since its source was not asked for, is refused.
+Rule: any jobs go with any PCs. An option without effect, because its source was not selected, is refused.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ FITTED_PCS = 8
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What was asked for; a field for each option, called as it is."""
+    """The values of the options; each field has the name of its option."""
 
     swf: Path | None = None
     jobs: int | None = None
@@ -46,12 +46,12 @@ class Sources:
 
     @property
     def other_jobs(self) -> bool:
-        """Whether the jobs are not those of a scenario."""
+        """Whether the jobs come from elsewhere than a scenario."""
         return self.swf is not None
 
     @property
     def other_pcs(self) -> bool:
-        """Whether the PCs are not those of a scenario."""
+        """Whether the PCs come from elsewhere than a scenario."""
         return self.fta is not None or self.fit is not None
 
     def read_jobs(self) -> Jobs | None:
@@ -65,7 +65,7 @@ class Sources:
             raise click.BadParameter(str(error), param_hint="--swf") from error
 
     def read_lab(self, seed: int) -> Lab | None:
-        """The PCs, if they come from elsewhere; raises `click.BadParameter`. ``seed``: those of a fit are drawn."""
+        """The PCs, if they come from elsewhere; raises `click.BadParameter`. ``seed``: for drawing PCs of a fit."""
         try:
             if self.fta is not None:
                 return read_fta(self.fta, self.pcs, self.slots, self.lenient)
@@ -83,7 +83,7 @@ class Sources:
 
 
 def source_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command all of these options; it gets them as one argument, ``sources``."""
+    """Add all of these options to a command, which gets them as one argument, ``sources``."""
 
     @wraps(command)
     def collecting(**options: Any) -> None:

@@ -1,8 +1,9 @@
-"""What every source of jobs or PCs gives, and how its files are read.
+"""The common form of all sources of jobs or PCs, and the reader of their files.
 
-Rule 1: whatever is in a file, reading it gives a value or raises `WorkloadError`, whose one line names the file and,
-where there is one, the line. With ``lenient`` a malformed line is skipped and counted instead.
-Rule 2: nothing is left out in silence: what is, is counted by its reason, and the counts go with the result.
+Rule 1: whatever a file contains, reading it returns a value or raises a `WorkloadError`, whose one-line message names
+the file and, if possible, the line. With ``lenient`` a malformed line is skipped and counted instead.
+Rule 2: nothing is left out silently: records that are left out are counted by reason, and the counts are part of the
+result.
 """
 
 import gzip
@@ -16,7 +17,8 @@ from typing import TypeVar
 
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC
 
-# Beyond this a number of seconds (30,000 years) or of processors is a slip of the pen, and sums would lose the seconds.
+# A larger number of seconds (30,000 years) or of processors is surely a typo, and floating-point sums would lose
+# seconds.
 LARGEST = 1e12
 
 T = TypeVar("T")
@@ -25,16 +27,16 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 class WorkloadError(ValueError):
-    """The file, or what was asked of it, gives no workload; one line that says why."""
+    """The file and the options give no workload; one line that says why."""
 
 
 class MalformedLine(ValueError):
-    """A line is not what its format says. Never leaves the readers: it becomes a `WorkloadError`, or a count."""
+    """A line violates its format. Never leaves the readers: it becomes a `WorkloadError`, or is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Tasks to run. ``notes``: what was left out or assumed, a sentence each."""
+    """Tasks to run. ``notes``: omissions and assumptions, a sentence each."""
 
     title: str
     arrivals: tuple[Arrival, ...]
@@ -42,13 +44,13 @@ class Jobs:
 
     @property
     def tasks(self) -> int:
-        """How many tasks, all bags together."""
+        """How many tasks all bags have together."""
         return sum(len(arrival.runtimes) for arrival in self.arrivals)
 
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """PCs to run them on. ``notes``: what was left out or assumed, a sentence each."""
+    """PCs that run tasks. ``notes``: omissions and assumptions, a sentence each."""
 
     title: str
     pcs: tuple[SimulatedPC, ...]
@@ -57,7 +59,7 @@ class Lab:
 
 @dataclass(slots=True)
 class Tally:
-    """How many things were left out, by reason, in the order in which the reasons came up."""
+    """How many records were left out, by reason, in the order in which the reasons first occurred."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -68,7 +70,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A file of one record a line, gzipped if its name ends so; lines that begin with ``comment`` are no records."""
+    """A file with one record per line, gzipped if named ``.gz``. Lines that begin with ``comment`` are no records."""
 
     path: Path
     comment: str
@@ -78,7 +80,7 @@ class TextFile:
     def records(
         self, parse: Callable[[str], T], heading: Callable[[str], None] = lambda line: None
     ) -> Generator[T, None, None]:
-        """What ``parse`` makes of each record, as they are read; comments go to ``heading``."""
+        """Parse each record as it is read, with ``parse``; comments go to ``heading``."""
         for place, line in self._lines():
             text = line.strip()
             if text.startswith(self.comment):
@@ -96,7 +98,7 @@ class TextFile:
             return None
 
     def _lines(self) -> Iterator[tuple[int, str]]:
-        """Numbered from 1. What is no UTF-8 is replaced: only comments and names are more than ASCII."""
+        """The lines, numbered from 1. Invalid UTF-8 is replaced: only comments and names may be more than ASCII."""
         try:
             opener = gzip.open if self.path.suffix == ".gz" else open
             with opener(self.path, "rt", encoding="utf-8-sig", errors="replace") as file:
@@ -106,7 +108,7 @@ class TextFile:
 
 
 def number(text: str, what: str) -> float:
-    """The decimal number that ``text`` is; raises `MalformedLine`, which calls it ``what``, if it is none."""
+    """Read a decimal number; raises `MalformedLine`, in whose message the number is called ``what``."""
     if not _NUMBER.fullmatch(text):
         raise MalformedLine(f"the {what} is not a number: {text[:40]!r}")
     value = float(text)
@@ -116,7 +118,7 @@ def number(text: str, what: str) -> float:
 
 
 def whole(text: str, what: str) -> int:
-    """The same for a whole number."""
+    """Read a whole number, as `number` does."""
     value = number(text, what)
     if value != int(value):
         raise MalformedLine(f"the {what} is not a whole number: {value:g}")

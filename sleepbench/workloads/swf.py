@@ -1,14 +1,15 @@
 """Jobs from a log in the Standard Workload Format, version 2.2: the logs of the Parallel Workloads Archive.
 
-The format (https://www.cs.huji.ac.il/labs/parallel/workload/swf.html): one job a line, 18 numbers separated by blanks,
--1 for what is not known; comments begin with a semicolon, those at the top describe the system. Read are fields 2
-(submit time), 4 (run time), 5 (allocated processors) and 9 (requested time).
+The format (https://www.cs.huji.ac.il/labs/parallel/workload/swf.html): one job per line, 18 numbers separated by
+blanks, -1 for unknown values. Comments begin with a semicolon; those at the top describe the system. Only fields 2
+(submit time), 4 (run time), 5 (allocated processors) and 9 (requested time) are read.
 
-Rule 1: a job that is of use has a run time and processors. Others never ran, or ran for no time: left out and counted.
-Rule 2: by default only jobs of one processor are taken. A parallel job is no bag of independent tasks: its processes
-wait for each other, and what a grid would make of them is an assumption that whoever asks for it should know of
-(``each="processor"``: as many tasks as it had processors, each as long as the job; that keeps the log's whole work).
-Rule 3: no more of the file is read than the jobs asked for need.
+Rule 1: a usable job has a run time and processors. Other jobs never ran, or ran for no time; they are left out and
+counted.
+Rule 2: by default only jobs of one processor are taken. A parallel job is not a bag of independent tasks, because its
+processes wait for each other. Running it on a grid is an assumption that users have to ask for (``each="processor"``:
+one task per processor, each as long as the job, which preserves the total work of the log).
+Rule 3: no more of the file is read than the requested jobs need.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ from deskgrid.scheduler.simulation.simulator import Arrival
 from deskgrid.sleepbench.workloads.source import Jobs, MalformedLine, Tally, TextFile, WorkloadError, number, whole
 
 FIELDS = 18
-# More than any machine has. A line beyond it would be a task list that fills the memory.
+# No machine has more processors. A line with a larger number would make a task list that fills the memory.
 PROCESSORS_MOST = 10_000_000
 
 Each = Literal["job", "processor"]
@@ -30,7 +31,7 @@ Each = Literal["job", "processor"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One line of a log. Seconds; below 0, or for the last three 0, is unknown."""
+    """One line of a log. Seconds. Values below 0 are unknown, and in the last three fields also 0."""
 
     submitted: float
     runtime: float
@@ -40,11 +41,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What to take of a log.
+    """What to take from a log.
 
-    ``jobs``: the first so many that are of use, or all. ``requested``: the time that the user asked for is the
-    prediction, where there is one; else the run time itself. ``arrivals``: each job comes when it was submitted, the
-    first at 0; else all are one bag at the start.
+    ``jobs``: how many usable jobs, from the first on; None: all. ``requested``: predict the time that the user
+    requested, if there is one, instead of the run time. ``arrivals``: each job arrives at its submit time, the first at
+    0; otherwise all jobs are one bag at the start.
     """
 
     jobs: int | None = None
@@ -81,7 +82,7 @@ def parse_job(line: str) -> Job:
 
 
 def _heading(header: dict[str, str], comment: str) -> None:
-    """Note "Key: value"; of a key that comes twice the first counts, which is that of the top."""
+    """Note a "Key: value" comment. If a key occurs twice, the first one counts, because it is in the header."""
     key, colon, value = comment.partition(":")
     if colon:
         header.setdefault(key.strip(), value.strip())
@@ -114,7 +115,7 @@ def _useless(job: Job, taken: Taken) -> str | None:
 
 
 def _bag(jobs: Iterable[Job], taken: Taken, at: float = 0.0) -> Arrival:
-    """These jobs as one bag. A parallel job only gets here to become as many tasks."""
+    """These jobs as one bag. A parallel job becomes one task per processor."""
     predicted, actual = list[float](), list[float]()
     for job in jobs:
         prediction = job.requested if taken.requested and job.requested > 0 else job.runtime
@@ -124,7 +125,7 @@ def _bag(jobs: Iterable[Job], taken: Taken, at: float = 0.0) -> Arrival:
 
 
 def _arrivals(jobs: list[Job], taken: Taken) -> Iterator[Arrival]:
-    """A bag for each job. Some logs are not quite in order; time begins with the earliest."""
+    """A bag for each job. Some logs are slightly out of order, so jobs are sorted; time begins with the earliest."""
     first = min(job.submitted for job in jobs)
     for job in sorted(jobs, key=lambda job: job.submitted):
         yield _bag([job], taken, job.submitted - first)

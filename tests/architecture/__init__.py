@@ -1,1 +1,1 @@
-"""The shape of the house: who may import whom, what reads no clock, what the front door lets in."""
+"""The architecture: which folder may import which, which code reads no clock, what ``import deskgrid`` loads."""

@@ -1,7 +1,7 @@
-"""Read our source as syntax trees: what a file imports, and what in it is not pure. Nothing is executed.
+"""Read our source as syntax trees: what a file imports, and which parts of it are not pure. Nothing is executed.
 
-Rule 1: an import counts wherever it stands: in a function, or for type checkers only, it is still an import.
-Rule 2: a clock counts when it is named, not only when it is called: ``clock=time.monotonic`` reads it later.
+Rule 1: every import counts, even inside a function, or for type checkers only.
+Rule 2: naming a clock counts, not only calling it: code with ``clock=time.monotonic`` reads the clock later.
 """
 
 import ast

@@ -1,9 +1,9 @@
-"""Who may import whom: all arrows run downwards. Each folder has its line in PLACES.
+"""Which folder may import which: all imports point downwards. Each folder has its line in PLACES.
 
-The reasons: the scheduler runs under two clocks, so it knows nothing of sockets; the broker never sees a
-user's objects; a lab PC and a client need only the messages; and whatever is loaded costs a starting process time, so
-the front door and the process that runs a task load as little as can be. Everything is imported below one name: those
-of our folders are everybody's, and a module that is loaded by two names exists twice.
+The reasons: the scheduler runs under two clocks, so it must not know about sockets. The broker never sees a user's
+objects. A lab PC and a client need only the messages. Each loaded module makes a process start more slowly, so
+``import deskgrid`` and the process that runs a task load as little as possible. Everything is imported below one name,
+because the names of our folders are common words, and a module that is loaded under two names exists twice.
 """
 
 import sys

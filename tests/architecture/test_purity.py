@@ -1,4 +1,4 @@
-"""What decides reads no clock: `now` is an argument. So a test or the simulator can run it at any speed."""
+"""Code that decides reads no clock: `now` is an argument. So a test or the simulator can run it at any speed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The other tests here are worth what this reading of source is worth."""
+"""Tests of `tests.architecture.reading`, on which the other tests here depend."""
 
 import ast
 

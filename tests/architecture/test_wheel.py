@@ -1,4 +1,4 @@
-"""What is installed: one name, with everything below it."""
+"""The wheel installs one name, with everything below it."""
 
 import os
 import subprocess

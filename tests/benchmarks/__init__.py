@@ -1,1 +1,1 @@
-"""The benchmark measures what it says, in a size that takes seconds."""
+"""The benchmark measures what it claims to measure; here with sizes that take seconds."""

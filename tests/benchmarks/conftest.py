@@ -1,4 +1,4 @@
-"""The benchmark looks at processes as POSIX has them."""
+"""The benchmark inspects processes, which needs a POSIX system."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What is made of a result: a picture, and tables for a page of text."""
+"""The output of a result: a picture, and Markdown tables."""
 
 from pathlib import Path
 from typing import Any

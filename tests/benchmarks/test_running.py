@@ -1,4 +1,4 @@
-"""A whole benchmark in the smallest size: of deskgrid and of what the standard library has."""
+"""A whole benchmark in the smallest size, of deskgrid and of the standard library's process pool."""
 
 import sys
 from io import StringIO

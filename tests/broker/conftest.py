@@ -1,4 +1,4 @@
-"""An office for a test, and as many lives of one as a test needs."""
+"""An office for a test, which a test may restart as often as it needs."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

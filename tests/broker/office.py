@@ -1,7 +1,7 @@
-"""A broker without sockets: `Sessions` over a real journal, with bare peers whose lines end in it.
+"""A broker without sockets: `Sessions` over a real journal, to which bare peers are connected directly.
 
-What a peer sends is received at once. When a peer wants to receive and nothing is there, the office settles, commits
-and delivers, as the server's loop does.
+The office receives a peer's message at once. When a peer wants to receive and nothing is there, the office settles,
+commits and delivers, as the server's loop does.
 """
 
 from collections import deque

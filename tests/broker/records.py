@@ -1,4 +1,4 @@
-"""Rows for a journal, where it does not matter what they say."""
+"""Rows for a journal, for tests that do not care about their content."""
 
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.result_blocks import StoredValue

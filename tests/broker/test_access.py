@@ -1,4 +1,4 @@
-"""Who may do what: every question and order, asked by its owner, by somebody else, by an admin and by a worker."""
+"""Access rights: every question and order, asked by a bag's owner, another submitter, an admin and a worker."""
 
 import json
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Whatever those with a key say, in whatever order: the broker answers with messages, and never ends by it.
+"""Whatever peers with a key send, in any order, the broker answers with messages, and does not end.
 
-The values are few, so that what one peer says often meets what another said before. A conversation is drawn from the
-seed in the test's name.
+Messages are drawn from few values, so that they often refer to earlier messages of other peers. The seed in the test's
+name determines the conversation.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Whose word on an attempt counts, and how far: numbers of attempts can be guessed, and seconds made up."""
+"""Which reports on an attempt count, and how far: a worker can guess attempt numbers, and invent elapsed times."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is too much, too deep or not clean is stopped where it enters: by the broker, and by whoever would send it."""
+"""Values that are too large, too deeply nested or not clean are refused on arrival, and by honest senders before."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""An exception that nobody expected costs the peer whose message it was, and nobody else anything."""
+"""An unexpected exception costs only the peer whose message caused it."""
 
 import secrets
 import sqlite3

@@ -1,4 +1,4 @@
-"""Cancelling what has not begun, and only that, as `Executor.shutdown(cancel_futures=True)` has it."""
+"""Cancel only the tasks that have not begun, as `Executor.shutdown(cancel_futures=True)` does."""
 
 import time
 from pathlib import Path

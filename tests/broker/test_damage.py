@@ -1,6 +1,6 @@
-"""A journal that was cut or overwritten is as it was at one of its commits, or refused in one line; never half-read.
+"""A damaged journal is read as of one of its commits, or refused in one line; it is never half-read.
 
-Counted in the output: ``pytest -s``.
+The output (``pytest -s``) counts the cases.
 """
 
 import marshal

@@ -1,4 +1,4 @@
-"""Bags whose client went away before it said that this was all: they say so, and are closed in bounded time."""
+"""Bags whose client went away before it had submitted all tasks: they say so, and are closed in bounded time."""
 
 from deskgrid import wire
 from deskgrid.broker.clients import CLIENT_GONE_S, SWEEP_S

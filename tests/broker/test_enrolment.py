@@ -1,4 +1,4 @@
-"""PCs that enrol by the lab's line: what its holder can do with it, and what it cannot."""
+"""PCs that enrol with the lab's line: what the holder of the line can do, and cannot do."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""The last failures of tasks that are tried again: the newest are kept, in bounded memory."""
+"""Failed attempts of tasks that are tried again: the newest ones are kept, in bounded memory."""
 
 from deskgrid.broker.failed_attempts import KEPT_BYTES, MOST_BYTES, ROW_BYTES, FailedAttempts
 from tests.broker.records import result_row

@@ -1,4 +1,4 @@
-"""A broker that may open few files: it says how many connections it can take, or refuses to start."""
+"""A broker with a low limit of open files says how many connections it can take, or refuses to start."""
 
 import os
 import subprocess

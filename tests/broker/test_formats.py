@@ -1,4 +1,4 @@
-"""A journal of an older format is brought up to the newest when a broker opens it, and loses nothing by that."""
+"""A broker that opens a journal of an older format upgrades it to the newest, and nothing is lost."""
 
 import sqlite3
 from array import array

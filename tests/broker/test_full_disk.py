@@ -1,7 +1,7 @@
-"""A disk that is full: submissions are refused, accepted work goes on, nothing is lost, and it ends by itself.
+"""A full disk: submissions are refused, accepted work goes on, nothing is lost, and the broker recovers by itself.
 
-`Quota` makes SQLite say "database or disk is full" on any machine; a real file system that is full is in
-`tests/survival/test_full_disk.py`.
+`Quota` makes SQLite say "database or disk is full" on any machine. `tests/survival/test_full_disk.py` uses a real full
+file system.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a heartbeat says nothing new of costs the broker nothing: a thousand workers send 500 in a second."""
+"""A heartbeat without news costs the broker almost nothing: a thousand workers send 500 in a second."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The journal: what was committed survives anything, what was not leaves no trace, what cannot be used is said."""
+"""The journal: committed rows survive anything, uncommitted ones leave no trace, and an unusable one is reported."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""The broker's keys: made once, readable by their owner only, and never used when they are not."""
+"""The broker's keys: made once, readable only by their owner, and refused if others can read them."""
 
 import os
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Large values are files beside the journal: there while a commit names them, and whole, or the home is refused."""
+"""Large values are files beside the journal. While a commit names one, it exists undamaged, or the home is refused."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What the broker assumes of tasks that nobody predicted, from those of their bag that have ended."""
+"""The broker predicts tasks without a runtime from those of their bag that have ended."""
 
 import pytest
 

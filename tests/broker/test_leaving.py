@@ -1,4 +1,4 @@
-"""In which order messages leave, and what is committed before: words wait for that, and short work does not."""
+"""The order in which messages leave: acknowledgements wait for the commit, assignments of short tasks do not."""
 
 from typing import Any, cast
 

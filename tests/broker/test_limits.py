@@ -1,4 +1,4 @@
-"""What one peer can take of the broker: connections, handshakes, bytes that wait. All of it has an end."""
+"""Limits on what one peer can use of the broker: connections, handshakes, waiting bytes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""PCs with keys of their own: what the broker writes down of them, and to whom a name belongs."""
+"""PCs with keys of their own: what the broker records about them, and which key owns a name."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whatever connects to the port, and whatever an authenticated peer says, the broker goes on serving the others."""
+"""Whoever connects to the port, and whatever an authenticated peer sends, the broker goes on serving the others."""
 
 import random
 import socket

@@ -1,4 +1,4 @@
-"""What is freed stays with a process, so that large payloads are not paid for page by page; how much it has."""
+"""Process memory: freed memory is kept, so large payloads cause no page faults each time; and how much there is."""
 
 import math
 import platform

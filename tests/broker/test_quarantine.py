@@ -1,4 +1,4 @@
-"""A broken PC as people see it: on the status screen, in the log, and in the error of a task that is given up."""
+"""A broken PC as people see it: on the status screen, in the log, and in the error of a task that fails there."""
 
 import msgpack
 import pytest

@@ -1,4 +1,4 @@
-"""Questions and orders: each kind of `Ask`, its answer, and what is said when it makes no sense."""
+"""Questions and orders: each kind of `Ask`, its answer, and the error if it makes no sense."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""One submitter does not fill the broker up: tasks that have not ended, and bytes that are kept, have limits."""
+"""One submitter cannot fill the broker up: its unfinished tasks and its stored bytes have limits."""
 
 from hashlib import sha256
 

@@ -1,4 +1,4 @@
-"""What has arrived and was not read: how it is counted, and who is cut off when it is too much."""
+"""Unread bytes that have arrived: how they are counted, and who is cut off when there are too many."""
 
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Finished bags are forgotten after their days, and not a moment before."""
+"""Finished bags are forgotten after the configured number of days, and not a moment before."""
 
 from typing import Any
 

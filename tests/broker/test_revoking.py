@@ -1,4 +1,4 @@
-"""Keys on a running broker, over real sockets: who is let in, who is cut off, and what one slow peer does to others."""
+"""Keys on a running broker, over real sockets: who is let in, who is cut off, and how a slow peer affects others."""
 
 import socket
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A worker that takes work and never answers, as the broker's peers see it: nobody else has less for it."""
+"""A worker that takes work and never answers, as the broker's peers see it: no other peer suffers."""
 
 from typing import Any, TypeVar
 

@@ -1,4 +1,4 @@
-"""Orders and questions of any size are carried out in slices: others are heard between them, a kill costs nothing."""
+"""Orders and questions of any size run in slices: the broker serves others in between, and a kill loses nothing."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Submitting: what is taken, once; what is refused, and why; what the submitter hears at once."""
+"""Submitting: what is accepted, exactly once; what is refused, and why; what the submitter is told at once."""
 
 import secrets
 from hashlib import sha256

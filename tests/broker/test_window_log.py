@@ -1,4 +1,4 @@
-"""Windows of workers in the journal: a row when one opens, its end when it closes, whatever becomes of the broker."""
+"""Windows of workers in the journal: a row when one opens, its end when it closes, whatever happens to the broker."""
 
 import sqlite3
 from contextlib import closing

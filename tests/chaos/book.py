@@ -1,4 +1,4 @@
-"""What a grid is asked to do in these tests, and what its journal has to say afterwards."""
+"""The work that these tests give to a grid, and checks of its journal afterwards."""
 
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """A broker that kills itself at a step: ``python -m tests.chaos.doomed STEP COUNT HOME HOST:PORT LEASE``.
 
-It dies by SIGKILL at the COUNT-th time that it comes to a place whose name begins with STEP (any, for "-"): before or
-after a commit that wrote something, before or after a message is sent.
+It dies by SIGKILL when it reaches a place whose name begins with STEP (any place, for "-") for the COUNT-th time:
+before or after a commit that wrote something, before or after sending a message.
 """
 
 import os

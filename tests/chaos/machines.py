@@ -1,6 +1,6 @@
 """A broker and workers in processes of their own, each worker behind a cable that can be cut.
 
-Rule: what was started ends, whatever the storm left it in, and nothing that it started is left.
+Rule: all processes end, in whatever state the storm left them, and so do the processes that they started.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""PCs in network namespaces of their own, on a switch whose cables can be pulled: then packets vanish without a word.
+"""PCs in network namespaces of their own, on a switch whose cables can be pulled: then packets vanish silently.
 
-For root on Linux, and for a process that is in a network namespace of its own already: ``unshare --net``.
+Only for root on Linux, in a process that already has a network namespace of its own: ``unshare --net``.
 
-Rule: nothing of it has a name that others could see. A namespace is there as long as the process that holds it, which
-ends with its input; a cable ends with the namespaces at its ends. So nothing is left, however a test ends.
+Rule: nothing here has a name that others could see. A namespace exists as long as the process that holds it, which ends
+with its input. A cable ends with the namespaces at its ends. So nothing is left, however a test ends.
 """
 
 import itertools

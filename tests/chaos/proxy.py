@@ -1,6 +1,7 @@
 """A cable between real processes: it forwards TCP connections, and can be cut, or let nothing through for a while.
 
-Cut here means that both ends are told. `tests.chaos.namespaces` has cables that are pulled: nobody is told anything.
+When this cable is cut, both ends are told. `tests.chaos.namespaces` has cables that can be pulled, so that neither end
+is told.
 """
 
 import socket

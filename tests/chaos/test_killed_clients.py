@@ -1,4 +1,4 @@
-"""Clients that are killed while they submit: what arrived is done, and every bag says what became of its client."""
+"""Clients that are killed while they submit: tasks that arrived are done, and every bag says what happened."""
 
 import subprocess
 import sys

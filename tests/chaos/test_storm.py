@@ -1,6 +1,7 @@
 """Real processes: brokers and workers are killed, frozen and cut off, and every result is right and recorded once.
 
-``CHAOS_S=60 CHAOS_SEED=7`` makes the storms last so long, over as many more tasks (2,000 in a minute), and others.
+``CHAOS_S=60 CHAOS_SEED=7`` sets the length of the storms, and with it the number of tasks (2,000 in a minute), and
+their seed.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""``deskgrid submit`` and what is done with a bag: what is asked of the grid, what is printed where, exit codes."""
+"""``deskgrid submit`` and the commands for bags: their requests to the grid, their output, their exit codes."""
 
 import io
 import logging

@@ -1,4 +1,4 @@
-"""``deskgrid keys``: the line it prints, what it asks the broker, and by which line it connects."""
+"""``deskgrid keys``: the line that it prints, its requests to the broker, and the line with which it connects."""
 
 from collections.abc import Iterator
 from datetime import datetime

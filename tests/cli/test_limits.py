@@ -1,4 +1,4 @@
-"""Sizes on the command line, and what the broker's options become."""
+"""Sizes on the command line, and the effect of the broker's options."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``deskgrid broker`` and ``deskgrid worker``: what they make of their options, and what they print."""
+"""``deskgrid broker`` and ``deskgrid worker``: how they interpret their options, and what they print."""
 
 import logging
 import os

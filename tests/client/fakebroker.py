@@ -1,7 +1,7 @@
 """A broker for tests of the client: it speaks the protocol, runs tasks itself, and misbehaves as it is told to.
 
-It runs in a thread. What it remembers of bags is in a `Memory` that outlives it, as a real journal does; `restart`
-makes a new one on the same port and memory, which knows no connection.
+It runs in a thread. It keeps its bags in a `Memory` that outlives it, as a real journal does. `restart` makes a new
+broker on the same port and memory, without any connections.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""In the place of our command line, for tests of the keeper: says when it starts and ends, and does nothing else.
+"""A stand-in for our command line, for tests of the keeper: it records when it starts and ends, and does nothing else.
 
-``fakeprogram.py FOLDER broker|worker OPTIONS``: makes the files ``started-NAME``, with its options, and ``ended-NAME``,
-with the files of those that had ended before, in FOLDER.
+``fakeprogram.py FOLDER broker|worker OPTIONS`` makes two files in FOLDER: ``started-NAME``, which has its options, and
+``ended-NAME``, which names the files of programs that had ended before.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Which of a program's own files travel with its functions."""
+"""Which of a program's own source files travel with its functions."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the client says to the broker, and what it says again: no sockets, and time is a number."""
+"""Which messages the client sends to the broker, and which it repeats: without sockets, and time is a number."""
 
 from collections import deque
 from dataclasses import dataclass, field, replace

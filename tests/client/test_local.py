@@ -1,4 +1,4 @@
-"""The processes of `Grid.local`: started together, and all gone at the end, whichever end it is."""
+"""The processes of `Grid.local`: they start together, and all are gone at the end, however the program ends."""
 
 import os
 import signal

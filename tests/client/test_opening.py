@@ -1,4 +1,4 @@
-"""Finding a broker and being let in, or hearing why not."""
+"""Finding a broker and being let in, or learning why not."""
 
 import gc
 import pickle

@@ -1,4 +1,4 @@
-"""A question has a limit: what is about many tasks is asked in parts, what cannot be is refused before it is sent."""
+"""Questions have a size limit: one about many tasks is asked in parts; if that is impossible, it is not sent."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A broker that is restarted, goes silent, loses messages or talks nonsense: the client goes on where it was."""
+"""A broker that is restarted, goes silent, loses messages or sends nonsense: the client continues where it was."""
 
 import gc
 import threading

@@ -1,4 +1,4 @@
-"""What all tasks of a bag share."""
+"""Templates: the part that all tasks of a bag share."""
 
 import hashlib
 import pickle

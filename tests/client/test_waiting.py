@@ -1,4 +1,4 @@
-"""`Bag.wait`: what it says, and what it asks the broker for."""
+"""`Bag.wait`: what it returns, and what it asks the broker for."""
 
 import threading
 

@@ -1,7 +1,7 @@
-"""Our pages as tests read them: blocks of code, what stands before a block, links, and commands in the text.
+"""Our pages as tests read them: blocks of code, comments before a block, links, and commands in the text.
 
-Two comments before a block say what to do with it: ``<!-- not run: REASON -->``, and ``<!-- file: NAME -->``: it is
-written to that file, which later blocks use.
+Two comments before a block say what to do with it: ``<!-- not run: REASON -->``, and ``<!-- file: NAME -->``. The
+second has the block written to that file, which later blocks use.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What our pages say without being run: commands that exist, links that lead somewhere, plans and units."""
+"""Checks of our pages that run nothing: commands exist, links lead somewhere, plans and units are valid."""
 
 import re
 import shutil

@@ -1,7 +1,7 @@
 """Every command and every program on our pages runs, against a real broker and a real worker on this machine.
 
-All blocks of a page are one script of bash, in the order of the page, so that a later one can use what an earlier one
-made. A block of Python is a program of its own. The first that fails ends the script, and the test.
+All blocks of a page form one bash script, in the order of the page, so that later blocks can use the results of earlier
+ones. A Python block is a program of its own. The first block that fails ends the script and the test.
 """
 
 import os

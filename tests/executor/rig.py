@@ -1,7 +1,7 @@
 """An executor with real processes, and what the tests do to it.
 
-A task is a function defined inside a test: such a one is pickled with its code, so a process that has never heard
-of the tests can run it.
+A task is a function defined inside a test. Such a function is pickled with its code, so a process that cannot import
+the tests can run it.
 """
 
 import hashlib

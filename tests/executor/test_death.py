@@ -1,4 +1,4 @@
-"""Processes that die or must: only the attempt at hand is lost, and nothing is left behind."""
+"""Processes that die or are killed: only the current attempt is lost, and nothing is left behind."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""The temporary folder of a worker goes with it; what a killed one left goes with the next."""
+"""A worker removes its temporary folder when it ends; the next worker removes the folder of a killed one."""
 
 import os
 import subprocess

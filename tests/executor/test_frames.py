@@ -1,4 +1,4 @@
-"""Frames: however a pipe cuts them, they come out whole, and with what is behind them."""
+"""Frames: however a pipe cuts them, they come out whole, together with the data behind them."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A task that fills memory, or the disk by printing, costs its own attempt, and nothing else of the PC."""
+"""A task that fills memory, or the disk by printing, loses only its own attempt; the PC goes on."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What a task prints is captured, from wherever, and never more than the limit."""
+"""The output of a task is captured, wherever it comes from, and never more than the limit."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""What comes back from a task: its value, or an error that names the cause."""
+"""The result of a task: its value, or an error that names the cause."""
 
 import pickle
 import sys

@@ -1,4 +1,4 @@
-"""How fast tasks that do nothing go through one process: printed (``pytest -s``), and held only against disaster."""
+"""How fast one process runs no-op tasks: the rate is printed (``pytest -s``), and only a disaster fails the test."""
 
 import time
 

@@ -1,1 +1,1 @@
-"""Bytes that nobody should send: to the codec by the million, and floods of them to a real port."""
+"""Malformed messages: millions of them to the codec, and floods of them to a real port."""

@@ -1,9 +1,9 @@
-"""Mutated frames, from a seed: whole messages of every kind, and what a broken or clever peer could make of them.
+"""Mutated frames, drawn from a seed: messages of every kind, changed as a broken or clever peer could change them.
 
     python -m tests.fuzz.frames --count 1000000 --seed 1        what ``make soak`` runs
 
-Rule: `decode` gives a message, which is encoded and decoded to the same again, or raises `ProtocolError`; nothing else,
-and nothing is left behind in memory.
+Rule: `decode` returns a message, which can be encoded and decoded again to the same message, or raises `ProtocolError`.
+It does nothing else, and leaks no memory.
 """
 
 import argparse

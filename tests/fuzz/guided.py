@@ -1,4 +1,4 @@
-"""The codec under a fuzzer that is guided by coverage (atheris), where that can be had: it is no requirement.
+"""The codec under a coverage-guided fuzzer (atheris), if that is installed; it is not a requirement.
 
 python -m tests.fuzz.guided --count 1000000
 """

@@ -1,6 +1,6 @@
-"""A broker in which little may wait, so that it is soon too much: ``python -m tests.fuzz.small HOME HOST:PORT LEASE``.
+"""A broker with low limits, which are soon reached: ``python -m tests.fuzz.small HOME HOST:PORT LEASE``.
 
-It is one without encryption, which would take most of the time that a flood takes.
+It has no encryption, which would take most of the time of a flood.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Mutated frames for the codec; `tests.fuzz.frames` tries as many as one likes."""
+"""Mutated frames for the codec; `tests.fuzz.frames` can try any number of them."""
 
 import pytest
 

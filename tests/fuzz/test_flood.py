@@ -1,4 +1,4 @@
-"""Large messages that never end, on many connections at a time: the broker's memory, and how long others wait."""
+"""Large messages that never end, on many connections at once: the broker's memory, and how long others wait."""
 
 import selectors
 import socket

@@ -1,4 +1,4 @@
-"""A hostile worker on a real port: what the virtual grid shows of it, with real sockets and processes."""
+"""A hostile worker on a real port: the tests of the virtual grid, with real sockets and processes."""
 
 from collections.abc import Iterator
 from pathlib import Path

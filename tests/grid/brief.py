@@ -1,4 +1,4 @@
-"""Messages in a line each, for the story of a run that failed."""
+"""Messages in one line each, for the log of a failed run."""
 
 from dataclasses import dataclass
 

@@ -1,9 +1,9 @@
-"""Random grids and random faults: everything of a run follows from its seed.
+"""Random grids and random faults: the seed determines everything in a run.
 
-Four kinds of weather. *Storm*: every fault there is. *Drizzle*: connections break and the broker is killed, but every
-PC stays and is heard from before its lease is out; then nothing may be executed twice. *Dusk*: a few PCs with short
-windows, which are cut off when these close, so that most answers come late. *Sunshine*: no fault at all, but PCs come
-and go as planned; then no task may be killed.
+There are four kinds of weather. *Storm*: all kinds of faults. *Drizzle*: connections break and the broker is killed,
+but every PC stays and reports before its lease ends; then no task may run twice. *Dusk*: a few PCs with short windows,
+which are cut off when these close, so that most answers come late. *Sunshine*: no faults, but PCs come and go as
+planned; then no task may be killed.
 """
 
 import json

@@ -1,7 +1,7 @@
 """A client program on the virtual network: the real `deskgrid.client.conversation`, driven as its link does.
 
-The program submits bags batch by batch, several on their way at once, watches for results until a bag is complete, and
-may cancel and forget. It can crash; its successor attaches to what it left.
+The program submits bags batch by batch, with several batches in flight, watches for results until a bag is complete,
+and may cancel and forget bags. It can crash; its successor attaches to its bags.
 """
 
 import json

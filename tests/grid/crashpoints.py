@@ -1,8 +1,8 @@
-"""A scripted run in which the broker is killed at every step that it makes: each commit, each message, each decision.
+"""A scripted run in which the broker is killed at each of its steps: each commit, each message, each decision.
 
-The script has of everything that a broker writes down: bags in several batches, results of all kinds, attempts that
-are remembered and attempts that are not, a worker that leaves and is back, items that are cancelled, a bag that is
-cancelled, and one that is forgotten, in many slices.
+The script covers everything that a broker records: bags in several batches, results of all kinds, attempts that are
+recorded and attempts that are not, a worker that leaves and comes back, cancelled items, a cancelled bag, and a bag
+that is forgotten in many slices.
 """
 
 import tempfile

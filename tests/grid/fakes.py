@@ -1,7 +1,7 @@
-"""What stands in for the world outside: processes that run tasks, and the file of planned windows.
+"""Stand-ins for the outside world: the processes that run tasks, and the file of planned windows.
 
-A task is what its payload says: a place in a bag, seconds, and a fate. Its answer names the attempt, so a test can tell
-whose answer it was.
+A task's payload says what it does: a place in a bag, seconds, and an outcome. Its answer names the attempt, so a test
+can tell from which attempt it came.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""Exceptions that nobody expected, raised everywhere in the broker's sessions, one at a time.
+"""Unexpected exceptions, raised everywhere in the broker's sessions, one at a time.
 
-Every method of every object that the sessions are made of is found by looking at one of them, so a new one is covered
-without a line here. Each is made to raise while a message of a victim is handled, or while the broker settles, before
-and after it has done its work; what others see of it is looked at by `tests.grid.test_faults`.
+The methods of all objects in the sessions are found by introspection, so new ones are covered automatically. Each
+method is made to raise before or after it has done its work, while the broker handles a victim's message, or while it
+settles. `tests.grid.test_faults` checks what others see of that.
 """
 
 import functools

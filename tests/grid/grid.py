@@ -1,4 +1,4 @@
-"""A virtual grid: one broker, PCs and clients, what can be done to them, and how a run is brought to its end."""
+"""A virtual grid: one broker, PCs and clients, the faults that can hit them, and how a run is brought to its end."""
 
 import json
 from collections.abc import Callable

@@ -1,9 +1,9 @@
-"""What may be wasted: a task is given to somebody again only for a reason, and no attempt is answered twice.
+"""Checks of wasted work: a task is assigned again only for a reason, and no attempt is answered twice.
 
-Kept from the messages alone, as the witness's other books. The reasons: the attempt ended, or was handed back; its
-worker left, came back without it, made room for another of its name, or was silent for a lease; or it answered nothing
-for far longer than predicted; or the broker is new.
-So the executions beyond the first of each task are at most as many as there were reasons.
+Like the witness's other records, these use only the messages. The reasons: the attempt ended, or was handed back; its
+worker left, came back without it, made room for another worker of its name, or was silent for a lease; the worker did
+not answer for far longer than predicted; or the broker is new. So each reason allows at most one execution of a task
+beyond the first.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""Peers that are let in and mean harm: they say what could hurt others, as cleverly as somebody who sees everything.
+"""Hostile peers with valid keys: they send messages that could hurt others, as if they could see everything.
 
-What they may do by right they do not do here: a worker decides what its own tasks answer, a submitter what is run.
+They do no harm here that is within their rights: a worker decides on its own tasks' answers, a submitter on the code.
 """
 
 import json

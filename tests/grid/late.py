@@ -1,4 +1,4 @@
-"""A script: the answer of an attempt that was given up comes when nobody has the task."""
+"""A script in which the answer of an abandoned attempt arrives while no worker has the task."""
 
 from contextlib import closing
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""Virtual time and a virtual network: TCP connections to one broker, with every fault that TCP lets through.
+"""Virtual time and a virtual network: TCP connections to one broker, with all the faults that TCP allows.
 
-Rule 1: one seed, one run. Whatever happens at one instant happens in the order in which it was planned.
-Rule 2: on a connection messages arrive whole and in order, until it breaks. What was on its way then is lost, but for
-a beginning of it, and the broker knows the next connection by another name. Each arrives once; TCP sees to that, but
-peers need not rely on it: a cable may have an echo.
-Rule 3: the two ends of a connection learn of its end apart; what one sends meanwhile is lost without a word.
+Rule 1: one seed, one run. Events at the same instant happen in the order in which they were planned.
+Rule 2: on a connection, messages arrive whole and in order, until it breaks. Then a first part of the messages in
+flight may still arrive; the rest is lost. The broker knows the next connection by another name. TCP delivers each
+message once, but peers need not rely on that: a cable may have an echo.
+Rule 3: the two ends of a connection learn of its end at different times. Messages sent in between are lost silently.
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""Honest work beside peers that mean harm."""
+"""Honest work beside hostile peers."""
 
 from contextlib import closing
 from pathlib import Path

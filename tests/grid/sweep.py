@@ -1,4 +1,4 @@
-"""Seed after seed of every weather, on all cores: what the test of the sweep runs, and ``make soak`` by the thousand.
+"""Seed after seed of every weather, on all cores: the sweep's test runs some of them, ``make soak`` thousands.
 
     python -m tests.grid.sweep --seeds 20000                          so many, of all weathers
     python -m tests.grid.sweep --seeds 20000 --go-on drizzle:700      after it was interrupted there

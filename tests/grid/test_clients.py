@@ -1,4 +1,4 @@
-"""Clients that crash, attach, cancel, forget, and ask what nobody should."""
+"""Clients that crash, attach, cancel, forget, and send invalid requests."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Connections break, and whatever was on its way with them."""
+"""Connections break, and messages in flight are lost."""
 
 import pytest
 

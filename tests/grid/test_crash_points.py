@@ -1,4 +1,4 @@
-"""The broker is killed at every single step of a scripted run, and at every third once more soon after its restart."""
+"""The broker is killed at every step of a scripted run; at every third step, again soon after its restart."""
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor

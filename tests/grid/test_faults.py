@@ -1,4 +1,4 @@
-"""Whatever the broker stumbles over, it costs at most whoever made it stumble: others go on, and nothing is lost."""
+"""A failure in the broker costs at most the peer that caused it: others go on, and nothing is lost."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""The broker's disk fills up and has room again, at any moment of a grid's life."""
+"""The broker's disk fills up and gets room again, at any moment of a grid's life."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A worker or a submitter that is let in and means harm: nobody else has less than they would without it."""
+"""A hostile worker or submitter with a valid key: the others are served as they would be without it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bags that stay open for a client which then dies, or is away for long."""
+"""Open bags whose client dies, or is away for a long time."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """Random grids under random faults, seed after seed, on all cores. A failing seed is named with the line that runs it.
 
-`tests.grid.sweep` runs as many as one likes.
+`tests.grid.sweep` can run any number of seeds.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A program and a PC that say and do everything that can be said and done, honestly; they end when they are refused."""
+"""An honest program and an honest PC that use every message of the protocol; they end when they are refused."""
 
 import json
 from collections import deque

@@ -1,7 +1,7 @@
-"""What must hold whatever happens: watched at every send, every commit and every answer, and once more at the end.
+"""Invariants of every run, checked at every send, every commit and every answer, and again at the end.
 
-The witness keeps books of its own, from the messages and the journal's rows alone, so that it does not believe what the
-broker believes.
+The witness keeps records of its own, only from the messages and the journal's rows, so that it does not share the
+broker's mistakes.
 """
 
 from collections import Counter

@@ -1,1 +1,1 @@
-"""Peers that are let in, or are not, and mean harm, against a real broker with honest people beside them."""
+"""Hostile peers, with and without a valid key, against a real broker, with honest clients beside them."""

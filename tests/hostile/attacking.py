@@ -1,10 +1,10 @@
-"""Hostile peers in a process of their own: as many messages as are asked for, at a pace, over a few connections.
+"""Hostile peers in a process of their own: they send a given number of messages, at a pace, over a few connections.
 
     python -m tests.hostile.attacking
 
-The order, an `Order` in JSON, is a line of standard input; what was sent is printed.
-It ends when all is sent, when its time is over, or when its input is closed. What it sent last is told, too, so that
-whoever finds the broker dead knows by what.
+It reads its order, an `Order` in JSON, from a line of standard input, and prints what it sent. It ends when everything
+is sent, when its time is over, or when its input is closed. It also prints its last messages, which show what killed
+the broker if it is dead.
 """
 
 import json

@@ -3,9 +3,9 @@
     python -m tests.hostile.bystanders pinger FILE       asks for a sign of life every few milliseconds
     python -m tests.hostile.bystanders customer FILE     has bag after bag done, and checks every result
 
-``FILE`` holds a join line. Each goes on until its input is closed, then prints what it saw as JSON. The pinger asks by
-the clock, whether earlier questions were answered or not: a broker that stands still for a second is seen by all the
-questions that came in that second.
+``FILE`` holds a join line. Each program runs until its input is closed, then prints its observations as JSON. The
+pinger asks at fixed times, whether or not its earlier questions were answered. So if the broker stalls for a second,
+all questions of that second show it.
 """
 
 import json

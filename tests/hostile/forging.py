@@ -1,11 +1,12 @@
-"""Hostile messages from a seed: valid ones, mutated field by field, of every kind of message that there is.
+"""Hostile messages, drawn from a seed: valid messages of every kind, mutated field by field.
 
-They are made from what the message classes themselves declare (`tests.fuzz.frames` reads it), so a new message or a new
-field is attacked without a line here. What is known of a field by its name only makes messages that get further.
+They are made from the declarations of the message classes (which `tests.fuzz.frames` reads), so new messages and fields
+are attacked automatically. Special values for fields of known names only make messages that get further.
 
-Rule 1: a message is a list of frames, as raw bytes; the encoder is our own, for the honest one refuses what is sent.
-Rule 2: a worker that is forged here never has a window that is open for more than a moment. A worker answers what it
-is given as it likes, and that is not what is tried here, but in `tests/hostile/test_black_hole.py` and others.
+Rule 1: a message is a list of frames, as raw bytes. The encoder is our own, because the honest one refuses these
+messages.
+Rule 2: a forged worker never has a window that is open for more than a moment. A worker with work can answer as it
+likes; that is tested in `tests/hostile/test_black_hole.py` and others.
 """
 
 import copy

@@ -1,10 +1,10 @@
-"""A real broker in a process of its own, honest people beside it, and keys for those who mean harm.
+"""A real broker in a process of its own, honest clients, and keys for the hostile peers.
 
     with lab(tmp_path) as lab, lab.pinging() as pings:
         ...
     assert lab.grown() < LIMIT and pings.latency().worst < 0.5
 
-All of it ends with the block; a broker or a bystander that ended before fails the test, with its last words.
+Everything ends with the block. If the broker or a bystander ends earlier, the test fails, and shows its last output.
 """
 
 import json

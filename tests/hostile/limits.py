@@ -1,4 +1,4 @@
-"""What has to hold beside hostile peers and large operations, and how much of that a busy machine is given."""
+"""Limits that have to hold beside hostile peers and large operations, and the allowances for a busy machine."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A real broker under attack by each role in turn, honest people beside it: nobody dies, errs, swells or waits.
+"""A real broker under attack by each role in turn, beside honest clients: no crash, error, memory growth or delay.
 
 python -m tests.hostile.siege --count 1000000 --seed 1          what ``make soak`` runs
 """

@@ -1,4 +1,4 @@
-"""What a worker says of a failure can be anything: it costs its task, and nobody else anything."""
+"""A worker can report anything as a failure: that affects only its own task."""
 
 import threading
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a worker says of itself: names, texts and windows are short, few, and nobody else pays for them."""
+"""What a worker announces about itself: names, texts and windows are limited, and do not affect others."""
 
 import hashlib
 import time

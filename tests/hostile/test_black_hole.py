@@ -1,4 +1,4 @@
-"""A worker that takes all work and answers nothing: others do it soon."""
+"""A worker that takes all work and never answers: others soon do that work."""
 
 import threading
 import time

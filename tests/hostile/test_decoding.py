@@ -1,4 +1,4 @@
-"""What is made of a message is bounded by its length, at the broker and at the worker."""
+"""The memory of a decoded message is bounded by its length, at the broker and at the worker."""
 
 import hashlib
 import time

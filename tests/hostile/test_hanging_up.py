@@ -1,4 +1,4 @@
-"""A peer that hangs up in the middle of a flood of messages ends nothing but its own connection."""
+"""A peer that hangs up in the middle of a flood of messages ends only its own connection."""
 
 import time
 

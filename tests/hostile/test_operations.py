@@ -1,4 +1,4 @@
-"""Large honest operations hold up nobody: they are carried out beside others' pings."""
+"""Large honest operations delay nobody: other clients' pings are answered meanwhile."""
 
 import time
 from dataclasses import dataclass

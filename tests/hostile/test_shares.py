@@ -1,4 +1,4 @@
-"""What one credential can occupy is bounded: memory by answers that it does not read, and turns."""
+"""Limits of one credential: the memory of answers that it does not read, and its share of the broker's time."""
 
 import hashlib
 import json

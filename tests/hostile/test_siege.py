@@ -1,4 +1,4 @@
-"""Hostile messages of every role, some thousand of each; `tests.hostile.siege` sends as many as one likes."""
+"""Hostile messages of every role, some thousand of each; `tests.hostile.siege` can send any number."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""Penalties put into the code on purpose: the virtual network has to find each of them."""
+"""Faults put into the code on purpose: the virtual network has to find each of them."""

@@ -1,7 +1,7 @@
-"""Put a fault into a function that is loaded, by its source, and take it out again.
+"""Put a fault into a loaded function by changing its source, and take it out again.
 
-Rule: a mutation says exactly what it replaces. If that is not there, or not there once, it is an error: nobody is to
-believe that a fault was found which was never made.
+Rule: a mutation says exactly which text it replaces. If the text does not occur exactly once, that is an error, so that
+no test reports a fault as found that was never made.
 """
 
 import ast

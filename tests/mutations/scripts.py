@@ -1,4 +1,4 @@
-"""Scripted runs for faults that no weather makes likely: each ends well, or raises."""
+"""Scripted runs for faults that random runs are unlikely to find: each succeeds, or raises."""
 
 from contextlib import closing
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The table of faults: each is one that somebody could make, in the one line where it would be made."""
+"""The table of faults: each is a plausible mistake, in the line where somebody would make it."""
 
 from tests.mutations.mutating import Mutation
 

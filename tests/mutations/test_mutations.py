@@ -1,6 +1,6 @@
-"""Each fault of the table is found by the virtual network, within a bounded number of seeds.
+"""The virtual network finds each fault of the table within a bounded number of seeds.
 
-Beside the faults stands the code as it is, which passes the same seeds in `tests.grid.test_sweep`.
+The unchanged code passes the same seeds in `tests.grid.test_sweep`.
 """
 
 import logging

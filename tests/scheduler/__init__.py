@@ -1,4 +1,4 @@
-"""The scheduler: what it decides, that its state agrees with itself, and what it costs."""
+"""The scheduler: its decisions, the consistency of its state, and its cost."""
 
 import pytest
 

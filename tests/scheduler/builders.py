@@ -1,6 +1,6 @@
-"""A grid driven by hand: build tasks and PCs, say who should get what, go on. Every event is checked as in `Watched`.
+"""A grid driven by hand: build tasks and PCs, state the expected assignments, go on. `Watched` checks every event.
 
-Rule 1: time passes only in `Grid.wait`. Rule 2: a command that no test asked for fails it.
+Rule 1: time passes only in `Grid.wait`. Rule 2: a command that the test does not expect fails the test.
 """
 
 import math

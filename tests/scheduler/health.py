@@ -1,4 +1,4 @@
-"""A model of quarantine: the rules at the head of `deskgrid.scheduler.state.quarantine`, said in another way."""
+"""A model of quarantine: the rules at the head of `deskgrid.scheduler.state.quarantine`, implemented differently."""
 
 from dataclasses import dataclass
 

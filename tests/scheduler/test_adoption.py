@@ -1,4 +1,4 @@
-"""Work that outlives a connection, a worker or a broker: who may go on with it, and what is made again."""
+"""Work that outlives a connection, a worker or a broker: which worker may go on with it, and which tasks run again."""
 
 import pytest
 

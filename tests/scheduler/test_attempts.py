@@ -1,4 +1,4 @@
-"""Attempts: only the newest of a task counts, whoever delivers it and whatever happened to its worker."""
+"""Attempts: only a task's newest attempt counts, whoever reports it and whatever happened to its worker."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""What a pass costs with very many tasks waiting: counted, not timed, so that a busy machine does not matter.
+"""The cost of a pass with very many waiting tasks: counted, not timed, so that a busy machine does not matter.
 
-Counted are calls of functions, Python's and C's, and looks at the arrays that have an entry for each waiting task.
-Times are printed beside (``pytest -s``).
+The tests count calls of Python and C functions, and accesses to the arrays that have an entry for each waiting task.
+They also print times (``pytest -s``).
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What is overdue is taken back; honest workers with long tasks lose nothing by that."""
+"""Overdue attempts are taken back; honest workers with long tasks do not suffer."""
 
 import pytest
 

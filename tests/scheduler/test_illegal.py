@@ -1,4 +1,4 @@
-"""An event that contradicts what is known raises `IllegalEvent`, and not one attribute of anything has changed."""
+"""An event that contradicts the state raises `IllegalEvent`, and does not change a single attribute."""
 
 import math
 from array import array

@@ -1,4 +1,4 @@
-"""The checks of the state find what is wrong: each test spoils one thing in a grid that agrees with itself."""
+"""The checks of the state find errors: each test breaks one thing in a consistent grid."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Long shots: where the predictions of a bag were far too long, idle slots try what is predicted not to fit."""
+"""Long shots: if a bag's predictions were far too long, idle slots try tasks that are predicted not to fit."""
 
 import pytest
 

@@ -1,6 +1,7 @@
-"""Everything that can happen to a grid, in any order, under every policy, next to a model of what must be true.
+"""All events that can happen to a grid, in any order, under every policy, compared with a model of what must hold.
 
-A task is done if and only if its newest attempt was answered so; in the end every task that nobody cancelled ends.
+A task is done if and only if its newest attempt was reported as done. In the end, every task that was not cancelled has
+ended.
 """
 
 import math

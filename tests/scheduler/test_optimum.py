@@ -1,4 +1,4 @@
-"""`packing` against the best there is: tiny grids, small enough to try every assignment of tasks to windows."""
+"""`packing` against the optimum: on grids that are small enough to try every assignment of tasks to windows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

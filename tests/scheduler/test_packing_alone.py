@@ -1,4 +1,4 @@
-"""Packing where there is no plan, where predictions are wrong, and what it costs."""
+"""Packing without a plan, packing with wrong predictions, and its cost."""
 
 from itertools import chain
 

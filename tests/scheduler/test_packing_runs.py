@@ -1,4 +1,4 @@
-"""Packing on whole runs: with right predictions nothing is lost, and everything ends that fits a window."""
+"""Packing in whole runs: with correct predictions no task is lost, and every task that fits a window ends."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

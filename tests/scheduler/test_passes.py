@@ -1,4 +1,4 @@
-"""A pass that is bounded hands out no more than it may, and those that follow decide as one without a bound does."""
+"""A bounded pass hands out no more than it may; the following passes decide as one unbounded pass would."""
 
 import math
 

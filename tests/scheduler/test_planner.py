@@ -1,4 +1,4 @@
-"""Plans for windows: the intervals there are, the ways to plan, what becomes of a plan, the search for a better one."""
+"""Plans for windows: the known intervals, the planning methods, the life of a plan, the search for a better one."""
 
 import math
 from collections import Counter

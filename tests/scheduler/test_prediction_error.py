@@ -1,4 +1,4 @@
-"""How well runtimes have been predicted: the ratios, and what the scheduler tells of."""
+"""How well runtimes have been predicted: the ratios, and what the scheduler reports about them."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""A worker on which everything crashes is put in quarantine, but not the last one, nor one on which anything works."""
+"""A worker on which everything crashes is put in quarantine, but not the last worker, nor one where a task succeeds."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""When work would be done if it could be cut."""
+"""When the work would be done if tasks could be cut at will."""
 
 import math
 from itertools import count

@@ -1,4 +1,4 @@
-"""Runs of tasks against sorted lists; how little memory they take; and that their check finds what is wrong."""
+"""Runs of tasks, compared with sorted lists; their small memory; and that their check finds errors."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""The index of slots by remaining time, against a list of slots that is looked through."""
+"""The index of slots by remaining time, compared with a scan of a list of slots."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Filling a window: the subset sum against trying every subset, and what is taken out of the tasks that wait."""
+"""Filling a window: the subset sum compared with trying every subset, and which waiting tasks it takes."""
 
 import math
 from bisect import bisect_left

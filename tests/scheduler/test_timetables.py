@@ -1,4 +1,4 @@
-"""Windows that are not what was announced, bags that come later, and what a grid costs beside the work."""
+"""Windows that differ from their announcements, bags that arrive later, and the overhead of a grid."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Short tasks that are alike are placed many at a time; still only what fits, and every slot has something to do."""
+"""Short, similar tasks are placed many at a time; still only those that fit, and every slot gets some."""
 
 import pytest
 

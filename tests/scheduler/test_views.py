@@ -1,4 +1,4 @@
-"""What is shown of a grid: the snapshot, when bags should be done, and why a task waits."""
+"""Views of a grid: the snapshot, when bags should be done, and why a task waits."""
 
 import json
 from collections.abc import Generator, Iterator

@@ -1,4 +1,4 @@
-"""The waiting queues against lists that do the same slowly, and `MinTree` against a scan."""
+"""The waiting queues, compared with slow lists, and `MinTree`, compared with a scan."""
 
 import math
 from itertools import pairwise

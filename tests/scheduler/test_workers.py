@@ -1,4 +1,4 @@
-"""Workers: their windows as they say and as time passes, how they go, and what is counted when they do."""
+"""Workers: their windows as announced and as time passes, how they leave, and what is counted then."""
 
 import math
 

@@ -1,7 +1,8 @@
-"""A scheduler that is checked after every event: its invariants, and that what it promises fits.
+"""A scheduler that is checked after every event: its invariants, and that the work of each slot fits its window.
 
-The second needs memory, which the state has not: a slot is excused, as long as it has work, once its running task was
-overdue, or its window, a prediction or the policy changed under work that it already had. So is a long shot.
+The second check needs a memory that the state does not have. A slot is excused, as long as it has work, once its
+running task was overdue, or its window, a prediction or the policy changed after it got the work. A long shot is
+excused, too.
 """
 
 from deskgrid.scheduler import events as ev
