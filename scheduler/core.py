@@ -36,14 +36,14 @@ CRASH_LIMIT = 3
 
 
 class Scheduler:
-    """The state machine. ``grid``: its state, which `deskgrid.scheduler.views` reads."""
+    """The state machine. ``grid``: its state, which `deskgrid.scheduler.views` reads. ``trust``: who has answered."""
 
     def __init__(self, policy: Policy, first_attempt: int = 1, crash_limit: int = CRASH_LIMIT) -> None:
         self.grid = GridState(policy, first_attempt)
-        self._trust = Trust(self.grid)
-        self._workers = Workers(self.grid, self._trust)
+        self.trust = Trust(self.grid)
+        self._workers = Workers(self.grid, self.trust)
         self._placing = Placing(self.grid)
-        answers = Answers(self.grid, self._trust, crash_limit)
+        answers = Answers(self.grid, self.trust, crash_limit)
         self._table: dict[type, Callable[[Any, float], None]] = {
             ev.TasksSubmitted: self._submitted,
             ev.RuntimesUpdated: self._runtimes_updated,
@@ -187,7 +187,7 @@ class Scheduler:
         grid = self.grid
         if over := grid.pauses.over(now):
             grid.to_priority(over)
-        self._trust.look_after(now)
+        self.trust.look_after(now)
         grid.commands += self._placing.place_all(now, event.most)
 
     # --- what a driver may ask ---------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class Scheduler:
     @property
     def wakes_at(self) -> float:
         """When a pass is due although nothing has happened: a new worker gets more slots, or a pause ends."""
-        return min(self.grid.pauses.next_end, self._trust.next_widening)
+        return min(self.grid.pauses.next_end, self.trust.next_widening)
 
     @property
     def next_look(self) -> float:

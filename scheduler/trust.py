@@ -42,7 +42,7 @@ class Trust:
         self._grid = grid
         self._deadlines = grid.deadlines
         # When each worker that is not up last answered.
-        self._heard: dict[str, float] = {}
+        self.heard: dict[str, float] = {}
         # New workers whose slots are not all in use yet.
         self._widening: dict[str, Worker] = {}
 
@@ -55,14 +55,14 @@ class Trust:
 
     def admit(self, worker: Worker) -> None:
         """``worker`` has joined, for the first time or again."""
-        worker.heard = self._heard.pop(worker.name, NEVER)
+        worker.heard = self.heard.pop(worker.name, NEVER)
         if worker.heard == NEVER and len(worker.slots) > FIRST_SLOTS:
             worker.width, worker.wider_at = FIRST_SLOTS, worker.joined_at + WIDER_S
             self._widening[worker.name] = worker
 
     def dismiss(self, worker: Worker) -> None:
         """``worker`` has gone, and its slots with it."""
-        self._heard[worker.name] = worker.heard
+        self.heard[worker.name] = worker.heard
         self._widening.pop(worker.name, None)
         self._deadlines.debts.pop(worker.name, None)
 
@@ -77,7 +77,7 @@ class Trust:
 
     def forget(self, name: str) -> None:
         """Forget the worker of that name, which is away and will not be back."""
-        self._heard.pop(name, None)
+        self.heard.pop(name, None)
 
     # --- taking back -------------------------------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ def _why_unusable(home: Path, error: sqlite3.Error) -> str:
 
 
 class Journal:
-    """The tables, opened for one broker alone."""
+    """The tables, opened for one broker alone. ``db``: the connection; only the journal writes through it."""
 
     def __init__(self, home: Path, durability: Durability = "process") -> None:
         """Open or create the journal in ``home``; raises `JournalError`."""
@@ -110,39 +110,39 @@ class Journal:
             make_private(home, NAME)
             self.values = LargeValues(home, flush=durability == "power")
             self._refuse(wrong_with_files(home / NAME, self._log))
-            self._db = sqlite3.connect(home / NAME, isolation_level=None, check_same_thread=False, timeout=0.5)
+            self.db = sqlite3.connect(home / NAME, isolation_level=None, check_same_thread=False, timeout=0.5)
         except (OSError, sqlite3.Error) as error:
             raise JournalError(f"cannot use {home}: {error}") from error
         try:
             self._open(home)
         except BaseException as error:
-            self._db.close()
+            self.db.close()
             if isinstance(error, sqlite3.Error):
                 raise JournalError(_why_unusable(home, error)) from error
             raise
 
     def _open(self, home: Path) -> None:
         # One broker per home: the first statement takes the lock, and the process keeps it until it ends in any way.
-        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[self._durability]}")
-        self._db.execute("PRAGMA wal_autocheckpoint = 0")
-        self.recovery = Recovery(self._db)
-        teach_checksums(self._db)
-        self._db.execute("BEGIN IMMEDIATE")
-        self._refuse(wrong_with_pages(self._db))
-        found = format_of(self._db)
+        self.db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self.db.execute("PRAGMA journal_mode = WAL")
+        self.db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[self._durability]}")
+        self.db.execute("PRAGMA wal_autocheckpoint = 0")
+        self.recovery = Recovery(self.db)
+        teach_checksums(self.db)
+        self.db.execute("BEGIN IMMEDIATE")
+        self._refuse(wrong_with_pages(self.db))
+        found = format_of(self.db)
         if not 0 <= found <= FORMAT:
             raise JournalError(f"{home} has a journal of format {found}; this deskgrid reads and writes {FORMAT}")
         try:
-            bring_up(self._db, found)
-            self._refuse(wrong_with_values(self._db))
-            self._refuse(self.values.open(self._db, self._write))
-            self.purge = Purge(self._db, self._write, self.values)
+            bring_up(self.db, found)
+            self._refuse(wrong_with_values(self.db))
+            self._refuse(self.values.open(self.db, self._write))
+            self.purge = Purge(self.db, self._write, self.values)
             # Delete templates that no bag uses: after a restart nothing else would ever delete them.
             unused = "templates WHERE digest NOT IN (SELECT template FROM bags)"
-            self._db.execute(f"DELETE FROM files WHERE name IN (SELECT data FROM {unused} AND typeof(data) = 'text')")
-            self._db.execute(f"DELETE FROM {unused}")
+            self.db.execute(f"DELETE FROM files WHERE name IN (SELECT data FROM {unused} AND typeof(data) = 'text')")
+            self.db.execute(f"DELETE FROM {unused}")
             self._begin()
         except sqlite3.OperationalError as error:
             if found < FORMAT or error.sqlite_errorcode != sqlite3.SQLITE_FULL:
@@ -155,14 +155,14 @@ class Journal:
 
     def _begin(self) -> None:
         """Record one more opening: the numbers of attempts depend on it."""
-        row = self._db.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
+        row = self.db.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
         self.epoch = int(row[0]) + 1 if row else 1
-        self._db.execute("DELETE FROM windows WHERE closed < ?", (self.recovery.last_known() - WINDOWS_KEPT_S,))
+        self.db.execute("DELETE FROM windows WHERE closed < ?", (self.recovery.last_known() - WINDOWS_KEPT_S,))
         self._write_epoch()
-        self._db.execute("COMMIT")
+        self.db.execute("COMMIT")
 
     def _write_epoch(self) -> None:
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES ('epoch', ?)", (self.epoch,))
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES ('epoch', ?)", (self.epoch,))
 
     def _refuse(self, wrong: str) -> None:
         """Raise `JournalError` if something is ``wrong``: half a journal would be worse than none."""
@@ -174,15 +174,15 @@ class Journal:
         try:
             self.commit()
         finally:
-            self._db.close()
+            self.db.close()
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
         """Make everything written so far durable. Raises `JournalFull` when the disk is full, after a rollback."""
-        if self._db.in_transaction:
+        if self.db.in_transaction:
             try:
-                self._db.execute("COMMIT")
+                self.db.execute("COMMIT")
             except sqlite3.OperationalError as error:
                 self.rollback()
                 raise JournalFull(str(error)) from error
@@ -198,8 +198,8 @@ class Journal:
         self._cache.clear()  # it may hold batches that are undone
         self._blocks.clear()
         self.values.undo()
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+        if self.db.in_transaction:
+            self.db.execute("ROLLBACK")
 
     def shorten_log(self) -> None:
         """Copy the log of commits into the tables, if it is long. That takes about as long as the commits did."""
@@ -208,7 +208,7 @@ class Journal:
             # On a full disk the tables may have no room to grow: the commits then stay in the log.
             self._shorten_at = os.stat(self._log).st_size + LOG_BYTES
             with suppress(sqlite3.OperationalError):
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._shorten_at = LOG_BYTES
                 self.values.let_go()
 
@@ -231,7 +231,7 @@ class Journal:
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         try:
             self._begin_writing()
-            self._db.executemany(statement, rows)
+            self.db.executemany(statement, rows)
         except sqlite3.OperationalError as error:
             raise JournalFull(str(error)) from error
 
@@ -239,13 +239,13 @@ class Journal:
         """Write a row, and return its key."""
         try:
             self._begin_writing()
-            return self._db.execute(statement, row).lastrowid or 0
+            return self.db.execute(statement, row).lastrowid or 0
         except sqlite3.OperationalError as error:
             raise JournalFull(str(error)) from error
 
     def _begin_writing(self) -> None:
-        if not self._db.in_transaction:
-            self._db.execute("BEGIN")
+        if not self.db.in_transaction:
+            self.db.execute("BEGIN")
             if self.full:
                 self._write_epoch()
 
@@ -342,12 +342,12 @@ class Journal:
 
     def template_kind(self, digest: str) -> Kind | None:
         """The kind of a template; None when the journal does not have it."""
-        row = self._db.execute("SELECT kind FROM templates WHERE digest = ?", (digest,)).fetchone()
+        row = self.db.execute("SELECT kind FROM templates WHERE digest = ?", (digest,)).fetchone()
         return row[0] if row else None
 
     def template(self, digest: str) -> Payload | None:
         """A template; None when the journal does not have it."""
-        row = self._db.execute("SELECT data FROM templates WHERE digest = ?", (digest,)).fetchone()
+        row = self.db.execute("SELECT data FROM templates WHERE digest = ?", (digest,)).fetchone()
         if row is None:
             return None
         # A journal that was begun by an older version may have large templates in the table.
@@ -357,7 +357,7 @@ class Journal:
         """The argument of the task at ``place`` of the batch that begins with task ``first``."""
         batch = self._cache.get(first)
         if batch is None:
-            (packed,) = self._db.execute("SELECT payloads FROM batches WHERE first = ?", (first,)).fetchone()
+            (packed,) = self.db.execute("SELECT payloads FROM batches WHERE first = ?", (first,)).fetchone()
             batch = msgpack.unpackb(packed)
             self._keep_at_hand(first, batch)
         else:
@@ -385,17 +385,17 @@ class Journal:
         if bag in self._newest and self._newest[bag] <= after:
             return [block for block in self._blocks.get(bag, ()) if block.seq > after]
         query = "SELECT seq, size, told, large FROM results WHERE bag = ? AND seq > ? ORDER BY seq LIMIT ?"
-        return map(AnswerPiece._make, self._db.execute(query, (bag, after, BATCH_ROWS)))
+        return map(AnswerPiece._make, self.db.execute(query, (bag, after, BATCH_ROWS)))
 
     def blocks_around(self, task: int) -> list[tuple[int, int]]:
         """(number, tasks) of the blocks that may have a task's result: several, because tasks end in any order."""
         query = "SELECT seq, size FROM results WHERE high >= ? AND low <= ? ORDER BY high"
-        return self._db.execute(query, (task, task)).fetchall()
+        return self.db.execute(query, (task, task)).fetchall()
 
     def result_in(self, seq: int, size: int, task: int) -> ResultRow | None:
         """The row of an ended task, if it is in this block. The whole block is read only then."""
-        found = self._db.execute("SELECT tasks FROM results WHERE seq = ?", (seq,)).fetchone()
+        found = self.db.execute("SELECT tasks FROM results WHERE seq = ?", (seq,)).fetchone()
         if found is None or task not in columns_in(found[0], size)[0]:
             return None
-        (block,) = self._db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,))
+        (block,) = self.db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,))
         return next(row for row in rows_in(Block(*block), self.values.payload) if row.task == task)

@@ -102,7 +102,7 @@ class Office:
 
     def kill(self) -> None:
         """End as by SIGKILL: what was not settled is lost."""
-        self.journal._db.close()
+        self.journal.db.close()
 
 
 # Starts an office on the home of a test, with these options of `Office`.

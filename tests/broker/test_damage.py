@@ -38,7 +38,7 @@ class Made:
 
 def state(journal: Journal) -> bytes:
     """A digest of all that a journal holds, but for the count of its openings."""
-    db = journal._db
+    db = journal.db
     tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
     rows = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
     rows["meta"] = [row for row in rows["meta"] if row[0] != "epoch"]
@@ -197,7 +197,7 @@ def test_a_broker_that_died_while_the_log_was_worked_into_the_tables_loses_nothi
     """Page 1 says how many there are to be, and is copied first."""
     home = copy()
     with closing(Journal(home)) as journal:
-        (pages,) = journal._db.execute("PRAGMA page_count").fetchone()
+        (pages,) = journal.db.execute("PRAGMA page_count").fetchone()
     home = copy()
     assert pages * PAGE > (home / NAME).stat().st_size
     overwrite(home / NAME, 28, pages.to_bytes(4, "big"))
@@ -296,8 +296,8 @@ def test_an_emptied_journal_is_not_taken_for_a_new_home(tmp_path: Path, left: in
 def test_damage_while_the_broker_runs_is_one_line(made: Made, copy: Callable[[], Path]) -> None:
     home = copy()
     with closing(Journal(home)) as journal:
-        journal._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        journal._db.execute("PRAGMA shrink_memory")
+        journal.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        journal.db.execute("PRAGMA shrink_memory")
         pages = (home / NAME).stat().st_size // PAGE
         for page in range(1, pages):
             overwrite(home / NAME, page * PAGE, b"\xff" * PAGE)
@@ -318,7 +318,7 @@ def test_the_log_never_keeps_what_is_in_the_tables_already(tmp_path: Path) -> No
             sizes.append((tmp_path / LOG).stat().st_size)
         assert max(sizes) < journal_module.LOG_BYTES + 1_000_000
         assert 0 in sizes
-        assert journal._db.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
+        assert journal.db.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
 
 
 @pytest.mark.parametrize(("durability", "level"), [("process", 1), ("power", 2)])
@@ -327,5 +327,5 @@ def test_a_commit_waits_for_the_disk_when_it_is_to_survive_a_power_cut(
 ) -> None:
     monkeypatch.setitem(journal_module._SYNCHRONOUS, "process", "NORMAL")
     with closing(Journal(tmp_path, durability)) as journal:
-        assert journal._db.execute("PRAGMA synchronous").fetchone() == (level,)
-        assert journal._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert journal.db.execute("PRAGMA synchronous").fetchone() == (level,)
+        assert journal.db.execute("PRAGMA journal_mode").fetchone() == ("wal",)

@@ -128,7 +128,7 @@ def test_short_results_have_no_checksum(home: Path) -> None:
         query = (
             "SELECT length(tasks) + length(told) + length(printed), checksum IS NULL FROM results WHERE low IN (1, 3)"
         )
-        assert journal._db.execute(query).fetchall() == [(LONG_BYTES, 1), (LONG_BYTES + 1, 0)]
+        assert journal.db.execute(query).fetchall() == [(LONG_BYTES, 1), (LONG_BYTES + 1, 0)]
 
 
 def test_what_was_brought_up_takes_what_is_new_and_is_opened_again_as_it_is(home: Path) -> None:
@@ -144,7 +144,7 @@ def test_what_was_brought_up_takes_what_is_new_and_is_opened_again_as_it_is(home
         )
         rows = [
             ([*array("d", a)] if a else None, [*array("d", b)], at)
-            for a, b, at in journal._db.execute(query).fetchall()
+            for a, b, at in journal.db.execute(query).fetchall()
         ]
         assert rows == [([1.7, 2.7], [1.0, 2.0], None), (None, [60.0], None), (None, [5.0], 3000.0)]
         assert journal.epoch == 9

@@ -157,11 +157,11 @@ class Quota(Office):
 
     def full(self) -> None:
         """No page more than there is."""
-        pages = self.journal._db.execute("PRAGMA page_count").fetchone()[0]
-        self.journal._db.execute(f"PRAGMA max_page_count = {pages}")
+        pages = self.journal.db.execute("PRAGMA page_count").fetchone()[0]
+        self.journal.db.execute(f"PRAGMA max_page_count = {pages}")
 
     def freed(self) -> None:
-        self.journal._db.execute("PRAGMA max_page_count = 1000000")
+        self.journal.db.execute("PRAGMA max_page_count = 1000000")
 
     def settle(self) -> None:
         try:
@@ -363,13 +363,13 @@ def test_a_disk_that_is_nearly_full_takes_results_but_no_submissions(
 
 def test_the_journal_undoes_a_trial_that_did_not_succeed(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    pages = journal._db.execute("PRAGMA page_count").fetchone()[0]
-    journal._db.execute(f"PRAGMA max_page_count = {pages}")
+    pages = journal.db.execute("PRAGMA page_count").fetchone()[0]
+    journal.db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(JournalFull, match="full"):
         journal.trial()
-    journal._db.execute("PRAGMA max_page_count = 100000")
+    journal.db.execute("PRAGMA max_page_count = 100000")
     journal.trial()
-    assert journal._db.execute("SELECT key FROM meta ORDER BY key").fetchall() == [("epoch",), ("format",)]
+    assert journal.db.execute("SELECT key FROM meta ORDER BY key").fetchall() == [("epoch",), ("format",)]
     journal.close()
 
 

@@ -375,8 +375,8 @@ def test_a_database_of_something_else_is_refused_and_left_as_it_was(tmp_path: Pa
 def test_a_full_disk_is_said_and_undoes_what_was_not_committed(journal: Journal) -> None:
     fill(journal)
     journal.commit()
-    pages_now = journal._db.execute("PRAGMA page_count").fetchone()[0]
-    journal._db.execute(f"PRAGMA max_page_count = {pages_now}")
+    pages_now = journal.db.execute("PRAGMA page_count").fetchone()[0]
+    journal.db.execute(f"PRAGMA max_page_count = {pages_now}")
 
     def write() -> None:
         journal.add_results([result(2, bytes(1_000_000))])
@@ -407,7 +407,7 @@ def test_a_commit_that_fails_undoes_what_was_to_be_committed(journal: Journal, m
     journal.commit()
     journal.add_results([result(2)])
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "_db", FullAtCommit(journal._db))
+        patch.setattr(journal, "db", FullAtCommit(journal.db))
         with pytest.raises(JournalFull, match="full"):
             journal.commit()
     journal.add_results([result(3)])

@@ -49,12 +49,12 @@ def home(tmp_path: Path) -> Path:
     journal = Journal(tmp_path)
     record(journal, kept(journal), kept(journal, VALUE[::-1]))
     journal.commit()
-    journal._db.close()
+    journal.db.close()
     return tmp_path
 
 
 def recorded(journal: Journal) -> list[ResultRow]:
-    return [row for _, row in result_blocks.recorded(journal._db, journal.values.payload)]
+    return [row for _, row in result_blocks.recorded(journal.db, journal.values.payload)]
 
 
 def test_they_are_there_after_a_restart_and_count_as_what_they_are(home: Path) -> None:
@@ -65,7 +65,7 @@ def test_they_are_there_after_a_restart_and_count_as_what_they_are(home: Path) -
         assert found is not None
         assert content(found.payload) == VALUE[::-1]
         assert len(VALUE) <= next(iter(journal.recovery.batches())).size < len(VALUE) + 1000
-        assert on_disk(home) == {name for (name,) in journal._db.execute("SELECT name FROM files")}
+        assert on_disk(home) == {name for (name,) in journal.db.execute("SELECT name FROM files")}
 
 
 def test_a_large_template_is_a_file_and_goes_with_its_last_bag(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_large_template_of_which_no_bag_came_is_gone_after_a_restart(tmp_path:
     with closing(Journal(tmp_path)) as again:
         assert again.template_kind("digest") is None
         assert not on_disk(tmp_path)
-        assert not again._db.execute("SELECT * FROM files").fetchall()
+        assert not again.db.execute("SELECT * FROM files").fetchall()
 
 
 def test_a_large_template_of_an_earlier_format_travels_behind_its_message(tmp_path: Path) -> None:
@@ -131,9 +131,9 @@ def test_killed_at_any_step_a_value_is_recorded_and_there_or_neither(tmp_path: P
             journal.commit()
             if killed_after != "commit":
                 journal.values.release(values)
-    journal._db.close()
+    journal.db.close()
     with closing(Journal(tmp_path)) as journal:
-        recorded = {name for (name,) in journal._db.execute("SELECT name FROM files")}
+        recorded = {name for (name,) in journal.db.execute("SELECT name FROM files")}
         assert on_disk(tmp_path) == recorded
         assert bool(recorded) == (killed_after in ("commit", "release"))
         assert (result_of(journal, 1) is not None) == bool(recorded)

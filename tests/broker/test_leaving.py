@@ -42,7 +42,7 @@ class Sent:
     @property
     def uncommitted(self) -> bool:
         """Whether there is something that a crash would undo."""
-        return self._office.journal._db.in_transaction
+        return self._office.journal.db.in_transaction
 
     def turn(self) -> None:
         """What the broker's loop does after a drain."""

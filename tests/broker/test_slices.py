@@ -49,7 +49,7 @@ def turns(office: Office, client: Client, most: int = 1000) -> int:
 
 def killed(office: Office) -> Office:
     """Killed, and started again: what was not committed is gone."""
-    office.journal._db.close()
+    office.journal.db.close()
     again = Office(office.journal.home)
     again.sessions.state.scheduler.check(0.0)
     return again
@@ -174,7 +174,7 @@ def test_a_bag_that_is_forgotten_while_it_is_cancelled_ends_that(office: Office)
     answers = [admin.receive() for _ in range(21)]
     assert answers[-1] == wire.Answer(request, "{}")
     assert isinstance(client.receive(), wire.Answer)
-    assert office.journal._db.execute("SELECT count(*) FROM results").fetchone() == (0,)
+    assert office.journal.db.execute("SELECT count(*) FROM results").fetchone() == (0,)
 
 
 # --- forget ----------------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_a_bag_that_is_forgotten_while_it_is_cancelled_ends_that(office: Office)
 
 def left_of_bags(office: Office) -> list[int]:
     tables = ("bags", "batches", "results", "sent", "templates", "files", "predictions", "orders")
-    return [office.journal._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables]
+    return [office.journal.db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables]
 
 
 @pytest.mark.usefixtures("small")

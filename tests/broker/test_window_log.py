@@ -21,7 +21,7 @@ WALL_S = 1_800_000_000.0
 
 def rows(journal: Journal, columns: str) -> list[tuple[Any, ...]]:
     """Those columns of all windows, in the order of opening; times as seconds of the first broker's clock."""
-    found = journal._db.execute(f"SELECT {columns} FROM windows ORDER BY number").fetchall()
+    found = journal.db.execute(f"SELECT {columns} FROM windows ORDER BY number").fetchall()
     return [tuple(v - WALL_S if isinstance(v, float) and v >= WALL_S else v for v in row) for row in found]
 
 
@@ -90,7 +90,7 @@ def test_each_window_counts_its_own_kills(busy: tuple[Office, BareWorker, wire.W
 def test_a_window_is_written_down_once(office: Office) -> None:
     leave(office, joined(office, uptime=60.0))
     office.sessions.settle(office.now)
-    assert not office.journal._db.in_transaction
+    assert not office.journal.db.in_transaction
 
 
 def test_a_departure_with_nothing_running_kills_nothing(office: Office) -> None:
@@ -177,7 +177,7 @@ def test_a_broker_that_stops_in_good_order_closes_what_is_open(office: Office) -
     office.now = 3.0
     office.settle()
     office.sessions.farewell("it stops")
-    assert not office.journal._db.in_transaction
+    assert not office.journal.db.in_transaction
     assert rows(office.journal, "closed, how, kills") == [(3.0, "broker", 0)]
 
 
@@ -221,7 +221,7 @@ def test_a_result_says_when_it_ended_and_a_batch_when_it_arrived(open_office: Op
     worker.finish(*work)
     office.now = 8.0
     client.ask("cancel", bag=bag, items=[2])
-    arrived = office.journal._db.execute("SELECT arrived FROM batches ORDER BY first").fetchall()
+    arrived = office.journal.db.execute("SELECT arrived FROM batches ORDER BY first").fetchall()
     assert [at - WALL_S for (at,) in arrived] == [3.0, 4.0]
     first, last = result_of(office.journal, 0), result_of(office.journal, 2)
     assert first is not None

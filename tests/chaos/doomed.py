@@ -27,7 +27,7 @@ def main(step: str, count: str, home: str, listen: str, lease_s: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def doomed_commit(journal: Journal) -> None:
-        wrote = journal._db.in_transaction
+        wrote = journal.db.in_transaction
         if wrote:
             passed("commit: before")
         commit(journal)

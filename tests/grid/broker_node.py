@@ -86,7 +86,7 @@ class WatchedJournal(Journal):
     @property
     def uncommitted(self) -> bool:
         """Whether there is something that a crash would undo."""
-        return self._db.in_transaction
+        return self.db.in_transaction
 
     def commit(self) -> None:
         wrote = self.uncommitted
@@ -101,7 +101,7 @@ class WatchedJournal(Journal):
 
     def lose(self) -> None:
         """The process ends: what was not committed never was."""
-        self._db.close()
+        self.db.close()
 
 
 class Loop(loop.Loop):

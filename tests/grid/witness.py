@@ -139,7 +139,7 @@ class Witness:
     def committed(self, journal: Journal) -> None:
         """The journal took a transaction: look at the results that are new."""
         ids = {bag.number: bag.id for bag in journal.recovery.bags()}
-        for seq, row in recorded(journal._db, bytes_in, self._seen):
+        for seq, row in recorded(journal.db, bytes_in, self._seen):
             self._seen = seq
             if row.bag not in ids:
                 continue  # its bag was forgotten in the same transaction
@@ -180,7 +180,7 @@ class Witness:
         """A new broker opened the journal: all that was committed and told is there."""
         self.holdings.forget_all()
         self._due.clear()
-        db, ids = journal._db, {bag.number: bag.id for bag in journal.recovery.bags()}
+        db, ids = journal.db, {bag.number: bag.id for bag in journal.recovery.bags()}
         # Of a bag that was forgotten some may still be there.
         found = [row for _, row in recorded(db, bytes_in) if row.bag in ids]
         rows = {(ids[row.bag], row.item): (row.task, row.outcome, row.number, row.payload) for row in found}
@@ -230,7 +230,7 @@ class Witness:
             "waiting": len(scheduler.grid.regular) + len(scheduler.grid.priority),
         }
         for table in ("bags", "batches", "results", "sent"):  # unused templates go with the next bag that is forgotten
-            left[f"journal: {table}"] = state.journal._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            left[f"journal: {table}"] = state.journal.db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         for what, held in left.items():
             expect(not held, "all bags are forgotten, and the broker still holds {}: {}", what, held)
 

@@ -94,7 +94,7 @@ class Grid:
     ) -> dict[str, list[int]]:
         """A window opens; which tasks the worker holds in vain. It has answered before, unless it is ``new``."""
         if not new:
-            self.scheduler._trust._heard.setdefault(name, self.now)
+            self.scheduler.trust.heard.setdefault(name, self.now)
         return _by_worker(self.tell(ev.WorkerJoined(name, slots, uptime, **more)), ev.Stop)
 
     def refresh(self, name: str, uptime: float, **more: Any) -> dict[str, list[int]]:

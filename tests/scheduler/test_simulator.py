@@ -140,7 +140,7 @@ def test_a_pc_with_several_slots_runs_as_many_tasks_at_once() -> None:
 
 def test_work_that_is_called_back_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
     simulator = Simulator(pgs(), [SimulatedPC("a", slots=2)], [Arrival([0.2, 0.1, 5, 0.1])])
-    simulator.scheduler._trust._heard["a"] = 0.0
+    simulator.scheduler.trust.heard["a"] = 0.0
     lines = trace(simulator, monkeypatch)
     handle = simulator.scheduler.handle
 

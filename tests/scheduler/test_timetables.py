@@ -272,7 +272,7 @@ def test_an_attempt_begins_a_gap_after_its_slot_was_free_unless_it_was_handed_ov
     for queue_s, starts in ((0, [2, 4.25, 52]), (1, [2, 2.25, 52])):
         policy = make_policy("pgs", queue_s=queue_s)
         simulator = Simulator(policy, [SimulatedPC("a")], arrivals, gap, trace=True)
-        simulator.scheduler._trust._heard["a"] = 0.0  # it is no newcomer, so it may be handed work ahead
+        simulator.scheduler.trust.heard["a"] = 0.0  # it is no newcomer, so it may be handed work ahead
         run = simulator.run()
         assert [e.start for e in run.executions] == starts
         assert run.makespan_s == 53

@@ -106,7 +106,7 @@ class Loop(loop.Loop):
 
     def figures(self) -> Figures:
         """What there is of everything; raises when the scheduler does not agree with itself."""
-        state, db = self._sessions.state, self._journal._db
+        state, db = self._sessions.state, self._journal.db
         scheduler = state.scheduler
         scheduler.check(self._clock)
         gc.collect()  # the blocks are to be those that are in use

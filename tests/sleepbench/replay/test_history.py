@@ -24,7 +24,7 @@ def past(tmp_path: Path) -> Iterator[Past]:
     """A journal that is open; whatever a test does not end is closed."""
     made = Past(tmp_path)
     yield made
-    made.journal._db.close()
+    made.journal.db.close()
 
 
 def stays(history: History, worker: str = "pc1") -> list[tuple[float, float]]:
@@ -55,7 +55,7 @@ def test_the_prediction_is_the_one_a_task_was_submitted_with(past: Past, tmp_pat
 
 def test_one_prediction_may_stand_for_all(past: Past, tmp_path: Path) -> None:
     past.bag("a", 0.0, [Ran(5.0, 1.0, 60.0), Ran(5.0, 2.0, 60.0)])
-    past.journal._db.execute("UPDATE batches SET runtimes = substr(runtimes, 1, 8)")
+    past.journal.db.execute("UPDATE batches SET runtimes = substr(runtimes, 1, 8)")
     past.ends(99.0)
     assert [task.predicted for task in read_history(tmp_path).batches[0].tasks] == [5.0, 5.0]
 

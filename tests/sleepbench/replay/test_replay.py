@@ -20,7 +20,7 @@ def past(tmp_path: Path) -> Iterator[Past]:
     """A journal to be filled."""
     made = Past(tmp_path)
     yield made
-    made.journal._db.close()
+    made.journal.db.close()
 
 
 def ready(past: Past, home: Path, until: float, bags: tuple[str, ...] = (), since: float = -math.inf) -> Replay:
