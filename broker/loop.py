@@ -198,7 +198,7 @@ class Loop:
             began = self._now()
             self._handle(arrival)
             took = self._now() - began
-            self._fair_queue.took(arrival.who.name, took)
+            self._fair_queue.took(arrival.who, took)
             # After short messages, their answers go out before a message that takes long is handled.
             waits, anything = self._waits_for_a_turn if took < SHORT_S else waits, True
             if self._now() >= end or len(arrival.data) >= LONG_BYTES or self._careful:
@@ -211,7 +211,7 @@ class Loop:
         return not self._value_writer.has_room(arrival.peer, arrival.who.name, bool(arrival.chunks))
 
     def _waits_for_a_turn(self, arrival: Arrival) -> bool:
-        is_long = len(arrival.data) >= LONG_BYTES or self._fair_queue.is_behind(arrival.who.name)
+        is_long = len(arrival.data) >= LONG_BYTES or self._fair_queue.is_behind(arrival.who)
         return is_long or self._has_to_wait(arrival)
 
     def _handle(self, arrival: Arrival) -> None:

@@ -1,9 +1,11 @@
-"""Messages that were read but not handled yet; credentials have equal shares of the loop's time. Pure.
+"""Messages that were read but not handled yet, and fair shares of the loop's time. Pure.
 
-Rule 1: the next message comes from the credential whose messages have taken the least time. A credential that was
-silent counts as if it had used as much time as the one that is served now, so nobody saves up time. Credentials with
+Rule 1: each person has a share, and all PCs together have one, which is `PCS_WEIGHT` times as large. So a person need
+not wait until each of a thousand busy PCs has had its turn. The PCs divide their share equally.
+Rule 2: the next message comes from the share, and then from the PC, whose messages have taken the least time. One that
+was silent counts as if it had used as much time as the one that is served now, so nobody saves up time. Those with
 equal times take turns. (Start-time fair queueing: Goyal, Vin and Cheng, 1996.)
-Rule 2: messages of one credential are handled in the order in which they were read.
+Rule 3: messages of one credential are handled in the order in which they were read.
 """
 
 import heapq
@@ -24,6 +26,11 @@ SHORT_S = 0.002
 # No credential is further behind than this, so that one slow message, for example on a full disk, does not shut it out.
 # Seconds.
 BEHIND_MOST_S = 1.0
+# How many times as large as a person's share the share of all PCs is: a person who sends without end takes a fifth of
+# the loop's time from them.
+PCS_WEIGHT = 4.0
+# The share of the PCs. No credential has this name.
+_PCS = ""
 
 
 class Arrival(NamedTuple):
@@ -40,6 +47,55 @@ class Arrival(NamedTuple):
         return len(self.data) + sum(map(len, self.chunks))
 
 
+class Turns:
+    """Whose turn it is, by name: Rule 2."""
+
+    def __init__(self) -> None:
+        # `_served_s`: the seconds that the one that is served now has used. `_had_s`: the seconds of those that have
+        # used more.
+        self._served_s = 0.0
+        self._had_s: dict[str, float] = {}
+        # (seconds used, turn, name) of each that waits, the next one first. The seconds may have grown since.
+        self._heap: list[tuple[float, int, str]] = []
+        self._turns = itertools.count()
+
+    def enter(self, name: str) -> None:
+        """``name``, which does not wait, waits for its turn."""
+        had_s = max(self._served_s, self._had_s.pop(name, 0.0))
+        if had_s > self._served_s:
+            self._had_s[name] = had_s
+        heapq.heappush(self._heap, (had_s, next(self._turns), name))
+
+    def leave(self, name: str) -> None:
+        """``name`` waits no longer."""
+        self._heap = [entry for entry in self._heap if entry[2] != name]
+        heapq.heapify(self._heap)
+
+    def next(self, ready: Callable[[str], bool]) -> str | None:
+        """Take the next one that is ``ready``; None if none is."""
+        found, passed = None, list[tuple[float, int, str]]()
+        while self._heap and found is None:
+            had_s, turn, name = heapq.heappop(self._heap)
+            if self._had_s.get(name, 0.0) > had_s:
+                heapq.heappush(self._heap, (self._had_s[name], turn, name))
+            elif ready(name):
+                found, self._served_s = name, max(self._served_s, had_s)
+            else:
+                passed.append((had_s, turn, name))
+        for entry in passed:
+            heapq.heappush(self._heap, entry)
+        return found
+
+    def took(self, name: str, seconds: float) -> None:
+        """``name`` has used ``seconds`` more."""
+        had_s = max(self._served_s, self._had_s.get(name, 0.0)) + seconds
+        self._had_s[name] = min(had_s, self._served_s + BEHIND_MOST_S)
+
+    def is_behind(self, name: str) -> bool:
+        """Whether others go before ``name``, because its last messages took long."""
+        return self._had_s.get(name, 0.0) > self._served_s + SHORT_S
+
+
 class FairQueue:
     """Everything that waits, by the name of its credential."""
 
@@ -47,14 +103,10 @@ class FairQueue:
         self._queues: dict[str, deque[Arrival]] = {}
         self._bytes: Counter[str] = Counter()
         self._by_peer: Counter[bytes] = Counter()
-        # `_served_s`: seconds of the loop that the credential served now has used. `_had_s`: the seconds of credentials
-        # that have used more.
-        self._served_s = 0.0
-        self._had_s: dict[str, float] = {}
-        # (seconds used, turn, name) of each credential with a message, the next one first. The seconds may have grown
-        # since.
-        self._heap: list[tuple[float, int, str]] = []
-        self._turns = itertools.count()
+        self._shares = Turns()
+        # PCs among themselves, and how many of them have messages here.
+        self._pcs = Turns()
+        self._pcs_here = 0
         self.size = 0
 
     def __bool__(self) -> bool:
@@ -70,7 +122,7 @@ class FairQueue:
         queue = self._queues.get(name)
         if queue is None:
             queue = self._queues[name] = deque()
-            self._enter(name)
+            self._enter(arrival.who)
         elif len(queue) >= MESSAGES_LIMIT or self._bytes[name] + size > CREDENTIAL_LIMIT:
             return False
         queue.append(arrival)
@@ -84,45 +136,66 @@ class FairQueue:
 
     def take(self, waits: Callable[[Arrival], bool]) -> Arrival | None:
         """The next message; None when there is none, or when the first message of every credential still ``waits``."""
-        found, passed = None, list[tuple[float, int, str]]()
-        while self._heap and found is None:
-            had_s, turn, name = heapq.heappop(self._heap)
-            if self._had_s.get(name, 0.0) > had_s:
-                heapq.heappush(self._heap, (self._had_s[name], turn, name))
-            elif waits(self._queues[name][0]):
-                passed.append((had_s, turn, name))
-            else:
-                found, self._served_s = name, max(self._served_s, had_s)
-        for entry in passed:
-            heapq.heappush(self._heap, entry)
-        if found is None:
+        pc: str | None = None
+
+        def is_ready(name: str) -> bool:
+            return not waits(self._queues[name][0])
+
+        def has_ready(share: str) -> bool:
+            nonlocal pc
+            if share != _PCS:
+                return is_ready(share)
+            pc = self._pcs.next(is_ready)
+            return pc is not None
+
+        share = self._shares.next(has_ready)
+        if share is None:
             return None
-        arrival = self._taken(found)
-        if found in self._queues:
-            self._enter(found)
+        arrival = self._taken(share if pc is None else pc)
+        if pc is not None:
+            self._pcs_here -= 1
+            if self._pcs_here:
+                self._shares.enter(_PCS)
+        if arrival.who.name in self._queues:
+            self._enter(arrival.who)
         return arrival
 
-    def _enter(self, name: str) -> None:
-        had_s = max(self._served_s, self._had_s.pop(name, 0.0))
-        if had_s > self._served_s:
-            self._had_s[name] = had_s
-        heapq.heappush(self._heap, (had_s, next(self._turns), name))
+    def _enter(self, who: Credential) -> None:
+        """A credential that has no turn yet has something waiting."""
+        if who.role != "worker":
+            self._shares.enter(who.name)
+            return
+        self._pcs.enter(who.name)
+        self._pcs_here += 1
+        if self._pcs_here == 1:
+            self._shares.enter(_PCS)
 
-    def took(self, name: str, seconds: float) -> None:
+    def took(self, who: Credential, seconds: float) -> None:
         """A message of this credential took this many ``seconds``."""
-        had_s = max(self._served_s, self._had_s.get(name, 0.0)) + seconds
-        self._had_s[name] = min(had_s, self._served_s + BEHIND_MOST_S)
+        if who.role == "worker":
+            self._pcs.took(who.name, seconds)
+            self._shares.took(_PCS, seconds / PCS_WEIGHT)
+        else:
+            self._shares.took(who.name, seconds)
 
-    def is_behind(self, name: str) -> bool:
+    def is_behind(self, who: Credential) -> bool:
         """Whether others go before a credential, because its last messages took long."""
-        return self._had_s.get(name, 0.0) > self._served_s + SHORT_S
+        return (self._pcs if who.role == "worker" else self._shares).is_behind(who.name)
 
     def drop(self, name: str) -> None:
         """Drop all messages of a credential."""
+        who = self._queues[name][0].who if name in self._queues else None
         while name in self._queues:
             self._taken(name)
-        self._heap = [entry for entry in self._heap if entry[2] != name]
-        heapq.heapify(self._heap)
+        if who is None:
+            return
+        if who.role != "worker":
+            self._shares.leave(name)
+            return
+        self._pcs.leave(name)
+        self._pcs_here -= 1
+        if not self._pcs_here:
+            self._shares.leave(_PCS)
 
     def _taken(self, name: str) -> Arrival:
         queue = self._queues[name]

@@ -143,8 +143,7 @@ def test_what_was_brought_up_takes_what_is_new_and_is_opened_again_as_it_is(home
             "SELECT p.runtimes, b.runtimes, arrived FROM batches b LEFT JOIN predictions p USING (first) ORDER BY first"
         )
         rows = [
-            ([*array("d", a)] if a else None, [*array("d", b)], at)
-            for a, b, at in journal.db.execute(query).fetchall()
+            ([*array("d", a)] if a else None, [*array("d", b)], at) for a, b, at in journal.db.execute(query).fetchall()
         ]
         assert rows == [([1.7, 2.7], [1.0, 2.0], None), (None, [60.0], None), (None, [5.0], 3000.0)]
         assert journal.epoch == 9
