@@ -8,6 +8,8 @@ swallows little. If it works, it is busy from the start, and waits for one round
 Rule 5: a bounded pass stops when its budget is used up. Nothing is lost by that, and the next pass goes on.
 """
 
+import math
+
 from deskgrid.scheduler.events import Assign, Assignment
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
@@ -25,6 +27,10 @@ AHEAD_TASKS = 2_000
 # message when the worker introduces itself again and lists all of them (`deskgrid.wire.limits.HELD_ROWS`).
 WORKER_TASKS = 32_768
 
+# Runs of alike tasks that a bounded pass postpones: ten milliseconds or two. When the first PC comes, ten million tasks
+# may have waited for it.
+POSTPONED_RUNS = 2_500
+
 # Looked up once: the name of a member is looked up slowly in Python 3.11.
 _SENT = State.SENT
 
@@ -36,6 +42,10 @@ class Placing:
         self._grid = grid
         # `GridState.changes` as of the last pass.
         self._passed = -1
+        # Whether there were more tasks to postpone than a bounded pass may.
+        self._postpones = False
+        # Whether the queues were not tidy enough to be asked.
+        self._unready = False
         self._assigns: dict[str, Assign] = {}
         # Tasks that no longer fitted when they were to be sent. They wait here until the policy has finished. So the
         # policy always comes to an end, and its queue entries stay valid.
@@ -45,10 +55,10 @@ class Placing:
         """Decide what can be decided at ``now``. Returns the work for each worker. ``most``: as in `PassDue`."""
         grid = self._grid
         grid.now = now
-        self._assigns = {}
+        self._assigns, self._postpones = {}, False
         grid.budget, grid.freed = most + grid.freed, 0
-        grid.regular.tidy()
-        grid.priority.tidy()
+        tidy = self._tidy()
+        self._unready = not tidy
         for slot in grid.slots.overdue(now):
             grid.change(slot)
         if grid.quarantine.workers:
@@ -60,7 +70,7 @@ class Placing:
         if self._unfit:
             self._give_back_unfit()
         view = PolicyView(grid)
-        if view.slots_with_room() and (len(grid.priority) or len(grid.regular)):
+        if tidy and view.slots_with_room() and (len(grid.priority) or len(grid.regular)):
             for step in grid.policy.plan(view):
                 if isinstance(step, Place):
                     self._carry_out(step)
@@ -71,6 +81,14 @@ class Placing:
         self._passed = grid.changes
         self._note_attempts()
         return list(self._assigns.values())
+
+    def _tidy(self) -> bool:
+        """Tidy the queues, and return whether they can be asked in this pass; in an unbounded one they always can."""
+        grid = self._grid
+        grid.regular.tidy()
+        while not (tidy := grid.priority.tidy()) and grid.budget == math.inf:
+            pass
+        return tidy
 
     def _note_attempts(self) -> None:
         """Note the tasks that were sent, once for the whole pass: nothing reads their states during the pass."""
@@ -89,7 +107,7 @@ class Placing:
     @property
     def unfinished(self) -> bool:
         """Whether the last pass was stopped by its bound; then the next one is due at once."""
-        return self._grid.budget <= 0
+        return self._grid.budget <= 0 or self._postpones or self._unready
 
     # --- placing -----------------------------------------------------------------------------------------------------
 
@@ -125,7 +143,9 @@ class Placing:
         return max(1, int(min(most, room_s / runtime)) if runtime else most)
 
     def _postpone(self, step: Postpone) -> None:
-        self._grid.priority.add(self._grid.regular.pop_before(step.entry))
+        regular, most = self._grid.regular, math.inf if self._grid.budget == math.inf else POSTPONED_RUNS
+        self._grid.priority.add(regular.pop_before(step.entry, most))
+        self._postpones = len(regular) > 0 if step.entry is None else regular.first_before(step.entry)
 
     def _give_back_unfit(self) -> None:
         """Put the tasks that no longer fitted when their turn came into the priority queue."""

@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
+from math import inf
 from operator import add
 
 from deskgrid.scheduler.model import agree
@@ -160,13 +161,14 @@ class _Arrivals:
     def discard(self, task: int, count: int = 1) -> None:
         self._gone.update(range(task, task + count))
 
-    def tidy(self) -> None:
+    def tidy(self) -> bool:
         if self._head > COMPACT_FROM and self._head > len(self._firsts) // 2:
             self._behead()
         empty, gone, runs = self._empty, len(self._gone), len(self._firsts)
         few_left = empty > COMPACT_FROM and empty > runs - runs // _RUNS_OF_NONE
         if few_left or (gone > COMPACT_FROM and gone > runs // RUNS_A_GHOST):
             self._compact()
+        return True
 
     def _shorten(self, place: int, less: int, first: int | None = None) -> None:
         """Take ``less`` tasks out of a run: the first ones, or the last ones if its unchanged ``first`` is given."""
@@ -259,21 +261,22 @@ class OldestFirst(_Arrivals):
         """Whether anything is in front of ``entry``, even if it is only a ghost."""
         return self._head < entry.cursor[1] or self._firsts[entry.cursor[1]] < entry.task
 
-    def pop_before(self, entry: Entry | None) -> TaskRanges:
-        """Take out everything in front of ``entry`` (None: everything), in order."""
-        start, end = self._head, len(self._firsts) if entry is None else entry.cursor[1]
+    def pop_before(self, entry: Entry | None, most: float = inf) -> TaskRanges:
+        """Take out everything in front of ``entry`` (None: everything), in order; of ``most`` runs at most."""
+        start, stop = self._head, len(self._firsts) if entry is None else entry.cursor[1]
+        end = stop if stop - start <= most else start + int(most)
         popped = self._living(start, end)
-        if entry is None:
+        if entry is None and end == stop:
             self._clear()
             return popped
-        if part := entry.task - self._firsts[end]:
+        if entry is not None and end == stop and (part := entry.task - self._firsts[end]):
             ahead = self._without_ghosts(TaskRanges([self._firsts[end]], [part], [entry.runtime]))
             popped.firsts.extend(ahead.firsts)
             popped.counts.extend(ahead.counts)
             popped.runtimes.extend(ahead.runtimes)
+            self._leave(end, part)
         for place in range(start, end):
             self._leave(place, self._counts[place])
-        self._leave(end, part)
         return popped
 
     def _leave(self, place: int, many: int) -> None:

@@ -5,9 +5,16 @@ from itertools import islice, repeat
 
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.queues.by_arrival import COMPACT_FROM, RUNS_A_GHOST
-from deskgrid.scheduler.queues.runtime_index import Run, RuntimeIndex
+from deskgrid.scheduler.queues.runtime_index import START, Run, RuntimeIndex
 from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges
 from deskgrid.scheduler.queues.waiting import Entry, NewRuntime
+
+# How many leaves of the index a pass sifts at least, which takes a few milliseconds; and in how many passes all of them
+# are sifted at most.
+LEAVES, PASSES = 16, 64
+# More ghosts than this are sifted out before the queue is asked for a task: meeting them all takes a tenth of a second.
+# They are sifted out from a sixteenth of this many runs on, however many runs there are.
+GHOSTS_MOST, RUNS_MOST = 50_000, 800_000
 
 
 class LongestFirst:
@@ -24,6 +31,10 @@ class LongestFirst:
         self._held = 0
         self._ghosts = 0
         self._gone: dict[int, int] = {}
+        # What ``_gone`` was when the queue began to sift its ghosts out, its tasks sorted, and where to go on.
+        self._sifted: dict[int, int] = {}
+        self._numbers: list[int] = []
+        self._sift_from = START
 
     def __len__(self) -> int:
         return self._held - self._ghosts
@@ -41,11 +52,14 @@ class LongestFirst:
 
     def _living(self, runs: Iterable[Run]) -> Iterator[tuple[int, float]]:
         """Number and runtime of each task in these runs that was not discarded."""
-        gone = self._gone
+        ghosts = self._ghosts
         for key, arrival, first, held in runs:
             for task in range(first, first + held) if held > 1 else (first,):
-                if not gone or arrival + task - first >= gone.get(task, 0):
+                if not ghosts or not self._is_ghost(task, arrival + task - first):
                     yield task, -key
+
+    def _is_ghost(self, task: int, number: int) -> bool:
+        return number < self._gone.get(task, 0) or number < self._sifted.get(task, 0)
 
     def add(self, rows: TaskRanges) -> None:
         if rows.firsts:
@@ -56,6 +70,7 @@ class LongestFirst:
 
     def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
         self._runs.predict(spans, old, new)
+        self._sift_from = START  # a ghost may have moved to where its like were sifted out
 
     def next_fit(self, limit: float, after: Entry | None = None) -> Entry | None:
         if not self._held:
@@ -66,8 +81,8 @@ class LongestFirst:
             found = self._runs.first_after(*after.cursor)
         while found is not None:
             runtime, number, task, held = found
-            if number >= self._gone.get(task, 0):
-                return Entry((runtime, number), task, runtime, 1 if self._gone else held)
+            if not self._ghosts or not self._is_ghost(task, number):
+                return Entry((runtime, number), task, runtime, 1 if self._ghosts else held)
             self._lay(runtime, number)
             found = self._runs.first_after(runtime, number)
         return None
@@ -75,10 +90,14 @@ class LongestFirst:
     def _lay(self, runtime: float, number: int) -> None:
         """Drop a ghost."""
         self._runs.take(runtime, number)
-        self._held -= 1
-        self._ghosts -= 1
+        self._drop(1)
+
+    def _drop(self, count: int) -> None:
+        """``count`` ghosts are gone."""
+        self._held -= count
+        self._ghosts -= count
         if not self._ghosts:
-            self._gone.clear()
+            self._gone, self._sifted = {}, {}
 
     def take(self, entry: Entry, count: int = 1) -> None:
         self._runs.take(*entry.cursor, count)
@@ -88,16 +107,26 @@ class LongestFirst:
         self._gone.update(zip(range(task, task + count), repeat(self._arrived)))
         self._ghosts += count
 
-    def tidy(self) -> None:
+    def tidy(self) -> bool:
         gone = max(self._ghosts, len(self._gone))
-        if gone > COMPACT_FROM and gone * RUNS_A_GHOST > len(self._runs):
-            self._compact()
+        if not self._sifted and gone > COMPACT_FROM and gone * RUNS_A_GHOST > min(len(self._runs), RUNS_MOST):
+            self._begin_to_sift()
+        if self._sifted:
+            self._sift(max(LEAVES, self._runs.leaves // PASSES))
+        return not self._sifted or self._ghosts <= GHOSTS_MOST
 
-    def _compact(self) -> None:
-        self._runs.sift(self._gone)
-        self._held -= self._ghosts
-        self._ghosts = 0
-        self._gone.clear()
+    def _begin_to_sift(self) -> None:
+        self._sifted, self._gone = self._gone, {}
+        self._numbers, self._sift_from = sorted(self._sifted), START
+
+    def _sift(self, leaves: int) -> None:
+        """Sift ghosts out of some leaves: of all at once, it would take a second for ten million tasks."""
+        taken, fence = self._runs.sift(self._sifted, self._numbers, self._sift_from, leaves)
+        if fence is None:
+            self._sifted, self._numbers = {}, []
+        else:
+            self._sift_from = fence
+        self._drop(taken)
 
     def check(self) -> None:
         """Raise `InvariantBroken` if the stored state contradicts itself."""

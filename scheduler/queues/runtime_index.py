@@ -24,6 +24,9 @@ ONE_BY_ONE = 4
 
 # A run: its key, the arrival number and the number of its first task, and how many tasks it has.
 Run = tuple[float, int, int, int]
+# A key and an arrival number; and the one that is before all others.
+Fence = tuple[float, int]
+START: Fence = (-math.inf, -1)
 # A task: runtime, arrival number, number; and how many tasks its run has from this one on.
 Found = tuple[float, int, int, int]
 
@@ -177,6 +180,11 @@ class RuntimeIndex:
         """How many runs there are; of tasks there may be many more."""
         return sum(map(len, self._leaves))
 
+    @property
+    def leaves(self) -> int:
+        """How many leaves there are."""
+        return len(self._leaves)
+
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def first_below(self, limit: float) -> Found | None:
@@ -321,21 +329,42 @@ class RuntimeIndex:
                 self._join(place)
         return pulled
 
-    def sift(self, gone: dict[int, int]) -> None:
-        """Take out every task whose arrival number is below its number in ``gone``."""
-        kept, numbers = Leaf(), sorted(gone)
-        for leaf in self._leaves:
-            leaf.drop_singles(gone)
-            start = 0
-            for row in _met(leaf, numbers):
+    def sift(self, gone: dict[int, int], numbers: list[int], start: Fence, most: int) -> tuple[int, Fence | None]:
+        """Take out tasks whose arrival number is below their number in ``gone``, from the leaf at ``start`` on.
+
+        ``numbers``: the tasks in ``gone``, sorted. ``most``: how many leaves to sift. Returns how many tasks were taken
+        out, and where to go on; None at the end. In between the leaves may change, but no task in ``gone`` may move.
+        """
+        place, taken = self._find(*start)[0], 0
+        for _ in range(most):
+            taken += self._sift_leaf(place, gone, numbers)
+            leaves, held = len(self._leaves), len(self._leaves[place])
+            if held > self._most:
+                self._cut(place)
+                place += len(self._leaves) - leaves
+            elif held < self._few:
+                self._join(place)
+            # If this leaf was joined to the next one, that one has still to be sifted.
+            if len(self._leaves) >= leaves:
+                place += 1
+            if place >= len(self._leaves):
+                return taken, None
+        return taken, (self._keys[place], self._arrivals[place])
+
+    def _sift_leaf(self, place: int, gone: dict[int, int], numbers: list[int]) -> int:
+        leaf = self._leaves[place]
+        before = sum(leaf.counts)
+        leaf.drop_singles(gone)
+        if met := _met(leaf, numbers):
+            kept, start = Leaf(), 0
+            for row in met:
                 kept.extend(leaf, start, row)
                 for run in _left(leaf.row(row), gone, numbers):
                     kept.insert(len(kept), *run)
                 start = row + 1
             kept.extend(leaf, start)
-        self._leaves, self._keys, self._arrivals = [kept], [-math.inf], [-1]
-        if len(kept) > self._most:
-            self._cut(0)
+            self._leaves[place] = leaf = kept
+        return before - sum(leaf.counts)
 
     def check(self) -> None:
         """Raise `InvariantBroken` if the stored state contradicts itself."""
@@ -353,6 +382,8 @@ class RuntimeIndex:
 
 def _met(leaf: Leaf, numbers: list[int]) -> list[int]:
     """The rows of runs of several tasks that contain at least one of these sorted numbers."""
+    if max(leaf.counts, default=0) <= 1:
+        return []
     several = [row for row, held in enumerate(leaf.counts) if held > 1]
     return [row for row in several if _any(numbers, leaf.tasks[row], leaf.tasks[row] + leaf.counts[row])]
 

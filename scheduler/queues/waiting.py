@@ -54,8 +54,11 @@ class WaitingQueue(Protocol):
     def discard(self, task: int, count: int = 1) -> None:
         """Forget tasks that are known to be here; their entries are dropped when they are next met."""
 
-    def tidy(self) -> None:
-        """Drop the entries of discarded tasks, if that pays. Not during a pass: it makes each `Entry` invalid."""
+    def tidy(self) -> bool:
+        """Drop some entries of discarded tasks, if that pays. Not during a pass: it makes each `Entry` invalid.
+
+        Returns False while there are so many of them that the queue should not be asked for tasks before the next call.
+        """
 
     def check(self) -> None:
         """Raise `InvariantBroken` if the stored state contradicts itself."""

@@ -1,13 +1,15 @@
 """A bounded pass hands out no more than it may; the following passes decide as one unbounded pass would."""
 
 import math
+from itertools import chain
 
 import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import IllegalEvent, Outcome
-from deskgrid.scheduler.placing import AHEAD_TASKS
+from deskgrid.scheduler.placing import AHEAD_TASKS, POSTPONED_RUNS
 from deskgrid.scheduler.policies import POLICIES, Requirement, make_policy
+from deskgrid.scheduler.queues.longest_first import GHOSTS_MOST, PASSES
 from tests.scheduler.builders import Grid, packing
 
 # Tasks that take no time, some like each other and some that are sent ahead, and some that are not.
@@ -83,3 +85,36 @@ def test_a_pass_may_decide_something(most: float) -> None:
     grid = Grid()
     with pytest.raises(IllegalEvent, match="a pass that decides"):
         grid.tell(ev.PassDue(most))
+
+
+def test_a_bounded_pass_postpones_some_of_many_tasks_and_the_next_ones_the_others() -> None:
+    grid, count = Grid(packing()), 2 * POSTPONED_RUNS + 10
+    grid.pc("pc0", slots=5)
+    grid.tasks(*(1.0 + 0.001 * number for number in range(count)))
+    handed = grid.tell_pass(most=1000)
+    assert sorted(chain(*handed.values())) == list(range(POSTPONED_RUNS - 5, POSTPONED_RUNS))
+    assert (grid.scheduler.unfinished, len(grid.inside.regular)) == (True, count - POSTPONED_RUNS)
+    assert grid.tell_pass(most=1000) == {}
+    assert not grid.scheduler.unfinished  # no slot has room
+    grid.end(POSTPONED_RUNS - 1)
+    assert [*chain(*grid.tell_pass(most=1000).values())] == [2 * POSTPONED_RUNS - 1]
+    grid.end(POSTPONED_RUNS - 2)
+    assert [*chain(*grid.tell_pass(most=1000).values())] == [count - 1]
+    assert (grid.scheduler.unfinished, len(grid.inside.regular)) == (False, 0)
+
+
+@pytest.mark.parametrize("most", [1000, math.inf])
+def test_tasks_are_placed_when_those_that_were_cancelled_are_sifted_out(most: float) -> None:
+    grid, count = Grid(packing()), 2 * GHOSTS_MOST
+    grid.pc("pc0")
+    grid.tasks(*(1.0 + 0.001 * number for number in range(count)))
+    grid.expect(pc0=[count - 1])
+    grid.tell(ev.TasksCancelled([(1, count - 2)]))
+    grid.end(count - 1)
+    passes = 1
+    while not (handed := grid.tell_pass(most)):
+        assert grid.scheduler.unfinished
+        passes += 1
+    assert handed == {"pc0": [0]}
+    assert 1 <= passes <= PASSES
+    assert (passes > 1) == (most < math.inf)

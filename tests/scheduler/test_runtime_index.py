@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskgrid.scheduler.model import InvariantBroken
-from deskgrid.scheduler.queues.runtime_index import LEAF, RuntimeIndex
+from deskgrid.scheduler.queues.runtime_index import LEAF, START, Fence, RuntimeIndex
 from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
 
 Row = tuple[float, int, int]  # negated runtime, arrival, task
@@ -54,15 +54,23 @@ def test_runs_hold_what_a_sorted_list_holds(leaf: int, batches: list[list[float]
 @given(
     runtimes=st.lists(st.sampled_from([1.0, 2.0]), min_size=1, max_size=60),
     gone=st.dictionaries(st.integers(0, 70), st.integers(0, 140)),
+    leaves=st.integers(1, 5),
 )
-def test_what_is_sifted_out_has_arrived_before_it_went(runtimes: list[float], gone: dict[int, int]) -> None:
+def test_what_is_sifted_out_has_arrived_before_it_went(
+    runtimes: list[float], gone: dict[int, int], leaves: int
+) -> None:
     runs, count = RuntimeIndex(8), len(runtimes)
     runs.add(grouped(range(count), runtimes), 0)
     runs.add(grouped(range(count), runtimes), count)
     kept = [(key, arrival, task) for key, arrival, task in each(runs) if arrival >= gone.get(task, 0)]
-    runs.sift(gone)
-    runs.check()
+    before, taken = len(each(runs)), 0
+    fence: Fence | None = START
+    while fence is not None:
+        some, fence = runs.sift(gone, sorted(gone), fence, leaves)
+        taken += some
+        runs.check()
     assert each(runs) == kept
+    assert taken == before - len(kept)
 
 
 def test_a_task_like_no_other_takes_less_than_32_bytes() -> None:
