@@ -11,7 +11,7 @@ from deskgrid.scheduler.queues.waiting import Entry, NewRuntime
 
 # How many leaves of the index a pass sifts at least, which takes a few milliseconds; and in how many passes all of them
 # are sifted at most.
-LEAVES, PASSES = 16, 64
+LEAVES, PASSES = 16, 96
 # More ghosts than this are sifted out before the queue is asked for a task: meeting them all takes a tenth of a second.
 # They are sifted out from a sixteenth of this many runs on, however many runs there are.
 GHOSTS_MOST, RUNS_MOST = 50_000, 800_000
@@ -113,7 +113,7 @@ class LongestFirst:
             self._begin_to_sift()
         if self._sifted:
             self._sift(max(LEAVES, self._runs.leaves // PASSES))
-        return not self._sifted or self._ghosts <= GHOSTS_MOST
+        return self._ghosts <= GHOSTS_MOST
 
     def _begin_to_sift(self) -> None:
         self._sifted, self._gone = self._gone, {}

@@ -140,7 +140,8 @@ class Leaf:
     def drop_singles(self, gone: dict[int, int]) -> None:
         """Take out each run of a single task whose arrival number is below its number in ``gone``."""
         if not gone.keys().isdisjoint(self.tasks):
-            kept = [held > 1 or arrival >= gone.get(task, 0) for _, arrival, task, held in self.rows()]
+            least, columns = gone.get, (self.arrivals, self.tasks, self.counts)
+            kept = [held > 1 or arrival >= least(task, 0) for arrival, task, held in zip(*columns, strict=True)]
             self.keys = array("d", compress(self.keys, kept))
             self.arrivals = array("q", compress(self.arrivals, kept))
             self.tasks = array("q", compress(self.tasks, kept))

@@ -116,5 +116,5 @@ def test_tasks_are_placed_when_those_that_were_cancelled_are_sifted_out(most: fl
         assert grid.scheduler.unfinished
         passes += 1
     assert handed == {"pc0": [0]}
-    assert 1 <= passes <= PASSES
+    assert 1 <= passes <= 2 * PASSES
     assert (passes > 1) == (most < math.inf)

@@ -73,6 +73,15 @@ def test_what_is_sifted_out_has_arrived_before_it_went(
     assert taken == before - len(kept)
 
 
+def test_a_leaf_that_sifting_has_made_too_large_is_cut() -> None:
+    runs = RuntimeIndex(4)
+    runs.add(TaskRanges([0, 20], [13, 1], [2.0, 1.0]), 0)
+    gone = dict.fromkeys(range(1, 13, 2), 100)
+    assert runs.sift(gone, sorted(gone), START, 1) == (6, None)
+    runs.check()
+    assert [task for _, _, task in each(runs)] == [0, 2, 4, 6, 8, 10, 12, 20]
+
+
 def test_a_task_like_no_other_takes_less_than_32_bytes() -> None:
     runs, count = RuntimeIndex(), 100_000
     runtimes = [float(task * 7919 % 100_003) for task in range(count)]

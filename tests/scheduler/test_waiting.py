@@ -480,3 +480,11 @@ def test_a_range_is_dropped_that_begins_before_the_first_run_that_is_left() -> N
     entry = queue.next_fit(math.inf)
     assert entry is not None
     assert entry.task == 5
+
+
+def test_tasks_in_the_middle_of_a_run_are_taken_out_of_the_regular_queue() -> None:
+    queue = Regular()
+    queue.add(TaskRanges([0], [10], [1.0]))
+    assert queue.drop(3, 2) == []
+    assert [task for task, _ in queue.tasks()] == [0, 1, 2, 5, 6, 7, 8, 9]
+    queue.check()
