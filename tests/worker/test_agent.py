@@ -50,7 +50,7 @@ def test_it_joins_runs_tasks_and_says_so(grid: LiveGrid) -> None:
     assert values(client, bag) == [number * number for number in range(50)]
     (row,) = client.ask("status")["workers"]
     assert (row["name"], row["state"], row["kind"], row["site"]) == ("pc1", "up", "open-ended", "lab")
-    assert (row["host"], len(row["slots"]), row["done"]) == (socket.gethostname(), 2, 50)
+    assert (row["host"], len(row["slots"]), row["ended"]) == (socket.gethostname(), 2, 50)
     assert "from now on this PC needs no --join" in worker.said[0]
     assert worker.said[1] == "planned uptime: open-ended"
     assert worker.said[2] == f"joined {grid.broker.ready.address} as pc1"
