@@ -5,12 +5,14 @@ Everything here is made in slices. Costly views are made once for all who ask wi
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
 
 from deskgrid import wire
 from deskgrid.broker.attempts import WorkerSession
 from deskgrid.broker.bags import NO_WORKER, OpenBag, too_long
 from deskgrid.broker.operations import Shared, Slices
+from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.worker_health import trouble
@@ -119,6 +121,25 @@ class Overview:
         text: str = yield from self._document.get(self._state.now)
         return text
 
+    def grid(self) -> Slices:
+        """The status document without its rows, for whoever asks often: it costs little, however large the grid is."""
+        outlook = yield from self._outlook.get(self._state.now)
+        states = Counter([session.state for session in self._workers.by_name.values()])
+        yield states.total() // 10
+        under_way, ended = yield from self._sorted_bags()
+        totals = _totals(states, len(under_way), len(ended), outlook)
+        return {**self._grid(totals, self._state.now)}
+
+    def worker(self, name: str) -> Slices:
+        """The row of one worker, with all its slots."""
+        session = self._workers.by_name.get(name)
+        if session is None:
+            raise AskError(f"no worker {name}")
+        yield ROW_UNITS + ROW_UNITS * session.join.slots // 4
+        if self._workers.by_name.get(name) is not session:
+            raise AskError(f"no worker {name}")
+        return {**self._worker_row(session, self._state.now, session.join.slots)}
+
     def _make_document(self, now: float) -> Generator[int, None, str]:
         outlook = yield from self._outlook.get(now)
         sessions = list(self._workers.by_name.values())
@@ -135,15 +156,8 @@ class Overview:
         chosen = (under_way + ended)[:BAG_ROWS]
         bags = [json.dumps(self._row(bag, outlook)) for bag in chosen if self._is_known(bag)]
         yield ROW_UNITS * len(bags)
-        totals: Totals = {
-            "bags_under_way": len(under_way),
-            "bags_ended": len(ended),
-            "workers_up": len(states["up"]),
-            "workers_lost": len(states["lost"]),
-            "workers_away": len(states["away"]),
-            "slots": outlook.slots,
-            "busy": outlook.busy,
-        }
+        counts = {state: len(some) for state, some in states.items()}
+        totals = _totals(counts, len(under_way), len(ended), outlook)
         grid = json.dumps(self._grid(totals, now))
         return f'{grid[:-1]}, "workers": [{", ".join(workers)}], "bags": [{", ".join(bags)}]}}'
 
@@ -224,6 +238,19 @@ class Overview:
     def _task_row(self, task: int, runtime: float, elapsed: float) -> RunningTask:
         bag, item = self._state.book.item(task)
         return {"bag": bag.row.id, "item": item, "runtime_s": runtime, "elapsed_s": max(0.0, elapsed)}
+
+
+def _totals(workers: Mapping[Presence, int], under_way: int, ended: int, outlook: Outlook) -> Totals:
+    """``workers``: how many are in each state; ``under_way`` and ``ended``: bags."""
+    return {
+        "bags_under_way": under_way,
+        "bags_ended": ended,
+        "workers_up": workers["up"],
+        "workers_lost": workers["lost"],
+        "workers_away": workers["away"],
+        "slots": outlook.slots,
+        "busy": outlook.busy,
+    }
 
 
 def _values_of(counters: Counters) -> CounterValues:

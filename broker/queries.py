@@ -20,6 +20,7 @@ from deskgrid.broker.overview import Overview
 from deskgrid.broker.query_catalog import QUESTIONS, SHORT, AskError, Json, arguments
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ResultRow
+from deskgrid.broker.task_list import task_rows
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.worker_health import in_quarantine, reason
 from deskgrid.broker.workers import Workers
@@ -61,7 +62,10 @@ class Queries:
         admission = Admission(state, self._connected)
         self._table: dict[str, Callable[[Json, float], Json | Slices]] = {
             "ping": lambda args, now: {},
-            "status": lambda args, now: overview.status(),
+            "status": lambda args, now: overview.grid() if args.get("rows") is False else overview.status(),
+            "worker": lambda args, now: overview.worker(args["name"]),
+            "events": lambda args, now: self._events(args, now, everything=False),
+            "events all": lambda args, now: self._events(args, now, everything=True),
             "bags": lambda args, now: overview.page(args.get("after") or 0),
             "progress": lambda args, now: overview.row(self._bag(args)),
             "cancel": lambda args, now: self.orders.cancel(
@@ -69,6 +73,7 @@ class Queries:
             ),
             "explain": self._explain,
             "logs": self._logs,
+            "tasks": lambda args, now: task_rows(state, self._bag(args), args["state"], args.get("after")),
             "forget": self._forget,
             "policy": self._policy,
             "runtimes": lambda args, now: self.orders.predict(self._bag(args), args["items"], args["runtimes"]),
@@ -129,6 +134,9 @@ class Queries:
         self._state.unused_policy = deepcopy(policy)
         self._state.pending += self._state.handle(ev.PolicyChanged(policy), now)
         return {"policy": policy.name, "options": policy_options(policy)}
+
+    def _events(self, args: Json, now: float, *, everything: bool) -> Json:
+        return self._state.events.page(args.get("after") or 0, now, everything=everything)
 
     # --- bags --------------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """The broker without its sockets: messages and ``now`` in, messages out after each commit.
 
 A driver calls `receive` for every message, calls `settle` once, commits the journal, and only then sends the messages
-that `settle` returned. So everything that a peer is told is on the disk already. Short work is the exception: it is sent
-before the commit, because the broker simply assigns lost work again. The commit for it may wait for the next answer, if
-one is due soon.
+that `settle` returned. So everything that a peer is told is on the disk already. Short work is the exception: it is
+sent before the commit, because the broker simply assigns lost work again. The commit for it may wait for the next
+answer, if one is due soon.
 """
 
 from bisect import bisect_left
