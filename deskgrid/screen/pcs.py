@@ -9,7 +9,7 @@ from rich.text import Text
 
 from deskgrid.durations import DAY_S, HOUR_S, duration
 from deskgrid.screen import tables
-from deskgrid.screen.drawing import Column, Part, counted, row
+from deskgrid.screen.drawing import GAP, Column, Part, counted, row
 from deskgrid.screen.listing import Entry, Fold, Listing, by_name, folds, line, matches
 from deskgrid.screen.view import Page, Seen, View
 from deskgrid.wire import clean
@@ -17,7 +17,8 @@ from deskgrid.wire.status import WorkerState
 
 # Rows of PCs below the summary line of their fold.
 INDENT = "  "
-# Cells of the names in the time line at most, and hours between two marks on its scale.
+# In the time line: the row that stands for all, cells of names at most, and hours between two marks on its scale.
+EVERYBODY = "all PCs"
 NAMES = 24
 SCALE_H = 3
 OPEN = Part("─", "blue", "there")
@@ -115,22 +116,15 @@ def _missing(seen: Seen) -> list[Entry]:
 
 
 def _summary(fold: Fold, mark: str, columns: Sequence[Column]) -> Text:
-    """A fold on one line."""
+    """A fold on one line: its words take the place of the window and of the time left."""
     up = [worker for worker in fold.workers if worker["state"] == "up"]
     slots = f"{sum(worker['busy'] for worker in up)}/{sum(worker['slot_count'] for worker in up)}"
-    said = _states(fold)
-    cells = (
-        Text(mark + clean(fold.name), "bold"),
-        said,
-        "",
-        slots,
-        f"{sum(worker['ended'] for worker in fold.workers):,}",
-        "",
-        "",
-    )
-    wide_enough = [*columns[:3], Column(max(columns[3].width, len(slots)) if columns[3].width else 0), *columns[4:]]
-    wide_enough[1] = Column(max(0, columns[1].width - wide_enough[3].width + columns[3].width))
-    return row(cells, wide_enough)
+    ended = f"{sum(worker['ended'] for worker in fold.workers):,}"
+    name, words, time_left, of_slots, *others = columns
+    wider = max(of_slots.width, len(slots)) if of_slots.width else 0
+    room = words.width + (GAP + time_left.width if time_left.width else 0) - (wider - of_slots.width)
+    cells = (Text(mark + clean(fold.name), "bold"), _states(fold), slots, ended, "", "")
+    return row(cells, (name, Column(max(0, room)), Column(wider), *others))
 
 
 def _states(fold: Fold) -> Text:
@@ -152,7 +146,7 @@ def _states(fold: Fold) -> Text:
 def timeline(view: View, seen: Seen, width: int) -> Listing:
     """The next 24 hours: when PCs are there, and until when they have work."""
     workers = _chosen(view.page, seen)
-    names = [worker["name"] for worker in workers] + [f.name for f in folds(workers, view.folding)]
+    names = [EVERYBODY, *(worker["name"] for worker in workers), *(fold.name for fold in folds(workers, view.folding))]
     columns = [Column(min(NAMES, 2 + tables.name_width(names, width))), Column(1)]
     columns = tables.filled_up(width, columns, flexible=1)
     cells = columns[1].width
@@ -162,7 +156,7 @@ def timeline(view: View, seen: Seen, width: int) -> Listing:
         lambda worker, indent: row((indent + clean(worker["name"]), hours(worker, cells)), columns),
         lambda fold, mark: row((Text(mark + clean(fold.name), "bold"), presence(fold.workers, cells)), columns),
     )
-    everybody = row((Text("all PCs", "bold"), presence(workers, cells)), columns)
+    everybody = row((Text(EVERYBODY, "bold"), presence(workers, cells)), columns)
     legend = tables.legend((tables.RUNNING, tables.QUEUED, OPEN))
     heading = [Text("The next 24 hours", "bold"), legend, Text("▁▄█ how many of several PCs are there", "dim")]
     return Listing(heading, entries + _missing(seen), [row(("", scale(seen, cells)), columns), everybody])

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from deskgrid.screen import tables
-from deskgrid.screen.view import Page, Question, Seen, View
+from deskgrid.screen.view import Page, Question, Seen, View, progress_of
 from deskgrid.wire.status import StatusDocument
 
 # Seconds between two drawings, and between two questions: often enough to seem live, rarely enough to be read.
@@ -26,7 +26,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 STATUS = Question("status")
 GRID = Question("status", (("rows", False),))
-BAGS = Question("bags")
+BAGS = Question("bags")  # all of them: the status has the first only
 EVENTS = Question("events")
 
 
@@ -45,7 +45,7 @@ def wanted(view: View, seen: Seen) -> list[Wanted]:
     if rows_s > TICK_S:
         questions.append(Wanted(GRID, TICK_S))
     page = view.page
-    if page.kind in ("bags", "people", "bag") and _has_more_bags(snapshot):
+    if view.pages[0].kind in ("bags", "people") and _has_more_bags(snapshot):
         questions.append(Wanted(BAGS, _rows_s(tables.bag_count(snapshot["totals"]))))
     if page.kind in ("events", "pc"):
         questions.append(Wanted(EVENTS, TICK_S))
@@ -67,6 +67,7 @@ def _details(page: Page, seen: Seen) -> Iterable[Question]:
         yield explain_of(page.name, page.item)
         yield logs_of(page.name, page.item)
     elif page.kind == "bag" and (bag := seen.bag(page.name)) is not None:
+        yield progress_of(page.name)
         if bag["waiting"]:
             yield explain_of(page.name)
         for group, counts in GROUPS.items():

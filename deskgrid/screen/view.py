@@ -6,7 +6,7 @@ Keys change it (`deskgrid.screen.keys`); drawing only reads it (`deskgrid.screen
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from deskgrid.wire.details import EventRow
 from deskgrid.wire.status import BagState, StatusDocument
@@ -39,6 +39,11 @@ class Question(NamedTuple):
 
     what: str
     args: tuple[tuple[str, Any], ...] = ()
+
+
+def progress_of(bag: str) -> Question:
+    """The row of one bag."""
+    return Question("progress", (("bag", bag),))
 
 
 class Told(NamedTuple):
@@ -75,8 +80,10 @@ class Seen:
         return self.told.get(question, Told(None)).error
 
     def bag(self, bag_id: str) -> BagState | None:
-        """The row of a bag, if it is known."""
-        return next((bag for bag in self.bags if bag["bag"] == bag_id), None)
+        """The row of a bag, if it is known: as it was asked for by itself, or as it is in the list."""
+        own = self.answer(progress_of(bag_id))
+        listed = next((bag for bag in self.bags if bag["bag"] == bag_id), None)
+        return cast("BagState | None", own or listed)
 
 
 @dataclass(slots=True)

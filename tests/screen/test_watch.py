@@ -1,13 +1,10 @@
 """The live screen: when it draws, what ends it, and what it leaves behind."""
 
-import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +13,6 @@ from rich.console import Console
 from deskgrid.errors import GridUnreachable
 from deskgrid.screen.watch import watch
 from tests.screen.builders import asked, lab
-from tests.waiting import eventually
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Script:
@@ -114,65 +108,31 @@ print("over")
 """
 
 if sys.platform != "win32":
-    import pty
     import termios
 
-    class Terminal:
-        """A pseudo-terminal with PROGRAM in it."""
-
-        def __init__(self) -> None:
-            self.ours, self.its = pty.openpty()
-            termios.tcsetwinsize(self.its, (24, 80))
-            self.before = termios.tcgetattr(self.its)
-            self.seen = b""
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM],
-                cwd=ROOT,
-                env=os.environ | {"TERM": "xterm", "PYTHONPATH": str(ROOT)},
-                stdin=self.its,
-                stdout=self.its,
-                stderr=self.its,
-                start_new_session=True,
-            )
-            threading.Thread(target=self._read, daemon=True).start()
-
-        def _read(self) -> None:
-            while self.ours >= 0:
-                try:
-                    self.seen += os.read(self.ours, 65_536)
-                except OSError:  # on Linux the end of a terminal is an error
-                    return
-
-        def shows(self, text: bytes) -> bool:
-            return eventually(lambda: text in self.seen, 30)
-
-        def close(self) -> None:
-            self.process.kill()
-            self.process.wait()
-            os.close(self.its)
-            os.close(self.ours)
+    from tests.screen.terminal import Terminal
 
     @pytest.fixture
     def terminal() -> Iterator[Terminal]:
-        one = Terminal()
+        one = Terminal(["-c", PROGRAM])
         yield one
         one.close()
 
     def assert_left_clean(terminal: Terminal) -> None:
-        assert terminal.shows(b"\x1b[?1049l")
-        assert terminal.shows(b"\x1b[?25h")
+        assert terminal.shows("\x1b[?1049l")
+        assert terminal.shows("\x1b[?25h")
         assert termios.tcgetattr(terminal.its) == terminal.before
 
     def test_on_a_terminal_the_key_q_needs_no_enter(terminal: Terminal) -> None:
-        assert terminal.shows(b"q quit")
-        os.write(terminal.ours, b"q")
-        assert terminal.shows(b"over")
+        assert terminal.shows("q quit")
+        terminal.type("q")
+        assert terminal.shows("over")
         assert terminal.process.wait(30) == 0
         assert_left_clean(terminal)
 
     @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
     def test_a_signal_leaves_the_terminal_clean(terminal: Terminal, number: signal.Signals, code: int) -> None:
-        assert terminal.shows(b"q quit")
+        assert terminal.shows("q quit")
         terminal.process.send_signal(number)
         assert terminal.process.wait(30) == code
         assert_left_clean(terminal)
