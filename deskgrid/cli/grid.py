@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print the screen once, with every worker and bag.")
+@click.option("--once", is_flag=True, help="Print the first view once, with every worker and bag.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the status as JSON (deskgrid/wire/status.py describes it)."
 )
 @join_option
 def status(*, once: bool, as_json: bool, join: str | None) -> None:
-    """Watch the grid: workers and their windows, running tasks, bags, queues, and what went wrong. q quits.
+    """Watch the grid: workers and their windows, running tasks, bags, people, the next 24 hours, and events.
+
+    Press 1 to 6 for a view, the arrows to move, Enter to open a PC, a bag or a task, / to search, ? for all keys, and q
+    to quit.
 
     A window is drawn as a bar: the time used so far, the time that running and queued tasks will take, and the time
     left. Each slot has a mark: a block that grows with its task, ! for a task that runs longer than predicted, a dot
