@@ -120,6 +120,7 @@ QUESTIONS: Mapping[str, Question] = {
     "progress": Question("owner", {"bag": _BAG}),  # a client attaches to a bag with this
     "explain": Question("owner", {"bag": _BAG, "item": Argument(_ITEM, optional=True)}),
     "logs": Question("owner", {"bag": _BAG, "item": Argument(_ITEM)}),
+    "output": Question("owner", {"bag": _BAG, "after": _AFTER}),
     "tasks": Question(
         "owner",
         {

@@ -32,6 +32,7 @@ _PAGES: Mapping[Kind, Callable[[View, Seen, int], Listing]] = {
     "events": work.events,
     "pc": opened.pc,
     "bag": opened.bag,
+    "log": opened.log,
     "task": opened.task,
     "keys": lambda view, seen, width: help_page(),
 }

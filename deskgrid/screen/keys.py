@@ -18,8 +18,9 @@ SEARCHED: frozenset[str] = LISTS
 FOLDED = frozenset({"pcs", "timeline"})
 CANCELLED = frozenset({"bags", "bag", "task"})
 OPENING = LISTS - {"events"} | {"pc", "bag"}
-ANYWHERE = frozenset({*VIEWS, "pc", "bag", "task", "keys"})
-OPENED = frozenset({"pc", "bag", "task", "keys"})
+OPENED = frozenset({"pc", "bag", "log", "task", "keys"})
+ANYWHERE = OPENED | VIEWS.keys()
+LOGGED = frozenset({"bags", "bag"})
 
 # What terminals send for keys without a letter.
 SEQUENCES = {
@@ -149,6 +150,19 @@ def _back(view: View, context: Context) -> None:
         view.page.search = ""
 
 
+def _log(view: View, context: Context) -> None:
+    if bag_id := _bag_at(view, context):
+        view.open(Page("log", bag_id, top=END))
+
+
+def _bag_at(view: View, context: Context) -> str:
+    """The bag that is open, or chosen; empty if there is none."""
+    if view.page.kind != "bags":
+        return view.page.name
+    what, _, name = chosen(view.page, context.listing, context.room).partition(" ")
+    return name if what == "bag" else ""
+
+
 def _search(view: View, context: Context) -> None:
     view.typing = True
 
@@ -166,12 +180,9 @@ def _fold(view: View, context: Context) -> None:
 
 def _cancel(view: View, context: Context) -> None:
     """Ask whether to cancel the chosen bag, or the bag or the task that is open."""
-    page = view.page
-    bag_id = page.name
-    if page.kind == "bags":
-        what, _, bag_id = chosen(page, context.listing, context.room).partition(" ")
-        if what != "bag":
-            return
+    page, bag_id = view.page, _bag_at(view, context)
+    if not bag_id:
+        return
     bag = context.seen.bag(bag_id)
     name = clean(tables.title(bag) if bag is not None else bag_id)
     if page.kind == "task":
@@ -203,6 +214,7 @@ KEYS: tuple[Key, ...] = (
     Key(("esc",), "Esc", "", "End the search.", SEARCHED, _back),
     Key(("s",), "s", "sort", "Sort by something else; trouble comes first at the beginning.", SORTS, _sort),
     Key(("f",), "f", "fold", "Fold PCs by their sites, by the pattern of their names, or not at all.", FOLDED, _fold),
+    Key(("l",), "l", "log", "Follow what the tasks of the bag print, each when it ends.", LOGGED, _log),
     Key(("c",), "c", "cancel", "Cancel the bag or the task, after you said yes.", CANCELLED, _cancel),
     Key(("up", "k"), "↑ k", "", "One row up.", ANYWHERE, _mover(lambda row, room: row - 1)),
     Key(("down", "j"), "↓ j", "", "One row down.", ANYWHERE, _mover(lambda row, room: row + 1)),
@@ -230,7 +242,7 @@ def hints(kind: Kind) -> list[Text]:
             Text(f"{each.shown} {each.brief}") for each in found
         ]
     return [
-        Text("↑↓ move" if kind not in ("task", "keys") else "↑↓ scroll"),
+        Text("↑↓ move" if kind not in ("log", "task", "keys") else "↑↓ scroll"),
         *(Text(f"{each.shown} {each.brief}") for each in found),
     ]
 

@@ -11,11 +11,11 @@ from deskgrid.durations import duration
 from deskgrid.screen import tables
 from deskgrid.screen.drawing import Column, bar, counted, row
 from deskgrid.screen.listing import Entry, Listing, line
-from deskgrid.screen.questions import GROUPS, explain_of, logs_of, tasks_of, worker_of
+from deskgrid.screen.questions import GROUPS, explain_of, logs_of, output_of, tasks_of, worker_of
 from deskgrid.screen.view import Question, Seen, View
 from deskgrid.screen.work import event_row
 from deskgrid.wire import clean, clean_lines
-from deskgrid.wire.details import TaskRow
+from deskgrid.wire.details import OutputRow, TaskRow
 from deskgrid.wire.status import BagState, SlotState, WorkerState
 
 # Cells of a label at the start of a line.
@@ -190,6 +190,27 @@ def _running(bag_id: str, seen: Seen) -> Iterable[Entry]:
                     Text(f"#{task['item']:<9} ").append("running   ", "green").append(f"on {clean(worker['name'])}  ")
                 )
                 yield line(text.append_text(tables.said_of(worker, slot, task)), key=f"task {bag_id} {task['item']}")
+
+
+def log(view: View, seen: Seen, width: int) -> Listing:
+    """What the tasks of a bag printed, in the order in which they ended."""
+    question = output_of(view.page.name)
+    told = seen.bag(view.page.name)
+    outputs: Sequence[OutputRow] = seen.answer(question).get("output", ())
+    entries = [entry for row in outputs for entry in _output(row, width)]
+    nothing = "no task of it has ended yet" if question in seen.told else "asking the broker ..."
+    name = view.page.name if told is None else tables.title(told)
+    return Listing(
+        [Text("Log", "bold"), Text(clean(f"of bag {name}")), Text("the newest at the end", "dim")],
+        _refused(seen, question) + (entries or [line(nothing, "dim")]),
+    )
+
+
+def _output(row: OutputRow, width: int) -> list[Entry]:
+    head = f"#{row['item']}  {row['state']} on {row['worker']} after {duration(row['elapsed_s'])}"
+    texts = (text for text in (row["error"], row["stderr"], row["stdout"]) if text)
+    style = "bold" if row["state"] == "done" else "bold red"
+    return [line(head, style), *(entry for text in texts for entry in _wrapped(text, width))]
 
 
 # --- a task ----------------------------------------------------------------------------------------------------------

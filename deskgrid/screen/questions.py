@@ -28,6 +28,7 @@ STATUS = Question("status")
 GRID = Question("status", (("rows", False),))
 BAGS = Question("bags")  # all of them: the status has the first only
 EVENTS = Question("events")
+OUTPUT = "output"
 
 
 class Wanted(NamedTuple):
@@ -63,6 +64,8 @@ def _has_more_bags(snapshot: StatusDocument) -> bool:
 def _details(page: Page, seen: Seen) -> Iterable[Question]:
     if page.kind == "pc":
         yield worker_of(page.name)
+    elif page.kind == "log":
+        yield output_of(page.name)
     elif page.kind == "task":
         yield explain_of(page.name, page.item)
         yield logs_of(page.name, page.item)
@@ -88,6 +91,11 @@ def explain_of(bag: str, item: int | None = None) -> Question:
 def logs_of(bag: str, item: int) -> Question:
     """What a task printed."""
     return Question("logs", (("bag", bag), ("item", item)))
+
+
+def output_of(bag: str) -> Question:
+    """What the tasks of a bag print, as they end."""
+    return Question(OUTPUT, (("bag", bag),))
 
 
 def tasks_of(bag: str, group: str) -> Question:

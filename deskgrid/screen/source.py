@@ -13,12 +13,13 @@ from typing import Any, cast
 
 from deskgrid.client.replies import pages
 from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
-from deskgrid.screen.questions import BAGS, EVENTS, GRID, STATUS, TICK_S, Wanted
+from deskgrid.screen.questions import BAGS, EVENTS, GRID, OUTPUT, STATUS, TICK_S, Wanted
 from deskgrid.screen.view import Happened, Order, Question, Seen, Told
 from deskgrid.wire.status import StatusDocument
 
-# Events that are kept: as many as a broker keeps in both of its lists.
+# Events that are kept: as many as a broker keeps in both of its lists. And how many tasks of a bag whose output is shown.
 KEPT = 2_000
+KEPT_OUTPUTS = 200
 
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 
@@ -143,6 +144,8 @@ class Source:
             return {"bags": [row for page in found for row in page["bags"]]}
         if question == EVENTS:
             return self._new_events()
+        if question.what == OUTPUT:
+            return self._longer_output(question)
         return self._ask(question.what, dict(question.args))
 
     def _new_events(self) -> dict[str, Any]:
@@ -160,6 +163,12 @@ class Source:
             self._events += [Happened(now - timedelta(seconds=row["age_s"]), row) for row in page["events"]]
             if not page["events"]:
                 return {}
+
+    def _longer_output(self, question: Question) -> dict[str, Any]:
+        """Ask for the output of tasks that ended since the last time, and put it behind what is known."""
+        last = self._told.get(question, Told(None)).answer or {"output": [], "after": None}
+        more = self._ask(OUTPUT, {**dict(question.args), "after": last["after"]})
+        return {**more, "output": [*last["output"], *more["output"]][-KEPT_OUTPUTS:]}
 
     def _carry_out(self, order: Order) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 from deskgrid.wire.details import EventRow
 from deskgrid.wire.status import BagState, StatusDocument
 
-Kind = Literal["overview", "pcs", "bags", "people", "timeline", "events", "pc", "bag", "task", "keys"]
+Kind = Literal["overview", "pcs", "bags", "people", "timeline", "events", "pc", "bag", "log", "task", "keys"]
 Folding = Literal["nothing", "site", "name"]
 
 # The views, in the order of their keys 1, 2, 3 and so on.

@@ -15,6 +15,18 @@ class EventRow(TypedDict):
     facts: dict[str, str]  # "name": the worker; the others depend on the event
 
 
+class OutputRow(TypedDict):
+    """What a task that has ended printed, and how it failed. Long texts are cut in the middle."""
+
+    item: int
+    state: str  # "done", "error", "timeout" or "crash"
+    worker: str
+    elapsed_s: float
+    stdout: str
+    stderr: str
+    error: str | None  # null if it is done
+
+
 class TaskRow(TypedDict):
     """One task of a bag."""
 

@@ -10,6 +10,7 @@ from deskgrid.broker import event_log
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.event_log import EVENT_ROWS, FACT_CHARACTERS, KEPT, SEEN_BY, EventLog
 from deskgrid.broker.task_list import TASK_ROWS
+from deskgrid.broker.task_logs import OUTPUT_ROWS
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.live import ROOT
 from tests.peers import BareWorker, Client
@@ -178,3 +179,44 @@ def test_nobody_else_sees_the_tasks(office: Office, what: str) -> None:
     other = office.client(Credential("ben", "submitter"))
     arguments = {"state": "waiting"} if what == "tasks" else {}
     assert "belongs to client" in other.failed(what, bag=bag, **arguments)
+
+
+# --- what a bag prints -----------------------------------------------------------------------------------------------
+
+
+def printed(client: Client, bag: str, after: int | None = None) -> list[tuple[int, str, str]]:
+    rows = client.ask("output", bag=bag, after=after)["output"]
+    return [(row["item"], row["state"], row["stdout"]) for row in rows]
+
+
+def test_what_ended_last_is_told_once_each(office: Office) -> None:
+    client, worker = office.client(), joined(office, 3)
+    bag, other = client.submit([b"0"] * 2), client.submit([b"0"])
+    works = worker.work(3)
+    assert client.ask("output", bag=bag) == {"output": [], "after": 0}
+    worker.finish(works[1], outcome=wire.Outcome.ERROR, payload=ERROR)
+    after = client.ask("output", bag=bag)["after"]
+    assert client.ask("output", bag=bag)["output"][0]["error"] == "E: m"
+    worker.finish(works[0])
+    worker.finish(works[2])
+    assert printed(client, bag) == [(1, "error", "out"), (0, "done", "out")]
+    assert printed(client, bag, after) == [(0, "done", "out")]
+    assert printed(client, other) == [(0, "done", "out")]
+
+
+def test_of_many_tasks_that_ended_the_last_ones_are_told(office: Office) -> None:
+    client, worker = office.client(), joined(office)
+    bag = client.submit([b"0"] * (2 * OUTPUT_ROWS), runtime=0.001)
+    for _ in range(2 * OUTPUT_ROWS):
+        worker.finish(*worker.work())
+    found = printed(client, bag)
+    assert 0 < len(found) <= OUTPUT_ROWS
+    assert found[-1][0] == 2 * OUTPUT_ROWS - 1
+    assert [item for item, *_ in found] == sorted(item for item, *_ in found)
+
+
+def test_a_cancelled_task_printed_nothing(office: Office) -> None:
+    client = office.client()
+    bag = client.submit([b"0"])
+    client.ask("cancel", bag=bag)
+    assert printed(client, bag) == []

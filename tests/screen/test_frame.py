@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from deskgrid.screen.frame import draw, listing
-from deskgrid.screen.questions import EVENTS, STATUS, explain_of, logs_of, tasks_of, worker_of
+from deskgrid.screen.questions import EVENTS, STATUS, explain_of, logs_of, output_of, tasks_of, worker_of
 from deskgrid.screen.view import Kind, Page, Question, Seen, Told
 from deskgrid.wire.status import StatusDocument, WorkerState
 from tests.screen.builders import BAG, bag, happened, lab, seen, slot, snapshot, worker
 from tests.screen.player import Player
 
 SIZES = [(80, 24), (200, 60), (40, 8), (60, 13), (120, 30), (81, 14)]
-PAGES: list[Kind] = ["pcs", "bags", "people", "timeline", "events", "pc", "bag", "task", "keys"]
+PAGES: list[Kind] = ["pcs", "bags", "people", "timeline", "events", "pc", "bag", "log", "task", "keys"]
 
 LOG = {"state": "error", "worker": "pc", "elapsed_s": 4.2, "stdout": "out\n", "stderr": "err\n", "error": "E: m"}
 
@@ -86,6 +86,7 @@ def test_no_name_and_no_number_upsets_it(
         logs_of(BAG, 17): LOG | {"stdout": name, "error": name},
         tasks_of(BAG, "failed"): {"tasks": [task(failed, "failed", name)]},
         tasks_of(BAG, "done"): name,
+        output_of(BAG): {"output": [{"item": failed, **LOG, "worker": name, "stdout": name}], "after": 1},
     }
     page = Page(kind, name if kind == "pc" else BAG, 17)
     player = on(page, document, told, happened("worker-lost", name=name, reason=name), width=width, height=height)
@@ -294,6 +295,20 @@ def test_a_task_that_runs_says_when_its_output_is_shown() -> None:
     nothing = {"state": "sent", "worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
     text = on(Page("task", BAG, 17), snapshot(bags=[bag()]), {logs_of(BAG, 17): nothing}).text()
     assert "its output is shown when it ends" in text
+
+
+def test_the_log_of_a_bag_is_what_its_tasks_printed_in_the_order_in_which_they_ended() -> None:
+    rows = [{"item": 7, **LOG}, {"item": 3, **LOG, "state": "done", "error": None, "stdout": "fine\n", "stderr": ""}]
+    text = on(Page("log", BAG), snapshot(bags=[bag()]), {output_of(BAG): {"output": rows, "after": 9}}).lines()
+    assert [each.strip() for each in text[2:8]] == [
+        "#7  error on pc after 4.2 s",
+        "E: m",
+        "err",
+        "out",
+        "#3  done on pc after 4.2 s",
+        "fine",
+    ]
+    assert "no task of it has ended yet" in on(Page("log", BAG), snapshot(), {output_of(BAG): {"output": []}}).text()
 
 
 def test_an_answer_that_is_not_there_yet_is_waited_for() -> None:

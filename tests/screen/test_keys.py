@@ -3,6 +3,7 @@
 import pytest
 
 from deskgrid.screen.keys import KEYS, split
+from deskgrid.screen.listing import END as END_ROW
 from deskgrid.screen.view import SORTS, VIEWS
 from deskgrid.wire.status import StatusDocument
 from tests.screen.builders import BAG, bag, lab, seen, slot, snapshot, worker
@@ -37,7 +38,7 @@ def test_what_terminals_send_for_keys_is_understood_and_other_sequences_do_nothi
 
 
 def test_no_page_has_two_meanings_for_a_key() -> None:
-    for kind in [*VIEWS, "pc", "bag", "task", "keys"]:
+    for kind in [*VIEWS, "pc", "bag", "log", "task", "keys"]:
         keys = [key for each in KEYS if kind in each.where for key in each.keys]
         assert len(keys) == len(set(keys)), kind
 
@@ -234,6 +235,12 @@ def test_a_person_opens_their_bags() -> None:
     player = on(snapshot(bags=[mine, other]), PEOPLE)
     assert player.rows == ["person ben", "person client"]
     assert player.type(ENTER).rows == ["bag " + "2" * 12]
+
+
+def test_the_log_of_a_bag_is_opened_at_its_end() -> None:
+    for player in (on(snapshot(bags=[bag()]), BAGS, "l"), on(snapshot(bags=[bag()]), BAGS, ENTER, "l")):
+        assert (player.view.page.kind, player.view.page.name, player.view.page.top) == ("log", BAG, END_ROW)
+    assert on(snapshot(), BAGS, "l").view.page.kind == "bags"
 
 
 # --- cancelling ------------------------------------------------------------------------------------------------------

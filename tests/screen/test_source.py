@@ -17,6 +17,7 @@ from deskgrid.screen.questions import (
     cancel_of,
     explain_of,
     logs_of,
+    output_of,
     tasks_of,
     wanted,
     worker_of,
@@ -224,6 +225,19 @@ def test_the_grid_alone_is_newer_than_the_rows_and_its_totals_are_not_shown_with
         source.want([Wanted(STATUS, 3600.0), Wanted(GRID, 0.01)])
         assert eventually(lambda: source.seen().snapshot["throughput"]["per_s"] == 99.0)
         assert source.seen().snapshot["totals"] == lab(3)["totals"]
+
+
+def test_the_output_of_a_bag_grows_and_only_what_is_new_is_asked_for(opened: Open) -> None:
+    class Prints(Broker):
+        def __call__(self, what: str, args: Answer) -> Answer:
+            if what != "output":
+                return super().__call__(what, args)
+            last = args["after"] or 0
+            return {"output": [{"item": last}] if last < 300 else [], "after": min(300, last + 1)}
+
+    source = opened(Prints(lab(3)), output_of(BAG))
+    assert eventually(lambda: {"item": 299} in source.seen().answer(output_of(BAG)).get("output", ()))
+    assert [row["item"] for row in source.seen().answer(output_of(BAG))["output"]] == list(range(100, 300))
 
 
 # --- orders ----------------------------------------------------------------------------------------------------------

@@ -108,6 +108,8 @@ def test_a_task_shows_its_output_when_it_ends(grid: LiveGrid, opened: Opened) ->
     assert terminal.shows("done on pc1")
     terminal.type(ESC)
     assert terminal.shows("idle")
+    terminal.type("3l")
+    assert terminal.shows("#0  done on pc1")
     terminal.type("q")
     assert_left_clean(terminal)
 
