@@ -175,7 +175,7 @@ def _sort(view: View, context: Context) -> None:
 def _fold(view: View, context: Context) -> None:
     view.folding = FOLDINGS[(FOLDINGS.index(view.folding) + 1) % len(FOLDINGS)]
     view.unfolded.clear()
-    view.page.cursor, view.page.row, view.page.top = "", 0, 0
+    view.page.cursor, view.page.row, view.page.top = "", -1, 0
 
 
 def _cancel(view: View, context: Context) -> None:

@@ -57,6 +57,9 @@ def position(page: Page, listing: Listing, room: int) -> Position:
     if listing.is_text:
         return Position(-1, min(page.top, last_top))
     row = min(page.row, count - 1)
+    if row < 0:
+        row = next(place for place, entry in enumerate(listing.entries) if entry.key)
+        row = row if row < room else 0
     if page.cursor and listing.entries[row].key != page.cursor:
         row = next((place for place, entry in enumerate(listing.entries) if entry.key == page.cursor), row)
     top = max(row - room + 1, min(page.top, row, last_top))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from textwrap import wrap
 from typing import cast
 
 from rich.cells import chop_cells
@@ -20,8 +21,9 @@ from deskgrid.wire.status import BagState, SlotState, WorkerState
 
 # Cells of a label at the start of a line.
 LABEL = 10
-# The last events of a PC that its page shows.
+# The last events of a PC that its page shows, and of the reasons why a bag waits the first.
 EVENTS = 20
+REASONS = 5
 
 EMPTY = line("")
 
@@ -30,16 +32,20 @@ def _labelled(label: str, text: Text | str) -> Entry:
     return line(Text(f"{label:{LABEL}}", "dim").append_text(Text(clean(text)) if isinstance(text, str) else text))
 
 
-def _wrapped(text: str, width: int) -> list[Entry]:
-    """Lines of text from elsewhere, cut where the screen ends."""
+def _printed(text: str, width: int) -> list[Entry]:
+    """Lines that a task printed, cut where the screen ends."""
     lines = clean_lines(text).expandtabs().splitlines()
     return [line(part) for each in lines for part in (chop_cells(each, width) or [""])]
 
 
-def _refused(seen: Seen, *questions: Question) -> list[Entry]:
+def _sentences(texts: Iterable[str], width: int, style: str = "") -> list[Entry]:
+    """Lines of the broker, wrapped between words."""
+    return [line(part, style) for text in texts for part in wrap(clean(text), width, subsequent_indent="  ")]
+
+
+def _refused(seen: Seen, width: int, *questions: Question) -> list[Entry]:
     """Why the broker did not answer; each reason once."""
-    reasons = dict.fromkeys(filter(None, map(seen.error, questions)))
-    return [line(reason, "yellow") for reason in reasons]
+    return _sentences(dict.fromkeys(filter(None, map(seen.error, questions))), width, "yellow")
 
 
 # --- a PC ------------------------------------------------------------------------------------------------------------
@@ -53,7 +59,7 @@ def pc(view: View, seen: Seen, width: int) -> Listing:
     told = cast("WorkerState | None", seen.answer(question) or listed)
     heading = [Text(clean(page.name), "bold")]
     if told is None:
-        return Listing(heading, _refused(seen, question) or [line("asking the broker ...", "dim")])
+        return Listing(heading, _refused(seen, width, question) or [line("asking the broker ...", "dim")])
     heading += [Text(clean(f"{name} {told[name]}")) for name in ("host", "site") if told[name]]
     heading += [tables.legend(tables.WINDOW_PARTS)]
     names = {bag["bag"]: bag["name"] for bag in seen.bags}
@@ -63,7 +69,7 @@ def pc(view: View, seen: Seen, width: int) -> Listing:
     return Listing(
         heading,
         [
-            *_refused(seen, question),
+            *_refused(seen, width, question),
             *_about(told, width),
             EMPTY,
             line(f"Slots  {told['busy']} of {told['slot_count']} busy", "bold"),
@@ -122,7 +128,7 @@ def bag(view: View, seen: Seen, width: int) -> Listing:
         heading,
         [
             *_progress(told, width),
-            *_refused(seen, *questions),
+            *_refused(seen, width, *questions),
             *_why(told, seen, width),
             EMPTY,
             *_tasks(told, seen),
@@ -150,7 +156,9 @@ def _why(bag: BagState, seen: Seen, width: int) -> list[Entry]:
     text = seen.answer(explain_of(bag["bag"])).get("text", [])
     if not text or not bag["waiting"]:
         return []
-    return [EMPTY, line("Why it waits", "bold"), *(part for each in text for part in _wrapped(each, width))]
+    more = [line(f"... and {counted(len(text) - REASONS, 'line')} more: open the task to see all", "dim")]
+    found = _sentences(text[:REASONS], width)
+    return [EMPTY, line("Why it waits", "bold"), *found, *(more if len(text) > REASONS else [])]
 
 
 def _tasks(bag: BagState, seen: Seen) -> Iterable[Entry]:
@@ -198,11 +206,12 @@ def log(view: View, seen: Seen, width: int) -> Listing:
     told = seen.bag(view.page.name)
     outputs: Sequence[OutputRow] = seen.answer(question).get("output", ())
     entries = [entry for row in outputs for entry in _output(row, width)]
+    refused = _refused(seen, width, question)
     nothing = "no task of it has ended yet" if question in seen.told else "asking the broker ..."
     name = view.page.name if told is None else tables.title(told)
     return Listing(
         [Text("Log", "bold"), Text(clean(f"of bag {name}")), Text("the newest at the end", "dim")],
-        _refused(seen, question) + (entries or [line(nothing, "dim")]),
+        refused + entries or [line(nothing, "dim")],
     )
 
 
@@ -210,7 +219,7 @@ def _output(row: OutputRow, width: int) -> list[Entry]:
     head = f"#{row['item']}  {row['state']} on {row['worker']} after {duration(row['elapsed_s'])}"
     texts = (text for text in (row["error"], row["stderr"], row["stdout"]) if text)
     style = "bold" if row["state"] == "done" else "bold red"
-    return [line(head, style), *(entry for text in texts for entry in _wrapped(text, width))]
+    return [line(head, style), *(entry for text in texts for entry in _printed(text, width))]
 
 
 # --- a task ----------------------------------------------------------------------------------------------------------
@@ -222,16 +231,16 @@ def task(view: View, seen: Seen, width: int) -> Listing:
     why, logs = explain_of(page.name, page.item), logs_of(page.name, page.item)
     told = seen.bag(page.name)
     name = page.name if told is None else tables.title(told)
-    entries = [part for each in seen.answer(why).get("text", []) for part in _wrapped(each, width)]
+    entries = _sentences(seen.answer(why).get("text", []), width)
     log = seen.answer(logs)
     if log.get("worker"):
         entries.append(line(f"last attempt: {log['state']} on {log['worker']} after {duration(log['elapsed_s'])}"))
     for label, text in (("Error", log.get("error")), ("stderr", log.get("stderr")), ("stdout", log.get("stdout"))):
         if text:
-            entries += [EMPTY, line(label, "bold"), *_wrapped(text, width)]
+            entries += [EMPTY, line(label, "bold"), *_printed(text, width)]
     if log and not (log["stdout"] or log["stderr"] or log["error"]):
         entries += [EMPTY, line("nothing was printed" if log["worker"] else "its output is shown when it ends", "dim")]
-    refused = _refused(seen, why, logs)
+    refused = _refused(seen, width, why, logs)
     return Listing(
         [Text(f"task {page.item}", "bold"), Text(clean(f"of bag {name}")), Text(clean(f"id {page.name}"), "dim")],
         [*refused, *entries] or [line("asking the broker ...", "dim")],

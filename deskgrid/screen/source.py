@@ -17,7 +17,7 @@ from deskgrid.screen.questions import BAGS, EVENTS, GRID, OUTPUT, STATUS, TICK_S
 from deskgrid.screen.view import Happened, Order, Question, Seen, Told
 from deskgrid.wire.status import StatusDocument
 
-# Events that are kept: as many as a broker keeps in both of its lists. And how many tasks of a bag whose output is shown.
+# Events that are kept: as many as a broker keeps in both of its lists. And tasks whose output is kept.
 KEPT = 2_000
 KEPT_OUTPUTS = 200
 

@@ -91,14 +91,15 @@ class Page:
     """A view, or what was opened from it, and where you are in it.
 
     ``name`` and ``item``: the PC, the bag, or the task that was opened. ``cursor``: the key of the chosen row;
-    ``row``: its place when it was last seen, in case it vanishes. ``top``: the first row on the screen.
+    ``row``: its place when it was last seen, in case it vanishes; -1 before any was chosen. ``top``: the first row on
+    the screen.
     """
 
     kind: Kind
     name: str = ""
     item: int = 0
     cursor: str = ""
-    row: int = 0
+    row: int = -1
     top: int = 0
     search: str = ""
     sort: int = 0
