@@ -7,19 +7,22 @@ import json
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
+from itertools import islice
 
 from deskgrid import wire
 from deskgrid.broker.attempts import WorkerSession
 from deskgrid.broker.bags import NO_WORKER, OpenBag, too_long
 from deskgrid.broker.operations import Shared, Slices
-from deskgrid.broker.query_catalog import AskError
+from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.worker_health import trouble
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.policies import policy_options
+from deskgrid.scheduler.policies.base import Foresight
 from deskgrid.scheduler.views.snapshot import Outlook, SlotView, queues_view, worker_view
+from deskgrid.wire.details import PlannedRow
 from deskgrid.wire.status import (
     BAG_ROWS,
     SCHEMA,
@@ -42,6 +45,8 @@ PAGE = 500
 # The cost of a row in units (`deskgrid.broker.operations`), and rows in one slice.
 ROW_UNITS = 60
 SLICE_ROWS = 50
+# Rows of what is planned in one answer.
+PLANNED_ROWS = 2_000
 # Bags sorted in one slice.
 LOOKED_AT = 10_000
 
@@ -139,6 +144,17 @@ class Overview:
         if self._workers.by_name.get(name) is not session:
             raise AskError(f"no worker {name}")
         return {**self._worker_row(session, self._state.now, session.join.slots)}
+
+    def plan(self) -> Json:
+        """What the policy intends for windows, open or to come; nothing while no task waits."""
+        now, scheduler = self._state.now, self._state.scheduler
+        waits, policy = len(scheduler.grid.regular) + len(scheduler.grid.priority), scheduler.policy
+        planned = policy.planned() if waits and isinstance(policy, Foresight) else iter(())
+        rows: list[PlannedRow] = [
+            {"worker": each.worker, "starts_in": max(0.0, each.start - now), "lasts": each.seconds}
+            for each in islice(planned, PLANNED_ROWS)
+        ]
+        return {"planned": rows}
 
     def _make_document(self, now: float) -> Generator[int, None, str]:
         outlook = yield from self._outlook.get(now)

@@ -61,6 +61,7 @@ class Queries:
             "ping": lambda args, now: {},
             "status": lambda args, now: overview.grid() if args.get("rows") is False else overview.status(),
             "worker": lambda args, now: overview.worker(args["name"]),
+            "plan": lambda args, now: overview.plan(),
             "events": lambda args, now: self._events(args, now, everything=False),
             "events all": lambda args, now: self._events(args, now, everything=True),
             "bags": lambda args, now: overview.page(args.get("after") or 0),

@@ -114,6 +114,7 @@ QUESTIONS: Mapping[str, Question] = {
     "ping": Question("everyone"),
     "status": Question("everyone", {"rows": Argument(_yes_or_no, optional=True)}),
     "worker": Question("everyone", {"name": Argument(_text(r".{1,255}", "the name of a worker"))}),
+    "plan": Question("everyone"),
     "events": Question("everyone", {"after": _AFTER}),
     "events all": Question("admin", {"after": _AFTER}),
     "bags": Question("everyone", {"after": _AFTER}),

@@ -11,8 +11,10 @@ from deskgrid.durations import DAY_S, HOUR_S, duration
 from deskgrid.screen import tables
 from deskgrid.screen.drawing import GAP, Column, Part, counted, row
 from deskgrid.screen.listing import Entry, Fold, Listing, by_name, folds, line, matches
+from deskgrid.screen.questions import PLAN
 from deskgrid.screen.view import Page, Seen, View
 from deskgrid.wire import clean
+from deskgrid.wire.details import PlannedRow
 from deskgrid.wire.status import WorkerState
 
 # Rows of PCs below the summary line of their fold.
@@ -21,6 +23,7 @@ INDENT = "  "
 EVERYBODY = "all PCs"
 NAMES = 24
 SCALE_H = 3
+PLANNED = Part("▒", "yellow", "planned")
 OPEN = Part("─", "blue", "there")
 
 
@@ -150,14 +153,21 @@ def timeline(view: View, seen: Seen, width: int) -> Listing:
     columns = [Column(min(NAMES, 2 + tables.name_width(names, width))), Column(1)]
     columns = tables.filled_up(width, columns, flexible=1)
     cells = columns[1].width
+    planned: dict[str, list[PlannedRow]] = {}
+    for work in seen.answer(PLAN).get("planned", ()):
+        planned.setdefault(work["worker"], []).append(work)
+
+    def draw(worker: WorkerState, indent: str) -> Text:
+        return row((indent + clean(worker["name"]), hours(worker, planned.get(worker["name"], ()), cells)), columns)
+
     entries = _entries(
         view,
         workers,
-        lambda worker, indent: row((indent + clean(worker["name"]), hours(worker, cells)), columns),
+        draw,
         lambda fold, mark: row((Text(mark + clean(fold.name), "bold"), presence(fold.workers, cells)), columns),
     )
     everybody = row((Text(EVERYBODY, "bold"), presence(workers, cells)), columns)
-    legend = tables.legend((tables.RUNNING, tables.QUEUED, OPEN))
+    legend = tables.legend((tables.RUNNING, PLANNED, OPEN))
     heading = [Text("The next 24 hours", "bold"), legend, Text("▁▄█ how many of several PCs are there", "dim")]
     return Listing(heading, entries + _missing(seen), [row(("", scale(seen, cells)), columns), everybody])
 
@@ -175,18 +185,20 @@ def scale(seen: Seen, cells: int) -> Text:
     return text
 
 
-def hours(worker: WorkerState, cells: int) -> Text:
-    """A PC's next 24 hours, or why it has none."""
+def hours(worker: WorkerState, planned: Iterable[PlannedRow], cells: int) -> Text:
+    """A PC's next 24 hours, or why it has none. ``planned``: what the policy intends for it."""
     if worker["state"] == "lost" and not worker["windows"]:
         return Text(f"lost, silent for {duration(worker['silent_s'])}", "bold red")
     parts: list[Part | None] = [None] * cells
     for starts, ends in _stretches(worker):
         _paint(parts, starts, ends, OPEN)
+    for work in planned:
+        _paint(parts, work["starts_in"], work["starts_in"] + work["lasts"], PLANNED)
     if worker["state"] == "up":
         slots = max(1, len(worker["slots"]))
         runs = sum(tables.seconds_to_run(slot) for slot in worker["slots"]) / slots
         queued = sum(slot["ahead_s"] + slot["queued_s"] for slot in worker["slots"]) / slots
-        _paint(parts, runs, min(runs + queued, _seconds(worker["uptime_s"])), tables.QUEUED)
+        _paint(parts, runs, min(runs + queued, _seconds(worker["uptime_s"])), PLANNED)
         _paint(parts, 0.0, min(runs, _seconds(worker["uptime_s"])), tables.RUNNING)
     text = Text()
     for part, some in groupby(parts):

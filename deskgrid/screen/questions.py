@@ -28,6 +28,7 @@ STATUS = Question("status")
 GRID = Question("status", (("rows", False),))
 BAGS = Question("bags")  # all of them: the status has the first only
 EVENTS = Question("events")
+PLAN = Question("plan")
 OUTPUT = "output"
 
 
@@ -48,6 +49,8 @@ def wanted(view: View, seen: Seen) -> list[Wanted]:
     page = view.page
     if view.pages[0].kind in ("bags", "people") and _has_more_bags(snapshot):
         questions.append(Wanted(BAGS, _rows_s(tables.bag_count(snapshot["totals"]))))
+    if page.kind == "timeline":
+        questions.append(Wanted(PLAN, rows_s))
     if page.kind in ("events", "pc"):
         questions.append(Wanted(EVENTS, TICK_S))
     return questions + [Wanted(question, DETAIL_S) for question in _details(page, seen)]

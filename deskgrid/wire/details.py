@@ -27,6 +27,14 @@ class OutputRow(TypedDict):
     error: str | None  # null if it is done
 
 
+class PlannedRow(TypedDict):
+    """Work that the policy intends for a slot of a worker."""
+
+    worker: str
+    starts_in: float
+    lasts: float
+
+
 class TaskRow(TypedDict):
     """One task of a bag."""
 

@@ -36,7 +36,14 @@ OF_ADMINS: dict[str, dict[str, Any]] = {
     "keys forget": {"name": "pc1"},
     "keys enrol": {"on": False},
 }
-OF_EVERYONE: dict[str, dict[str, Any]] = {"ping": {}, "status": {}, "bags": {}, "events": {}, "worker": {"name": "pc1"}}
+OF_EVERYONE: dict[str, dict[str, Any]] = {
+    "ping": {},
+    "status": {},
+    "bags": {},
+    "events": {},
+    "worker": {"name": "pc1"},
+    "plan": {},
+}
 REFUSED = "bag {} belongs to ann, and you are connected as ben; an admin may do this (--join @admin.join)"
 
 

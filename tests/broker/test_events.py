@@ -220,3 +220,24 @@ def test_a_cancelled_task_printed_nothing(office: Office) -> None:
     bag = client.submit([b"0"])
     client.ask("cancel", bag=bag)
     assert printed(client, bag) == []
+
+
+# --- what is planned -------------------------------------------------------------------------------------------------
+
+
+def test_the_plan_of_a_policy_that_has_one_is_told_while_tasks_wait(open_office: OpenOffice) -> None:
+    office = open_office(policy="packing")
+    client = office.client()
+    assert client.ask("plan") == {"planned": []}
+    office.worker("pc1").join(uptime=5.0, windows=(wire.Window(100.0, 1000.0), wire.Window(2000.0, 1000.0)))
+    bag = client.submit([b"0", b"1"], runtime=300.0)
+    office.settle()
+    assert client.ask("plan") == {"planned": [{"worker": "pc1", "starts_in": 100.0, "lasts": 600.0}]}
+    client.ask("cancel", bag=bag)
+    assert client.ask("plan") == {"planned": []}
+
+
+def test_a_policy_without_plans_tells_none(office: Office) -> None:
+    client = office.client()
+    client.submit([b"0"])
+    assert client.ask("plan") == {"planned": []}

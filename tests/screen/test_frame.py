@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from deskgrid.screen.frame import draw, listing
-from deskgrid.screen.questions import EVENTS, STATUS, explain_of, logs_of, output_of, tasks_of, worker_of
+from deskgrid.screen.questions import EVENTS, PLAN, STATUS, explain_of, logs_of, output_of, tasks_of, worker_of
 from deskgrid.screen.view import Kind, Page, Question, Seen, Told
 from deskgrid.wire.status import StatusDocument, WorkerState
 from tests.screen.builders import BAG, bag, happened, lab, seen, slot, snapshot, worker
@@ -145,6 +145,15 @@ def test_the_hours_of_a_pc_are_its_windows_and_its_work() -> None:
     assert [abs(cells.count(glyph) - hours * hour) <= 1.5 for glyph, hours in (("█", 2), ("▒", 2), ("─", 8), (" ", 12))]
     assert cells.index("▒") > cells.rindex("█")
     assert cells.strip() == cells
+
+
+def test_what_is_planned_for_coming_windows_is_shown_there() -> None:
+    pc = worker("pc", state="away", windows=[(6 * 3600.0, 12 * 3600.0)])
+    told = {PLAN: {"planned": [{"worker": "pc", "starts_in": 6 * 3600.0, "lasts": 6 * 3600.0}]}}
+    player = on(Page("timeline"), snapshot([pc]), told)
+    row = player.line_with("> pc")
+    assert row.count("▒") == pytest.approx(row.count("─"), abs=1)
+    assert row.index("▒") < row.index("─")
 
 
 def test_the_scale_has_the_hours_of_the_day() -> None:
