@@ -14,7 +14,6 @@ from deskgrid.screen.view import FOLDINGS, SORTS, VIEWS, Kind, Order, Page, Seen
 from deskgrid.wire import clean
 
 LISTS = frozenset({"pcs", "bags", "people", "timeline", "events"})
-SEARCHED: frozenset[str] = LISTS
 FOLDED = frozenset({"pcs", "timeline"})
 CANCELLED = frozenset({"bags", "bag", "task"})
 OPENING = LISTS - {"events"} | {"pc", "bag"}
@@ -89,7 +88,6 @@ def press(view: View, key: str, context: Context) -> Order | None:
 
 
 def _found(kind: Kind, key: str) -> Key | None:
-    # Arrows on the overview, which is always whole, go to the PCs.
     return next((each for each in KEYS if key in each.keys and kind in each.where), None)
 
 
@@ -113,7 +111,7 @@ def _mover(to: Callable[[int, int], int]) -> Callable[[View, Context], None]:
     """``to``: the new row, from the present one and the room."""
 
     def act(view: View, context: Context) -> None:
-        if view.page.kind == "overview":
+        if view.page.kind == "overview":  # it is always whole; its rows that do not fit are among the PCs
             view.show("pcs")
         else:
             move(view.page, context.listing, context.room, lambda row: to(row, context.room))
@@ -210,8 +208,8 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(("enter",), "Enter", "open", "Open the PC, the bag or the task; unfold or fold PCs.", OPENING, _open),
     Key(("esc", "backspace"), "Esc", "back", "Go back.", OPENED, _back),
-    Key(("/",), "/", "search", "Show only rows with the words that you type.", SEARCHED, _search),
-    Key(("esc",), "Esc", "", "End the search.", SEARCHED, _back),
+    Key(("/",), "/", "search", "Show only rows with the words that you type.", LISTS, _search),
+    Key(("esc",), "Esc", "", "End the search.", LISTS, _back),
     Key(("s",), "s", "sort", "Sort by something else; trouble comes first at the beginning.", SORTS, _sort),
     Key(("f",), "f", "fold", "Fold PCs by their sites, by the pattern of their names, or not at all.", FOLDED, _fold),
     Key(("l",), "l", "log", "Follow what the tasks of the bag print, each when it ends.", LOGGED, _log),
