@@ -128,11 +128,12 @@ class Overview:
 
     def grid(self) -> Slices:
         """The status document without its rows, for whoever asks often: it costs little, however large the grid is."""
-        outlook = yield from self._outlook.get(self._state.now)
         states = Counter([session.state for session in self._workers.by_name.values()])
-        yield states.total() // 10
+        slots = [slot for worker in self._state.scheduler.grid.slots.workers.values() for slot in worker.slots]
+        busy = sum([bool(slot.sent) for slot in slots])
+        yield (states.total() + len(slots)) // 10
         under_way, ended = yield from self._sorted_bags()
-        totals = _totals(states, len(under_way), len(ended), outlook)
+        totals = _totals(states, len(under_way), len(ended), len(slots), busy)
         return {**self._grid(totals, self._state.now)}
 
     def worker(self, name: str) -> Slices:
@@ -173,7 +174,7 @@ class Overview:
         bags = [json.dumps(self._row(bag, outlook)) for bag in chosen if self._is_known(bag)]
         yield ROW_UNITS * len(bags)
         counts = {state: len(some) for state, some in states.items()}
-        totals = _totals(counts, len(under_way), len(ended), outlook)
+        totals = _totals(counts, len(under_way), len(ended), outlook.slots, outlook.busy)
         grid = json.dumps(self._grid(totals, now))
         return f'{grid[:-1]}, "workers": [{", ".join(workers)}], "bags": [{", ".join(bags)}]}}'
 
@@ -256,7 +257,7 @@ class Overview:
         return {"bag": bag.row.id, "item": item, "runtime_s": runtime, "elapsed_s": max(0.0, elapsed)}
 
 
-def _totals(workers: Mapping[Presence, int], under_way: int, ended: int, outlook: Outlook) -> Totals:
+def _totals(workers: Mapping[Presence, int], under_way: int, ended: int, slots: int, busy: int) -> Totals:
     """``workers``: how many are in each state; ``under_way`` and ``ended``: bags."""
     return {
         "bags_under_way": under_way,
@@ -264,8 +265,8 @@ def _totals(workers: Mapping[Presence, int], under_way: int, ended: int, outlook
         "workers_up": workers["up"],
         "workers_lost": workers["lost"],
         "workers_away": workers["away"],
-        "slots": outlook.slots,
-        "busy": outlook.busy,
+        "slots": slots,
+        "busy": busy,
     }
 
 

@@ -41,23 +41,20 @@ class Wanted(NamedTuple):
 
 def wanted(view: View, seen: Seen) -> list[Wanted]:
     """The questions for what is on the screen."""
-    snapshot = seen.snapshot
-    rows_s = _rows_s(len(snapshot["workers"]) + len(snapshot["bags"]))
+    snapshot, page = seen.snapshot, view.page
+    all_bags = view.pages[0].kind in ("bags", "people") and _has_more_bags(snapshot)
+    rows = len(snapshot["workers"]) + len(snapshot["bags"]) + all_bags * tables.bag_count(snapshot["totals"])
+    rows_s = max(TICK_S, rows / ROWS_PER_S)
     questions = [Wanted(STATUS, rows_s)]
     if rows_s > TICK_S:
         questions.append(Wanted(GRID, TICK_S))
-    page = view.page
-    if view.pages[0].kind in ("bags", "people") and _has_more_bags(snapshot):
-        questions.append(Wanted(BAGS, _rows_s(tables.bag_count(snapshot["totals"]))))
+    if all_bags:
+        questions.append(Wanted(BAGS, rows_s))
     if page.kind == "timeline":
         questions.append(Wanted(PLAN, rows_s))
     if page.kind in ("events", "pc"):
         questions.append(Wanted(EVENTS, TICK_S))
     return questions + [Wanted(question, DETAIL_S) for question in _details(page, seen)]
-
-
-def _rows_s(rows: int) -> float:
-    return max(TICK_S, rows / ROWS_PER_S)
 
 
 def _has_more_bags(snapshot: StatusDocument) -> bool:
