@@ -23,10 +23,12 @@ class Terminal:
         self.before = termios.tcgetattr(self.its)
         self._seen = b""
         self._mark = 0
+        # The size is that of the terminal, and not of the one that the tests were started in.
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=ROOT,
-            env=os.environ | {"TERM": "xterm", "PYTHONPATH": str(ROOT)} | environment,
+            env=inherited | {"TERM": "xterm", "PYTHONPATH": str(ROOT)} | environment,
             stdin=self.its,
             stdout=self.its,
             stderr=self.its,
