@@ -180,6 +180,8 @@ class Attempts:
         self.handle(ev.AttemptsEnded(worker.name, ended), now)
         for result in failed:
             self._remember(result)
+        if crashed:
+            self._note_crashes(worker, crashed)
         self._note_quarantine(worker.name, stay, scheduler.quarantined(worker.name))
         self._results, self._crashes = {}, {}
         self._send(worker.peer, wire.Taken(tuple([wire.Ref(r.task, r.number) for r in message.results])))
@@ -206,6 +208,12 @@ class Attempts:
         facts = (result.task, bag.row.number, item, result.outcome, result.elapsed, self._from, result.number)
         texts = result.payload, result.stdout, result.stderr
         self._state.failed_attempts.add(ResultRow(*facts, *texts, self._state.posix(self._state.scheduler.now)))
+
+    def _note_crashes(self, worker: WorkerSession, tasks: Sequence[int]) -> None:
+        """Note the first of the crashes in one message, and how many there are."""
+        bag, item = self._state.book.item(tasks[0])
+        facts = {"name": worker.name, "bag": bag.row.id, "item": item, "crashes": len(tasks)}
+        self._state.note("task-crashed", by=worker.who.name, **facts)
 
     def _note_quarantine(self, name: str, before: Quarantined | None, after: Quarantined | None) -> None:
         who = self._by_name[name].who.name

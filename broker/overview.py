@@ -5,19 +5,24 @@ Everything here is made in slices. Costly views are made once for all who ask wi
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
+from itertools import islice
 
 from deskgrid import wire
 from deskgrid.broker.attempts import WorkerSession
 from deskgrid.broker.bags import NO_WORKER, OpenBag, too_long
 from deskgrid.broker.operations import Shared, Slices
+from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.worker_health import trouble
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.policies import policy_options
+from deskgrid.scheduler.policies.base import Foresight
 from deskgrid.scheduler.views.snapshot import Outlook, SlotView, queues_view, worker_view
+from deskgrid.wire.details import PlannedRow
 from deskgrid.wire.status import (
     BAG_ROWS,
     SCHEMA,
@@ -40,6 +45,8 @@ PAGE = 500
 # The cost of a row in units (`deskgrid.broker.operations`), and rows in one slice.
 ROW_UNITS = 60
 SLICE_ROWS = 50
+# Rows of what is planned in one answer.
+PLANNED_ROWS = 2_000
 # Bags sorted in one slice.
 LOOKED_AT = 10_000
 
@@ -119,6 +126,37 @@ class Overview:
         text: str = yield from self._document.get(self._state.now)
         return text
 
+    def grid(self) -> Slices:
+        """The status document without its rows, for whoever asks often: it costs little, however large the grid is."""
+        states = Counter([session.state for session in self._workers.by_name.values()])
+        slots = [slot for worker in self._state.scheduler.grid.slots.workers.values() for slot in worker.slots]
+        busy = sum([bool(slot.sent) for slot in slots])
+        yield (states.total() + len(slots)) // 10
+        under_way, ended = yield from self._sorted_bags()
+        totals = _totals(states, len(under_way), len(ended), len(slots), busy)
+        return {**self._grid(totals, self._state.now)}
+
+    def worker(self, name: str) -> Slices:
+        """The row of one worker, with all its slots."""
+        session = self._workers.by_name.get(name)
+        if session is None:
+            raise AskError(f"no worker {name}")
+        yield ROW_UNITS + ROW_UNITS * session.join.slots // 4
+        if self._workers.by_name.get(name) is not session:
+            raise AskError(f"no worker {name}")
+        return {**self._worker_row(session, self._state.now, session.join.slots)}
+
+    def plan(self) -> Json:
+        """What the policy intends for windows, open or to come; nothing while no task waits."""
+        now, scheduler = self._state.now, self._state.scheduler
+        waits, policy = len(scheduler.grid.regular) + len(scheduler.grid.priority), scheduler.policy
+        planned = policy.planned() if waits and isinstance(policy, Foresight) else iter(())
+        rows: list[PlannedRow] = [
+            {"worker": each.worker, "starts_in": max(0.0, each.start - now), "lasts": each.seconds}
+            for each in islice(planned, PLANNED_ROWS)
+        ]
+        return {"planned": rows}
+
     def _make_document(self, now: float) -> Generator[int, None, str]:
         outlook = yield from self._outlook.get(now)
         sessions = list(self._workers.by_name.values())
@@ -135,15 +173,8 @@ class Overview:
         chosen = (under_way + ended)[:BAG_ROWS]
         bags = [json.dumps(self._row(bag, outlook)) for bag in chosen if self._is_known(bag)]
         yield ROW_UNITS * len(bags)
-        totals: Totals = {
-            "bags_under_way": len(under_way),
-            "bags_ended": len(ended),
-            "workers_up": len(states["up"]),
-            "workers_lost": len(states["lost"]),
-            "workers_away": len(states["away"]),
-            "slots": outlook.slots,
-            "busy": outlook.busy,
-        }
+        counts = {state: len(some) for state, some in states.items()}
+        totals = _totals(counts, len(under_way), len(ended), outlook.slots, outlook.busy)
         grid = json.dumps(self._grid(totals, now))
         return f'{grid[:-1]}, "workers": [{", ".join(workers)}], "bags": [{", ".join(bags)}]}}'
 
@@ -224,6 +255,19 @@ class Overview:
     def _task_row(self, task: int, runtime: float, elapsed: float) -> RunningTask:
         bag, item = self._state.book.item(task)
         return {"bag": bag.row.id, "item": item, "runtime_s": runtime, "elapsed_s": max(0.0, elapsed)}
+
+
+def _totals(workers: Mapping[Presence, int], under_way: int, ended: int, slots: int, busy: int) -> Totals:
+    """``workers``: how many are in each state; ``under_way`` and ``ended``: bags."""
+    return {
+        "bags_under_way": under_way,
+        "bags_ended": ended,
+        "workers_up": workers["up"],
+        "workers_lost": workers["lost"],
+        "workers_away": workers["away"],
+        "slots": slots,
+        "busy": busy,
+    }
 
 
 def _values_of(counters: Counters) -> CounterValues:

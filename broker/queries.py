@@ -19,18 +19,16 @@ from deskgrid.broker.orders import Orders
 from deskgrid.broker.overview import Overview
 from deskgrid.broker.query_catalog import QUESTIONS, SHORT, AskError, Json, arguments
 from deskgrid.broker.state import BrokerState
-from deskgrid.broker.store.rows import ResultRow
+from deskgrid.broker.task_list import task_rows
+from deskgrid.broker.task_logs import bag_output, task_log
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.worker_health import in_quarantine, reason
 from deskgrid.broker.workers import Workers
 from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import ENDED, State
+from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policies import make_policy, policy_options
 from deskgrid.scheduler.views.explain import Explanation, explain, waiting_of
-
-# Costs in units (`deskgrid.broker.operations`).
-BLOCK_UNITS = 300
 
 # Explanations of tasks that do not wait.
 _STATE_TEXT = {
@@ -61,14 +59,20 @@ class Queries:
         admission = Admission(state, self._connected)
         self._table: dict[str, Callable[[Json, float], Json | Slices]] = {
             "ping": lambda args, now: {},
-            "status": lambda args, now: overview.status(),
+            "status": lambda args, now: overview.grid() if args.get("rows") is False else overview.status(),
+            "worker": lambda args, now: overview.worker(args["name"]),
+            "plan": lambda args, now: overview.plan(),
+            "events": lambda args, now: self._events(args, now, everything=False),
+            "events all": lambda args, now: self._events(args, now, everything=True),
             "bags": lambda args, now: overview.page(args.get("after") or 0),
             "progress": lambda args, now: overview.row(self._bag(args)),
             "cancel": lambda args, now: self.orders.cancel(
                 self._bag(args), args.get("items"), spare=args.get("running") is False
             ),
             "explain": self._explain,
-            "logs": self._logs,
+            "logs": lambda args, now: task_log(state, self._task(self._bag(args), args["item"])),
+            "output": lambda args, now: bag_output(state, self._bag(args), args.get("after") or 0),
+            "tasks": lambda args, now: task_rows(state, self._bag(args), args["state"], args.get("after")),
             "forget": self._forget,
             "policy": self._policy,
             "runtimes": lambda args, now: self.orders.predict(self._bag(args), args["items"], args["runtimes"]),
@@ -130,6 +134,9 @@ class Queries:
         self._state.pending += self._state.handle(ev.PolicyChanged(policy), now)
         return {"policy": policy.name, "options": policy_options(policy)}
 
+    def _events(self, args: Json, now: float, *, everything: bool) -> Json:
+        return self._state.events.page(args.get("after") or 0, now, everything=everything)
+
     # --- bags --------------------------------------------------------------------------------------------------------
 
     def _bag(self, args: Json) -> OpenBag:
@@ -153,32 +160,6 @@ class Queries:
         return {}
 
     # --- one task ----------------------------------------------------------------------------------------------------
-
-    def _logs(self, args: Json, now: float) -> Slices:
-        bag = self._bag(args)
-        task = self._task(bag, args["item"])
-        state = self._state.scheduler.state(task)
-        row = None
-        for seq, size in self._state.journal.blocks_around(task) if state in ENDED else ():
-            row = self._state.journal.result_in(seq, size, task)
-            if row is not None:
-                break
-            yield BLOCK_UNITS
-        if row is None or row.outcome == wire.Outcome.CANCELLED:
-            row = self._state.failed_attempts.last(task)
-        if row is None:
-            nothing = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
-            return {"state": state.name.lower(), **nothing}
-        error = _error_text(row)
-        over = state in (State.DONE, State.FAILED)
-        return {
-            "state": wire.Outcome(row.outcome).name.lower() if over else state.name.lower(),
-            "worker": row.worker,
-            "elapsed_s": row.elapsed,
-            "stdout": shortened(row.stdout),
-            "stderr": shortened(row.stderr),
-            "error": None if error is None else shortened(error.encode(errors="replace")),
-        }
 
     def _explain(self, args: Json, now: float) -> Slices:
         bag, scheduler = self._bag(args), self._state.scheduler
@@ -233,25 +214,6 @@ class Queries:
         if ahead := row["waiting"] - paused:
             text[0] += f", {ahead} next on their PCs"
         return {"text": text, "waiting": 0, "longest_s": 0.0, "slots": [], "coming": []}
-
-
-def shortened(printed: bytes) -> str:
-    """The output of a task, as text; if it is too long, a note replaces the middle."""
-    if len(printed) > wire.PRINTED_BYTES:
-        half = wire.PRINTED_BYTES // 2
-        note = f"\n[... {len(printed) - 2 * half:,} bytes are left out ...]\n".encode()
-        printed = printed[:half] + note + printed[-half:]
-    return printed.decode(errors="replace")
-
-
-def _error_text(row: ResultRow) -> str | None:
-    if row.outcome in (wire.Outcome.DONE, wire.Outcome.CANCELLED):
-        return None
-    failure = wire.read_failure(row.payload)
-    kind, message, trace = failure.kind, failure.message, failure.trace
-    # A Python traceback ends with the exception; the stderr of a command does not say how it ended.
-    reason = f"{kind}: {message}"
-    return trace if trace.rstrip().endswith(message or kind) else "\n".join(filter(None, [trace.rstrip(), reason]))
 
 
 def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[str]:

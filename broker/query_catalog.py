@@ -112,11 +112,24 @@ _AFTER = Argument(_whole(2**63 - 1), optional=True)
 
 QUESTIONS: Mapping[str, Question] = {
     "ping": Question("everyone"),
-    "status": Question("everyone"),
+    "status": Question("everyone", {"rows": Argument(_yes_or_no, optional=True)}),
+    "worker": Question("everyone", {"name": Argument(_text(r".{1,255}", "the name of a worker"))}),
+    "plan": Question("everyone"),
+    "events": Question("everyone", {"after": _AFTER}),
+    "events all": Question("admin", {"after": _AFTER}),
     "bags": Question("everyone", {"after": _AFTER}),
     "progress": Question("owner", {"bag": _BAG}),  # a client attaches to a bag with this
     "explain": Question("owner", {"bag": _BAG, "item": Argument(_ITEM, optional=True)}),
     "logs": Question("owner", {"bag": _BAG, "item": Argument(_ITEM)}),
+    "output": Question("owner", {"bag": _BAG, "after": _AFTER}),
+    "tasks": Question(
+        "owner",
+        {
+            "bag": _BAG,
+            "state": Argument(_text("waiting|running|done|failed|cancelled", "a state of tasks")),
+            "after": Argument(_ITEM, optional=True),
+        },
+    ),
     "cancel": Question(
         "owner",
         {"bag": _BAG, "items": Argument(_ITEMS, optional=True), "running": Argument(_yes_or_no, optional=True)},

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from deskgrid.broker.auth.rate_limit import RateLimit
 from deskgrid.broker.auth.roles import Credentials
 from deskgrid.broker.bags import BagBook, OpenBag
+from deskgrid.broker.event_log import EventLog
 from deskgrid.broker.failed_attempts import FailedAttempts
 from deskgrid.broker.quotas import Quotas
 from deskgrid.broker.store.disk import Disk
@@ -103,6 +104,7 @@ class BrokerState:
         self.broken_orders: set[int] = set()
         # Bags with news for their watchers.
         self.fresh: set[int] = set()
+        self.events = EventLog(first=journal.epoch << 32)
         self._notices: list[str] = []
         self._lines = RateLimit(LINES, LINE_S)
 
@@ -113,6 +115,7 @@ class BrokerState:
         state.broken_orders = self.broken_orders
         state.waiting, state.crowded = self.waiting, self.crowded
         state.disk = self.disk
+        state.events = self.events
         state.scheduler = Scheduler(self.unused_policy, first_attempt=self.scheduler.next_attempt)
         state._notices, state._lines = self._notices, self._lines
         return state
@@ -173,12 +176,13 @@ class BrokerState:
         self.fresh.add(bag.row.number)
 
     def note(self, event: str, by: str = "", **facts: object) -> None:
-        """Log a line after the next commit: ``event key=value ...``.
+        """Log a line after the next commit, ``event key=value ...``, and keep it as an event for people who watch.
 
         ``by``: the credential that can cause this line again and again; the lines of each credential are limited.
         """
         if by and not self._lines.take(by, self.scheduler.now):
             return
+        self.events.add(event, facts, self.scheduler.now)
         self._notices.append(" ".join([event, *(f"{key}={value!r}" for key, value in facts.items())]))
 
     def take_notices(self) -> list[str]:

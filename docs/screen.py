@@ -7,12 +7,14 @@ tasks sleep; the rest is what `deskgrid status` shows of any grid.
 import io
 import re
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 
 from deskgrid import Grid
-from deskgrid.screen.screen import render
+from deskgrid.screen.frame import draw, listing
+from deskgrid.screen.view import Seen, View
 from deskgrid.sleepbench.processes import Processes, snapshot_of, write_cycle
 from deskgrid.wire.status import StatusDocument
 
@@ -50,7 +52,8 @@ def drawn(snapshot: StatusDocument) -> str:
     console = Console(
         record=True, width=WIDTH, height=HEIGHT, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
-    console.print(render(snapshot, WIDTH, HEIGHT, 0.0, hint="q quits"))
+    view, seen = View(), Seen(snapshot, snapshot["bags"], datetime.now(UTC))
+    console.print(draw(view, seen, listing(view, seen, WIDTH), WIDTH, HEIGHT))
     svg = console.export_svg(title="deskgrid status", unique_id="status")
     # A browser would load rich's font from the network.
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)

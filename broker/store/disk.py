@@ -30,7 +30,12 @@ TRIAL_S = 1.0
 TRIAL_MOST_S = 60.0
 CALM_S = 120.0
 # Questions that are answered even when the disk is full: nothing is written for them.
-READS = frozenset({"ping", "status", "bags", "progress", "explain", "logs", "policy", "keys"})
+READS = frozenset(
+    {
+        *("ping", "status", "worker", "plan", "bags", "progress", "explain", "tasks", "logs", "output"),
+        *("events", "events all", "policy", "keys"),
+    }
+)
 
 
 class Storage(Protocol):

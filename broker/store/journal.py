@@ -387,6 +387,18 @@ class Journal:
         query = "SELECT seq, size, told, large FROM results WHERE bag = ? AND seq > ? ORDER BY seq LIMIT ?"
         return map(AnswerPiece._make, self.db.execute(query, (bag, after, BATCH_ROWS)))
 
+    def newest_blocks(self, bag: int, after: int, most: int) -> list[int]:
+        """The numbers of the newest blocks of a bag after block ``after``, the newest first."""
+        query = "SELECT seq FROM results WHERE bag = ? AND seq > ? ORDER BY seq DESC LIMIT ?"
+        return [seq for (seq,) in self.db.execute(query, (bag, after, most))]
+
+    def printed_in(self, seq: int) -> list[ResultRow]:
+        """The rows of a block without large payloads; none if it is gone."""
+        found = self.db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,))
+        return [
+            row for block in found for row in rows_in(Block(*block), lambda cell: cell if type(cell) is bytes else b"")
+        ]
+
     def blocks_around(self, task: int) -> list[tuple[int, int]]:
         """(number, tasks) of the blocks that may have a task's result: several, because tasks end in any order."""
         query = "SELECT seq, size FROM results WHERE high >= ? AND low <= ? ORDER BY high"

@@ -114,12 +114,12 @@ def open_grid(join: str | None, *, admin: bool = False) -> Iterator["Grid"]:
 
 
 @contextmanager
-def open_admin_link(join: str | None) -> Iterator["Link"]:
-    """Open an admin's connection, for questions that `Grid` has no method for."""
-    from deskgrid.client.discovery import admin_line
+def open_link(join: str | None, *, admin: bool = False) -> Iterator["Link"]:
+    """Open a connection, as `open_grid` does, for questions that `Grid` has no method for."""
+    from deskgrid.client.discovery import admin_line, client_line
     from deskgrid.client.link import Link
 
-    with _refusals(), closing(Link(admin_line(join))) as link:
+    with _refusals(), closing(Link(admin_line(join) if admin else client_line(join))) as link:
         link.open()
         yield link
 

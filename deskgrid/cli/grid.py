@@ -8,25 +8,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.cli.base import join_option, key_values, open_grid, say, table
+from deskgrid.cli.base import join_option, key_values, open_grid, open_link, say, table
 from deskgrid.durations import duration
 from deskgrid.wire import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deskgrid.client.grid import Grid
     from deskgrid.wire.status import BagState, StatusDocument
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print the screen once, with every worker and bag.")
+@click.option("--once", is_flag=True, help="Print the first view once, with every worker and bag.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the status as JSON (deskgrid/wire/status.py describes it)."
 )
 @join_option
 def status(*, once: bool, as_json: bool, join: str | None) -> None:
-    """Watch the grid: workers and their windows, running tasks, bags, queues, and what went wrong. q quits.
+    """Watch the grid: workers and their windows, running tasks, bags, people, the next 24 hours, and events.
+
+    Press 1 to 6 for a view, the arrows to move, Enter to open a PC, a bag or a task, / to search, ? for all keys, and q
+    to quit.
 
     A window is drawn as a bar: the time used so far, the time that running and queued tasks will take, and the time
     left. Each slot has a mark: a block that grows with its task, ! for a task that runs longer than predicted, a dot
@@ -35,13 +37,15 @@ def status(*, once: bool, as_json: bool, join: str | None) -> None:
     from rich.console import Console
 
     console = Console()
+    if not (once or as_json) and console.is_terminal and not console.is_dumb_terminal:
+        _watch(join, console)
+        return
     with open_grid(join) as grid:
-        if as_json:
-            click.echo(json.dumps(grid.status(), indent=2))
-        elif once or not console.is_terminal or console.is_dumb_terminal:
-            _print_once(grid.status(), console)
-        else:
-            _watch(grid, console)
+        snapshot = grid.status()
+    if as_json:
+        click.echo(json.dumps(snapshot, indent=2))
+    else:
+        _print_once(snapshot, console)
 
 
 def _print_once(snapshot: "StatusDocument", console: "Console") -> None:
@@ -51,12 +55,13 @@ def _print_once(snapshot: "StatusDocument", console: "Console") -> None:
     console.print(render(snapshot, console.width, None, 0.0, ascii_only=takes_ascii_only(console)))
 
 
-def _watch(grid: "Grid", console: "Console") -> None:
-    from deskgrid.errors import DeskgridError
+def _watch(join: str | None, console: "Console") -> None:
+    from deskgrid.client.replies import ANSWER_S, ORDER_S, ask
     from deskgrid.screen.watch import watch
 
-    with _silent("deskgrid.client"):  # the screen itself says when the broker is away
-        watch(grid.status, DeskgridError, console)
+    # The screen itself says when the broker is away.
+    with open_link(join) as link, _silent("deskgrid.client"):
+        watch(lambda what, args: ask(link, what, args, ORDER_S if what == "cancel" else ANSWER_S), console)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deskgrid.broker.auth.roles import ROLES, Role
-from deskgrid.cli.base import join_option, open_admin_link, say, table
+from deskgrid.cli.base import join_option, open_link, say, table
 
 if TYPE_CHECKING:
     from deskgrid.client.link import Link
@@ -51,7 +51,7 @@ def add(*, role: Role, name: str, join: str | None) -> None:
     from deskgrid.wire.key_pair import new_pair
 
     public, secret = new_pair()
-    with open_admin_link(join) as link:
+    with open_link(join, admin=True) as link:
         host, port = parse_address(_ask(link, "keys add", role=role, name=name, public=public.hex())["address"])
         server = link.join.keys
         assert server is not None  # a broker without keys has refused the request
@@ -71,7 +71,7 @@ def list_(*, join: str | None) -> None:
     """
     from deskgrid.client.replies import pages
 
-    with open_admin_link(join) as link:
+    with open_link(join, admin=True) as link:
         told = list(pages(lambda after: _ask(link, "keys", after=after)))
     rows = [
         (row["name"], str(row["connected"]), _since(row["age_s"]), _role(row)) for page in told for row in page["keys"]
@@ -105,7 +105,7 @@ def revoke(*, name: str, join: str | None) -> None:
     starts with (worker, client, admin), a new one replaces it, and its line is in the broker's home. PCs that have
     enrolled are not affected by that.
     """
-    with open_admin_link(join) as link:
+    with open_link(join, admin=True) as link:
         told = _ask(link, "keys revoke", name=name)
     new = f"; the new line is in {told['line_in']} on the broker's machine" if told["line_in"] else ""
     say(f"revoked {name}; connections cut: {told['connected']}{new}")
@@ -119,7 +119,7 @@ def forget(*, names: tuple[str, ...], join: str | None) -> None:
 
     Use it for a PC that was reinstalled, was replaced, or runs its worker under another user's account now.
     """
-    with open_admin_link(join) as link:
+    with open_link(join, admin=True) as link:
         for name in names:
             told = _ask(link, "keys forget", name=name)
             say(f"forgot {name}; connections cut: {told['connected']}")
@@ -133,6 +133,6 @@ def enrol(*, state: str, join: str | None) -> None:
 
     The setting stays when the broker is restarted.
     """
-    with open_admin_link(join) as link:
+    with open_link(join, admin=True) as link:
         _ask(link, "keys enrol", on=state == "on")
     say(f"enrolment is {state}")

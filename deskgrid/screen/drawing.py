@@ -20,7 +20,7 @@ from deskgrid.wire import clean
 GAP = 2
 
 # For a terminal or a pipe that takes only ASCII: a replacement for each of our glyphs.
-_ASCII = str.maketrans("█▓▒─·…×▁▂▃▄▅▆▇–", "#%=-..x1234567-")
+_ASCII = str.maketrans("█▓▒─·…×▁▂▃▄▅▆▇–↑↓", "#%=-..x1234567-^v")
 
 
 def counted(number: int, noun: str) -> str:

@@ -13,6 +13,16 @@ _POLL_S = 0.05
 if sys.platform == "win32":
     import msvcrt
 
+    # Keys without a letter, of which Windows sends two characters, as other terminals send them.
+    _WINDOWS = {
+        "H": "\x1b[A",
+        "P": "\x1b[B",
+        "I": "\x1b[5~",
+        "Q": "\x1b[6~",
+        "G": "\x1b[H",
+        "O": "\x1b[F",
+    }
+
     class Keyboard:
         """Within its context, keys that are pressed can be read one by one."""
 
@@ -29,12 +39,18 @@ if sys.platform == "win32":
                 if time.monotonic() >= deadline:
                     return ""
                 time.sleep(_POLL_S)
-            return msvcrt.getwch()
+            key = msvcrt.getwch()
+            return _WINDOWS.get(msvcrt.getwch(), "") if key in ("\0", "\xe0") else key
 
 else:
     import select
     import termios
     import tty
+    from codecs import getincrementaldecoder
+
+    # How keys without a letter begin; and for how long the rest may take, seconds.
+    _BEGUN = (b"\x1b", b"\x1b[", b"\x1bO")
+    _REST_S = 0.05
 
     class Keyboard:
         """Within its context, keys that are pressed can be read one by one, and are not echoed.
@@ -46,6 +62,7 @@ else:
             self._input = descriptor
             self._before: list[int | list[bytes | int]] | None = None
             self._never = threading.Event()
+            self._decoder = getincrementaldecoder("utf-8")("replace")
 
         def __enter__(self) -> "Keyboard":
             if os.isatty(self._input):
@@ -69,7 +86,14 @@ else:
                 return ""
             if not select.select([self._input], [], [], seconds)[0]:
                 return ""
+            keys = self._read()
+            # The bytes of one key may come apart, over a network; a key that is Esc comes alone.
+            while keys.endswith(_BEGUN) and select.select([self._input], [], [], _REST_S)[0]:
+                keys += self._read()
+            return self._decoder.decode(keys)
+
+        def _read(self) -> bytes:
             keys = os.read(self._input, 64)
             if not keys:
                 raise EOFError("the terminal is gone")
-            return keys.decode("utf-8", "replace")
+            return keys

@@ -3,7 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from deskgrid.durations import duration
@@ -40,27 +42,29 @@ STRIP = 8
 LANE = len("slot 99")
 
 
-def natural(name: str) -> list[tuple[int, str]]:
+@lru_cache(maxsize=8_192)
+def natural(name: str) -> tuple[tuple[int, str], ...]:
     """Return a key that sorts ``lab-9`` before ``lab-10``."""
     parts = re.split(r"(\d+)", name)
     # The longer of two numbers is larger. They are not converted to integers, because a name may be all digits.
-    return [(len(part.lstrip("0")) if part.isdecimal() else -1, part.lstrip("0") or part) for part in parts]
+    return tuple([(len(part.lstrip("0")) if part.isdecimal() else -1, part.lstrip("0") or part) for part in parts])
 
 
-def _name_width(names: Iterable[str], width: int) -> int:
+def name_width(names: Iterable[str], width: int) -> int:
     """Return the width of the longest name, within limits."""
     most = width // 4 if width < WIDE else 30
-    return max(min(most, max((Text(clean(name)).cell_len for name in names), default=0)), 4)
+    return max(min(most, max((cell_len(clean(name)) for name in names), default=0)), 4)
 
 
-def _legend(parts: Iterable[Part]) -> Text:
+def legend(parts: Iterable[Part]) -> Text:
+    """Name the glyphs of a bar."""
     text = Text()
     for part in parts:
         text.append(f"{' ' * bool(text)}{part.glyph}", part.style).append(f" {part.name}", "dim")
     return text
 
 
-def _filled_up(width: int, columns: list[Column], flexible: int) -> list[Column]:
+def filled_up(width: int, columns: list[Column], flexible: int) -> list[Column]:
     """Fit columns into ``width``. The one at ``flexible`` gets the width left by the others.
 
     While it has too little, columns are dropped from the right.
@@ -90,7 +94,7 @@ def worker_heading(totals: Totals) -> Iterable[Text]:
     yield Text(f"{totals['workers_away']:,} away")
     yield Text(f"{lost:,} lost", "bold red" if lost else "")
     yield Text(f"{totals['busy']:,} of {counted(totals['slots'], 'slot')} busy")
-    yield _legend(WINDOW_PARTS)
+    yield legend(WINDOW_PARTS)
 
 
 def worker_count(totals: Totals) -> int:
@@ -104,17 +108,17 @@ def other_workers(totals: Totals, shown: Sequence[WorkerState]) -> str:
     up = totals["workers_up"] - states["up"]
     away = totals["workers_away"] - states["away"]
     lost = totals["workers_lost"] - states["lost"]
-    busy = totals["busy"] - sum(_busy(worker) for worker in shown)
+    busy = totals["busy"] - sum(worker["busy"] for worker in shown)
     return f"{up:,} up ({counted(busy, 'slot')} busy), {away:,} away, {lost:,} lost"
 
 
-def interest(worker: WorkerState) -> tuple[int, int, list[tuple[int, str]]]:
+def interest(worker: WorkerState) -> tuple[int, int, tuple[tuple[int, str], ...]]:
     """Return a sort key: quarantined workers or those with a task that will not end in time, busy, lost, idle, away."""
-    busy = _busy(worker)
+    busy = worker["busy"]
     if worker["state"] == "up":
         rank = (
             0
-            if worker["quarantine_s"] is not None or any(_beyond(worker, slot) for slot in worker["slots"])
+            if worker["quarantine_s"] is not None or any(beyond(worker, slot) for slot in worker["slots"])
             else 1
             if busy
             else 3
@@ -132,7 +136,7 @@ def worker_columns(workers: Sequence[WorkerState], width: int) -> list[Column]:
     plans = max((len(worker["plan"]) for worker in workers), default=0)
     wide = width >= WIDE
     columns = [
-        Column(_name_width((worker["name"] for worker in workers), width)),
+        Column(name_width((worker["name"] for worker in workers), width)),
         Column(1),
         Column(DURATION, "right"),
         Column(max(5, slots if slots <= STRIP else 2 * len(str(slots)) + 1)),
@@ -140,20 +144,20 @@ def worker_columns(workers: Sequence[WorkerState], width: int) -> list[Column]:
         Column(max(4, min(sites, 12)) if wide and sites else 0),
         Column(min(plans, width // 4) if wide else 0),
     ]
-    return _filled_up(width, columns, flexible=1)
+    return filled_up(width, columns, flexible=1)
 
 
 def worker_titles(columns: Sequence[Column]) -> Text:
     """The names of the columns."""
-    return _dim(row(("name", "window", "time left", "slots", "ended", "site", "plan"), columns))
+    return dim(row(("name", "window", "time left", "slots", "ended", "site", "plan"), columns))
 
 
-def worker_row(worker: WorkerState, columns: Sequence[Column]) -> Text:
+def worker_row(worker: WorkerState, columns: Sequence[Column], indent: str = "") -> Text:
     """One worker: its window as a bar, or in words when it is away or open-ended."""
     cells = (
-        clean(worker["name"]),
-        _window(worker, columns[1].width),
-        _time_left(worker),
+        indent + clean(worker["name"]),
+        window(worker, columns[1].width),
+        time_left(worker),
         _strip(worker, columns[3].width),
         f"{worker['ended']:,}",
         clean(worker["site"]),
@@ -169,8 +173,8 @@ def slot_rows(worker: WorkerState, columns: Sequence[Column], names: Mapping[str
             (
                 Text(f"slot {slot['slot']}" if columns[0].width >= LANE else str(slot["slot"]), "dim"),
                 Text(clean(f"{names.get(task['bag']) or task['bag']} #{task['item']}")),
-                _progress(task),
-                _said_of(worker, slot, task),
+                progress(task),
+                said_of(worker, slot, task),
             ),
             (Column(columns[0].width, "right"), Column(20), Column(10), Column(44)),
         )
@@ -179,30 +183,26 @@ def slot_rows(worker: WorkerState, columns: Sequence[Column], names: Mapping[str
     ]
 
 
-def _busy(worker: WorkerState) -> int:
-    """Return how many slots of the worker run a task."""
-    return worker["busy"]
-
-
-def _rest(slot: SlotState) -> float:
+def seconds_to_run(slot: SlotState) -> float:
     """Return the predicted seconds until the running task ends; 0 if it is late or there is none."""
     task = slot["running"]
     return 0.0 if task is None else max(0.0, task["runtime_s"] - task["elapsed_s"])
 
 
-def _beyond(worker: WorkerState, slot: SlotState) -> bool:
+def beyond(worker: WorkerState, slot: SlotState) -> bool:
     """Whether the running task is predicted to end after the window."""
-    return worker["uptime_s"] is not None and _rest(slot) > worker["uptime_s"]
+    return worker["uptime_s"] is not None and seconds_to_run(slot) > worker["uptime_s"]
 
 
-def _window(worker: WorkerState, width: int) -> Text:
+def window(worker: WorkerState, width: int) -> Text:
+    """Draw the window of a worker as a bar, or say in words why it has none."""
     if worker["state"] != "up":
         return _absence(worker)
     if worker["quarantine_s"] is not None:
         soon = f", tried again in {duration(worker['quarantine_s'])}" if worker["quarantine_s"] else ", being tried"
         return Text(clean(worker["note"]) + soon, "bold red")
     slots = max(1, len(worker["slots"]))
-    running = sum(_rest(slot) for slot in worker["slots"]) / slots
+    running = sum(seconds_to_run(slot) for slot in worker["slots"]) / slots
     queued = sum(slot["ahead_s"] + slot["queued_s"] for slot in worker["slots"]) / slots
     uptime = worker["uptime_s"]
     if uptime is None:
@@ -225,12 +225,13 @@ def _absence(worker: WorkerState) -> Text:
     return Text(f"{said}, {back}" if back else said, "bold red" if lost else "dim")
 
 
-def _time_left(worker: WorkerState) -> Text:
+def time_left(worker: WorkerState) -> Text:
+    """How long the window stays open, or the state of a worker that is not up."""
     if worker["state"] != "up":
         return Text(worker["state"], "bold red" if worker["state"] == "lost" else "dim")
     if worker["uptime_s"] is None:
         return Text("open-ended")
-    short = any(_beyond(worker, slot) for slot in worker["slots"])
+    short = any(beyond(worker, slot) for slot in worker["slots"])
     return Text(duration(worker["uptime_s"]), "bold yellow" if short else "")
 
 
@@ -240,7 +241,7 @@ def _strip(worker: WorkerState, width: int) -> Text:
         return Text()
     slots, count = worker["slots"], worker["slot_count"]
     if count > STRIP or count > width or count > len(slots):
-        return Text(f"{_busy(worker)}/{count}")
+        return Text(f"{worker['busy']}/{count}")
     text = Text()
     for slot in slots:
         task = slot["running"]
@@ -257,14 +258,16 @@ def _fraction(task: RunningTask) -> float:
     return min(1.0, task["elapsed_s"] / task["runtime_s"]) if task["runtime_s"] > 0 else 1.0
 
 
-def _progress(task: RunningTask) -> Text:
+def progress(task: RunningTask) -> Text:
+    """Draw how far a task is, by its prediction."""
     done = _fraction(task)
     return bar([(done, RUNNING), (1 - done, LEFT)], 10)
 
 
-def _said_of(worker: WorkerState, slot: SlotState, task: RunningTask) -> Text:
+def said_of(worker: WorkerState, slot: SlotState, task: RunningTask) -> Text:
+    """How long a task has run, and what comes after it on its slot."""
     text = Text(f"{duration(task['elapsed_s'])} of {duration(task['runtime_s'])}")
-    if _beyond(worker, slot):
+    if beyond(worker, slot):
         text.append(", too long for this window", "bold yellow")
     if waiting := slot["ahead"] + slot["queued"]:
         text.append(f", then {waiting:,} for {duration(slot['ahead_s'] + slot['queued_s'])}", "dim")
@@ -291,7 +294,7 @@ def bag_heading(totals: Totals) -> Iterable[Text]:
         yield Text("none yet", "dim")
         return
     yield Text(other_bags(totals, ()))
-    yield _legend(BAG_PARTS)
+    yield legend(BAG_PARTS)
 
 
 def bag_count(totals: Totals) -> int:
@@ -306,38 +309,40 @@ def other_bags(totals: Totals, shown: Sequence[BagState]) -> str:
     return f"{under_way:,} under way, {totals['bags_ended'] - ended:,} ended"
 
 
-def bag_columns(bags: Sequence[BagState], width: int) -> list[Column]:
-    """Name, bar, time to go, tasks done, failed, id, running, waiting."""
-    tally = max((len(_tally(bag)) for bag in bags), default=4)
-    failed = max((len(_failed(bag).plain) for bag in bags), default=0)
+def bag_columns(bags: Sequence[BagState], width: int, *, owners: bool = False) -> list[Column]:
+    """Name, bar, time to go, tasks done, failed, owner if asked for, id, running, waiting."""
+    tallies = max((len(tally(bag)) for bag in bags), default=4)
+    failed = max((len(failures(bag).plain) for bag in bags if bag["failed"] or bag["cancelled"]), default=0)
     waiting = max((len(f"{bag['waiting']:,}") for bag in bags), default=0)
     columns = [
-        Column(_name_width((_title(bag) for bag in bags), width)),
+        Column(name_width((title(bag) for bag in bags), width)),
         Column(1),
         Column(DURATION, "right"),
-        Column(max(5, tally), "right"),
+        Column(max(5, tallies), "right"),
         Column(failed, "right"),
+        Column(name_width((bag["owner"] for bag in bags), width // 2) if owners else 0),
         Column(BAG_ID if width >= MEDIUM else 0),
         Column(7 if width >= WIDE else 0, "right"),
         Column(max(7, waiting) if width >= WIDE else 0, "right"),
     ]
-    return _filled_up(width, columns, flexible=1)
+    return filled_up(width, columns, flexible=1)
 
 
 def bag_titles(columns: Sequence[Column]) -> Text:
     """The names of the columns."""
-    return _dim(row(("name", "tasks", "to go", "done", "failed", "id", "running", "waiting"), columns))
+    return dim(row(("name", "tasks", "to go", "done", "failed", "owner", "id", "running", "waiting"), columns))
 
 
 def bag_row(bag: BagState, columns: Sequence[Column]) -> Text:
     """One bag: its tasks as a bar, and how long it still takes."""
     amounts = (bag["done"], bag["failed"] + bag["cancelled"], bag["running"], bag["waiting"])
     cells = (
-        clean(_title(bag)),
+        clean(title(bag)),
         bar(list(zip(amounts, BAG_PARTS, strict=True)), columns[1].width),
-        _to_go(bag),
-        _tally(bag),
-        _failed(bag),
+        to_go(bag),
+        tally(bag),
+        failures(bag),
+        clean(bag["owner"]),
         clean(bag["bag"]),
         f"{bag['running']:,}",
         f"{bag['waiting']:,}",
@@ -350,22 +355,25 @@ def bag_notes(bag: BagState) -> list[Text]:
     return [Text(f"  {clean(bag['note'])}", "yellow")] if bag["note"] else []
 
 
-def _title(bag: BagState) -> str:
+def title(bag: BagState) -> str:
+    """The name of a bag, or its id if it has none."""
     return bag["name"] or bag["bag"]
 
 
-def _tally(bag: BagState) -> str:
+def tally(bag: BagState) -> str:
+    """How many tasks of a bag are done, and how many there are."""
     return f"{bag['done']:,}/{bag['total']:,}"
 
 
-def _failed(bag: BagState) -> Text:
+def failures(bag: BagState) -> Text:
     """Draw the numbers of failed and of cancelled tasks, if there are any."""
     said = [f"{bag['failed']:,} failed"] if bag["failed"] else []
     said += [f"{bag['cancelled']:,} cancelled"] if bag["cancelled"] else []
     return Text(", ".join(said), "bold red" if bag["failed"] else "dim")
 
 
-def _to_go(bag: BagState) -> Text:
+def to_go(bag: BagState) -> Text:
+    """How long a bag still takes."""
     if complete(bag):
         return Text("ended", "green" if not bag["failed"] else "")
     if bag["eta_s"] is None:
@@ -373,6 +381,7 @@ def _to_go(bag: BagState) -> Text:
     return Text(duration(bag["eta_s"]))
 
 
-def _dim(line: Text) -> Text:
+def dim(line: Text) -> Text:
+    """The line, in dim style."""
     line.stylize("dim")
     return line

@@ -1,35 +1,32 @@
-"""The status screen on a terminal: asks for snapshots, draws them, watches for keys and for changes of size.
+"""The status screen on a terminal: shows what the broker tells, watches for keys and for changes of size.
 
 Rules:
 
-1. ``deskgrid.screen.screen`` decides what is drawn; this file decides only when.
+1. `deskgrid.screen.frame` decides what is drawn; this file decides only when.
 2. The terminal is left as it was found, however this ends.
-3. An answer may take as long as the broker is away. So a thread waits for it, and the screen stays up to date.
 """
 
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
 
+from deskgrid.screen.frame import draw, listing, room_for
 from deskgrid.screen.keyboard import Keyboard
-from deskgrid.screen.screen import render
-from deskgrid.wire.status import StatusDocument
+from deskgrid.screen.keys import Context, press, split
+from deskgrid.screen.questions import TICK_S, wanted
+from deskgrid.screen.source import Ask, Source
+from deskgrid.screen.view import View
 
-# Seconds between two drawings, and between two questions: often enough to seem live, rarely enough to be read.
-TICK_S = 0.5
 # Seconds between two checks of the keyboard and of the terminal's size.
 LOOK_S = 0.1
-
-HINT = "q quits"
-
-Fetch = Callable[[], StatusDocument]
 
 
 class Keys(Protocol):
@@ -39,72 +36,46 @@ class Keys(Protocol):
         """Return the keys pressed within ``seconds``; "" if there are none."""
 
 
-class Poller:
-    """Within its context, a thread asks for snapshots and keeps the newest.
+def watch(ask: Ask, console: Console | None = None, keys: Keys | None = None) -> None:
+    """Show the grid, live, until q is pressed.
 
-    ``retry``: after these errors of ``fetch`` the thread asks again; `newest` raises any other error.
-    """
-
-    def __init__(self, fetch: Fetch, retry: type[Exception], clock: Callable[[], float] = time.monotonic) -> None:
-        self._fetch = fetch
-        self._retry = retry
-        self._clock = clock
-        self._stop = threading.Event()
-        self._newest = fetch(), clock()
-        self._error: BaseException | None = None
-
-    def newest(self) -> tuple[StatusDocument, float]:
-        """Return the newest snapshot, and how many seconds ago it came."""
-        if self._error is not None:
-            raise self._error
-        snapshot, came = self._newest
-        return snapshot, self._clock() - came
-
-    def __enter__(self) -> "Poller":
-        threading.Thread(target=self._run, name="status", daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()  # without waiting: the thread may be waiting for an answer that never comes
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.wait(TICK_S):
-                self._ask()
-        except BaseException as error:
-            self._error = error
-
-    def _ask(self) -> None:
-        try:
-            self._newest = self._fetch(), self._clock()
-        except self._retry:
-            return  # the age of the last snapshot will show it
-
-
-def watch(fetch: Fetch, retry: type[Exception], console: Console | None = None, keys: Keys | None = None) -> None:
-    """Show what ``fetch`` returns, live, until q is pressed.
-
-    ``retry``: the error of ``fetch`` that may go away by itself; for the first snapshot it is raised to the caller.
-    ``console`` and ``keys``: replacements for this process's terminal.
+    ``ask``: asks the broker; its error about the first question is raised to the caller. ``console`` and ``keys``:
+    replacements for this process's terminal.
     """
     console = console or Console()
-    poller = Poller(fetch, retry)
-    with Keyboard() as keyboard, _terminable(), poller, _screen(console) as live:
-        _show(poller, live, keys or keyboard)
+    source, view = Source(ask), View()
+    with Keyboard() as keyboard, _terminable(), source, _screen(console) as live:
+        view.message = "" if _says_its_size(console) else "this terminal does not say its size: 80x25 is assumed"
+        while not view.quit:
+            _show(source, view, live, keys or keyboard)
 
 
-def _show(poller: Poller, live: Live, keys: Keys) -> None:
-    while True:
-        size = live.console.size
-        snapshot, age_s = poller.newest()
-        drawn = render(snapshot, size.width, size.height, age_s, hint=HINT, ascii_only=takes_ascii_only(live.console))
-        live.update(drawn, refresh=True)
-        due = time.monotonic() + TICK_S
-        while (left := due - time.monotonic()) > 0 and live.console.size == size:
-            if "q" in keys.pressed(min(left, LOOK_S)).lower():
-                return
+def _show(source: Source, view: View, live: Live, keys: Keys) -> None:
+    """Draw the screen once, and do what is typed until it is time to draw again."""
+    size, seen = live.console.size, source.seen()
+    source.news.clear()
+    view.message = source.said() or view.message
+    source.want(wanted(view, seen))
+    rows = listing(view, seen, size.width)
+    live.update(draw(view, seen, rows, *size, ascii_only=takes_ascii_only(live.console)), refresh=True)
+    due = time.monotonic() + TICK_S
+    while (left := due - time.monotonic()) > 0 and live.console.size == size and not source.news.is_set():
+        typed = split(keys.pressed(min(left, LOOK_S)))
+        for key in typed:
+            context = Context(seen, listing(view, seen, size.width), 1)
+            context = context._replace(room=room_for(context.listing, *size))
+            if (order := press(view, key, context)) is not None:
+                source.order(order)
+        if typed:
+            return
+
+
+def _says_its_size(console: Console) -> bool:
+    """Whether the terminal has a size; rich assumes one for those that have none."""
+    try:
+        return all(os.get_terminal_size(console.file.fileno()))
+    except (OSError, ValueError):
+        return True  # not a terminal of this machine: the console knows its size
 
 
 def takes_ascii_only(console: Console) -> bool:

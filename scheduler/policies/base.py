@@ -7,7 +7,7 @@ anything itself. A new policy is one file and one row in the table of `deskgrid.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.queues.by_arrival import OldestFirst
@@ -137,3 +137,19 @@ class Policy(Protocol):
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         """Placements for this pass. Asked only when a task waits and a slot has room."""
+
+
+class PlannedWork(NamedTuple):
+    """Work that a policy intends for a slot of a worker. ``start``: by the driver's clock."""
+
+    worker: str
+    start: float
+    seconds: float
+
+
+@runtime_checkable
+class Foresight(Protocol):
+    """What a policy may have besides: it can say what it intends for windows to come, for people who watch."""
+
+    def planned(self) -> Iterator[PlannedWork]:
+        """What is intended now; it may be something else at the next look."""

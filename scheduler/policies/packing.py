@@ -18,7 +18,7 @@ from math import inf, nextafter
 from typing import ClassVar
 
 from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, Planner, Prospect, SlotKey
-from deskgrid.scheduler.policies.base import OpenSlot, Place, Postpone, Requirement, UpcomingWindows, View
+from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, Requirement, UpcomingWindows, View
 from deskgrid.scheduler.policies.placement import slot_for_each_task, task_for_each_slot
 from deskgrid.scheduler.queues.waiting import Entry
 
@@ -136,6 +136,13 @@ class Packing:
         if not fills or fills[0].interval.end > end + SAME_S:
             return None
         return _next_of(fills[0].runtimes, view, limit)
+
+    def planned(self) -> Iterator[PlannedWork]:
+        """The plan, as far as its tasks are not placed."""
+        for fills in self._fills.values():
+            for interval, runtimes in fills:
+                if runtimes:
+                    yield PlannedWork(interval.slot[0], interval.start, sum(runtimes))
 
     # --- the plan ----------------------------------------------------------------------------------------------------
 

@@ -21,11 +21,14 @@ OF_A_BAG: dict[str, dict[str, Any]] = {
     "progress": {},
     "explain": {"item": 0},
     "logs": {"item": 0},
+    "output": {},
+    "tasks": {"state": "waiting"},
     "cancel": {"items": [0]},
     "runtimes": {"items": [0], "runtimes": [5.0]},
     "forget": {},
 }
 OF_ADMINS: dict[str, dict[str, Any]] = {
+    "events all": {},
     "policy": {"name": "fcfs", "options": {}},
     "keys": {},
     "keys add": {"role": "submitter", "name": "eve", "public": "00" * 32},
@@ -33,7 +36,14 @@ OF_ADMINS: dict[str, dict[str, Any]] = {
     "keys forget": {"name": "pc1"},
     "keys enrol": {"on": False},
 }
-OF_EVERYONE: dict[str, dict[str, Any]] = {"ping": {}, "status": {}, "bags": {}}
+OF_EVERYONE: dict[str, dict[str, Any]] = {
+    "ping": {},
+    "status": {},
+    "bags": {},
+    "events": {},
+    "worker": {"name": "pc1"},
+    "plan": {},
+}
 REFUSED = "bag {} belongs to ann, and you are connected as ben; an admin may do this (--join @admin.join)"
 
 

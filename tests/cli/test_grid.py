@@ -1,12 +1,13 @@
 """``deskgrid status``, ``bags`` and ``policy``."""
 
 import json
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
-from deskgrid.errors import DeskgridError
+from deskgrid.client.replies import ANSWER_S, ORDER_S
 from tests.cli.fakes import ADMIN, FakeGrid, deskgrid, use
 from tests.screen.builders import BAG, bag, lab, snapshot, worker
 
@@ -36,16 +37,19 @@ def test_status_is_printed_once_when_asked_or_when_stdout_is_no_terminal(grid: F
 
 
 def test_on_a_terminal_status_is_live(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = []
+    asked: list[tuple[Any, ...]] = []
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
     monkeypatch.setattr("rich.console.Console.is_dumb_terminal", False)
 
-    def watch(fetch: Any, retry: type[Exception], console: Console) -> None:
-        watched.append((fetch(), retry))
+    def watch(ask: Any, console: Console) -> None:
+        ask("status", {})
+        ask("cancel", {"bag": BAG})
 
     monkeypatch.setattr("deskgrid.screen.watch.watch", watch)
-    assert deskgrid("status").exit_code == 0
-    assert watched == [(grid.snapshot, DeskgridError)]
+    monkeypatch.setattr("deskgrid.cli.grid.open_link", nullcontext)
+    monkeypatch.setattr("deskgrid.client.replies.ask", lambda *question: asked.append(question))
+    assert deskgrid("status", "--join", "a line").exit_code == 0
+    assert asked == [("a line", "status", {}, ANSWER_S), ("a line", "cancel", {"bag": BAG}, ORDER_S)]
 
 
 def test_bags_are_a_table_with_the_oldest_first(grid: FakeGrid) -> None:

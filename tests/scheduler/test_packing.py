@@ -360,3 +360,18 @@ def test_where_all_that_was_planned_is_gone_a_window_gets_the_longest_that_fits(
     longest, _ = grid.tasks(20, 10)
     grid.packing._fills = {("a", 0): deque([FilledInterval(Interval(0, 100, ("a", 0)), [30, 40])])}
     grid.expect(a=[longest])
+
+
+# --- what it says of its plan ----------------------------------------------------------------------------------------
+
+
+def test_it_says_what_it_intends_and_no_more_what_was_placed() -> None:
+    grid = between_windows()
+    assert sorted(grid.packing.planned()) == [("a", 10.0, 50.0)]
+    grid.pc("b", 40)
+    grid.looks()
+    assert sum(work.seconds for work in grid.packing.planned()) == 20.0
+
+
+def test_without_a_plan_it_intends_nothing() -> None:
+    assert list(Planned().packing.planned()) == []

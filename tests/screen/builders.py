@@ -1,7 +1,11 @@
 """Snapshots as a broker would send them, built from what a test is about."""
 
-from typing import Literal
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Literal
 
+from deskgrid.errors import RequestFailed
+from deskgrid.screen.view import Happened, Question, Seen, Told
 from deskgrid.wire.status import BagState, CounterValues, RunningTask, SlotState, StatusDocument, Totals, WorkerState
 
 BAG = "a1b2c3d4e5f6"
@@ -184,3 +188,30 @@ def lab(count: int) -> StatusDocument:
         bag("", id="ffffffffffff", done=10, running=0, waiting=0, age_s=4000.0),
     ]
     return snapshot([kinds[n % len(kinds)](n) for n in range(count)], bags, counters=counters, priority=12)
+
+
+NOW = datetime(2026, 3, 2, 14, 30, tzinfo=UTC)
+
+
+def seen(
+    document: StatusDocument, told: dict[Question, Told] | None = None, *events: Happened, age_s: float = 0.0
+) -> Seen:
+    """What the broker has told: a snapshot, and perhaps more."""
+    return Seen(document, document["bags"], NOW, events, told or {}, age_s)
+
+
+def happened(what: str, number: int = 1, **facts: str) -> Happened:
+    """An event of just now."""
+    return Happened(NOW, {"number": number, "age_s": 0.0, "event": what, "facts": facts})
+
+
+def asked(document: StatusDocument, **answers: dict[str, Any] | str) -> Callable[[str, dict[str, Any]], dict[str, Any]]:
+    """A broker with this status, and these answers by question; a text is a refusal."""
+
+    def ask(what: str, args: dict[str, Any]) -> dict[str, Any]:
+        found = dict(document) if what == "status" else answers.get(what.replace(" ", "_"), f"no answer to {what}")
+        if isinstance(found, str):
+            raise RequestFailed(found)
+        return found
+
+    return ask

@@ -1,27 +1,18 @@
 """The live screen: when it draws, what ends it, and what it leaves behind."""
 
-import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from io import StringIO
-from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from deskgrid.screen.watch import Poller, watch
-from deskgrid.wire.status import StatusDocument
-from tests.screen.builders import lab, snapshot, worker
-from tests.waiting import eventually
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-class Away(Exception):
-    """The broker does not answer."""
+from deskgrid.errors import GridUnreachable
+from deskgrid.screen.watch import watch
+from tests.screen.builders import asked, lab
 
 
 class Script:
@@ -49,7 +40,7 @@ def written(console: Console) -> str:
 
 def test_q_ends_it_and_the_terminal_is_left_as_it_was() -> None:
     console = screen()
-    watch(lambda: lab(3), Away, console, Script("", "x", "Q"))
+    watch(asked(lab(3)), console, Script("", "x", "Q"))
     text = written(console)
     assert text.index("\x1b[?1049h") < text.index("lab-server.example") < text.index("\x1b[?1049l")
     assert text.rindex("\x1b[?25l") < text.rindex("\x1b[?25h")
@@ -61,19 +52,19 @@ def test_ctrl_c_ends_it_and_the_terminal_is_left_as_it_was() -> None:
 
     console = screen()
     with pytest.raises(KeyboardInterrupt):
-        watch(lambda: lab(3), Away, console, Script(interrupted))
+        watch(asked(lab(3)), console, Script(interrupted))
     text = written(console)
     assert "\x1b[?1049l" in text
     assert text.rindex("\x1b[?25l") < text.rindex("\x1b[?25h")
 
 
 def test_a_broker_that_was_never_there_is_an_error_before_anything_is_drawn() -> None:
-    def never() -> StatusDocument:
-        raise Away
+    def never(what: str, args: dict[str, Any]) -> dict[str, Any]:
+        raise GridUnreachable("nobody is there")
 
     console = screen()
-    with pytest.raises(Away):
-        watch(never, Away, console, Script())
+    with pytest.raises(GridUnreachable):
+        watch(never, console, Script())
     assert written(console) == ""
 
 
@@ -84,73 +75,25 @@ def test_another_size_is_drawn_without_waiting_for_the_next_snapshot() -> None:
         console.width = 120
         return ""
 
-    watch(lambda: lab(3), Away, console, Script(resized, "q"))
+    watch(asked(lab(3)), console, Script(resized, "q"))
     assert written(console).count("lab-server.example") == 2
 
 
-class Clock:
-    """Time that stands still unless it is told."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def answers(*values: StatusDocument | type[Exception]) -> Callable[[], StatusDocument]:
-    """A source that gives one of these after the other, and then the last one again and again."""
-    left = list(values)
-
-    def fetch() -> StatusDocument:
-        value = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(value, type):
-            raise value
-        return value
-
-    return fetch
-
-
-def test_while_the_broker_is_away_the_last_snapshot_grows_old() -> None:
-    clock = Clock()
-    with Poller(answers(lab(3), Away), Away, clock) as poller:
-        clock.now += 12.0
-        assert poller.newest() == (lab(3), 12.0)
-
-
-def test_when_the_broker_is_back_there_are_new_snapshots() -> None:
-    new = snapshot([worker("new")])
-    with Poller(answers(lab(3), Away, new), Away) as poller:
-        assert eventually(lambda: poller.newest()[0] == new)
-
-
-def test_what_is_not_the_brokers_absence_is_not_hidden() -> None:
-    def failed() -> bool:
-        try:
-            poller.newest()
-        except ZeroDivisionError:
-            return True
-        return False
-
-    with Poller(answers(lab(3), ZeroDivisionError), Away) as poller:
-        assert eventually(failed)
-
-
 def test_a_question_that_nobody_answers_holds_up_neither_the_screen_nor_its_end() -> None:
-    asked, released = threading.Event(), threading.Event()
+    hangs, released = threading.Event(), threading.Event()
 
-    def stuck() -> StatusDocument:
+    def stuck(what: str, args: dict[str, Any]) -> dict[str, Any]:
         if threading.current_thread() is not threading.main_thread():
-            asked.set()
+            hangs.set()
             released.wait(30)
-        return lab(3)
+        return asked(lab(3))(what, args)
 
     def once_it_hangs() -> str:
-        assert asked.wait(30)
+        assert hangs.wait(30)
         return "q"
 
     try:
-        watch(stuck, Away, screen(), Script(once_it_hangs))
+        watch(stuck, screen(), Script(once_it_hangs))
     finally:
         released.set()
 
@@ -159,70 +102,37 @@ def test_a_question_that_nobody_answers_holds_up_neither_the_screen_nor_its_end(
 
 PROGRAM = """
 from deskgrid.screen.watch import watch
-from tests.screen.builders import lab
-watch(lambda: lab(3), RuntimeError)
+from tests.screen.builders import asked, lab
+watch(asked(lab(3)))
 print("over")
 """
 
 if sys.platform != "win32":
-    import pty
     import termios
 
-    class Terminal:
-        """A pseudo-terminal with PROGRAM in it."""
-
-        def __init__(self) -> None:
-            self.ours, self.its = pty.openpty()
-            self.before = termios.tcgetattr(self.its)
-            self.seen = b""
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM],
-                cwd=ROOT,
-                env=os.environ | {"TERM": "xterm", "PYTHONPATH": str(ROOT)},
-                stdin=self.its,
-                stdout=self.its,
-                stderr=self.its,
-                start_new_session=True,
-            )
-            threading.Thread(target=self._read, daemon=True).start()
-
-        def _read(self) -> None:
-            while self.ours >= 0:
-                try:
-                    self.seen += os.read(self.ours, 65_536)
-                except OSError:  # on Linux the end of a terminal is an error
-                    return
-
-        def shows(self, text: bytes) -> bool:
-            return eventually(lambda: text in self.seen, 30)
-
-        def close(self) -> None:
-            self.process.kill()
-            self.process.wait()
-            os.close(self.its)
-            os.close(self.ours)
+    from tests.screen.terminal import Terminal
 
     @pytest.fixture
     def terminal() -> Iterator[Terminal]:
-        one = Terminal()
+        one = Terminal(["-c", PROGRAM])
         yield one
         one.close()
 
     def assert_left_clean(terminal: Terminal) -> None:
-        assert terminal.shows(b"\x1b[?1049l")
-        assert terminal.shows(b"\x1b[?25h")
+        assert terminal.shows("\x1b[?1049l")
+        assert terminal.shows("\x1b[?25h")
         assert termios.tcgetattr(terminal.its) == terminal.before
 
     def test_on_a_terminal_the_key_q_needs_no_enter(terminal: Terminal) -> None:
-        assert terminal.shows(b"q quits")
-        os.write(terminal.ours, b"q")
-        assert terminal.shows(b"over")
+        assert terminal.shows("q quit")
+        terminal.type("q")
+        assert terminal.shows("over")
         assert terminal.process.wait(30) == 0
         assert_left_clean(terminal)
 
     @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
     def test_a_signal_leaves_the_terminal_clean(terminal: Terminal, number: signal.Signals, code: int) -> None:
-        assert terminal.shows(b"q quits")
+        assert terminal.shows("q quit")
         terminal.process.send_signal(number)
         assert terminal.process.wait(30) == code
         assert_left_clean(terminal)

@@ -1,0 +1,92 @@
+"""What tasks printed and how they failed: one task's log, and the newest of a whole bag. Both in slices."""
+
+from typing import Any
+
+from deskgrid import wire
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.operations import Slices
+from deskgrid.broker.state import BrokerState
+from deskgrid.broker.store.rows import ResultRow
+from deskgrid.scheduler.model import ENDED, State
+from deskgrid.wire.details import OutputRow
+
+# The cost of reading a block in units (`deskgrid.broker.operations`).
+BLOCK_UNITS = 300
+# Of a whole bag: the most blocks that are read for one answer, the most rows in it, and the most bytes of each text.
+OUTPUT_BLOCKS = 20
+OUTPUT_ROWS = 200
+OUTPUT_BYTES = 1_000
+
+
+def task_log(state: BrokerState, task: int) -> Slices:
+    """What a task printed, where it ran and how it ended; of one that is tried again, its last failed attempt."""
+    now = state.scheduler.state(task)
+    row = None
+    for seq, size in state.journal.blocks_around(task) if now in ENDED else ():
+        row = state.journal.result_in(seq, size, task)
+        if row is not None:
+            break
+        yield BLOCK_UNITS
+    if row is None or row.outcome == wire.Outcome.CANCELLED:
+        row = state.failed_attempts.last(task)
+    if row is None:
+        nothing: dict[str, Any] = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
+        return {"state": now.name.lower(), **nothing}
+    error = _error_text(row)
+    over = now in (State.DONE, State.FAILED)
+    return {
+        "state": wire.Outcome(row.outcome).name.lower() if over else now.name.lower(),
+        "worker": row.worker,
+        "elapsed_s": row.elapsed,
+        "stdout": shortened(row.stdout, wire.PRINTED_BYTES),
+        "stderr": shortened(row.stderr, wire.PRINTED_BYTES),
+        "error": None if error is None else shortened(error.encode(errors="replace"), wire.PRINTED_BYTES),
+    }
+
+
+def bag_output(state: BrokerState, bag: OpenBag, after: int) -> Slices:
+    """What the tasks of a bag that ended last have printed, the oldest first.
+
+    ``after``: the number that came with the last answer. If too many tasks have ended since, the older ones are left
+    out: somebody watches, and has seen nothing of them for long.
+    """
+    found: list[ResultRow] = []
+    numbers = state.journal.newest_blocks(bag.row.number, after, OUTPUT_BLOCKS)
+    for seq in numbers:
+        if len(found) < OUTPUT_ROWS:
+            found += [row for row in reversed(state.journal.printed_in(seq)) if row.outcome != wire.Outcome.CANCELLED]
+            yield BLOCK_UNITS
+    rows = [_output_row(row) for row in reversed(found[:OUTPUT_ROWS])]
+    return {"output": rows, "after": max([after, *numbers])}
+
+
+def _output_row(row: ResultRow) -> OutputRow:
+    error = _error_text(row)
+    return {
+        "item": row.item,
+        "state": wire.Outcome(row.outcome).name.lower(),
+        "worker": row.worker,
+        "elapsed_s": row.elapsed,
+        "stdout": shortened(row.stdout, OUTPUT_BYTES),
+        "stderr": shortened(row.stderr, OUTPUT_BYTES),
+        "error": None if error is None else shortened(error.encode(errors="replace"), OUTPUT_BYTES),
+    }
+
+
+def shortened(printed: bytes, most: int) -> str:
+    """The output of a task, as text; if it is too long, a note replaces the middle."""
+    if len(printed) > most:
+        half = most // 2
+        note = f"\n[... {len(printed) - 2 * half:,} bytes are left out ...]\n".encode()
+        printed = printed[:half] + note + printed[-half:]
+    return printed.decode(errors="replace")
+
+
+def _error_text(row: ResultRow) -> str | None:
+    if row.outcome in (wire.Outcome.DONE, wire.Outcome.CANCELLED):
+        return None
+    failure = wire.read_failure(row.payload)
+    kind, message, trace = failure.kind, failure.message, failure.trace
+    # A Python traceback ends with the exception; the stderr of a command does not say how it ended.
+    reason = f"{kind}: {message}"
+    return trace if trace.rstrip().endswith(message or kind) else "\n".join(filter(None, [trace.rstrip(), reason]))

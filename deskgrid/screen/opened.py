@@ -1,0 +1,247 @@
+"""Pages about one PC, one bag and one task. Pure."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from textwrap import wrap
+from typing import cast
+
+from rich.cells import chop_cells
+from rich.text import Text
+
+from deskgrid.durations import duration
+from deskgrid.screen import tables
+from deskgrid.screen.drawing import Column, bar, counted, row
+from deskgrid.screen.listing import Entry, Listing, line
+from deskgrid.screen.questions import GROUPS, explain_of, logs_of, output_of, tasks_of, worker_of
+from deskgrid.screen.view import Question, Seen, View
+from deskgrid.screen.work import event_row
+from deskgrid.wire import clean, clean_lines
+from deskgrid.wire.details import OutputRow, TaskRow
+from deskgrid.wire.status import BagState, SlotState, WorkerState
+
+# Cells of a label at the start of a line.
+LABEL = 10
+# The last events of a PC that its page shows, and of the reasons why a bag waits the first.
+EVENTS = 20
+REASONS = 5
+
+EMPTY = line("")
+
+
+def _labelled(label: str, text: Text | str) -> Entry:
+    return line(Text(f"{label:{LABEL}}", "dim").append_text(Text(clean(text)) if isinstance(text, str) else text))
+
+
+def _printed(text: str, width: int) -> list[Entry]:
+    """Lines that a task printed, cut where the screen ends."""
+    lines = clean_lines(text).expandtabs().splitlines()
+    return [line(part) for each in lines for part in (chop_cells(each, width) or [""])]
+
+
+def _sentences(texts: Iterable[str], width: int, style: str = "") -> list[Entry]:
+    """Lines of the broker, wrapped between words."""
+    return [line(part, style) for text in texts for part in wrap(clean(text), width, subsequent_indent="  ")]
+
+
+def _refused(seen: Seen, width: int, *questions: Question) -> list[Entry]:
+    """Why the broker did not answer; each reason once."""
+    return _sentences(dict.fromkeys(filter(None, map(seen.error, questions))), width, "yellow")
+
+
+# --- a PC ------------------------------------------------------------------------------------------------------------
+
+
+def pc(view: View, seen: Seen, width: int) -> Listing:
+    """A PC: its window, its slots with what they run, and its last events."""
+    page = view.page
+    question = worker_of(page.name)
+    listed = next((worker for worker in seen.snapshot["workers"] if worker["name"] == page.name), None)
+    told = cast("WorkerState | None", seen.answer(question) or listed)
+    heading = [Text(clean(page.name), "bold")]
+    if told is None:
+        return Listing(heading, _refused(seen, width, question) or [line("asking the broker ...", "dim")])
+    heading += [Text(clean(f"{name} {told[name]}")) for name in ("host", "site") if told[name]]
+    heading += [tables.legend(tables.WINDOW_PARTS)]
+    names = {bag["bag"]: bag["name"] for bag in seen.bags}
+    slots = [
+        _slot(told, slot, names.get(slot["running"]["bag"], "") if slot["running"] else "") for slot in told["slots"]
+    ]
+    return Listing(
+        heading,
+        [
+            *_refused(seen, width, question),
+            *_about(told, width),
+            EMPTY,
+            line(f"Slots  {told['busy']} of {told['slot_count']} busy", "bold"),
+            *(slots or [line("none while it is not up", "dim")]),
+            *_events(page.name, seen),
+        ],
+    )
+
+
+def _about(worker: WorkerState, width: int) -> Iterable[Entry]:
+    if worker["note"]:
+        yield _labelled("trouble", Text(clean(worker["note"]), "bold red"))
+    columns = [Column(max(0, width - LABEL - tables.DURATION - 2)), Column(tables.DURATION, "right")]
+    yield _labelled("window", row((tables.window(worker, columns[0].width), tables.time_left(worker)), columns))
+    yield _labelled("plan", worker["plan"] or worker["kind"])
+    coming = [f"in {duration(starts)} for {duration(lasts)}" for starts, lasts in worker["windows"]]
+    yield _labelled("next", ", ".join(coming) or "no further window is announced")
+    yield _labelled("ended", counted(worker["ended"], "task"))
+
+
+def _slot(worker: WorkerState, slot: SlotState, bag: str) -> Entry:
+    """A slot: what it runs, which can be opened."""
+    text = Text(f"slot {slot['slot']:<4} ", "dim")
+    task = slot["running"]
+    if task is None:
+        left = slot["left_s"]
+        return line(text.append("idle" if left is None else f"idle, {duration(max(0.0, left))} left"))
+    text.append(f"{clean(bag or task['bag'])} #{task['item']}  ").append_text(tables.progress(task)).append("  ")
+    return line(text.append_text(tables.said_of(worker, slot, task)), key=f"task {task['bag']} {task['item']}")
+
+
+def _events(name: str, seen: Seen) -> list[Entry]:
+    of_it = [each for each in seen.events if each.row["facts"].get("name") == name][: -EVENTS - 1 : -1]
+    rows = [Entry(f"event {each.row['number']}", partial(event_row, each)) for each in of_it]
+    return [EMPTY, line("Events  newest first", "bold"), *rows] if rows else []
+
+
+# --- a bag -----------------------------------------------------------------------------------------------------------
+
+
+def bag(view: View, seen: Seen, width: int) -> Listing:
+    """A bag: how far it is, why it waits, and its tasks, those in trouble first."""
+    page = view.page
+    told = seen.bag(page.name)
+    if told is None:
+        return Listing([Text(clean(page.name), "bold")], [line("the broker has no such bag any more", "dim")])
+    heading = [
+        Text(clean(tables.title(told)), "bold"),
+        Text(clean(f"id {told['bag']}")),
+        Text(clean(f"of {told['owner']}")),
+        Text(f"{duration(told['age_s'])} old"),
+        tables.legend(tables.BAG_PARTS),
+    ]
+    questions = [explain_of(page.name), *(tasks_of(page.name, group) for group in GROUPS)]
+    return Listing(
+        heading,
+        [
+            *_progress(told, width),
+            *_refused(seen, width, *questions),
+            *_why(told, seen, width),
+            EMPTY,
+            *_tasks(told, seen),
+        ],
+    )
+
+
+def _progress(bag: BagState, width: int) -> Iterable[Entry]:
+    amounts = (bag["done"], bag["failed"] + bag["cancelled"], bag["running"], bag["waiting"])
+    room = max(0, width - LABEL - tables.DURATION - 2)
+    columns = [Column(room), Column(tables.DURATION, "right")]
+    yield _labelled(
+        "tasks", row((bar(list(zip(amounts, tables.BAG_PARTS, strict=True)), room), tables.to_go(bag)), columns)
+    )
+    counts = [f"{bag[state]:,} {state}" for state in ("done", "failed", "cancelled", "running", "waiting")]
+    yield _labelled("", ", ".join(counts))
+    work = f"{duration(bag['left_s'])} left, longest task {duration(bag['longest_s'])}"
+    yield _labelled("work", work if bag["closed"] else f"{work}; more tasks may come")
+    if bag["note"]:
+        yield _labelled("note", Text(clean(bag["note"]), "yellow"))
+
+
+def _why(bag: BagState, seen: Seen, width: int) -> list[Entry]:
+    """Why its longest task waits."""
+    text = seen.answer(explain_of(bag["bag"])).get("text", [])
+    if not text or not bag["waiting"]:
+        return []
+    more = [line(f"... and {counted(len(text) - REASONS, 'line')} more: open the task to see all", "dim")]
+    found = _sentences(text[:REASONS], width)
+    return [EMPTY, line("Why it waits", "bold"), *found, *(more if len(text) > REASONS else [])]
+
+
+def _tasks(bag: BagState, seen: Seen) -> Iterable[Entry]:
+    """Its tasks: failed, running, waiting, cancelled and done ones."""
+    yield line("Tasks", "bold")
+    shown = 0
+    for group in GROUPS:
+        tasks: Sequence[TaskRow] = seen.answer(tasks_of(bag["bag"], group)).get("tasks", ())
+        for task in tasks:
+            yield Entry(f"task {bag['bag']} {task['item']}", partial(_task_row, task))
+        shown += len(tasks)
+    if not shown:
+        yield from _running(bag["bag"], seen)
+    elif shown < bag["total"]:
+        yield line(f"... and {counted(bag['total'] - shown, 'task')} more", "dim")
+
+
+def _task_row(task: TaskRow) -> Text:
+    state = task["state"]
+    where = f"on {task['worker']}" if task["worker"] else ""
+    if task["elapsed_s"] is not None:
+        took = f"{duration(task['elapsed_s'])} of {duration(task['runtime_s'])}"
+    else:
+        took = f"predicted {duration(task['runtime_s'])}" if state not in ("done", "failed", "cancelled") else ""
+    style = "bold red" if state == "failed" else "green" if state == "running" else ""
+    text = Text(f"#{task['item']:<9} ").append(f"{clean(state):10}", style)
+    return text.append(clean("  ".join(filter(None, [where, took]))))
+
+
+def _running(bag_id: str, seen: Seen) -> Iterable[Entry]:
+    """What everybody may see of somebody else's bag: where its tasks run."""
+    for worker in seen.snapshot["workers"]:
+        for slot in worker["slots"]:
+            task = slot["running"]
+            if task is not None and task["bag"] == bag_id:
+                text = (
+                    Text(f"#{task['item']:<9} ").append("running   ", "green").append(f"on {clean(worker['name'])}  ")
+                )
+                yield line(text.append_text(tables.said_of(worker, slot, task)), key=f"task {bag_id} {task['item']}")
+
+
+def log(view: View, seen: Seen, width: int) -> Listing:
+    """What the tasks of a bag printed, in the order in which they ended."""
+    question = output_of(view.page.name)
+    told = seen.bag(view.page.name)
+    outputs: Sequence[OutputRow] = seen.answer(question).get("output", ())
+    entries = [entry for row in outputs for entry in _output(row, width)]
+    refused = _refused(seen, width, question)
+    nothing = "no task of it has ended yet" if question in seen.told else "asking the broker ..."
+    name = view.page.name if told is None else tables.title(told)
+    return Listing(
+        [Text("Log", "bold"), Text(clean(f"of bag {name}")), Text("the newest at the end", "dim")],
+        refused + entries or [line(nothing, "dim")],
+    )
+
+
+def _output(row: OutputRow, width: int) -> list[Entry]:
+    head = f"#{row['item']}  {row['state']} on {row['worker']} after {duration(row['elapsed_s'])}"
+    texts = (text for text in (row["error"], row["stderr"], row["stdout"]) if text)
+    style = "bold" if row["state"] == "done" else "bold red"
+    return [line(head, style), *(entry for text in texts for entry in _printed(text, width))]
+
+
+# --- a task ----------------------------------------------------------------------------------------------------------
+
+
+def task(view: View, seen: Seen, width: int) -> Listing:
+    """A task: where it is or why it waits, how it ended, and what it printed."""
+    page = view.page
+    why, logs = explain_of(page.name, page.item), logs_of(page.name, page.item)
+    told = seen.bag(page.name)
+    name = page.name if told is None else tables.title(told)
+    entries = _sentences(seen.answer(why).get("text", []), width)
+    log = seen.answer(logs)
+    if log.get("worker"):
+        entries.append(line(f"last attempt: {log['state']} on {log['worker']} after {duration(log['elapsed_s'])}"))
+    for label, text in (("Error", log.get("error")), ("stderr", log.get("stderr")), ("stdout", log.get("stdout"))):
+        if text:
+            entries += [EMPTY, line(label, "bold"), *_printed(text, width)]
+    if log and not (log["stdout"] or log["stderr"] or log["error"]):
+        entries += [EMPTY, line("nothing was printed" if log["worker"] else "its output is shown when it ends", "dim")]
+    refused = _refused(seen, width, why, logs)
+    return Listing(
+        [Text(f"task {page.item}", "bold"), Text(clean(f"of bag {name}")), Text(clean(f"id {page.name}"), "dim")],
+        [*refused, *entries] or [line("asking the broker ...", "dim")],
+    )

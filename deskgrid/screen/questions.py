@@ -1,0 +1,108 @@
+"""What the screen has to ask for what it shows, and how often. Pure."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from deskgrid.screen import tables
+from deskgrid.screen.view import Page, Question, Seen, View, progress_of
+from deskgrid.wire.status import StatusDocument
+
+# Seconds between two drawings, and between two questions: often enough to seem live, rarely enough to be read.
+TICK_S = 0.5
+# What the broker may spend on the rows of one screen: in a large grid they are asked for less often. Rows a second.
+ROWS_PER_S = 400
+# Seconds between two questions about what was opened.
+DETAIL_S = 1.0
+
+# The states of tasks that are asked for, those in trouble first; each with the counts of a bag that say whether there
+# are any: tasks that were handed out ahead of need count as waiting, and are listed with those that run.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "failed": ("failed",),
+    "running": ("running", "waiting"),
+    "waiting": ("waiting",),
+    "cancelled": ("cancelled",),
+    "done": ("done",),
+}
+
+STATUS = Question("status")
+GRID = Question("status", (("rows", False),))
+BAGS = Question("bags")  # all of them: the status has the first only
+EVENTS = Question("events")
+PLAN = Question("plan")
+OUTPUT = "output"
+
+
+class Wanted(NamedTuple):
+    """A question that is asked again and again."""
+
+    question: Question
+    every_s: float
+
+
+def wanted(view: View, seen: Seen) -> list[Wanted]:
+    """The questions for what is on the screen."""
+    snapshot, page = seen.snapshot, view.page
+    all_bags = view.pages[0].kind in ("bags", "people") and _has_more_bags(snapshot)
+    rows = len(snapshot["workers"]) + len(snapshot["bags"]) + all_bags * tables.bag_count(snapshot["totals"])
+    rows_s = max(TICK_S, rows / ROWS_PER_S)
+    questions = [Wanted(STATUS, rows_s)]
+    if rows_s > TICK_S:
+        questions.append(Wanted(GRID, TICK_S))
+    if all_bags:
+        questions.append(Wanted(BAGS, rows_s))
+    if page.kind == "timeline":
+        questions.append(Wanted(PLAN, rows_s))
+    if page.kind in ("events", "pc"):
+        questions.append(Wanted(EVENTS, TICK_S))
+    return questions + [Wanted(question, DETAIL_S) for question in _details(page, seen)]
+
+
+def _has_more_bags(snapshot: StatusDocument) -> bool:
+    return tables.bag_count(snapshot["totals"]) > len(snapshot["bags"])
+
+
+def _details(page: Page, seen: Seen) -> Iterable[Question]:
+    if page.kind == "pc":
+        yield worker_of(page.name)
+    elif page.kind == "log":
+        yield output_of(page.name)
+    elif page.kind == "task":
+        yield explain_of(page.name, page.item)
+        yield logs_of(page.name, page.item)
+    elif page.kind == "bag" and (bag := seen.bag(page.name)) is not None:
+        yield progress_of(page.name)
+        if bag["waiting"]:
+            yield explain_of(page.name)
+        for group, counts in GROUPS.items():
+            if any(bag[count] for count in counts):  # type: ignore[literal-required]
+                yield tasks_of(page.name, group)
+
+
+def worker_of(name: str) -> Question:
+    """A PC with all its slots."""
+    return Question("worker", (("name", name),))
+
+
+def explain_of(bag: str, item: int | None = None) -> Question:
+    """Why a task waits, or where it is; without an item, the longest task that waits."""
+    return Question("explain", (("bag", bag), ("item", item)))
+
+
+def logs_of(bag: str, item: int) -> Question:
+    """What a task printed."""
+    return Question("logs", (("bag", bag), ("item", item)))
+
+
+def output_of(bag: str) -> Question:
+    """What the tasks of a bag print, as they end."""
+    return Question(OUTPUT, (("bag", bag),))
+
+
+def tasks_of(bag: str, group: str) -> Question:
+    """The first tasks of a bag in some state."""
+    return Question("tasks", (("bag", bag), ("state", group)))
+
+
+def cancel_of(bag: str, item: int | None = None) -> Question:
+    """The order to cancel a bag, or one of its tasks."""
+    return Question("cancel", (("bag", bag), ("items", None if item is None else (item,))))

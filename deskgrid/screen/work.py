@@ -1,0 +1,189 @@
+"""The views of all bags, of people, and of events. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich.text import Text
+
+from deskgrid.durations import duration
+from deskgrid.screen import tables
+from deskgrid.screen.drawing import Column, bar, counted, row
+from deskgrid.screen.listing import Entry, Listing, line, matches
+from deskgrid.screen.view import Happened, Page, Seen, View
+from deskgrid.wire import clean
+from deskgrid.wire.status import BagState
+
+# Events that mean trouble, and other events that somebody should look at.
+BAD = {"worker-lost", "task-crashed", "worker-quarantined", "disk-full"}
+ODD = {"worker-silent", "refused", "enrolment-refused", "disk-low"}
+
+# --- bags ------------------------------------------------------------------------------------------------------------
+
+
+def trouble(bag: BagState) -> int:
+    """How much a bag needs somebody's attention; 0: most."""
+    if tables.complete(bag):
+        return 4 if not bag["failed"] else 3
+    if bag["failed"] or bag["note"]:
+        return 0
+    return 1 if bag["eta_s"] is None else 2
+
+
+def bags(view: View, seen: Seen, width: int) -> Listing:
+    """The view of bags."""
+    found = _chosen(view.page, seen)
+    columns = tables.bag_columns(found, width, owners=True)
+    entries = [Entry(f"bag {bag['bag']}", partial(tables.bag_row, bag, columns)) for bag in found]
+    missing = tables.bag_count(seen.snapshot["totals"]) - len(seen.bags)
+    if missing > 0:
+        entries.append(line(f"... and {counted(missing, 'bag')} more: {_not_listed(seen)}", "dim"))
+    return Listing(
+        [*tables.bag_heading(seen.snapshot["totals"])],
+        entries or [line("none yet", "dim")],
+        [tables.bag_titles(columns)],
+    )
+
+
+def _not_listed(seen: Seen) -> str:
+    return tables.other_bags(seen.snapshot["totals"], seen.bags)
+
+
+def _chosen(page: Page, seen: Seen) -> list[BagState]:
+    """The bags that match the search, sorted as you asked."""
+    found = [bag for bag in seen.bags if not page.search or matches(page.search, *_texts(bag))]
+    found.sort(key=tables.bag_order)
+    order = page.order
+    if order == "trouble":
+        found.sort(key=trouble)
+    elif order == "name":
+        found.sort(key=lambda bag: tables.natural(tables.title(bag)))
+    elif order == "owner":
+        found.sort(key=lambda bag: tables.natural(bag["owner"]))
+    elif order == "time to go":
+        found.sort(key=lambda bag: (tables.complete(bag), bag["eta_s"] is None, bag["eta_s"] or 0.0))
+    return found
+
+
+def _texts(bag: BagState) -> tuple[str, ...]:
+    state = "ended" if tables.complete(bag) else "under way"
+    return bag["name"], bag["bag"], bag["owner"], bag["note"], state, tables.failures(bag).plain
+
+
+# --- people ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Person:
+    """All bags of one owner."""
+
+    name: str
+    under_way: int = 0
+    ended: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    running: int = 0
+    waiting: int = 0
+    left_s: float = 0.0
+
+    def add(self, bag: BagState) -> None:
+        """Count one bag."""
+        self.ended += tables.complete(bag)
+        self.under_way += not tables.complete(bag)
+        self.done += bag["done"]
+        self.failed += bag["failed"]
+        self.cancelled += bag["cancelled"]
+        self.running += bag["running"]
+        self.waiting += bag["waiting"]
+        self.left_s += bag["left_s"]
+
+
+def people(view: View, seen: Seen, width: int) -> Listing:
+    """The view of people: totals by the owner of bags."""
+    found = _people(view.page, seen)
+    columns = [
+        Column(tables.name_width((person.name for person in found), width)),
+        Column(1),
+        Column(9, "right"),
+        Column(tables.DURATION, "right"),
+        Column(7, "right"),
+        Column(max([7, *(len(f"{person.waiting:,}") for person in found)]), "right"),
+        Column(max([6, *(len(f"{person.failed:,}") for person in found)]), "right"),
+        Column(max([5, *(len(f"{person.done:,}") for person in found)]), "right"),
+        Column(6, "right"),
+    ]
+    columns = tables.filled_up(width, columns, flexible=1)
+    entries = [Entry(f"person {person.name}", partial(_person_row, person, columns)) for person in found]
+    names = ("owner", "tasks", "bags", "work left", "running", "waiting", "failed", "done", "ended")
+    heading = [Text("People", "bold"), Text(counted(len(found), "owner")), tables.legend(tables.BAG_PARTS)]
+    return Listing(heading, entries or [line("no bags yet", "dim")], [tables.dim(row(names, columns))])
+
+
+def _people(page: Page, seen: Seen) -> list[Person]:
+    totals: dict[str, Person] = {}
+    for bag in seen.bags:
+        totals.setdefault(bag["owner"], Person(bag["owner"])).add(bag)
+    found = [person for person in totals.values() if not page.search or matches(page.search, person.name)]
+    found.sort(key=lambda person: tables.natural(person.name))
+    if page.order == "trouble":
+        found.sort(key=lambda person: (not person.failed, not person.under_way))
+    elif page.order == "work left":
+        found.sort(key=lambda person: -person.left_s)
+    return found
+
+
+def _person_row(person: Person, columns: Sequence[Column]) -> Text:
+    amounts = (person.done, person.failed + person.cancelled, person.running, person.waiting)
+    cells = (
+        clean(person.name),
+        bar(list(zip(amounts, tables.BAG_PARTS, strict=True)), columns[1].width),
+        f"{person.under_way:,}",
+        duration(person.left_s) if person.left_s else "",
+        f"{person.running:,}",
+        f"{person.waiting:,}",
+        Text(f"{person.failed:,}", "bold red" if person.failed else ""),
+        f"{person.done:,}",
+        f"{person.ended:,}",
+    )
+    return row(cells, columns)
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+def events(view: View, seen: Seen, width: int) -> Listing:
+    """The view of events."""
+    search = view.page.search
+    found = [each for each in seen.events if not search or matches(search, said_of(each))]
+    if view.page.order == "newest":
+        found.reverse()
+    heading = [Text("Events", "bold"), Text(f"{len(found):,}"), Text("since the broker was started", "dim")]
+    entries = [Entry(f"event {each.row['number']}", partial(event_row, each)) for each in found]
+    return Listing(heading, entries or [line("none yet", "dim")])
+
+
+def event_row(happened: Happened) -> Text:
+    """One event: when, what, and of whom."""
+    what = happened.row["event"]
+    style = "bold red" if what in BAD else "yellow" if what in ODD else ""
+    text = Text(f"{happened.at:%a %H:%M:%S}  ", "dim")
+    return text.append(clean(said_of(happened)), style)
+
+
+def said_of(happened: Happened) -> str:
+    """An event in words: "worker lost  lab3-07  silent 15 s"."""
+    what, facts = happened.row["event"], dict(happened.row["facts"])
+    name = facts.pop("name", "")
+    rest = ", ".join(_fact(key, value) for key, value in facts.items() if value)
+    return "  ".join(filter(None, [f"{what.replace('-', ' '):18}", name, rest]))
+
+
+def _fact(key: str, value: str) -> str:
+    """A fact in words; one that is seconds, as a duration."""
+    label = key.removesuffix("_s").replace("_", " ")
+    try:
+        seconds = float(value) if key.endswith("_s") or key == "uptime" else None
+    except ValueError:
+        seconds = None
+    return f"{label} {value if seconds is None else duration(seconds)}"

@@ -1,0 +1,45 @@
+"""What the broker tells besides the status document, for the screen of `deskgrid status`: events, and tasks of a bag.
+
+Durations are in seconds, as in `deskgrid.wire.status`.
+"""
+
+from typing import TypedDict
+
+
+class EventRow(TypedDict):
+    """Something that happened on the grid: a worker joined, left or was lost, a task crashed, a peer was refused."""
+
+    number: int  # grows with each event, also across restarts of the broker
+    age_s: float
+    event: str  # "worker-joined"; broker/event_log.py lists all
+    facts: dict[str, str]  # "name": the worker; the others depend on the event
+
+
+class OutputRow(TypedDict):
+    """What a task that has ended printed, and how it failed. Long texts are cut in the middle."""
+
+    item: int
+    state: str  # "done", "error", "timeout" or "crash"
+    worker: str
+    elapsed_s: float
+    stdout: str
+    stderr: str
+    error: str | None  # null if it is done
+
+
+class PlannedRow(TypedDict):
+    """Work that the policy intends for a slot of a worker."""
+
+    worker: str
+    starts_in: float
+    lasts: float
+
+
+class TaskRow(TypedDict):
+    """One task of a bag."""
+
+    item: int  # its index in the bag, from 0
+    state: str  # "running": on a slot; "next": handed to its worker ahead of need; or a state of the scheduler
+    worker: str | None  # where it runs or will run next; null when it is nowhere
+    runtime_s: float  # predicted
+    elapsed_s: float | None  # null unless it runs
