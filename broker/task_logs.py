@@ -51,13 +51,14 @@ def bag_output(state: BrokerState, bag: OpenBag, after: int) -> Slices:
     out: somebody watches, and has seen nothing of them for long.
     """
     found: list[ResultRow] = []
-    numbers = state.journal.newest_blocks(bag.row.number, after, OUTPUT_BLOCKS)
-    for seq in numbers:
+    blocks = state.journal.newest_blocks(bag.row.number, after, OUTPUT_BLOCKS)
+    for seq, size in blocks:
         if len(found) < OUTPUT_ROWS:
-            found += [row for row in reversed(state.journal.printed_in(seq)) if row.outcome != wire.Outcome.CANCELLED]
-            yield BLOCK_UNITS
+            some = state.journal.printed_in(seq, OUTPUT_ROWS)
+            found += [row for row in reversed(some) if row.outcome != wire.Outcome.CANCELLED]
+            yield BLOCK_UNITS + size
     rows = [_output_row(row) for row in reversed(found[:OUTPUT_ROWS])]
-    return {"output": rows, "after": max([after, *numbers])}
+    return {"output": rows, "after": max([after, *(seq for seq, _ in blocks)])}
 
 
 def _output_row(row: ResultRow) -> OutputRow:

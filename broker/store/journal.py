@@ -13,7 +13,7 @@ import os
 import shutil
 import sqlite3
 from array import array
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +41,7 @@ from deskgrid.broker.store.result_blocks import (
     blocks_of,
     cancelled_block,
     columns_in,
+    is_silent,
     names_in,
     rows_in,
 )
@@ -387,17 +388,17 @@ class Journal:
         query = "SELECT seq, size, told, large FROM results WHERE bag = ? AND seq > ? ORDER BY seq LIMIT ?"
         return map(AnswerPiece._make, self.db.execute(query, (bag, after, BATCH_ROWS)))
 
-    def newest_blocks(self, bag: int, after: int, most: int) -> list[int]:
-        """The numbers of the newest blocks of a bag after block ``after``, the newest first."""
-        query = "SELECT seq FROM results WHERE bag = ? AND seq > ? ORDER BY seq DESC LIMIT ?"
-        return [seq for (seq,) in self.db.execute(query, (bag, after, most))]
+    def newest_blocks(self, bag: int, after: int, most: int) -> list[tuple[int, int]]:
+        """The numbers and sizes of the newest blocks of a bag after block ``after``, the newest first."""
+        query = "SELECT seq, size FROM results WHERE bag = ? AND seq > ? ORDER BY seq DESC LIMIT ?"
+        return self.db.execute(query, (bag, after, most)).fetchall()
 
-    def printed_in(self, seq: int) -> list[ResultRow]:
-        """The rows of a block without large payloads; none if it is gone."""
-        found = self.db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,))
-        return [
-            row for block in found for row in rows_in(Block(*block), lambda cell: cell if type(cell) is bytes else b"")
-        ]
+    def printed_in(self, seq: int, most: int) -> list[ResultRow]:
+        """The last rows of a block, without large payloads; none if it is gone, or nobody printed or failed there."""
+        found = self.db.execute(f"SELECT {COLUMNS} FROM results WHERE seq = ?", (seq,)).fetchone()
+        if found is None or is_silent(block := Block(*found)):
+            return []
+        return list(deque(rows_in(block, lambda cell: cell if type(cell) is bytes else b""), most))
 
     def blocks_around(self, task: int) -> list[tuple[int, int]]:
         """(number, tasks) of the blocks that may have a task's result: several, because tasks end in any order."""

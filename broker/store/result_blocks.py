@@ -127,6 +127,12 @@ def rows_in(block: Block, payload: Callable[[StoredValue], Payload]) -> Iterator
         yield ResultRow._make(row)
 
 
+def is_silent(block: Block) -> bool:
+    """Whether no task of a block printed anything or failed."""
+    _, _, outcomes = msgpack.unpackb(block.tasks)
+    return not block.printed and {Outcome.DONE, Outcome.CANCELLED}.issuperset(outcomes)
+
+
 def recorded(
     db: sqlite3.Connection, payload: Callable[[StoredValue], Payload], after: int = 0
 ) -> Iterator[tuple[int, ResultRow]]:
