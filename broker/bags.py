@@ -24,8 +24,9 @@ NO_WORKER = "no worker is known yet: the bag waits"
 
 def too_long(some: int | str, total: int, window_s: float, margin_s: float) -> str:
     """The note of a bag with ``some`` tasks that are too long for any known window."""
+    are = "is" if some == 1 else "are"
     return (
-        f"{some} of {total} tasks are longer than any window known: the longest is {precise(window_s)}, "
+        f"{some} of {total} tasks {are} longer than any window known: the longest is {precise(window_s)}, "
         f"less {precise(margin_s)} for starting up; they wait for a longer one"
     )
 

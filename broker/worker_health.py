@@ -25,6 +25,6 @@ def reason(slot: SlotReason) -> str:
 
 def in_quarantine(stay: Quarantined, now: float) -> str:
     """Why a worker in quarantine gets no work, and for how long."""
-    why = "it does not answer" if stay.silent else "everything crashes there"
+    why = "it does not answer" if stay.silent else "the last attempts there crashed"
     when = f"in {precise(stay.until - now)}" if stay.until > now else "now"
     return f"in quarantine, because {why}; one task is tried there {when}"

@@ -1,4 +1,4 @@
-"""``deskgrid demo``: a whole grid on this machine, on real input, in about a minute.
+"""``deskgrid demo``: a whole grid on this machine, on real input, in a minute or two.
 
 A broker and four workers, whose windows open and close meanwhile, compress every file of the installed standard library
 with several settings. Rule: the counts printed at the end are the broker's own.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskgrid.screen.drawing import counted
 from deskgrid.sleepbench.compress import (
     Group,
     Squeezed,
@@ -75,7 +76,7 @@ class Summary:
     help="Also write tasks, done, attempts, departures, planned_kills and seconds there.",
 )
 def demo_command(file: Path | None) -> None:
-    """A whole grid on this machine, on real work, in under two minutes.
+    """A whole grid on this machine, on real work, in a minute or two.
 
     A broker and four workers, whose windows open and close meanwhile, compress every file of the installed standard
     library with several settings. The demo prints which setting wins for each kind of file.
@@ -200,7 +201,7 @@ def _lines(console: "Console") -> "Callable[[StatusDocument], None]":
             ended, total = snapshot["counters"]["done"], snapshot["counters"]["submitted"]
             console.print(
                 f"{ended} of {total} tasks, {up} of {len(WINDOWS)} workers up, "
-                f"{snapshot['counters']['departures']} departures",
+                + counted(snapshot["counters"]["departures"], "departure"),
                 highlight=False,
             )
 
@@ -235,5 +236,5 @@ def _cells(row: Standing) -> tuple[str, str, str]:
 def _last_line(summary: Summary) -> str:
     return (
         f"{summary.done} of {summary.tasks} tasks done in {summary.attempts} attempts and {summary.seconds:.0f} s, "
-        f"with {summary.departures} departures; tasks killed by a planned departure: {summary.planned_kills}"
+        f"with {counted(summary.departures, 'departure')}; tasks killed by a planned departure: {summary.planned_kills}"
     )

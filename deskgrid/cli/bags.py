@@ -69,6 +69,9 @@ def submit(
             **options,
         )
         click.echo(bag.id)
+        if lines is not None and not any("{}" in word for word in command):
+            whole = " ".join([*command, "LINE"])
+            say(f"deskgrid: no {{}} in the command: each line was added at its end, as in: {whole}", err=True)
         if bag.note:
             say(f"deskgrid: {bag.note}", err=True)
 

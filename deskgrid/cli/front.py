@@ -40,7 +40,7 @@ COMMANDS = {
         (
             "demo",
             "deskgrid.sleepbench.demo:demo_command",
-            "A whole grid on this machine, on real work, in two minutes.",
+            "A whole grid on this machine, on real work, in a minute or two.",
         ),
         ("sleepbench", "deskgrid.sleepbench.cli:sleepbench_group", "The paper's sleep benchmark, simulated and live."),
     ),

@@ -8,6 +8,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, overload
 
@@ -138,6 +139,10 @@ class Bag(Generic[ItemT, ResultT]):
         Returns whether all tasks have ended.
         """
         end = math.inf if timeout is None else time.monotonic() + checked_seconds(timeout, "the timeout")
+        with self._told_that_it_goes_on():
+            return self._wait(end)
+
+    def _wait(self, end: float) -> bool:
         if self._is_complete():
             return True
         number, waiter = self._watch_the_end()
@@ -152,6 +157,15 @@ class Bag(Generic[ItemT, ResultT]):
             self._waited.append(number)
         return False
 
+    @contextmanager
+    def _told_that_it_goes_on(self) -> Iterator[None]:
+        """Add a note to Ctrl-C: whoever presses it may not know that the bag goes on."""
+        try:
+            yield
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"deskgrid: bag {self.id} goes on; grid.attach({self.id!r}) returns to it")
+            raise
+
     def _is_complete(self) -> bool:
         row = self._ask("progress")
         return self._read(lambda row: bool(row["closed"]) and not row["waiting"] + row["running"], row)
@@ -160,7 +174,7 @@ class Bag(Generic[ItemT, ResultT]):
         """Yield every task's result, in the order in which the broker recorded them; fetches one answer ahead."""
         seen, number, waiter = 0, *self._watch(0)
         try:
-            with self._meter() as meter:
+            with self._told_that_it_goes_on(), self._meter() as meter:
                 while True:
                     while (reply := waiter.get(SLICE_S)) is None:
                         meter.tick()

@@ -225,6 +225,13 @@ def test_explain_prints_what_the_broker_says(grid: FakeGrid) -> None:
     assert deskgrid("explain", BAG).stdout == "task None waits\n"
 
 
+def test_without_a_place_for_the_line_it_is_said_where_it_goes(grid: FakeGrid) -> None:
+    result = deskgrid("submit", "--each", "-", "--", "sleep", "3", stdin="1\n")
+    assert result.stderr == "deskgrid: no {} in the command: each line was added at its end, as in: sleep 3 LINE\n"
+    assert result.stdout == f"{BAG}\n"
+    assert deskgrid("submit", "--each", "-", "--", "sleep", "{}", stdin="1\n").stderr == ""
+
+
 def test_cancel_says_how_many_it_cancelled(grid: FakeGrid) -> None:
     assert deskgrid("cancel", BAG).stdout == f"cancelled 1,234 tasks of {BAG}\n"
 

@@ -5,12 +5,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from deskgrid.client.bag import Bag
 from deskgrid.client.grid import Grid, task
+from deskgrid.client.replies import Waiter
 from deskgrid.errors import (
     BagRejected,
     GridUnreachable,
@@ -180,6 +183,24 @@ def test_what_waits_is_explained_and_can_be_cancelled(grid: Grid) -> None:
     assert {type(error) for error in bag.results(errors="return")} == {TaskCancelled}
     bag.forget()
     assert bag.id not in [row["bag"] for row in grid.bags()]
+
+
+@pytest.mark.parametrize("wait", [Bag.wait, Bag.results])
+def test_ctrl_c_says_how_to_come_back(
+    wait: Callable[[Bag[float, None]], object], grid: Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bag = grid.bag(time.sleep, [60.0], runtime=60)
+    interrupt = KeyboardInterrupt()
+
+    def interrupted(*_: object) -> None:
+        raise interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Waiter, "get", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            wait(bag)
+    assert interrupt.__notes__ == [f"deskgrid: bag {bag.id} goes on; grid.attach({bag.id!r}) returns to it"]
+    assert bag.cancel() == 1
 
 
 def test_a_wrong_key_is_told_within_seconds(live: LiveGrid, tmp_path: Path) -> None:
