@@ -74,7 +74,7 @@ class Attempts:
         self._send = state.send
         self._by_name = by_name
         # For each task whose newest attempt no worker holds now: (attempt number, the session that was given it).
-        self._given: dict[int, tuple[int, str]] = {}
+        self._given: dict[int, tuple[int, str, float | None]] = {}
         # For the `Finished` message that is being handled: its results, until the scheduler says which of them count;
         # its tasks that crashed, with the workers where they crashed before; and the worker that sent the message.
         self._results: dict[Attempt, wire.Result] = {}
@@ -101,18 +101,19 @@ class Attempts:
 
     def _note_given(self, name: str) -> None:
         """Remember which session was given this worker's attempts, because the worker may lose them now."""
-        session = self._by_name[name].session
-        self.restore((task, number, session) for task, number in self._state.scheduler.attempts_at(name))
+        session, lookup = self._by_name[name].session, self._lookup()
+        found = [(attempt, lookup.find(attempt)) for attempt in self._state.scheduler.attempts_at(name)]
+        self.restore((a.task, a.number, session, None if where is None else where[1]) for a, where in found)
 
-    def restore(self, rows: Iterable[tuple[int, int, str]]) -> None:
-        """Remember (task, attempt number, session) of attempts that no worker holds, or that none may hold soon.
+    def restore(self, rows: Iterable[tuple[int, int, str, float | None]]) -> None:
+        """Remember attempts that no worker holds, or that none may hold soon.
 
-        The session is empty if it is unknown.
+        ``rows``: task, attempt number, session (empty if unknown), and when it was sent (None if unknown).
         """
         scheduler, given = self._state.scheduler, self._given
         if len(given) > 2 * scheduler.orphans + SPARE:
             self._given = {task: to for task, to in given.items() if scheduler.is_orphan(Attempt(task, to[0]))}
-        self._given.update((task, (number, session)) for task, number, session in rows)
+        self._given.update((task, (number, session, at)) for task, number, session, at in rows)
 
     def _lookup(self) -> AttemptLookup:
         return AttemptLookup(self._state.scheduler.grid)
@@ -126,8 +127,17 @@ class Attempts:
             return self._by_name[found[0]].session
         if not self._state.scheduler.is_orphan(attempt):
             return None
-        number, session = self._given.get(attempt.task, (attempt.number, ""))
+        number, session, _ = self._given.get(attempt.task, (attempt.number, "", None))
         return session if number == attempt.number else ""
+
+    def _most_s(self, attempt: Attempt, found: tuple[str, float] | None, now: float) -> float:
+        """The seconds since an attempt was sent, or since its bag was submitted if an earlier broker sent it."""
+        if found is not None:
+            return now - found[1]
+        number, _, at = self._given.get(attempt.task, (attempt.number, "", None))
+        if at is not None and number == attempt.number:
+            return now - at
+        return max(0.0, self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created)
 
     def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt]) -> list[Attempt]:
         """The attempts that are the newest of their tasks and were given to this worker, as far as is known."""
@@ -139,10 +149,24 @@ class Attempts:
         owed = self._state.scheduler.owed_by(worker.name)
         return [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in owed)]
 
-    def held(self, worker: WorkerSession, running: Sequence[wire.Running]) -> list[ev.HeldAttempt]:
-        """The attempts that a joining worker holds, except those given to other workers, which it is told to stop."""
+    def stopped(self, worker: WorkerSession, held: Sequence[wire.Running], now: float) -> dict[Attempt, float]:
+        """How long each attempt ran that was given to a worker, and that it hands back after it had begun."""
         lookup = self._lookup()
-        held = [ev.HeldAttempt(Attempt(r.task, r.number), r.slot, r.elapsed) for r in running]
+        ran = {Attempt(r.task, r.number): r.elapsed for r in held if r.elapsed is not None}
+        return {
+            attempt: min(ran[attempt], self._most_s(attempt, lookup.find(attempt), now))
+            for attempt in self.its_own(worker, ran)
+        }
+
+    def held(self, worker: WorkerSession, running: Sequence[wire.Running], now: float) -> list[ev.HeldAttempt]:
+        """The attempts that a joining worker holds, except those given to other workers, which it is told to stop."""
+        lookup, held = self._lookup(), []
+        for r in running:
+            attempt, elapsed = Attempt(r.task, r.number), r.elapsed
+            found = lookup.find(attempt)
+            if elapsed is not None and self._holder(attempt, found) is not None:
+                elapsed = min(elapsed, self._most_s(attempt, found, now))
+            held.append(ev.HeldAttempt(attempt, r.slot, elapsed))
         holders = [self._holder(hold.attempt, lookup.find(hold.attempt)) for hold in held]
         others = [hold for hold, holder in zip(held, holders, strict=True) if holder not in (None, "", worker.session)]
         if others:
@@ -190,14 +214,10 @@ class Attempts:
         self, attempt: Attempt, result: wire.Result, found: tuple[str, float] | None, now: float
     ) -> wire.Result:
         """Limit a result's elapsed time to the time since its attempt was sent: predictions are learned from it."""
-        if found is not None:
-            most = now - found[1]
-        elif self._state.scheduler.is_orphan(attempt):
-            # An earlier broker may have sent it, but not before its bag was submitted.
-            most = self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created
-        else:
+        if found is None and not self._state.scheduler.is_orphan(attempt):
             return result  # a stale result changes nothing
-        return result if result.elapsed <= most else result._replace(elapsed=max(0.0, most))
+        most = self._most_s(attempt, found, now)
+        return result if result.elapsed <= most else result._replace(elapsed=most)
 
     def _remember(self, result: wire.Result) -> None:
         """Keep a failed attempt for `logs` and `explain`, unless it ended its task: then it is in the journal."""
@@ -304,7 +324,7 @@ class Attempts:
             return  # the worker has left in the meantime
         refs = tuple(wire.Ref(attempt.task, attempt.number) for attempt in command.attempts)
         if isinstance(command, ev.GiveUp):
-            self.restore((ref.task, ref.number, worker.session) for ref in refs)
+            self.restore((ref.task, ref.number, worker.session, None) for ref in refs)
             self._note_overdue(worker.name, len(refs))
         stops = isinstance(command, ev.Stop) or (isinstance(command, ev.GiveUp) and command.stop)
         self._send(worker.peer, wire.Stop(refs) if stops else wire.Recall(refs))

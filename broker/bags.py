@@ -41,15 +41,6 @@ class OpenBatch:
 
 
 @dataclass(slots=True)
-class Watcher:
-    """A client's request for the results after block ``after``."""
-
-    peer: bytes
-    request: int
-    after: int
-
-
-@dataclass(slots=True)
 class _Some:
     """Statistics of some runs, in seconds."""
 
@@ -134,7 +125,8 @@ class OpenBag:
     alone_since: float | None = None
     deserted: bool = False
     under_way: str = ""
-    watchers: list[Watcher] = field(default_factory=list)
+    # The requests for results that wait: by peer and request, after which block.
+    watchers: dict[bytes, dict[int, int]] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential, owner_refusal
-from deskgrid.broker.bags import NO_WORKER, OpenBag, Watcher, checked_runtimes, too_long
+from deskgrid.broker.bags import NO_WORKER, OpenBag, checked_runtimes, too_long
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
@@ -65,6 +65,10 @@ class Clients:
         self._sweep_at = 0.0
         # Receipts that have not been sent, by peer and bag, each with the time it was made.
         self._receipts: dict[tuple[bytes, str], list[tuple[wire.Accepted, float]]] = {}
+        # Requests for results that came since the last `tell`: bag, peer and request. And peers that have no room for
+        # the results of these bags.
+        self._new: list[tuple[int, bytes, int]] = []
+        self._crowded: dict[bytes, set[int]] = {}
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """Handle a message of a client."""
@@ -102,7 +106,8 @@ class Clients:
                 del self._by_session[client.who, client.session]
             for number in client.watched:
                 if (bag := self._state.book.by_number.get(number)) is not None:
-                    bag.watchers = [watcher for watcher in bag.watchers if watcher.peer != peer]
+                    bag.watchers.pop(peer, None)
+            self._crowded.pop(peer, None)
             self._queries.operations.gone(peer)
 
     def _hello(self, peer: bytes, who: Credential, hello: wire.Hello, now: float) -> None:
@@ -182,7 +187,7 @@ class Clients:
         for (peer, bag_id), its in receipts.items():
             bag = self._state.book.by_id.get(bag_id)
             # The first is the oldest; the others go with it.
-            if bag is not None and now < its[0][1] + RECEIPT_S and any(w.peer == peer for w in bag.watchers):
+            if bag is not None and now < its[0][1] + RECEIPT_S and peer in bag.watchers:
                 self._receipts[peer, bag_id] = its
             else:
                 for receipt, _ in its:
@@ -348,40 +353,67 @@ class Clients:
         if bag is None:
             self._answer(peer, watch.request, f"no bag {watch.bag}")
             return
-        # A repeated request replaces the earlier one.
-        bag.watchers = [w for w in bag.watchers if (w.peer, w.request) != (peer, watch.request)]
+        its = bag.watchers.get(peer, {})
+        its.pop(watch.request, None)  # a repeated request replaces the earlier one
         refusal = self._refusal_by_owner(peer, watch.bag)
-        if not refusal and sum(w.peer == peer for w in bag.watchers) >= WATCHES_LIMIT:
+        if not refusal and len(its) >= WATCHES_LIMIT:
             refusal = f"{WATCHES_LIMIT} requests for the results of bag {watch.bag} wait already"
-        if not refusal and len(bag.watchers) >= WATCHERS_LIMIT:
+        if not refusal and sum(map(len, bag.watchers.values())) >= WATCHERS_LIMIT:
             refusal = f"{WATCHERS_LIMIT} requests for the results of bag {watch.bag} wait already, of all its clients"
         if refusal:
+            if not its:
+                bag.watchers.pop(peer, None)
             self._answer(peer, watch.request, refusal)
             return
-        bag.watchers.append(Watcher(peer, watch.request, watch.after))
+        bag.watchers.setdefault(peer, its)[watch.request] = watch.after
         self.by_peer[peer].watched.add(bag.row.number)
-        self._state.fresh.add(bag.row.number)
+        self._new.append((bag.row.number, peer, watch.request))
+
+    @property
+    def has_to_tell(self) -> bool:
+        """Whether somebody waits for `tell`: since they asked, or until they had room."""
+        return bool(self._new) or any(map(self._state.has_room, self._crowded))
 
     def tell(self, now: float) -> None:
         """Answer the watchers of bags with news, and send receipts."""
         fresh, self._state.fresh = self._state.fresh, set()
+        new, self._new = self._new, []
+        for peer in [peer for peer in self._crowded if self._state.has_room(peer)]:
+            for number in self._crowded.pop(peer):
+                self._tell(number, peer)
         for number in fresh:
             bag = self._state.book.by_number.get(number)
-            if bag is not None and bag.watchers:
-                bag.watchers = [watcher for watcher in bag.watchers if not self._answer_watcher(bag, watcher)]
+            for peer in list(bag.watchers) if bag is not None else ():
+                self._tell(number, peer)
+        for number, peer, request in new:
+            if number not in fresh:
+                self._tell(number, peer, request)
         if self._receipts:
             self._send_receipts(now)
 
-    def _answer_watcher(self, bag: OpenBag, watcher: Watcher) -> bool:
-        if not self._state.has_room(watcher.peer):
-            self._state.fresh.add(bag.row.number)  # try again when the peer has taken earlier messages
+    def _tell(self, number: int, peer: bytes, only: int | None = None) -> None:
+        """Answer the requests of a peer for the results of a bag, or ``only`` one, as far as there is news and room."""
+        bag = self._state.book.by_number.get(number)
+        its = bag.watchers.get(peer) if bag is not None else None
+        if bag is None or its is None:
+            return
+        for request in [only] if only is not None else list(its):
+            if not self._state.has_room(peer):
+                self._crowded.setdefault(peer, set()).add(number)
+                return
+            if (after := its.get(request)) is not None and self._answer_watcher(bag, peer, request, after):
+                del its[request]
+        if not its:
+            del bag.watchers[peer]
+
+    def _answer_watcher(self, bag: OpenBag, peer: bytes, request: int, after: int) -> bool:
+        """Send the results after block ``after``, if there are any or no more will come; whether they were sent."""
+        results = self._state.journal.results(bag.row.number, after)
+        if results[2] == after and not bag.complete:
             return False
-        results = self._state.journal.results(bag.row.number, watcher.after)
-        if results[2] == watcher.after and not bag.complete:
-            return False
-        receipts = self._riding_receipts(watcher.peer, bag)
-        outcomes = wire.Outcomes(watcher.request, bag.row.id, *results, bag.settled, bag.total, bag.closed, receipts)
-        self._state.send(watcher.peer, outcomes)
+        receipts = self._riding_receipts(peer, bag)
+        outcomes = wire.Outcomes(request, bag.row.id, *results, bag.settled, bag.total, bag.closed, receipts)
+        self._state.send(peer, outcomes)
         return True
 
     def farewell(self, reason: str) -> None:

@@ -35,6 +35,8 @@ DRAIN = 1_000
 DRAIN_BYTES = 8 * 2**20
 # Nothing more is read while this many bytes wait to be handled.
 HELD_BYTES = 4 * wire.PAYLOAD_LIMIT
+# But if one credential has more than this waiting by then, it is cut off instead: one largest message and something.
+HEAVY_BYTES = 5 * wire.PAYLOAD_LIMIT // 4
 # How long messages are handled in one turn before answers are sent. A single message may take longer. Seconds.
 TURN_S = 0.01
 # A message of at least this size has a turn of its own: with its commit it takes ten milliseconds or more.
@@ -139,10 +141,9 @@ class Loop:
     def _go(self, arrived: bool) -> None:
         log_was_long = self._journal.log_is_long
         read_all = self._read() if arrived else True
+        self._drop_revoked()
         handled = self._handle_messages()
-        for name in self._sessions.state.revoked:
-            self._fair_queue.drop(name)
-            self._ignored.update(self._value_writer.peers_of(name))
+        self._drop_revoked()
         if self._now() >= self._windows_at:
             self._look_at_windows()
         if self._sessions.unsettled or self._suspect or self._now() >= self._settle_at:
@@ -159,6 +160,12 @@ class Loop:
         if not self._careful:
             self._failures = 0
 
+    def _drop_revoked(self) -> None:
+        """Drop the messages of credentials that were revoked: in the last turn, or by a message of this one."""
+        for name in self._sessions.state.revoked:
+            self._fair_queue.drop(name)
+            self._ignored.update(self._value_writer.peers_of(name))
+
     def _rest(self) -> None:
         if self._now() < self._quiet_at + OFTEN_S:
             time.sleep(REST_S)
@@ -170,7 +177,7 @@ class Loop:
         """Read messages that have arrived, within bounds, and return whether there are no more."""
         size = 0
         for _ in range(DRAIN):
-            if size >= DRAIN_BYTES or self._fair_queue.size >= HELD_BYTES:
+            if size >= DRAIN_BYTES or (self._fair_queue.size >= HELD_BYTES and not self._make_room()):
                 return False
             received = self._sockets.receive()
             if received is None:
@@ -184,6 +191,16 @@ class Loop:
                 self._warn("too-much-said credential=%r: one of its connections is cut off", who.name)
                 self._sockets.give_up(peer)
         return False
+
+    def _make_room(self) -> bool:
+        """Cut off the credential that has most waiting, if that is more than one message, so that others are read."""
+        name, held = self._fair_queue.heaviest()
+        if held <= HEAVY_BYTES:
+            return False
+        self._warn("too-much-held credential=%r bytes=%d: its connections are cut off", name, held)
+        for peer in self._fair_queue.drop(name):
+            self._sockets.give_up(peer)
+        return True
 
     def _handle_messages(self) -> bool:
         """Handle some messages, and return whether any of them had not waited for the disk."""

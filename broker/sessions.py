@@ -98,7 +98,7 @@ class Sessions:
         bag.remembered.update(task for task, _, _ in sent)
         held = [Attempt(task, number) for task, number, _ in sent]
         state.handle(bag.submitted(batch, done=done, cancelled=cancelled, failed=failed, held=held), now)
-        self.workers.attempts.restore((task, number, session or "") for task, number, session in sent)
+        self.workers.attempts.restore((task, number, session or "", None) for task, number, session in sent)
 
     def successor(self, now: float, disk_full: str = "") -> "Sessions":
         """New sessions, restored from the journal after a rollback.
@@ -181,6 +181,7 @@ class Sessions:
             or self.owing
             or state.speaks
             or bool(state.fresh)
+            or self.clients.has_to_tell
             or state.scheduler.unsettled
             or self.queries.operations.waiting
             or self._enrolment.pressing

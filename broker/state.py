@@ -161,8 +161,9 @@ class BrokerState:
         self.book.forget(bag)
         self.quotas.forgotten(bag)
         self.fresh.discard(bag.row.number)
-        for watcher in bag.watchers:
-            self.send(watcher.peer, Failed(watcher.request, why))
+        for peer, its in bag.watchers.items():
+            for request in its:
+                self.send(peer, Failed(request, why))
 
     def grown(self, bag: OpenBag, size: int) -> None:
         """A bag has ``size`` more bytes of results."""
@@ -197,13 +198,16 @@ class BrokerState:
     def outlived(self, elapsed: Mapping[int, float], now: float) -> None:
         """Raise the predictions of tasks that were stopped after running longer than predicted."""
         longer: dict[int, float] = {}
+        by_bag: dict[int, float] = {}
         for task, seconds in self.scheduler.outlived(elapsed, now).items():
             bag, _, _ = self.book.find(task)
             runtime = min(seconds, SECONDS_LIMIT)
             if bag.row.predicted:
                 longer[task] = runtime
             else:
-                self.estimate(bag.row.number, runtime, now)
+                by_bag[bag.row.number] = max(runtime, by_bag.get(bag.row.number, 0.0))
+        for number, runtime in by_bag.items():
+            self.estimate(number, runtime, now)
         if longer:
             self.pending += self.handle(ev.RuntimesUpdated(list(longer), list(longer.values())), now)
 
@@ -212,7 +216,7 @@ class BrokerState:
         for number in self.fresh:
             bag = self.book.by_number[number]
             # At 1, 2, 4, 8, ... results: often while little is known, and seldom later.
-            if not bag.row.predicted and bag.runs.count >= bag.learned_at:
+            if not bag.row.predicted and not bag.complete and bag.runs.count >= bag.learned_at:
                 bag.learned_at = 2 * bag.runs.count
                 self.estimate(number, bag.runs.usual(), now)
 

@@ -143,7 +143,7 @@ class Workers:
         worker.state = "up"
         uptime = math.inf if join.uptime is None else join.uptime
         self._state.window_log.opened(worker.name, join, now)
-        holds = self.attempts.held(worker, join.running)
+        holds = self.attempts.held(worker, join.running, now)
         self.attempts.handle(ev.WorkerJoined(worker.name, join.slots, uptime, join.windows, join.site, holds), now)
 
     def _session_of(self, who: Credential, join: wire.Join, now: float) -> WorkerSession | None:
@@ -196,8 +196,7 @@ class Workers:
         early: bool = False,
     ) -> None:
         """A worker's window is closed; ``held``: the attempts that it hands back."""
-        ran = {Attempt(r.task, r.number): r.elapsed for r in held if r.elapsed is not None}
-        stopped = {attempt: ran[attempt] for attempt in self.attempts.its_own(worker, ran)}
+        stopped = self.attempts.stopped(worker, held, now)
         if worker.state == "up":
             # Attempts that the worker does not name as stopped have not started, have ended, or are still on their way
             # to it.

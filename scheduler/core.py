@@ -121,7 +121,15 @@ class Scheduler:
         grid = self.grid
         spans, before = grid.tasks.predict_bag(event.bag, event.runtime)
         grid.predict(spans, before - {event.runtime}, lambda task: event.runtime)
-        self._predictions_changed(within(grid.bound, spans), now)
+        self._predictions_changed(self._bound_of(event.bag, spans), now)
+
+    def _bound_of(self, bag: int, spans: Spans) -> Iterable[int]:
+        """The tasks of a bag, all in ``spans``, that are bound to a slot; searched for where there are fewer tasks."""
+        grid, owner = self.grid, self.grid.tasks.bags[bag]
+        if owner.total >= len(grid.bound):
+            return within(grid.bound, spans)
+        found = [span for batch in owner.batches for span in batch.spans(ELSEWHERE, batch.first, batch.count)]
+        return chain.from_iterable(range(first, first + many) for first, many in found)
 
     def _predictions_changed(self, tasks: Iterable[int], now: float) -> None:
         """Give queued tasks another chance to be placed (paper, Section 2.1)."""

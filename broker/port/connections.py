@@ -25,6 +25,8 @@ SHARE = 2
 # only to enrol. This limits how much can arrive between two checks of the unread bytes
 # (`deskgrid.broker.port.receive_budget`). Outside Linux there is no such check, and this is the only limit.
 PROGRAMS_LIMIT = 256
+# Connections with the key of one PC: one for each of its workers, and a few whose end nobody has noticed yet.
+PC_LIMIT = 32
 # Connections that have not sent a message yet. After a power cut a thousand PCs may connect at once; those that are
 # turned away try again, and all are connected within seconds.
 STRANGERS_LIMIT = 250

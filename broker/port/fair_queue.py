@@ -182,20 +182,25 @@ class FairQueue:
         """Whether others go before a credential, because its last messages took long."""
         return (self._pcs if who.role == "worker" else self._shares).is_behind(who.name)
 
-    def drop(self, name: str) -> None:
-        """Drop all messages of a credential."""
-        who = self._queues[name][0].who if name in self._queues else None
+    def heaviest(self) -> tuple[str, int]:
+        """The credential with the most bytes here, and how many; this queue is not empty."""
+        return self._bytes.most_common(1)[0]
+
+    def drop(self, name: str) -> set[bytes]:
+        """Drop all messages of a credential, and return the peers that sent them."""
+        if name not in self._queues:
+            return set()
+        who, peers = self._queues[name][0].who, {arrival.peer for arrival in self._queues[name]}
         while name in self._queues:
             self._taken(name)
-        if who is None:
-            return
         if who.role != "worker":
             self._shares.leave(name)
-            return
+            return peers
         self._pcs.leave(name)
         self._pcs_here -= 1
         if not self._pcs_here:
             self._shares.leave(_PCS)
+        return peers
 
     def _taken(self, name: str) -> Arrival:
         queue = self._queues[name]

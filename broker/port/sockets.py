@@ -20,7 +20,7 @@ from deskgrid import process_memory, wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import ANYBODY, Credential
 from deskgrid.broker.port import receive_budget, tcp_info
-from deskgrid.broker.port.connections import CONNECTIONS_LIMIT, PROGRAMS_LIMIT, SHARE, Connections
+from deskgrid.broker.port.connections import CONNECTIONS_LIMIT, PC_LIMIT, PROGRAMS_LIMIT, SHARE, Connections
 from deskgrid.broker.port.send_queue import (
     ALL_WAITING_LIMIT,
     PROGRAMS_WAITING_LIMIT,
@@ -347,7 +347,7 @@ class Sockets:
         # The monitor reports a connection, and the end of an earlier one with the same descriptor, before its first
         # message.
         self._gone += self._follow_monitor()
-        most = PROGRAMS_LIMIT if self._is_program(key) else None
+        most = None if self._keys is None else PROGRAMS_LIMIT if self._is_program(key) else PC_LIMIT
         return self.connections.heard(peer, int(frame.get("__fd")), key, most, handshake)
 
     def _is_program(self, key: bytes) -> bool:

@@ -4,8 +4,8 @@ Rule 1: a worker is put in quarantine after STREAK failures in a row: crashes, o
 time. Any other end of a task, an exception included, shows that the worker works.
 Rule 2: when its quarantine is over, one task is tried there. If that task fails too, the next quarantine is twice as
 long.
-Rule 3: a bag that crashes on BAG_WORKERS workers and has no task done is broken itself. Its crashes say nothing about
-the workers.
+Rule 3: a bag that crashes on BAG_WORKERS workers, and of which no task is done in between, is broken itself. Its
+crashes say nothing about the workers.
 Rule 4: one worker always stays in use. If all workers that are up are in quarantine, they are tried at once. A worker
 that fails while all others are in quarantine is let out.
 Rule 5: crashes count against a task, but it is not given up while all its crashes were on one worker in quarantine.
@@ -57,8 +57,9 @@ class Quarantine:
     def __init__(self) -> None:
         self.workers: dict[str, Quarantined] = {}
         self._streaks: dict[str, int] = {}
-        # Bags that had no task done when one crashed, and the workers on which they crashed: BAG_WORKERS at most.
-        self._bags: dict[int, set[str]] = {}
+        # For each bag of which a task crashed: how many of its tasks were done then, and the workers on which it has
+        # crashed since, BAG_WORKERS at most.
+        self._bags: dict[int, tuple[int, set[str]]] = {}
 
     def shuts(self, slot: Slot) -> bool:
         """Whether ``slot`` gets nothing because its worker is in quarantine, or is being tried with another task."""
@@ -91,12 +92,12 @@ class Quarantine:
         return True
 
     def _is_broken(self, bag: Bag, worker: str) -> bool:
-        if bag.done:
-            self._bags.pop(bag.number, None)
-            return False
-        where = self._bags.setdefault(bag.number, set())
+        done, where = self._bags.get(bag.number, (bag.done, set[str]()))
+        if done != bag.done:
+            where = set()
         if len(where) < BAG_WORKERS:
             where.add(worker)
+        self._bags[bag.number] = bag.done, where
         return len(where) == BAG_WORKERS
 
     def works(self, worker: str) -> bool:

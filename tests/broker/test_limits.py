@@ -389,7 +389,7 @@ def test_requests_for_the_results_of_a_bag_that_wait_are_few(office: Office, mon
     for request in (1001, 1002, 1003, 1003, 1004):
         client.send(wire.Watch(request, bag, 0))
     assert client.expect(wire.Failed) == wire.Failed(1004, f"3 requests for the results of bag {bag} wait already")
-    assert [watcher.request for watcher in office.sessions.state.book.by_id[bag].watchers] == [1001, 1002, 1003]
+    assert [*office.sessions.state.book.by_id[bag].watchers.values()] == [{1001: 0, 1002: 0, 1003: 0}]
 
 
 def test_a_worker_that_takes_nothing_is_given_no_more_and_one_that_does_gets_it_all(

@@ -20,15 +20,14 @@ class Health:
     def __init__(self) -> None:
         self.quarantined: dict[str, Pause] = {}
         self.in_a_row: dict[str, int] = {}
-        self.crashed_on: dict[int, set[str]] = {}
+        # By bag, and by how many of its tasks were done.
+        self.crashed_on: dict[tuple[int, int], set[str]] = {}
 
-    def crashes(self, worker: str, bag: int, bag_works: bool, up: set[str], now: float) -> None:
-        where = self.crashed_on.pop(bag, set()) if bag_works else self.crashed_on.setdefault(bag, set())
-        if not bag_works:
-            where.add(worker)
-            if len(where) >= BAG_WORKERS:
-                return
-        self.fails(worker, up, now)
+    def crashes(self, worker: str, bag: int, bag_done: int, up: set[str], now: float) -> None:
+        where = self.crashed_on.setdefault((bag, bag_done), set())
+        where.add(worker)
+        if len(where) < BAG_WORKERS:
+            self.fails(worker, up, now)
 
     def fails(self, worker: str, up: set[str], now: float) -> None:
         """A crash that nothing else explains, or a silence."""
@@ -45,7 +44,7 @@ class Health:
         self.in_a_row.pop(worker, None)
 
     def forget_bag(self, bag: int) -> None:
-        self.crashed_on.pop(bag, None)
+        self.crashed_on = {key: where for key, where in self.crashed_on.items() if key[0] != bag}
 
     def look(self, up: set[str], now: float) -> None:
         alone = up <= set(self.quarantined)

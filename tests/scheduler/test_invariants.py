@@ -114,7 +114,7 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
         "streaks of those in quarantine",
         lambda s: s.quarantine.workers.update(gone=Quarantined(9, 9, 0, 3, False)),
     ),
-    ("crashes of a bag that is gone", "bags that crashed", lambda s: s.quarantine._bags.update({99: {"pc"}})),
+    ("crashes of a bag that is gone", "bags that crashed", lambda s: s.quarantine._bags.update({99: (0, {"pc"})})),
     (
         "work for one in quarantine",
         "work queued for a, which is in quarantine",

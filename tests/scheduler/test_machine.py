@@ -426,7 +426,7 @@ class GridMachine(RuleBasedStateMachine):
         self._answers(worker, well=outcome != Outcome.CRASH)
         if outcome == Outcome.CRASH:
             known.crashes.append(worker)
-            self.health.crashes(worker, known.bag, self._has_done(known.bag), set(self.up), self.now)
+            self.health.crashes(worker, known.bag, self._done_of(known.bag), set(self.up), self.now)
             excused = set(known.crashes) == {worker} and worker in self.health.quarantined
             failed = len(known.crashes) >= CRASH_LIMIT and not excused
         else:
@@ -438,8 +438,8 @@ class GridMachine(RuleBasedStateMachine):
             known.ended = State.FAILED
         return known.ended is not None
 
-    def _has_done(self, bag: int) -> bool:
-        return any(known.bag == bag and known.ended == State.DONE for known in self.known.values())
+    def _done_of(self, bag: int) -> int:
+        return sum(known.bag == bag and known.ended == State.DONE for known in self.known.values())
 
     @precondition(lambda self: self.sent)
     @rule(data=st.data())

@@ -193,7 +193,7 @@ def test_a_bag_that_crashes_everywhere_is_broken_itself_and_no_worker_rests_for_
     assert grid.scheduler.counters.crashes == 20 * CRASH_LIMIT
 
 
-def test_a_bag_that_was_seen_to_work_is_not_to_blame() -> None:
+def test_a_bag_that_has_worked_is_to_blame_when_it_crashes_on_several_workers_in_a_row() -> None:
     grid = Grid(fcfs())
     names = [f"pc{number}" for number in range(BAG_WORKERS)]
     for name in names:
@@ -204,8 +204,19 @@ def test_a_bag_that_was_seen_to_work_is_not_to_blame() -> None:
     for _ in range(STREAK):
         for handed in grid.tell_pass().values():
             crash(grid, handed[0])
-    # The last of them goes on.
-    assert len(in_quarantine(grid)) == BAG_WORKERS - 1
+    assert in_quarantine(grid) == {}
+
+
+def test_a_bag_that_works_elsewhere_between_its_crashes_is_not_to_blame() -> None:
+    grid = Grid(fcfs())
+    for name in ("good", "bad"):
+        grid.pc(name)
+    grid.tasks(*[5.0] * 60)
+    for _ in range(STREAK):
+        handed = grid.tell_pass()
+        grid.end(*handed.get("good", []))
+        crash(grid, handed["bad"][0])
+    assert in_quarantine(grid) == {"bad": FIRST_QUARANTINE_S}
 
 
 def test_the_only_worker_never_rests_and_tasks_are_given_up_as_ever() -> None:
