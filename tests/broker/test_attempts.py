@@ -103,3 +103,25 @@ def test_an_attempt_ran_no_longer_than_it_was_away(open_office: OpenOffice, away
     say_finished(worker, work, SECONDS_LIMIT)
     (result,) = office.client().results(bag)
     assert result.elapsed == pytest.approx(3.0 + (LEASE_S + 1.0 if away == "lost" else 0.0))
+
+
+@pytest.mark.parametrize("how", ["leave", "return"])
+def test_a_worker_cannot_say_of_what_it_hands_back_or_still_has_that_it_ran_for_years(office: Office, how: str) -> None:
+    client = office.client()
+    bag = client.submit([b"0"], runtime=None)
+    worker = office.worker("pc1")
+    worker.join(uptime=3600.0)
+    (work,) = worker.work()
+    office.now += 5.0
+    claim = wire.Running(work.task, work.number, 0, 1e10)
+    if how == "leave":
+        worker.send(wire.Leave("bye", True, True, (), (claim,)))
+        office.settle()
+        assert office.bag(bag).estimate_s <= 60.0
+    else:
+        lost(office, worker)
+        back = office.worker("pc1", worker.session)
+        back.join(uptime=3600.0, running=(claim,))
+        say_finished(back, work, 1e10)
+        (result,) = client.results(bag)
+        assert 5.0 <= result.elapsed <= 5.0 + LEASE_S + 1.0

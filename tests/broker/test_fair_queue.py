@@ -178,8 +178,9 @@ def test_what_a_credential_said_can_be_forgotten() -> None:
     turns = FairQueue()
     for who in (EVE, ANN, EVE):
         turns.put(said(who, "x"))
-    turns.drop("eve")
-    turns.drop("nobody")
+    assert turns.heaviest() == ("eve", 2)
+    assert turns.drop("eve") == {b"eve"}
+    assert turns.drop("nobody") == set()
     assert (b"eve" in turns, turns.size) == (False, 1)
     assert taken(turns) == ["ann x"]
 

@@ -5,7 +5,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.state.tasks import TaskTable
-from tests.scheduler.builders import Grid, pgs
+from tests.scheduler.builders import Grid, packing, pgs
 
 # --- cancel ---------------------------------------------------------------------------------------------------------
 
@@ -244,3 +244,16 @@ def test_those_that_can_be_cancelled_are_found_in_ranges_and_those_bound_to_slot
     assert table.open_spans([(0, 8)], unsent=True) == [(0, 1), (3, 3), (6, 2)]
     assert [table.elsewhere(first, 3) for first in (0, 2, 3)] == [1, 1, 1]
     assert table.elsewhere(0, 6) == 2
+
+
+def test_a_small_bag_is_predicted_by_its_own_tasks_beside_many_that_are_bound() -> None:
+    grid = Grid(packing(queue_s=1.0))
+    for number in range(12):
+        grid.pc(f"pc{number}")
+    (small,) = grid.tasks(5.0, bag=1)
+    grid.tell_pass()
+    grid.tasks(*[5.0] * 11, bag=2)
+    grid.tell_pass()
+    assert len(grid.inside.bound) == 12
+    assert grid.tell(ev.BagPredicted(1, 60.0)) == []
+    assert grid.inside.bound[small].sent[0].runtime == 60.0
