@@ -240,7 +240,7 @@ def test_windows_of_the_broker_are_followed_from_the_start(grid: LiveGrid) -> No
     bag = client.submit([call(3)], square(), runtime=1.0)
     assert eventually(lambda: client.ask("status")["workers"][0]["kind"] == "windows", PATIENCE_S)
     (row,) = client.ask("status")["workers"]
-    assert (row["state"], row["windows"][0][1]) == ("away", 3600.0)
+    assert (row["state"], row["windows"][0][1]) == ("away", pytest.approx(3600.0))
     assert client.ask("progress", bag=bag)["waiting"] == 1
 
 
