@@ -73,7 +73,7 @@ class Attempts:
         self._state = state
         self._send = state.send
         self._by_name = by_name
-        # For each task whose newest attempt no worker holds now: (attempt number, the session that was given it).
+        # For each task whose newest attempt no worker holds now: its number, the session that was given it, and when.
         self._given: dict[int, tuple[int, str, float | None]] = {}
         # For the `Finished` message that is being handled: its results, until the scheduler says which of them count;
         # its tasks that crashed, with the workers where they crashed before; and the worker that sent the message.
@@ -131,7 +131,7 @@ class Attempts:
         return session if number == attempt.number else ""
 
     def _most_s(self, attempt: Attempt, found: tuple[str, float] | None, now: float) -> float:
-        """The seconds since an attempt was sent, or since its bag was submitted if an earlier broker sent it."""
+        """The seconds since an attempt was sent or, if that is unknown, since its bag was submitted."""
         if found is not None:
             return now - found[1]
         number, _, at = self._given.get(attempt.task, (attempt.number, "", None))
@@ -139,15 +139,14 @@ class Attempts:
             return now - at
         return max(0.0, self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created)
 
-    def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt]) -> list[Attempt]:
+    def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt], lookup: AttemptLookup) -> list[Attempt]:
         """The attempts that are the newest of their tasks and were given to this worker, as far as is known."""
-        lookup = self._lookup()
         return [each for each in attempts if self._holder(each, lookup.find(each)) in ("", worker.session)]
 
     def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
         """The attempts of `its_own`, plus those that were taken back because the worker did not answer in time."""
         owed = self._state.scheduler.owed_by(worker.name)
-        return [*self.its_own(worker, attempts), *(attempt for attempt in attempts if attempt in owed)]
+        return [*self.its_own(worker, attempts, self._lookup()), *(attempt for attempt in attempts if attempt in owed)]
 
     def stopped(self, worker: WorkerSession, held: Sequence[wire.Running], now: float) -> dict[Attempt, float]:
         """How long each attempt ran that was given to a worker, and that it hands back after it had begun."""
@@ -155,24 +154,25 @@ class Attempts:
         ran = {Attempt(r.task, r.number): r.elapsed for r in held if r.elapsed is not None}
         return {
             attempt: min(ran[attempt], self._most_s(attempt, lookup.find(attempt), now))
-            for attempt in self.its_own(worker, ran)
+            for attempt in self.its_own(worker, ran, lookup)
         }
 
     def held(self, worker: WorkerSession, running: Sequence[wire.Running], now: float) -> list[ev.HeldAttempt]:
         """The attempts that a joining worker holds, except those given to other workers, which it is told to stop."""
-        lookup, held = self._lookup(), []
+        lookup, held, others = self._lookup(), list[ev.HeldAttempt](), list[wire.Ref]()
         for r in running:
             attempt, elapsed = Attempt(r.task, r.number), r.elapsed
             found = lookup.find(attempt)
-            if elapsed is not None and self._holder(attempt, found) is not None:
+            holder = self._holder(attempt, found)
+            if holder not in (None, "", worker.session):
+                others.append(wire.Ref(*attempt))
+                continue
+            if elapsed is not None and holder is not None:
                 elapsed = min(elapsed, self._most_s(attempt, found, now))
             held.append(ev.HeldAttempt(attempt, r.slot, elapsed))
-        holders = [self._holder(hold.attempt, lookup.find(hold.attempt)) for hold in held]
-        others = [hold for hold, holder in zip(held, holders, strict=True) if holder not in (None, "", worker.session)]
         if others:
-            self._send(worker.peer, wire.Stop(tuple(wire.Ref(*hold.attempt) for hold in others)))
-        anothers = {hold.attempt for hold in others}
-        return [hold for hold in held if hold.attempt not in anothers]
+            self._send(worker.peer, wire.Stop(tuple(others)))
+        return held
 
     # --- results -----------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from deskgrid.broker.bags import NO_WORKER, OpenBag, checked_runtimes, too_long
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
+from deskgrid.broker.watchers import Watchers
 
 # A client that has been silent for this long is gone: while it waits for anything, it pings every few seconds. (A
 # client that was killed is gone when its connection ends.) An open bag counts as closed when all its tasks have ended
@@ -22,13 +23,6 @@ CLIENT_GONE_S = 600.0
 # A client with this many unread bytes of answers gets no more until it has read some. A client that reads its answers
 # never reaches this limit, because it is sent results only when it has read the earlier ones.
 UNREAD_LIMIT = 2 * wire.PAYLOAD_LIMIT
-# A client that waits for results gets the receipt for a batch with the next results, or after this time: waking up
-# costs a program more than reading a receipt. Seconds.
-RECEIPT_S = 0.005
-# The most waiting requests for the results of one bag: from one client, which needs only one, and from all clients.
-# Each request is checked when a result arrives.
-WATCHES_LIMIT = 8
-WATCHERS_LIMIT = 1_000
 # How often the broker looks for clients that are gone. It checks every client and bag, which takes 7 ms for 60,000
 # bags. Seconds.
 SWEEP_S = 10.0
@@ -39,7 +33,7 @@ class ClientSession:
     """One connection of a client. ``user`` is the name it gives itself; its rights are those of ``who``.
 
     ``watched``: numbers of bags whose results it has waited for. ``refused_template``: digest and bytes of the last
-    template that was over its quota.
+    template for which there was no room.
     """
 
     who: Credential
@@ -63,12 +57,7 @@ class Clients:
         self._by_session: dict[tuple[Credential, str], bytes] = {}
         self._alone: dict[tuple[str, str], list[OpenBag]] = {}
         self._sweep_at = 0.0
-        # Receipts that have not been sent, by peer and bag, each with the time it was made.
-        self._receipts: dict[tuple[bytes, str], list[tuple[wire.Accepted, float]]] = {}
-        # Requests for results that came since the last `tell`: bag, peer and request. And peers that have no room for
-        # the results of these bags.
-        self._new: list[tuple[int, bytes, int]] = []
-        self._crowded: dict[bytes, set[int]] = {}
+        self.watchers = Watchers(state)
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """Handle a message of a client."""
@@ -104,10 +93,7 @@ class Clients:
         if client is not None:
             if self._by_session.get((client.who, client.session)) == peer:
                 del self._by_session[client.who, client.session]
-            for number in client.watched:
-                if (bag := self._state.book.by_number.get(number)) is not None:
-                    bag.watchers.pop(peer, None)
-            self._crowded.pop(peer, None)
+            self.watchers.gone(peer, client.watched)
             self._queries.operations.gone(peer)
 
     def _hello(self, peer: bytes, who: Credential, hello: wire.Hello, now: float) -> None:
@@ -165,6 +151,15 @@ class Clients:
         """Send ``answer``; a string is the reason for a failure."""
         self._state.send(peer, wire.Failed(request, answer) if isinstance(answer, str) else answer)
 
+    def _watch(self, peer: bytes, watch: wire.Watch) -> None:
+        bag = self._state.book.by_id.get(watch.bag)
+        if bag is None:
+            self._answer(peer, watch.request, f"no bag {watch.bag}")
+        elif refusal := self._refusal_by_owner(peer, watch.bag) or self.watchers.watch(peer, bag, watch):
+            self._answer(peer, watch.request, refusal)
+        else:
+            self.by_peer[peer].watched.add(bag.row.number)
+
     # --- submitting --------------------------------------------------------------------------------------------------
 
     def _answer_submit(self, peer: bytes, submit: wire.Submit, now: float) -> None:
@@ -172,36 +167,9 @@ class Clients:
         if not isinstance(answer, wire.Accepted):
             self._answer(peer, submit.request, answer)
             return
-        self._receipts.setdefault((peer, submit.bag), []).append((answer, now))
+        self.watchers.owe(peer, submit.bag, answer, now)
         if submit.watch and self._state.has_room(peer, UNREAD_LIMIT):
             self._watch(peer, wire.Watch(submit.watch, submit.bag, submit.after))
-
-    @property
-    def owes_receipts(self) -> bool:
-        """Whether a receipt waits to be sent."""
-        return bool(self._receipts)
-
-    def _send_receipts(self, now: float) -> None:
-        """Send all receipts except those that still wait to travel with results."""
-        receipts, self._receipts = self._receipts, {}
-        for (peer, bag_id), its in receipts.items():
-            bag = self._state.book.by_id.get(bag_id)
-            # The first is the oldest; the others go with it.
-            if bag is not None and now < its[0][1] + RECEIPT_S and peer in bag.watchers:
-                self._receipts[peer, bag_id] = its
-            else:
-                for receipt, _ in its:
-                    self._state.send(peer, receipt)
-                    if bag is not None:
-                        bag.sent_note = receipt.note or bag.sent_note
-
-    def _riding_receipts(self, peer: bytes, bag: OpenBag) -> tuple[int, ...]:
-        """Take the receipts that can travel with a bag's results: all of them, or none if one has a new note."""
-        its = self._receipts.get((peer, bag.row.id), ())
-        if any(receipt.note not in ("", bag.sent_note) for receipt, _ in its):
-            return ()
-        self._receipts.pop((peer, bag.row.id), None)
-        return tuple([receipt.request for receipt, _ in its])
 
     def _template(self, peer: bytes, blob: wire.Blob) -> None:
         kind = wire.template_kind(blob.data)
@@ -346,79 +314,9 @@ class Clients:
         some = sum(seconds + margin >= longest for seconds in runtimes)
         return too_long(bag.total if len(runtimes) == 1 else some, bag.total, longest, margin)
 
-    # --- results -----------------------------------------------------------------------------------------------------
-
-    def _watch(self, peer: bytes, watch: wire.Watch) -> None:
-        bag = self._state.book.by_id.get(watch.bag)
-        if bag is None:
-            self._answer(peer, watch.request, f"no bag {watch.bag}")
-            return
-        its = bag.watchers.get(peer, {})
-        its.pop(watch.request, None)  # a repeated request replaces the earlier one
-        refusal = self._refusal_by_owner(peer, watch.bag)
-        if not refusal and len(its) >= WATCHES_LIMIT:
-            refusal = f"{WATCHES_LIMIT} requests for the results of bag {watch.bag} wait already"
-        if not refusal and sum(map(len, bag.watchers.values())) >= WATCHERS_LIMIT:
-            refusal = f"{WATCHERS_LIMIT} requests for the results of bag {watch.bag} wait already, of all its clients"
-        if refusal:
-            if not its:
-                bag.watchers.pop(peer, None)
-            self._answer(peer, watch.request, refusal)
-            return
-        bag.watchers.setdefault(peer, its)[watch.request] = watch.after
-        self.by_peer[peer].watched.add(bag.row.number)
-        self._new.append((bag.row.number, peer, watch.request))
-
-    @property
-    def has_to_tell(self) -> bool:
-        """Whether somebody waits for `tell`: since they asked, or until they had room."""
-        return bool(self._new) or any(map(self._state.has_room, self._crowded))
-
-    def tell(self, now: float) -> None:
-        """Answer the watchers of bags with news, and send receipts."""
-        fresh, self._state.fresh = self._state.fresh, set()
-        new, self._new = self._new, []
-        for peer in [peer for peer in self._crowded if self._state.has_room(peer)]:
-            for number in self._crowded.pop(peer):
-                self._tell(number, peer)
-        for number in fresh:
-            bag = self._state.book.by_number.get(number)
-            for peer in list(bag.watchers) if bag is not None else ():
-                self._tell(number, peer)
-        for number, peer, request in new:
-            if number not in fresh:
-                self._tell(number, peer, request)
-        if self._receipts:
-            self._send_receipts(now)
-
-    def _tell(self, number: int, peer: bytes, only: int | None = None) -> None:
-        """Answer the requests of a peer for the results of a bag, or ``only`` one, as far as there is news and room."""
-        bag = self._state.book.by_number.get(number)
-        its = bag.watchers.get(peer) if bag is not None else None
-        if bag is None or its is None:
-            return
-        for request in [only] if only is not None else list(its):
-            if not self._state.has_room(peer):
-                self._crowded.setdefault(peer, set()).add(number)
-                return
-            if (after := its.get(request)) is not None and self._answer_watcher(bag, peer, request, after):
-                del its[request]
-        if not its:
-            del bag.watchers[peer]
-
-    def _answer_watcher(self, bag: OpenBag, peer: bytes, request: int, after: int) -> bool:
-        """Send the results after block ``after``, if there are any or no more will come; whether they were sent."""
-        results = self._state.journal.results(bag.row.number, after)
-        if results[2] == after and not bag.complete:
-            return False
-        receipts = self._riding_receipts(peer, bag)
-        outcomes = wire.Outcomes(request, bag.row.id, *results, bag.settled, bag.total, bag.closed, receipts)
-        self._state.send(peer, outcomes)
-        return True
-
     def farewell(self, reason: str) -> None:
         """The broker stops: send the waiting receipts, and say goodbye."""
-        self._send_receipts(math.inf)
+        self.watchers.send_receipts(math.inf)
         for peer in self.by_peer:
             self._state.send(peer, wire.Goodbye(reason))
 

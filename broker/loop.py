@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 
 from deskgrid import wire
-from deskgrid.broker.clients import RECEIPT_S
 from deskgrid.broker.port.fair_queue import SHORT_S, Arrival, FairQueue
 from deskgrid.broker.port.penalties import Penalties
 from deskgrid.broker.port.sockets import Sockets
@@ -26,6 +25,7 @@ from deskgrid.broker.sessions import Sessions
 from deskgrid.broker.state import Leaving
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import Journal, JournalFull
+from deskgrid.broker.watchers import RECEIPT_S
 
 log = logging.getLogger("deskgrid.broker")
 

@@ -181,7 +181,7 @@ class Sessions:
             or self.owing
             or state.speaks
             or bool(state.fresh)
-            or self.clients.has_to_tell
+            or self.clients.watchers.has_to_tell
             or state.scheduler.unsettled
             or self.queries.operations.waiting
             or self._enrolment.pressing
@@ -197,7 +197,7 @@ class Sessions:
     @property
     def owing(self) -> bool:
         """Whether the next turn is due soon, even if no message arrives."""
-        return self.clients.owes_receipts
+        return self.clients.watchers.owes_receipts
 
     def suspect(self, sender: tuple[bytes, str] | None) -> tuple[bytes, str] | None:
         """Who made the broker fail: the peer (empty if it is gone) and its credential; None for nobody.
@@ -234,7 +234,7 @@ class Sessions:
         self._counted = ended
         if self.state.disk.state != "full":
             self.state.window_log.write_down(now)
-        self.clients.tell(now)
+        self.clients.watchers.tell(now)
         return self.state.take_leaving()
 
     def _let_go(self, now: float) -> None:

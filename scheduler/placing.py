@@ -42,10 +42,9 @@ class Placing:
         self._grid = grid
         # `GridState.changes` as of the last pass.
         self._passed = -1
-        # Whether there were more tasks to postpone than a bounded pass may.
-        self._postpones = False
-        # Whether the queues were not tidy enough to be asked.
-        self._unready = False
+        # Whether the last pass left something to the next one: queues that were not tidy enough to be asked, or more
+        # tasks to postpone than a bounded pass may.
+        self._left_some = False
         self._assigns: dict[str, Assign] = {}
         # Tasks that no longer fitted when they were to be sent. They wait here until the policy has finished. So the
         # policy always comes to an end, and its queue entries stay valid.
@@ -55,10 +54,10 @@ class Placing:
         """Decide what can be decided at ``now``. Returns the work for each worker. ``most``: as in `PassDue`."""
         grid = self._grid
         grid.now = now
-        self._assigns, self._postpones = {}, False
+        self._assigns = {}
         grid.budget, grid.freed = most + grid.freed, 0
         tidy = self._tidy()
-        self._unready = not tidy
+        self._left_some = not tidy
         for slot in grid.slots.overdue(now):
             grid.change(slot)
         if grid.quarantine.workers:
@@ -107,7 +106,7 @@ class Placing:
     @property
     def unfinished(self) -> bool:
         """Whether the last pass was stopped by its bound; then the next one is due at once."""
-        return self._grid.budget <= 0 or self._postpones or self._unready
+        return self._grid.budget <= 0 or self._left_some
 
     # --- placing -----------------------------------------------------------------------------------------------------
 
@@ -145,7 +144,7 @@ class Placing:
     def _postpone(self, step: Postpone) -> None:
         regular, most = self._grid.regular, math.inf if self._grid.budget == math.inf else POSTPONED_RUNS
         self._grid.priority.add(regular.pop_before(step.entry, most))
-        self._postpones = len(regular) > 0 if step.entry is None else regular.first_before(step.entry)
+        self._left_some = len(regular) > 0 if step.entry is None else regular.first_before(step.entry)
 
     def _give_back_unfit(self) -> None:
         """Put the tasks that no longer fitted when their turn came into the priority queue."""

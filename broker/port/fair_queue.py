@@ -59,6 +59,10 @@ class Turns:
         self._heap: list[tuple[float, int, str]] = []
         self._turns = itertools.count()
 
+    def __bool__(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._heap)
+
     def enter(self, name: str) -> None:
         """``name``, which does not wait, waits for its turn."""
         had_s = max(self._served_s, self._had_s.pop(name, 0.0))
@@ -104,9 +108,8 @@ class FairQueue:
         self._bytes: Counter[str] = Counter()
         self._by_peer: Counter[bytes] = Counter()
         self._shares = Turns()
-        # PCs among themselves, and how many of them have messages here.
+        # PCs among themselves.
         self._pcs = Turns()
-        self._pcs_here = 0
         self.size = 0
 
     def __bool__(self) -> bool:
@@ -152,10 +155,8 @@ class FairQueue:
         if share is None:
             return None
         arrival = self._taken(share if pc is None else pc)
-        if pc is not None:
-            self._pcs_here -= 1
-            if self._pcs_here:
-                self._shares.enter(_PCS)
+        if pc is not None and self._pcs:
+            self._shares.enter(_PCS)
         if arrival.who.name in self._queues:
             self._enter(arrival.who)
         return arrival
@@ -165,10 +166,9 @@ class FairQueue:
         if who.role != "worker":
             self._shares.enter(who.name)
             return
-        self._pcs.enter(who.name)
-        self._pcs_here += 1
-        if self._pcs_here == 1:
+        if not self._pcs:
             self._shares.enter(_PCS)
+        self._pcs.enter(who.name)
 
     def took(self, who: Credential, seconds: float) -> None:
         """A message of this credential took this many ``seconds``."""
@@ -197,8 +197,7 @@ class FairQueue:
             self._shares.leave(name)
             return peers
         self._pcs.leave(name)
-        self._pcs_here -= 1
-        if not self._pcs_here:
+        if not self._pcs:
             self._shares.leave(_PCS)
         return peers
 

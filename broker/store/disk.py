@@ -91,7 +91,7 @@ class Disk:
         return not isinstance(message, wire.Finished | wire.Blob)
 
     def records(self, message: wire.Message) -> bool:
-        """Whether the large payloads of ``message`` may be written to files; those of a submission then take room."""
+        """Whether the large payloads of ``message`` may be written to files. Keeps room for those of a submission."""
         if not self.takes(message):
             return False
         if isinstance(message, wire.Submit | wire.Blob):

@@ -129,8 +129,7 @@ def rows_in(block: Block, payload: Callable[[StoredValue], Payload]) -> Iterator
 
 def is_silent(block: Block) -> bool:
     """Whether no task of a block printed anything or failed."""
-    _, _, outcomes = msgpack.unpackb(block.tasks)
-    return not block.printed and {Outcome.DONE, Outcome.CANCELLED}.issuperset(outcomes)
+    return not block.printed and {Outcome.DONE, Outcome.CANCELLED}.issuperset(msgpack.unpackb(block.tasks)[2])
 
 
 def recorded(

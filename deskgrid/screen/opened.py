@@ -10,7 +10,7 @@ from rich.text import Text
 
 from deskgrid.durations import duration
 from deskgrid.screen import tables
-from deskgrid.screen.drawing import Column, bar, counted, row
+from deskgrid.screen.drawing import Column, counted, row
 from deskgrid.screen.listing import Entry, Listing, line
 from deskgrid.screen.questions import GROUPS, explain_of, logs_of, output_of, tasks_of, worker_of
 from deskgrid.screen.view import Question, Seen, View
@@ -137,12 +137,9 @@ def bag(view: View, seen: Seen, width: int) -> Listing:
 
 
 def _progress(bag: BagState, width: int) -> Iterable[Entry]:
-    amounts = (bag["done"], bag["failed"] + bag["cancelled"], bag["running"], bag["waiting"])
     room = max(0, width - LABEL - tables.DURATION - 2)
     columns = [Column(room), Column(tables.DURATION, "right")]
-    yield _labelled(
-        "tasks", row((bar(list(zip(amounts, tables.BAG_PARTS, strict=True)), room), tables.to_go(bag)), columns)
-    )
+    yield _labelled("tasks", row((tables.bag_bar(bag, room), tables.to_go(bag)), columns))
     counts = [f"{bag[state]:,} {state}" for state in ("done", "failed", "cancelled", "running", "waiting")]
     yield _labelled("", ", ".join(counts))
     work = f"{duration(bag['left_s'])} left, longest task {duration(bag['longest_s'])}"

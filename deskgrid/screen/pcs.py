@@ -195,9 +195,7 @@ def hours(worker: WorkerState, planned: Iterable[PlannedRow], cells: int) -> Tex
     for work in planned:
         _paint(parts, work["starts_in"], work["starts_in"] + work["lasts"], PLANNED)
     if worker["state"] == "up":
-        slots = max(1, len(worker["slots"]))
-        runs = sum(tables.seconds_to_run(slot) for slot in worker["slots"]) / slots
-        queued = sum(slot["ahead_s"] + slot["queued_s"] for slot in worker["slots"]) / slots
+        runs, queued = tables.seconds_of_work(worker)
         _paint(parts, runs, min(runs + queued, _seconds(worker["uptime_s"])), PLANNED)
         _paint(parts, 0.0, min(runs, _seconds(worker["uptime_s"])), tables.RUNNING)
     text = Text()

@@ -1,11 +1,11 @@
 """What the screen has to ask for what it shows, and how often. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from deskgrid.screen import tables
 from deskgrid.screen.view import Page, Question, Seen, View, progress_of
-from deskgrid.wire.status import StatusDocument
+from deskgrid.wire.status import BagState, StatusDocument
 
 # Seconds between two drawings, and between two questions: often enough to seem live, rarely enough to be read.
 TICK_S = 0.5
@@ -14,14 +14,14 @@ ROWS_PER_S = 400
 # Seconds between two questions about what was opened.
 DETAIL_S = 1.0
 
-# The states of tasks that are asked for, those in trouble first; each with the counts of a bag that say whether there
-# are any: tasks that were handed out ahead of need count as waiting, and are listed with those that run.
-GROUPS: dict[str, tuple[str, ...]] = {
-    "failed": ("failed",),
-    "running": ("running", "waiting"),
-    "waiting": ("waiting",),
-    "cancelled": ("cancelled",),
-    "done": ("done",),
+# The states of tasks that are asked for, those in trouble first; each with how many tasks of a bag may be in it. Tasks
+# that were handed out ahead of need count as waiting, and are listed with those that run.
+GROUPS: Mapping[str, Callable[[BagState], int]] = {
+    "failed": lambda bag: bag["failed"],
+    "running": lambda bag: bag["running"] + bag["waiting"],
+    "waiting": lambda bag: bag["waiting"],
+    "cancelled": lambda bag: bag["cancelled"],
+    "done": lambda bag: bag["done"],
 }
 
 STATUS = Question("status")
@@ -73,8 +73,8 @@ def _details(page: Page, seen: Seen) -> Iterable[Question]:
         yield progress_of(page.name)
         if bag["waiting"]:
             yield explain_of(page.name)
-        for group, counts in GROUPS.items():
-            if any(bag[count] for count in counts):  # type: ignore[literal-required]
+        for group, count in GROUPS.items():
+            if count(bag):
                 yield tasks_of(page.name, group)
 
 

@@ -189,6 +189,13 @@ def seconds_to_run(slot: SlotState) -> float:
     return 0.0 if task is None else max(0.0, task["runtime_s"] - task["elapsed_s"])
 
 
+def seconds_of_work(worker: WorkerState) -> tuple[float, float]:
+    """Predicted seconds of work for each slot of a worker, on average: of running tasks, and of those behind them."""
+    slots = max(1, len(worker["slots"]))
+    running = sum(seconds_to_run(slot) for slot in worker["slots"])
+    return running / slots, sum(slot["ahead_s"] + slot["queued_s"] for slot in worker["slots"]) / slots
+
+
 def beyond(worker: WorkerState, slot: SlotState) -> bool:
     """Whether the running task is predicted to end after the window."""
     return worker["uptime_s"] is not None and seconds_to_run(slot) > worker["uptime_s"]
@@ -201,9 +208,7 @@ def window(worker: WorkerState, width: int) -> Text:
     if worker["quarantine_s"] is not None:
         soon = f", tried again in {duration(worker['quarantine_s'])}" if worker["quarantine_s"] else ", being tried"
         return Text(clean(worker["note"]) + soon, "bold red")
-    slots = max(1, len(worker["slots"]))
-    running = sum(seconds_to_run(slot) for slot in worker["slots"]) / slots
-    queued = sum(slot["ahead_s"] + slot["queued_s"] for slot in worker["slots"]) / slots
+    running, queued = seconds_of_work(worker)
     uptime = worker["uptime_s"]
     if uptime is None:
         work = f", {duration(running + queued)} of work" if running + queued else ""
@@ -335,10 +340,9 @@ def bag_titles(columns: Sequence[Column]) -> Text:
 
 def bag_row(bag: BagState, columns: Sequence[Column]) -> Text:
     """One bag: its tasks as a bar, and how long it still takes."""
-    amounts = (bag["done"], bag["failed"] + bag["cancelled"], bag["running"], bag["waiting"])
     cells = (
         clean(title(bag)),
-        bar(list(zip(amounts, BAG_PARTS, strict=True)), columns[1].width),
+        bag_bar(bag, columns[1].width),
         to_go(bag),
         tally(bag),
         failures(bag),
@@ -348,6 +352,16 @@ def bag_row(bag: BagState, columns: Sequence[Column]) -> Text:
         f"{bag['waiting']:,}",
     )
     return row(cells, columns)
+
+
+def bag_bar(bag: BagState, width: int) -> Text:
+    """Draw the tasks of a bag as a bar."""
+    return tasks_bar(bag["done"], bag["failed"] + bag["cancelled"], bag["running"], bag["waiting"], width)
+
+
+def tasks_bar(done: int, gone: int, running: int, waiting: int, width: int) -> Text:
+    """Draw numbers of tasks as a bar; ``gone``: failed or cancelled."""
+    return bar(list(zip((done, gone, running, waiting), BAG_PARTS, strict=True)), width)
 
 
 def bag_notes(bag: BagState) -> list[Text]:

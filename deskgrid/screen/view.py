@@ -123,7 +123,7 @@ class View:
     """All that you have chosen. ``pages``: a view, and above it what was opened from it.
 
     ``typing``: keys are letters of the search. ``asking``: the order that waits for your yes. ``message``: one line
-    about the last key. ``quit``: you have seen enough.
+    about the last key. ``quit``: the screen is to close.
     """
 
     pages: list[Page] = field(default_factory=lambda: [Page("overview")])

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from deskgrid.durations import duration
 from deskgrid.screen import tables
-from deskgrid.screen.drawing import Column, bar, counted, row
+from deskgrid.screen.drawing import Column, counted, row
 from deskgrid.screen.listing import Entry, Listing, line, matches
 from deskgrid.screen.view import Happened, Page, Seen, View
 from deskgrid.wire import clean
@@ -134,10 +134,10 @@ def _people(page: Page, seen: Seen) -> list[Person]:
 
 
 def _person_row(person: Person, columns: Sequence[Column]) -> Text:
-    amounts = (person.done, person.failed + person.cancelled, person.running, person.waiting)
+    gone = person.failed + person.cancelled
     cells = (
         clean(person.name),
-        bar(list(zip(amounts, tables.BAG_PARTS, strict=True)), columns[1].width),
+        tables.tasks_bar(person.done, gone, person.running, person.waiting, columns[1].width),
         f"{person.under_way:,}",
         duration(person.left_s) if person.left_s else "",
         f"{person.running:,}",

@@ -76,13 +76,24 @@ class _Arrivals:
 
     def _living(self, start: int, end: int) -> TaskRanges:
         """The tasks in the runs from ``start`` to before ``end``, without ghosts."""
-        rows = TaskRanges([], [], [])
-        for part in _parts_with_tasks(self._counts[start:end], start):
-            counts = self._counts[part]
-            rows.firsts.extend(compress(self._firsts[part], counts))
-            rows.counts.extend(filter(None, counts))
-            rows.runtimes.extend(compress(self._tree.levels[0][part], counts))
+        firsts, counts, runtimes = self._held_runs(start, end)
+        rows = TaskRanges(list(firsts), list(counts), list(runtimes))
         return self._without_ghosts(rows) if self._gone else rows
+
+    def _held_runs(self, start: int, end: int) -> "tuple[array[int], array[int], array[float]]":
+        """The first tasks, counts and runtimes of the runs from ``start`` to before ``end``, without empty ones."""
+        firsts, counts, runtimes = array("q"), array("I"), array("d")
+        for part in _parts_with_tasks(self._counts[start:end], start):
+            columns = self._firsts[part], self._counts[part], self._tree.levels[0][part]
+            if 0 in columns[1]:
+                firsts.extend(compress(columns[0], columns[1]))
+                counts.extend(filter(None, columns[1]))
+                runtimes.extend(compress(columns[2], columns[1]))
+            else:  # by far the quickest way, and the common one after a large cancel
+                firsts.extend(columns[0])
+                counts.extend(columns[1])
+                runtimes.extend(columns[2])
+        return firsts, counts, runtimes
 
     def _without_ghosts(self, rows: TaskRanges) -> TaskRanges:
         ghosts, kept = [(task, 1) for task in sorted(self._gone)], TaskRanges([], [], [])
@@ -205,17 +216,7 @@ class _Arrivals:
             self._clear()
             self._extend(kept)
             return
-        firsts, counts, runtimes = array("q"), array("I"), array("d")
-        for part in _parts_with_tasks(self._counts, 0):
-            held = self._counts[part]
-            if 0 in held:
-                firsts.extend(compress(self._firsts[part], held))
-                counts.extend(filter(None, held))
-                runtimes.extend(compress(self._tree.levels[0][part], held))
-            else:  # by far the quickest way, and the common one after a large cancel
-                firsts.extend(self._firsts[part])
-                counts.extend(held)
-                runtimes.extend(self._tree.levels[0][part])
+        firsts, counts, runtimes = self._held_runs(0, len(self._firsts))
         self._clear()
         self._firsts, self._counts, self._held = firsts, counts, sum(counts)
         self._tree.extend(runtimes)

@@ -6,9 +6,9 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker.attempts import REMEMBERED_S
-from deskgrid.broker.clients import RECEIPT_S
 from deskgrid.broker.loop import Loop
 from deskgrid.broker.port.send_queue import Parts
+from deskgrid.broker.watchers import RECEIPT_S
 from tests.broker.office import Office
 from tests.peers import BareWorker, Client
 

@@ -7,6 +7,7 @@ import pytest
 from deskgrid import wire
 from deskgrid.broker import attempts as attempts_module
 from deskgrid.broker import clients as clients_module
+from deskgrid.broker import watchers as watchers_module
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.port import connections as limits
 from deskgrid.broker.port import send_queue as send_queue_module
@@ -383,7 +384,7 @@ def test_answers_of_one_turn_count_as_not_taken(office: Office, monkeypatch: pyt
 
 
 def test_requests_for_the_results_of_a_bag_that_wait_are_few(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients_module, "WATCHES_LIMIT", 3)
+    monkeypatch.setattr(watchers_module, "WATCHES_LIMIT", 3)
     client = office.client()
     bag = client.submit([b"0"])
     for request in (1001, 1002, 1003, 1003, 1004):

@@ -8,8 +8,8 @@ import msgpack
 import pytest
 
 from deskgrid import wire
-from deskgrid.broker.clients import RECEIPT_S
 from deskgrid.broker.server import python_minor
+from deskgrid.broker.watchers import RECEIPT_S
 from tests.broker.office import ADMIN, Office
 from tests.peers import COMMAND, Client
 
