@@ -108,6 +108,11 @@ class Answers:
         grid = self._grid
         (task, _), outcome, elapsed = ended
         grid.counters.count(outcome)
+        if outcome == Outcome.PIECE:
+            stuck = grid.tasks.go_on(task, counts=True)
+            grid.to_priority([task])
+            grid.give_up([ended.attempt] if stuck else [])
+            return False
         if not outcome:  # done
             grid.prediction_error.add(grid.tasks.succeed([task], [elapsed]))
             return True
@@ -127,6 +132,28 @@ class Answers:
         else:
             grid.to_priority([task])
         return not again
+
+    def kept(self, event: ev.CheckpointKept, now: float) -> None:
+        """A checkpoint was kept."""
+        grid, task = self._grid, event.attempt.task
+        slot = grid.bound.get(task)
+        place = -1 if slot is None else slot.place_of(task)
+        here = slot is not None and place >= 0 and slot.sent[place].attempt == event.attempt
+        batch = grid.tasks.known(task)
+        if batch.bag.piece is None or not (here or grid.is_orphan(event.attempt)):
+            return
+        grid.tasks.progress.begun(task, batch.runtime(task)).save(event.fraction, event.elapsed)
+        batch.bag.reserve_s = event.reserve_s
+        if slot is not None and here:
+            self._trust.hear(slot.worker, now)
+
+    def dropped(self, event: ev.CheckpointDropped, now: float) -> None:
+        """A checkpoint cannot be used."""
+        progress, before = self._grid.tasks.progress.find(event.task), event.before
+        if progress is not None:
+            whole_s = progress.whole_s
+            fraction, left_s = (None, whole_s) if before is None else (before.fraction, before.left_s)
+            self._grid.tasks.progress.restore(event.task, whole_s, fraction, left_s)
 
     def returned(self, event: ev.AttemptsReturned, now: float) -> None:
         """A worker handed attempts back."""

@@ -23,6 +23,7 @@ from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.queues.by_piece import rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, within
 from deskgrid.scheduler.state.prediction_error import outlived
@@ -56,6 +57,8 @@ class Scheduler:
             ev.WorkerForgotten: self._workers.forgotten,
             ev.AttemptsEnded: answers.ended,
             ev.AttemptsReturned: answers.returned,
+            ev.CheckpointKept: answers.kept,
+            ev.CheckpointDropped: answers.dropped,
             ev.HoldExpired: self._hold_expired,
             ev.PolicyChanged: self._policy_changed,
             ev.PassDue: self._pass_due,
@@ -86,6 +89,8 @@ class Scheduler:
         self._check_restored(event)
         batch = grid.tasks.add(event.bag, event.first, event.count, event.runtimes)
         batch.bag.retries, batch.bag.timeout = event.retries, event.timeout
+        if event.min_piece is not None and batch.bag.total == event.count:  # the first batch decides
+            batch.bag.piece, batch.bag.reserve_s = rounded_piece(event.min_piece), event.reserve_s
         grid.counters.submitted += event.count
         for tasks, state in ended:
             for task in tasks:
@@ -93,7 +98,13 @@ class Scheduler:
         for attempt in event.held:
             grid.tasks.move(attempt.task, State.HELD)
             grid.orphans[attempt.task] = attempt.number
-        grid.regular.add(batch.waiting())
+        for saved in event.saved:
+            grid.tasks.progress.restore(saved.task, batch.runtime(saved.task), saved.fraction, saved.left_s)
+        grid.tasks.predict({saved.task: saved.left_s for saved in event.saved})
+        if batch.bag.piece is None:
+            grid.regular.add(batch.waiting())
+        else:
+            grid.pieces.add(batch.bag.piece, batch.waiting())
         grid.changes += 1
 
     def _check_restored(self, event: ev.TasksSubmitted) -> None:
@@ -104,6 +115,9 @@ class Scheduler:
             raise IllegalEvent(f"the batch from {event.first} on is restored with tasks not its own, or twice")
         if any(attempt.number >= self.grid.next_attempt for attempt in event.held):
             raise IllegalEvent("an attempt is held whose number has not been given yet")
+        open_tasks = {*range(event.first, event.first + event.count)} - {*known} if event.saved else set[int]()
+        if not {saved.task for saved in event.saved} <= open_tasks | {*held}:
+            raise IllegalEvent(f"the batch from {event.first} on has checkpoints of tasks that are not its own, or ended")
 
     def _runtimes_updated(self, event: ev.RuntimesUpdated, now: float) -> None:
         if len(event.tasks) != len(event.runtimes):
@@ -112,6 +126,8 @@ class Scheduler:
             checked_runtime(runtime)
         # If a task is named twice, its last runtime counts.
         news = dict(zip(event.tasks, event.runtimes, strict=True))
+        if progress := self.grid.tasks.progress:
+            news = {task: progress.left_of(task, runtime) for task, runtime in news.items()}
         before = self.grid.tasks.predict(news)
         self.grid.predict([(task, 1) for task in before], set(before.values()), news.__getitem__)
         self._predictions_changed(news, now)
@@ -152,6 +168,9 @@ class Scheduler:
             for task, _ in batch.spans(ELSEWHERE, first, count):
                 self._take_out(task, stops, now)
             for waiting in batch.spans(WAITING, first, count):
+                if batch.bag.piece is not None:
+                    grid.pieces.discard(batch.bag.piece, *waiting)
+                    continue
                 for others in grid.regular.drop(*waiting):
                     grid.priority.discard(*others)
             if grid.orphans:
@@ -312,8 +331,13 @@ class Scheduler:
         """Longer predictions for tasks that were stopped, unfinished, after more seconds than predicted.
 
         ``elapsed``: the seconds that each had used. Tasks that were stopped sooner than predicted are left out, because
-        their predictions still hold.
+        their predictions still hold, and so are checkpointable tasks: their checkpoints tell what is left.
         """
-        found = {task: seconds for task, seconds in elapsed.items() if seconds > self.runtime(task)}
+        bag_of = self.grid.tasks.known
+        found = {
+            task: seconds
+            for task, seconds in elapsed.items()
+            if seconds > self.runtime(task) and bag_of(task).bag.piece is None
+        }
         longest = self.longest_window(now) if found else 0.0
         return {task: outlived(seconds, longest) for task, seconds in found.items()}

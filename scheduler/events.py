@@ -22,7 +22,9 @@ class TasksSubmitted:
 
     ``runtimes`` has ``count`` entries, or one for all. ``retries``: how many errors or timeouts a task survives.
     ``timeout``: seconds after which a worker stops a task, if any.
-    ``done``, ``failed``, ``cancelled``, ``held``: what a restored grid already knows of them (empty for new ones).
+    ``min_piece``: for checkpointable tasks, how many seconds an attempt must have at least; None: they are not.
+    ``reserve_s``: what a slot must have left besides that, to begin the piece and to save its end.
+    ``done``, ``failed``, ``cancelled``, ``held``, ``saved``: what a restored grid already knows of them (empty for new ones).
     """
 
     bag: int
@@ -35,6 +37,38 @@ class TasksSubmitted:
     failed: Sequence[int] = ()
     cancelled: Sequence[int] = ()
     held: Sequence[Attempt] = ()
+    min_piece: float | None = None
+    reserve_s: float = 0.0
+    saved: Sequence["SavedTask"] = ()
+
+
+class SavedTask(NamedTuple):
+    """A checkpoint that a task goes on from: what was done (from 0 to 1; None: unknown), and the seconds left."""
+
+    task: int
+    fraction: float | None
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointKept:
+    """A checkpoint of an attempt that is the newest of its task was kept, ``elapsed`` seconds after it began.
+
+    ``fraction``: how much of the task is done; None: unknown. ``reserve_s``: as in `TasksSubmitted`, as measured now.
+    """
+
+    attempt: Attempt
+    fraction: float | None
+    elapsed: float
+    reserve_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDropped:
+    """The newest checkpoint of a task cannot be used: it goes on from the one before, or from its start (None)."""
+
+    task: int
+    before: SavedTask | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +216,8 @@ Event = (
     | WorkerForgotten
     | AttemptsEnded
     | AttemptsReturned
+    | CheckpointKept
+    | CheckpointDropped
     | HoldExpired
     | PolicyChanged
     | PassDue
@@ -241,4 +277,11 @@ class Settle:
     attempts: Sequence[Attempt]
 
 
-Command = Assign | Recall | Stop | GiveUp | Settle
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """These attempts were the last of several pieces in a row without progress: record that their tasks have failed."""
+
+    attempts: Sequence[Attempt]
+
+
+Command = Assign | Recall | Stop | GiveUp | Settle | Stuck

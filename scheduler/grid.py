@@ -7,13 +7,14 @@ state.
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from deskgrid.scheduler.events import Command, Stop
+from deskgrid.scheduler.events import Command, Stop, Stuck
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.by_arrival import Regular
+from deskgrid.scheduler.queues.by_piece import ByPiece
 from deskgrid.scheduler.queues.orders import ORDERS
-from deskgrid.scheduler.queues.task_ranges import Spans, grouped
+from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime, WaitingQueue
 from deskgrid.scheduler.state.deadlines import Deadlines
 from deskgrid.scheduler.state.pauses import Pauses
@@ -40,6 +41,8 @@ class GridState:
         self.pauses = Pauses()
         self.regular = Regular()
         self.priority: WaitingQueue = ORDERS[policy.order]()
+        # Checkpointable tasks wait here, and never in the other two queues.
+        self.pieces = ByPiece()
         # Newest attempts of tasks whose worker is gone or not seen since a restore, by task. Their answers still count.
         self.orphans: dict[int, int] = {}
         # The slot of each task that is bound to one, queued or sent.
@@ -155,20 +158,52 @@ class GridState:
             self.change(self.bound[task])
             self.unbind(self.bound[task], task)
         elif state == State.WAITING:
-            (self.regular if self.regular.holds(task) else self.priority).discard(task)
+            self._discard(task)
         elif state == State.PAUSED:
             self.pauses.drop(task)
+
+    def _discard(self, task: int) -> None:
+        """Take a waiting task out of its queue."""
+        piece = self.tasks.known(task).bag.piece
+        if piece is not None:
+            self.pieces.discard(piece, task)
+        else:
+            (self.regular if self.regular.holds(task) else self.priority).discard(task)
 
     def to_priority(self, tasks: Sequence[int]) -> None:
         """Put these tasks into the priority queue: they still need a slot, and have had their turn."""
         self.changes += bool(tasks)
         self.tasks.move_all(tasks, State.WAITING)
+        if self.pieces.queues:
+            tasks = self._to_pieces(tasks)
         self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))
+
+    def give_up(self, stuck: Sequence[Attempt]) -> None:
+        """Tasks that wait, and had these attempts last, fail: too many of their pieces brought no progress."""
+        for attempt in stuck:
+            self.unqueue(attempt.task, State.WAITING)
+            self.orphans.pop(attempt.task, None)
+            self.tasks.move(attempt.task, State.FAILED)
+        if stuck:
+            self.commands.append(Stuck(stuck))
+
+    def _to_pieces(self, tasks: Sequence[int]) -> list[int]:
+        """Put the checkpointable ones among these tasks into their queue; returns the others."""
+        others: list[int] = []
+        for batch, part in by_batch(tasks, self.tasks.known):
+            if (piece := batch.bag.piece) is None:
+                others += tasks[part]
+                continue
+            for task in tasks[part]:
+                self.tasks.go_on(task)
+            self.pieces.add(piece, grouped(tasks[part], batch.runtimes_of(tasks[part])))
+        return others
 
     def predict(self, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
         """Waiting tasks in ``spans`` with a runtime in ``before`` take a new one: see `WaitingQueue.predict`."""
         self.priority.predict(spans, before, new)
         self.regular.predict(spans, before, new)
+        self.pieces.predict(spans, before, new)
 
     def set_policy(self, policy: Policy) -> None:
         """Place by ``policy`` from now on; the priority queue takes its order."""

@@ -19,6 +19,7 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
     agree("order of the priority queue", type(grid.priority), ORDERS[grid.policy.order])
     grid.regular.check()
     grid.priority.check()
+    grid.pieces.check()
     _check_places(grid)
     _check_predictions(grid)
     _check_attempts(grid)
@@ -40,7 +41,7 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
 
 
 def _check_predictions(grid: GridState) -> None:
-    rows = [*grid.regular.tasks(), *grid.priority.tasks()]
+    rows = [*grid.regular.tasks(), *grid.priority.tasks(), *grid.pieces.tasks()]
     for slot in grid.slots.slots.values():
         rows += [*slot.queue, *((sent.attempt.task, sent.runtime) for sent in slot.sent)]
     for task, runtime in rows:
@@ -65,6 +66,7 @@ def _contents(grid: GridState) -> Iterator[tuple[int, object]]:
     """Every task that is somewhere, and where."""
     yield from ((task, "regular") for task, _ in grid.regular.tasks())
     yield from ((task, "priority") for task, _ in grid.priority.tasks())
+    yield from ((task, "pieces") for task, _ in grid.pieces.tasks())
     for slot in grid.slots.slots.values():
         yield from ((task, (State.QUEUED, slot.number)) for task, _ in slot.queue)
         yield from ((sent.attempt.task, (State.SENT, slot.number)) for sent in slot.sent)
@@ -73,6 +75,8 @@ def _contents(grid: GridState) -> Iterator[tuple[int, object]]:
 def _places(grid: GridState, task: int, state: State) -> list[object]:
     """Where a task should be, by its state."""
     if state == State.WAITING:
+        if grid.tasks.known(task).bag.piece is not None:
+            return ["pieces"]
         return ["regular" if grid.regular.holds(task) else "priority"]
     if state in (State.QUEUED, State.SENT):
         agree(f"task {task}, {state.name}, is bound", task in grid.bound, True)

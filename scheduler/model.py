@@ -36,6 +36,7 @@ class Outcome(IntEnum):
     ERROR = 1
     CRASH = 2
     TIMEOUT = 3
+    PIECE = 4  # a checkpointable task stopped, and its checkpoint was kept: it waits again with less left
 
 
 class State(IntEnum):

@@ -13,6 +13,7 @@ import math
 from deskgrid.scheduler.events import Assign, Assignment
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
+from deskgrid.scheduler.pieces import Pieces
 from deskgrid.scheduler.policies.base import Place, Postpone, Requirement
 from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
 from deskgrid.scheduler.state.deadlines import GRACE_S
@@ -49,6 +50,7 @@ class Placing:
         # Tasks that no longer fitted when they were to be sent. They wait here until the policy has finished. So the
         # policy always comes to an end, and its queue entries stay valid.
         self._unfit: list[int] = []
+        self._pieces = Pieces(grid, self._hand, self._settle_slot)
 
     def place_all(self, now: float, most: float) -> list[Assign]:
         """Decide what can be decided at ``now``. Returns the work for each worker. ``most``: as in `PassDue`."""
@@ -56,8 +58,8 @@ class Placing:
         grid.now = now
         self._assigns = {}
         grid.budget, grid.freed = most + grid.freed, 0
-        tidy = self._tidy()
-        self._left_some = not tidy
+        tidy, pieces_tidy = self._tidy(), grid.pieces.tidy()
+        self._left_some = not (tidy and pieces_tidy)
         for slot in grid.slots.overdue(now):
             grid.change(slot)
         if grid.quarantine.workers:
@@ -68,6 +70,8 @@ class Placing:
             self._settle_slot(slot, grid.policy.requirement)
         if self._unfit:
             self._give_back_unfit()
+        if pieces := pieces_tidy and len(grid.pieces):
+            self._pieces.place(longer=True)
         view = PolicyView(grid)
         if tidy and view.slots_with_room() and (len(grid.priority) or len(grid.regular)):
             for step in grid.policy.plan(view):
@@ -77,6 +81,8 @@ class Placing:
                     self._postpone(step)
             if self._unfit:
                 self._give_back_unfit()
+        if pieces:
+            self._pieces.place(longer=False)
         self._passed = grid.changes
         self._note_attempts()
         return list(self._assigns.values())

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.model import IllegalEvent, Window, Windows
+from deskgrid.scheduler.model import Attempt, IllegalEvent, Window, Windows
 from deskgrid.scheduler.state.prediction_error import ratios
 from deskgrid.scheduler.state.slots import UPTIME_JITTER_S, Away, Slot, Worker, announced, differ, uptime_end
 from deskgrid.scheduler.trust import Trust
@@ -117,10 +117,17 @@ class Workers:
         counters.kills += len(killed)
         counters.planned_kills += len(killed) if event.planned and not event.early else 0
         counters.wasted_s += sum(now - slot.started for slot in killed)
+        stuck: list[Attempt] = []
         for slot in killed:
-            if now > slot.due:
+            bag = grid.tasks.known(slot.sent[0].attempt.task).bag
+            if bag.piece is not None:
+                had_its_time = event.planned and not event.early and now - slot.started >= bag.piece
+                if grid.tasks.go_on(slot.sent[0].attempt.task, counts=had_its_time):
+                    stuck.append(slot.sent[0].attempt)
+            elif now > slot.due:
                 self._learn(slot.sent[0].attempt.task, slot.sent[0].runtime, now - slot.started)
         self._detach(event.worker, now)
+        grid.give_up(stuck)
 
     def _learn(self, task: int, predicted: float, actual: float) -> None:
         self._grid.prediction_error.add(told := ratios([predicted], [actual]))

@@ -15,7 +15,7 @@ Options = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """``overhead_s``, ``opening_s``, ``gap_s``, ``jitter``: as in `Conditions`.
+    """``overhead_s``, ``opening_s``, ``gap_s``, ``jitter``, ``saving_s``: as in `Conditions`.
 
     ``overhead_known``: predictions include the overhead. ``announces``: PCs announce their coming windows. ``options``:
     of each policy, by its name; policies that are not listed have their defaults.
@@ -27,12 +27,14 @@ class Parameters:
     opening_s: float = 0.0
     gap_s: float = 0.0
     jitter: float = 0.0
+    saving_s: float = 0.0
     announces: bool = True
     options: Mapping[str, Options] = field(default_factory=dict)
 
     def conditions(self, seed: int) -> Conditions:
         """The simulator's conditions for the run with this seed."""
-        return Conditions(self.overhead_s, self.opening_s, self.announces, self.jitter, seed, self.gap_s)
+        delays = (self.overhead_s, self.opening_s, self.announces, self.jitter, seed, self.gap_s)
+        return Conditions(*delays, saving_s=self.saving_s)
 
 
 def paper_parameters() -> Parameters:

@@ -26,6 +26,8 @@ from deskgrid.sleepbench.scenarios import MINUTE_S, Row, Scenario, paper_min
 LONGEST_PREDICTED = 0.9
 # The options that a real grid needs because messages and starting a task take time, set to zero.
 IDEAL: Options = {"margin": 0.0, "queue_s": 0.0}
+# The shortest piece of a checkpointable task, in seconds before they are scaled. The paper's windows are short.
+PIECE_S = 1.0
 # How many windows of a PC are searched for the longest.
 LOOKED_AT = 1000
 
@@ -59,7 +61,10 @@ def scenario_problem(scenario: Scenario, seed: int, scale: float = 1.0) -> Probl
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run to make. ``runtime_error``, ``uptime_error``: F of `deskgrid.sleepbench.perturbation`; 1: no error."""
+    """One run to make. ``runtime_error``, ``uptime_error``: F of `deskgrid.sleepbench.perturbation`; 1: no error.
+
+    ``checkpoint``: all tasks are checkpointable, in pieces of `PIECE_S` or more.
+    """
 
     problem: Problem
     policy: str
@@ -68,6 +73,7 @@ class Trial:
     parameters: Parameters = field(default_factory=Parameters)
     runtime_error: float = 1.0
     uptime_error: float = 1.0
+    checkpoint: bool = False
 
     def by_chance(self) -> bool:
         """Whether the result depends on the seed, given the problem."""
@@ -140,7 +146,12 @@ def _predicted(trial: Trial, arrivals: Sequence[Arrival]) -> list[Arrival]:
     else:
         wrong = [list(arrival.runtimes) for arrival in arrivals]
     return [
-        Arrival([seconds + known_s for seconds in told], arrival.really(), arrival.at)
+        Arrival(
+            [seconds + known_s for seconds in told],
+            arrival.really(),
+            arrival.at,
+            min_piece=PIECE_S * trial.problem.scale if trial.checkpoint else None,
+        )
         for told, arrival in zip(wrong, arrivals, strict=True)
     ]
 

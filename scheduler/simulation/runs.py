@@ -1,11 +1,12 @@
 """The inputs of a simulated run, and its outcome."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import SchedulerError
+from deskgrid.scheduler.queues.by_piece import rounded_piece
 from deskgrid.scheduler.simulation.timetable import Span, Timetable, always
 
 
@@ -27,13 +28,15 @@ class SimulatedPC:
 class Arrival:
     """A bag submitted at ``at``. ``runtimes``: predicted, one for each task. ``actual``: the real ones; None: the same.
 
-    ``timeout``: the timeout of each task, which none of them may exceed.
+    ``timeout``: the timeout of each task, which none of them may exceed. ``min_piece``: the tasks are checkpointable,
+    and an attempt gets at least so many seconds; None: they are not.
     """
 
     runtimes: Sequence[float]
     actual: Sequence[float] | None = None
     at: float = 0.0
     timeout: float | None = None
+    min_piece: float | None = None
 
     def __post_init__(self) -> None:
         if not self.runtimes or not 0.0 <= self.at < math.inf:
@@ -47,6 +50,12 @@ class Arrival:
         """How long its tasks take."""
         return self.runtimes if self.actual is None else self.actual
 
+    def at_once(self) -> Iterator[tuple[float, float]]:
+        """What each task needs at once, predicted and really: all of it or, of a checkpointable task, a piece."""
+        most = math.inf if self.min_piece is None else rounded_piece(self.min_piece)
+        for predicted, actual in zip(self.runtimes, self.really(), strict=True):
+            yield min(predicted, most), min(actual, most)
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
@@ -58,7 +67,8 @@ class Conditions:
     once. Neither delay is part of the elapsed time that an attempt reports, because it is not measured there.
     ``announces``: whether coming windows are announced, or only the current one. ``jitter``: each attempt takes
     1 + ``jitter`` * E times as long, E exponential with mean and deviation 1, drawn by ``seed``: a sleep, or a busy PC,
-    is late now and then, and never early.
+    is late now and then, and never early. ``saving_s``: a piece of a checkpointable task ends so many seconds before its
+    window is announced to close, because saving takes time; ``period_s``: how often such a task saves besides.
     """
 
     overhead_s: float = 0.0
@@ -67,9 +77,12 @@ class Conditions:
     jitter: float = 0.0
     seed: int = 0
     gap_s: float = 0.0
+    saving_s: float = 0.0
+    period_s: float = 60.0
 
     def __post_init__(self) -> None:
-        if not all(0.0 <= value < math.inf for value in (self.overhead_s, self.opening_s, self.jitter, self.gap_s)):
+        values = (self.overhead_s, self.opening_s, self.jitter, self.gap_s, self.saving_s)
+        if not all(0.0 <= value < math.inf for value in values) or not self.period_s > 0.0:
             raise SchedulerError(f"conditions are finite numbers from 0 up: {self}")
 
 

@@ -62,13 +62,14 @@ class _SimulatedSlot:
 
 @dataclass(slots=True)
 class _PC:
-    """A PC in a run. ``opened``: when its window opened."""
+    """A PC in a run. ``opened``: when its window opened; ``announced``: when it is to close, as the PC says."""
 
     name: str
     calendar: Calendar
     slots: list[_SimulatedSlot]
     silent: bool
     opened: float = 0.0
+    announced: float = math.inf
 
 
 class _Order(IntEnum):
@@ -98,8 +99,11 @@ class Simulator:
         self.now = 0.0
         self._simulated = pcs
         self._arrivals = deque(sorted(arrivals, key=lambda arrival: arrival.at))
-        self._predicted = [seconds for arrival in self._arrivals for seconds in arrival.runtimes]
+        # What each task needs at once, as predicted and really: of a checkpointable task only a piece.
+        self._at_once = [pair for arrival in self._arrivals for pair in arrival.at_once()]
         self._actual = [seconds for arrival in self._arrivals for seconds in arrival.really()]
+        # Of checkpointable tasks: the seconds that their checkpoints still lack.
+        self._left: dict[int, float] = {}
         self._longest_task_s = max(self._actual, default=0.0)
         self._pcs = {pc.name: _new_pc(pc) for pc in pcs}
         # If no PC is silent, no slot has to be looked at between events.
@@ -121,6 +125,7 @@ class Simulator:
             ev.Recall: self._recall,
             ev.Stop: self._stop,
             ev.GiveUp: self._give_up,
+            ev.Stuck: self._stuck,
         }
         for arrival in self._arrivals:
             self._at(arrival.at, _Order.ARRIVES, self._arrives)
@@ -167,8 +172,7 @@ class Simulator:
         timed, needs = self.scheduler.policy.timed, self.scheduler.policy.requirement.needs
         holds = max((span.closes - span.opens for span in spans), default=0.0) - self._conditions.overhead_s
         known = max((span.longest() for span in spans), default=0.0)
-        pairs = zip(self._predicted, self._actual, strict=True)
-        return sum(actual > holds or (timed and needs(predicted) >= known) for predicted, actual in pairs)
+        return sum(actual > holds or (timed and needs(predicted) >= known) for predicted, actual in self._at_once)
 
     def _hopeless(self) -> bool:
         """Whether nothing has ended for longer than the policy's patience."""
@@ -190,7 +194,14 @@ class Simulator:
         self._moved_at = self.now
         first, count = self._submitted, len(runtimes)
         self._submitted += count
-        self._feed(ev.TasksSubmitted(bag=first, first=first, count=count, runtimes=runtimes, timeout=timeout))
+        piece = {} if arrival.min_piece is None else {"min_piece": arrival.min_piece, "reserve_s": self._reserve_s}
+        if piece:
+            self._left.update(enumerate(arrival.really(), first))
+        self._feed(ev.TasksSubmitted(bag=first, first=first, count=count, runtimes=runtimes, timeout=timeout, **piece))
+
+    @property
+    def _reserve_s(self) -> float:
+        return self._conditions.saving_s + self._conditions.overhead_s
 
     def _appears(self, pc: _PC) -> None:
         """A PC that is away at first says when it will come, like a worker that is started between windows."""
@@ -206,7 +217,7 @@ class Simulator:
             self._longest_cycle_s = max(self._longest_cycle_s, span.opens - pc.opened)
 
     def _opens(self, pc: _PC, span: Span) -> None:
-        pc.opened = span.opens
+        pc.opened, pc.announced = span.opens, span.announced
         if self._trace:
             self._spans.append((pc.name, span))
         uptime = span.announced - span.opens
@@ -218,12 +229,17 @@ class Simulator:
 
     def _announces_again(self, pc: _PC, closing: float) -> None:
         """A PC that is still there when it was to be gone says how long it stays now."""
+        pc.announced = closing
+        for slot in pc.slots:
+            if slot.work:
+                self._plan_saving(pc, slot)
         self._feed(ev.UptimeRefreshed(pc.name, closing - self.now, self._coming(pc)))
 
     def _closes(self, pc: _PC, span: Span) -> None:
         unstarted: list[Attempt] = []
         stopped: dict[int, float] = {}
         for slot in pc.slots:
+            self._save_at_the_end(pc, slot)
             begun = bool(slot.work) and slot.started <= self.now
             unstarted += [assignment.attempt for assignment in list(slot.work)[begun:]]
             if begun:
@@ -259,10 +275,53 @@ class Simulator:
         conditions = self._conditions
         slot.generation += 1
         slot.started = max(self.now + gap_s, pc.opened + conditions.opening_s)
-        takes = self._actual[slot.work[0].attempt.task] + conditions.overhead_s
+        task = slot.work[0].attempt.task
+        takes = self._left.get(task, self._actual[task]) + conditions.overhead_s
         if conditions.jitter:
             takes *= 1.0 + conditions.jitter * self._random.expovariate(1.0)
         self._at(slot.started + takes, _ENDS, partial(self._ends, pc, slot, slot.generation))
+        self._plan_saving(pc, slot)
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------
+
+    def _plan_saving(self, pc: _PC, slot: _SimulatedSlot) -> None:
+        """A checkpointable task ends its piece when the window is about to close, as the PC has announced it."""
+        ends = pc.announced - self._conditions.saving_s
+        if slot.work[0].attempt.task in self._left and ends < math.inf:
+            self._at(max(self.now, ends), _ENDS, partial(self._piece_ends, pc, slot, slot.generation, ends))
+
+    def _piece_ends(self, pc: _PC, slot: _SimulatedSlot, generation: int, ends: float) -> None:
+        if slot.generation == generation and ends == pc.announced - self._conditions.saving_s and slot.work:
+            self._end_piece(pc, slot)
+
+    def _end_piece(self, pc: _PC, slot: _SimulatedSlot) -> None:
+        attempt, elapsed = slot.work.popleft().attempt, max(0.0, self.now - slot.started)
+        slot.generation += 1
+        self._save(attempt, elapsed)
+        if self._trace:
+            self._traced(pc, slot, attempt.task, done=False)
+        if slot.work:
+            self._start(pc, slot)
+        self._feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.PIECE, elapsed)]))
+
+    def _save(self, attempt: Attempt, elapsed: float) -> None:
+        """Keep a checkpoint of an attempt that began ``elapsed`` seconds ago."""
+        task, worked = attempt.task, max(0.0, elapsed - self._conditions.overhead_s)
+        self._left[task] = max(0.0, self._left[task] - worked)
+        if worked:
+            self._moved_at = self.now
+            fraction = 1.0 - self._left[task] / self._actual[task]
+            self._feed(ev.CheckpointKept(attempt, fraction, elapsed, self._reserve_s))
+
+    def _save_at_the_end(self, pc: _PC, slot: _SimulatedSlot) -> None:
+        """A window closes: a checkpointable task there has what it saved last, which is all if it was told in time."""
+        if not slot.work or slot.work[0].attempt.task not in self._left or slot.started > self.now:
+            return
+        if self.now >= pc.announced - self._conditions.saving_s:
+            self._end_piece(pc, slot)
+        else:
+            elapsed, period_s = self.now - slot.started, self._conditions.period_s
+            self._save(slot.work[0].attempt, elapsed // period_s * period_s)
 
     def _traced(self, pc: _PC, slot: _SimulatedSlot, task: int, done: bool) -> None:
         self._executions.append(Execution(pc.name, slot.number, task, slot.started, self.now, done))
@@ -291,6 +350,9 @@ class Simulator:
     def _settle(self, settle: ev.Settle) -> None:
         self._settled += len(settle.attempts)
         self._moved_at = self.now
+
+    def _stuck(self, stuck: ev.Stuck) -> None:
+        self._settled += len(stuck.attempts)
 
     def _give_up(self, overdue: ev.GiveUp) -> None:
         if overdue.stop:

@@ -11,6 +11,7 @@ from operator import itemgetter, not_
 from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
 from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, by_batch, drop_places, grouped, joined
 from deskgrid.scheduler.state.prediction_error import PredictionError, ratios
+from deskgrid.scheduler.state.progress import IDLE_LIMIT, ProgressTable
 
 # Runs of tasks by their states, found at C speed.
 OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
@@ -26,7 +27,8 @@ class Bag:
 
     ``timeout``: the timeout of each of its tasks. ``took``: the longest actual time of a task that is done.
     ``bounded``: many tasks share one prediction, which is then an upper bound for all and not an estimate of each.
-    ``prediction_error``: the error of the estimates, once there are any.
+    ``prediction_error``: the error of the estimates, once there are any. ``piece``: for checkpointable tasks, how many
+    seconds a piece has at least; ``reserve_s``: what a slot must have besides, to begin a piece and to save at its end.
     """
 
     number: int
@@ -42,6 +44,12 @@ class Bag:
     batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
     prediction_error: PredictionError | None = None
+    piece: float | None = None
+    reserve_s: float = 0.0
+
+    def needs_s(self, runtime: float) -> float:
+        """What one of its tasks needs of a slot at once, if ``runtime`` seconds are left of it."""
+        return runtime if self.piece is None else min(runtime, self.piece) + self.reserve_s
 
     @property
     def settled(self) -> int:
@@ -133,6 +141,7 @@ class TaskTable:
         self._crashes: dict[int, list[str]] = {}
         # By task: how often it was taken back from a silent worker.
         self._taken: dict[int, int] = {}
+        self.progress = ProgressTable()
         # Whether some task has taken longer than any earlier one of its bag. `Trust.look_after` clears this.
         self.longer = False
 
@@ -231,8 +240,9 @@ class TaskTable:
         bag.left_s -= predicted
         if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # removes what rounding left
-        if self._errors or self._crashes or self._taken:
+        if self._errors or self._crashes or self._taken or self.progress:
             for task in tasks:
+                self.progress.drop(task)
                 self._errors.pop(task, None)
                 self._crashes.pop(task, None)
                 self._taken.pop(task, None)
@@ -326,6 +336,20 @@ class TaskTable:
         """How many errors and timeouts ``task`` has had, if it has not ended."""
         return self._errors.get(task, 0)
 
+    def go_on(self, task: int, counts: bool = False) -> bool:
+        """A checkpointable task waits again: what is left of it is its runtime now.
+
+        ``counts``: its piece had its time. Returns whether it has had too many pieces without progress.
+        """
+        batch = self.known(task)
+        if (progress := self.progress.find(task)) is None:
+            if not counts:
+                return False
+            progress = self.progress.begun(task, batch.runtime(task))
+        progress.end_piece(counts)
+        self.predict({task: progress.left_s})
+        return progress.idle >= IDLE_LIMIT
+
     def taken(self, task: int) -> None:
         """Note that ``task`` was taken back from a silent worker."""
         self._taken[task] = self._taken.get(task, 0) + 1
@@ -358,7 +382,8 @@ class TaskTable:
         agree("batches follow each other", [*edges, self._next], sorted([*edges, self._next]))
         batches = {id(batch) for bag in self.bags.values() for batch in bag.batches}
         agree("batches of bags", batches, {id(batch) for batch in self._batches})
-        tried = [*self._errors, *self._crashes, *self._taken]
+        self.progress.check()
+        tried = [*self._errors, *self._crashes, *self._taken, *self.progress]
         agree("tries of ended tasks", [task for task in tried if self.state(task) in ENDED], [])
         for bag in self.bags.values():
             bag.check()

@@ -51,7 +51,9 @@ class Explanation:
 
     ``margin_s``: how many seconds a slot must have beyond the predicted runtime: to start up, and to allow for the
     prediction error. ``errors``: how often the task has failed and was tried again. ``again_s``: if it pauses, in how
-    many seconds it is tried again.
+    many seconds it is tried again. ``needs_s``: what a slot must have left: for all of a task, or for a piece of one
+    that is ``checkpointable``. ``fraction``: how much of that is done; ``idle_pieces``: its last pieces that brought
+    nothing.
     """
 
     state: State
@@ -63,6 +65,10 @@ class Explanation:
     slots: tuple[SlotReason, ...]
     coming: tuple[ComingWindow, ...]
     longest_window_s: float
+    needs_s: float
+    checkpointable: bool
+    fraction: float | None
+    idle_pieces: int
 
 
 def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Explanation]:
@@ -71,7 +77,10 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     The explanation is made in pieces. After each piece, this yields how many rows it has looked at.
     """
     runtime = grid.tasks.runtime(task)
-    needs = grid.policy.requirement.needs(runtime)
+    bag = grid.tasks.known(task).bag
+    margin = grid.policy.requirement.margin
+    needs = grid.policy.requirement.needs(runtime) if bag.piece is None else bag.needs_s(runtime) + margin
+    progress = grid.tasks.progress.find(task)
     slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), grid.longest_window(now), 0
     up = [(worker.name, worker.windows, worker.slots) for worker in grid.slots.workers.values()]
     away = [(name, away.windows, list[Slot]()) for name, away in grid.away.items()]
@@ -88,13 +97,17 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     return Explanation(
         state=state,
         runtime_s=runtime,
-        margin_s=needs - runtime,
+        margin_s=needs - runtime if bag.piece is None else margin,
+        needs_s=needs,
         errors=grid.tasks.errors(task),
         again_s=max(0.0, (grid.pauses.until(task) or now) - now),
         on=holder.worker.name if holder is not None else "",
         slots=tuple(_nearest(slots)),
         coming=tuple(_soonest(coming)),
         longest_window_s=longest,
+        checkpointable=bag.piece is not None,
+        fraction=None if progress is None else progress.fraction,
+        idle_pieces=0 if progress is None else progress.idle,
     )
 
 

@@ -105,7 +105,7 @@ class Outlook:
                 if bag.settled < bag.total:
                     self._ahead[bag.number] = self._work
                     # A bag that can never end as things are does not delay later bags: their tasks are placed first.
-                    self._work += bag.left_s if self._capacity.holds(_longest(bag) + margin) else 0.0
+                    self._work += bag.left_s if self._capacity.holds(_at_once(bag) + margin) else 0.0
             yield len(some)
 
     def _looks(self, spans: list[Span]) -> Iterator[int]:
@@ -138,7 +138,7 @@ class Outlook:
         eta: float | None = 0.0
         if bag.settled < bag.total:
             work = self._ahead.get(bag.number, self._work) + bag.left_s
-            eta = self._capacity.time_to_do(work, _longest(bag) + self._grid.policy.requirement.margin)
+            eta = self._capacity.time_to_do(work, _at_once(bag) + self._grid.policy.requirement.margin)
             eta = None if eta is None else max(0.0, eta - (now - self.made))
         return BagView(
             number=bag.number,
@@ -153,9 +153,9 @@ class Outlook:
         )
 
 
-def _longest(bag: Bag) -> float:
-    """A bound on the longest task that is left: ``bag.longest`` may have ended, but no task exceeds the work left."""
-    return min(bag.longest, bag.left_s)
+def _at_once(bag: Bag) -> float:
+    """A bound on what a task needs at once: ``bag.longest`` may have ended, but no task exceeds the work left."""
+    return bag.needs_s(min(bag.longest, bag.left_s))
 
 
 def _in_pieces(rows: list[RowT]) -> Iterator[list[RowT]]:
@@ -166,7 +166,7 @@ def _in_pieces(rows: list[RowT]) -> Iterator[list[RowT]]:
 def queues_view(grid: GridState) -> QueuesView:
     """The two queues."""
     longest = max((bag.longest for bag in grid.tasks.bags.values() if bag.settled < bag.total), default=0.0)
-    return QueuesView(len(grid.regular), len(grid.priority), longest)
+    return QueuesView(len(grid.regular), len(grid.priority) + len(grid.pieces), longest)
 
 
 def _windows(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[float, float], ...]:

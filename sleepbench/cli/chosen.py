@@ -21,6 +21,7 @@ class Chosen(NamedTuple):
     overhead_known: bool | None
     opening: float | None
     jitter: float | None
+    saving: float | None
     queue: int | None
     announce: str
     policy_option: Mapping[str, object]
@@ -34,6 +35,7 @@ class Chosen(NamedTuple):
             "overhead_known": self.overhead_known,
             "opening_s": self.opening,
             "jitter": self.jitter,
+            "saving_s": self.saving,
         }
         changed: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
         options = {name: self._options(name, base.options.get(name, {})) for name in policies}

@@ -88,6 +88,8 @@ from deskgrid.sleepbench.workloads.options import Sources, source_options
 @click.option(
     "--uptime-error", callback=error_factors, metavar="F[,F...]", help="Announce windows wrongly, by up to F times."
 )
+@click.option("--checkpoint", is_flag=True, help="All tasks are checkpointable: they are done in pieces.")
+@seconds_option("--saving", "How long before a window closes a checkpointable task saves, and ends.  [default: 0]")
 @click.option(
     "--scale",
     type=Factor(min=0, min_open=True),
@@ -119,6 +121,7 @@ def simulate(
     seed: int,
     runtime_error: tuple[float, ...],
     uptime_error: tuple[float, ...],
+    checkpoint: bool,
     processes: int | None,
     file: Path | None,
     pictures: Pictures,
@@ -133,7 +136,8 @@ def simulate(
     notes = Console(stderr=True, soft_wrap=True)
     grids = Grids(parameters.restart_s, new_policies(policy, parameters), parameters.conditions(seed), notes.print)
     sweep = Sweep(runtime_error, uptime_error)
-    trials = list(_trials(problems(asked, grids), policy, sweep, parameters, range(seed, seed + runs)))
+    seeds = range(seed, seed + runs)
+    trials = list(_trials(problems(asked, grids), policy, sweep, parameters, seeds, checkpoint))
     pictures.check(trials)
     results = list(_run(trials, processes or os.cpu_count() or 1))
     made = [(trial, row) for trial, row in zip(trials, results, strict=True) if isinstance(row, Row)]
@@ -147,13 +151,18 @@ def simulate(
 
 
 def _trials(
-    found: Sequence[Problems], policies: Sequence[str], sweep: Sweep, parameters: Parameters, seeds: range
+    found: Sequence[Problems],
+    policies: Sequence[str],
+    sweep: Sweep,
+    parameters: Parameters,
+    seeds: range,
+    checkpoint: bool,
 ) -> Iterator[Trial]:
     for problem in found:
         for policy in policies:
             for errors in sweep.pairs():
                 for run, seed in enumerate(seeds, start=1):
-                    yield Trial(problem(seed), policy, run, seed, parameters, *errors)
+                    yield Trial(problem(seed), policy, run, seed, parameters, *errors, checkpoint)
 
 
 def _run(trials: Sequence[Trial], processes: int) -> Iterator[Row | Unfinished]:
