@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.checkpoints import EACH_S, Checkpoints, drop_ended
 from deskgrid.broker.crash_report import with_places
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, Attempt, Outcome
+from deskgrid.scheduler.state.progress import IDLE_LIMIT
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
+from deskgrid.wire.saving import LEAD_MOST_S
 from deskgrid.wire.status import Presence
 
 # Attempts predicted to take at least this long are recorded when they are sent, and the broker waits for them after a
@@ -29,7 +32,17 @@ UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
 # `Attempts._given` records which session was given each attempt that no worker holds now. Outdated entries are dropped
 # when there are more entries than twice the number of such attempts, plus this.
 SPARE = 1000
-_OUTCOMES = tuple(Outcome)
+# The scheduler's outcome for each that a worker may report. A task with an unreadable checkpoint waits again.
+_OUTCOMES = {
+    **{int(outcome): outcome for outcome in Outcome if outcome <= Outcome.TIMEOUT},
+    int(wire.Outcome.PIECE): Outcome.PIECE,
+    int(wire.Outcome.UNREADABLE): Outcome.PIECE,
+}
+# What is said of a task that is given up because its pieces bring nothing.
+NO_PROGRESS = (
+    f"{IDLE_LIMIT} pieces in a row brought no progress: each ended without a newer checkpoint. "
+    "Call deskgrid.checkpoint.save more often, or ask for longer pieces (min_piece)"
+)
 
 
 @dataclass(slots=True)
@@ -80,6 +93,7 @@ class Attempts:
         self._results: dict[Attempt, wire.Result] = {}
         self._crashes: dict[int, Sequence[str]] = {}
         self._from = ""
+        self._checkpoints = Checkpoints(state)
 
     def handle(self, event: ev.Event, now: float) -> None:
         """Pass an event to the scheduler, and carry out its commands."""
@@ -94,6 +108,8 @@ class Attempts:
             self._assign(command)
         elif isinstance(command, ev.Settle):
             self._settle(command.attempts)
+        elif isinstance(command, ev.Stuck):
+            self._give_up(command.attempts)
         else:
             self._take_back(command)
 
@@ -187,14 +203,16 @@ class Attempts:
         self._results = {}
         failed: list[wire.Result] = []
         for result in message.results:
-            if result.outcome <= Outcome.TIMEOUT and result.task < next_task:
+            if result.outcome in _OUTCOMES and result.task < next_task:
                 attempt = Attempt(result.task, result.number)
                 found = lookup.find(attempt)
                 holder = self._holder(attempt, found)
                 if holder in (None, "", worker.session):
                     self._results[attempt] = self._believable(attempt, result, found, now)
-                    if result.outcome and holder is not None:
+                    if result.outcome and result.outcome <= Outcome.TIMEOUT and holder is not None:
                         failed.append(result)
+                    elif result.outcome == wire.Outcome.UNREADABLE and holder is not None:
+                        self._checkpoints.unreadable(result.task)
         self._from = worker.name
         ended = [ev.EndedAttempt(attempt, _OUTCOMES[r.outcome], r.elapsed) for attempt, r in self._results.items()]
         scheduler = self._state.scheduler
@@ -250,7 +268,11 @@ class Attempts:
         for bag, batch, part in self._state.book.by_batch(tasks):
             number, item_of_0, its = bag.row.number, batch.start - batch.first, results[part]
             self._state.settled(bag, len(its))
-            bag.runs.add([result.elapsed for result in its], worker.first_runs(number, len(its)))
+            # The last piece of a task that went on from a checkpoint does not tell how long the task takes.
+            whole = [result.elapsed for result in its if result.task not in bag.checkpoints]
+            if whole:
+                bag.runs.add(whole, worker.first_runs(number, len(whole)))
+            drop_ended(self._state, bag, tasks[part])
             if bag.remembered:
                 bag.remembered.difference_update(tasks[part])
             for result in its:
@@ -277,6 +299,41 @@ class Attempts:
             self._state.grown(self._state.book.by_number[number], size)
         worker.ended += len(rows)
 
+    def _give_up(self, attempts: Sequence[Attempt]) -> None:
+        """Record that tasks have failed because their pieces brought no progress."""
+        ended, payload = self._state.posix(self._state.scheduler.now), wire.Failure("NoProgress", NO_PROGRESS).packed()
+        for task, number in attempts:
+            bag, item = self._state.book.item(task)
+            self._state.settled(bag, 1)
+            drop_ended(self._state, bag, [task])
+            bag.remembered.discard(task)
+            facts = (task, bag.row.number, item, wire.Outcome.ERROR, 0.0, "", number, payload, b"", b"", ended)
+            for size in self._state.journal.add_results([ResultRow(*facts)]).values():
+                self._state.grown(bag, size)
+
+    # --- checkpoints -------------------------------------------------------------------------------------------------
+
+    def may_save(self, worker: WorkerSession, message: wire.Saved) -> bool:
+        """Whether a checkpoint is of the newest attempt of a task, and from the worker that was given it."""
+        if message.task >= self._state.book.next_task:
+            return False
+        attempt = Attempt(message.task, message.number)
+        return self._holder(attempt, self._lookup().find(attempt)) == worker.session
+
+    def saved(self, worker: WorkerSession, message: wire.Saved, now: float) -> None:
+        """A worker sent a checkpoint of an attempt."""
+        attempt, kept = Attempt(message.task, message.number), 0
+        if self.may_save(worker, message):
+            elapsed = min(message.elapsed, self._most_s(attempt, self._lookup().find(attempt), now))
+            kept = self._checkpoints.keep(attempt, message, elapsed, now)
+        self._send(worker.peer, wire.Kept(message.task, message.serial, kept))
+
+    def resume(self, worker: WorkerSession, message: wire.Resume) -> None:
+        """A worker asks for the checkpoint that an attempt goes on from."""
+        attempt = Attempt(message.task, message.number)
+        if message.task < self._state.book.next_task and self.its_own(worker, [attempt], self._lookup()):
+            self._state.hand_out(worker.peer, self._checkpoints.sent(message))
+
     # --- commands ----------------------------------------------------------------------------------------------------
 
     def _assign(self, command: ev.Assign) -> None:
@@ -302,7 +359,8 @@ class Attempts:
                 bag.remembered.add(task)
                 remembered.append((task, number, worker.session))
             payload = journal.payload(batch.first, task - batch.first)
-            rows.append(wire.Work(task, number, slot, template, runtime, bag.row.options, payload))
+            checkpoint = bag.checkpoints[task][-1].number if task in bag.checkpoints else 0
+            rows.append(wire.Work(task, number, slot, template, runtime, bag.row.options, checkpoint, payload))
             size += len(payload)
             if size > wire.BATCH_BYTES or len(rows) == wire.BATCH_ROWS:
                 self._hand_out(worker, rows, bool(remembered))
@@ -315,7 +373,9 @@ class Attempts:
     def _hand_out(self, worker: WorkerSession, rows: list[wire.Work], remembered: bool) -> None:
         """Send work: after the commit if it has to be ``remembered`` across a restart, otherwise before the commit."""
         send = self._send if remembered else self._state.hand_out
-        send(worker.peer, wire.Assign(worker.join.opening, tuple(rows)))
+        saves = any(row.options.checkpoint for row in rows)
+        spread_s = EACH_S * self._state.scheduler.closing_with(worker.name) if saves else 0.0
+        send(worker.peer, wire.Assign(worker.join.opening, min(spread_s, LEAD_MOST_S), tuple(rows)))
 
     def _take_back(self, command: ev.Recall | ev.Stop | ev.GiveUp) -> None:
         """Recall or stop attempts."""

@@ -4,13 +4,14 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
+from deskgrid.wire.saving import FIRST_COST_S, reserve_s
 
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
 # a task does not start in the last moments of a window, and short enough for a lunch break.
@@ -95,6 +96,15 @@ class ObservedRuntimes:
         return (self.others if self.others.count else self.first).usual()
 
 
+class KeptCheckpoint(NamedTuple):
+    """A checkpoint in the journal, by its number there. ``progress``: as in `deskgrid.wire.Saved`; ``size``: bytes."""
+
+    number: int
+    progress: float | None
+    left_s: float
+    size: int
+
+
 @dataclass(slots=True)
 class OpenBag:
     """A bag that is not forgotten.
@@ -103,6 +113,7 @@ class OpenBag:
     ``settled``: tasks that have ended.
     ``estimate_s``: the prediction for its tasks, if its submitter gave none.
     ``learned_at``: the number of runs at which this prediction is updated next.
+    ``checkpoints``: of its tasks that have not ended, by task, the newest last.
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
@@ -122,6 +133,7 @@ class OpenBag:
     sent_note: str = ""  # the last note that its client was sent
     learned_at: int = 1
     remembered: set[int] = field(default_factory=set)
+    checkpoints: dict[int, list[KeptCheckpoint]] = field(default_factory=dict)
     alone_since: float | None = None
     deserted: bool = False
     under_way: str = ""
@@ -145,6 +157,8 @@ class OpenBag:
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
         """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
+        if options.checkpoint:
+            known |= {"min_piece": options.min_piece, "reserve_s": reserve_s(FIRST_COST_S)}
         return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, **known)
 
     def task(self, item: int) -> int | None:

@@ -305,13 +305,13 @@ class Clients:
         scheduler = self._state.scheduler
         if not scheduler.policy.timed:
             return bag.note
-        margin = scheduler.policy.requirement.margin
-        if scheduler.has_longer_window(max(runtimes) + margin, now):
+        margin, needs_s = scheduler.policy.requirement.margin, scheduler.bag_needs(bag.row.number)
+        if scheduler.has_longer_window(needs_s(max(runtimes)) + margin, now):
             return bag.note
         longest = scheduler.longest_window(now)
         if not longest:
             return NO_WORKER
-        some = sum(seconds + margin >= longest for seconds in runtimes)
+        some = sum(needs_s(seconds) + margin >= longest for seconds in runtimes)
         return too_long(bag.total if len(runtimes) == 1 else some, bag.total, longest, margin)
 
     def farewell(self, reason: str) -> None:

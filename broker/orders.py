@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import chain
 
 from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.checkpoints import drop_ended
 from deskgrid.broker.operations import Operation, Operations, Slices
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
@@ -128,6 +129,7 @@ class Orders:
         state.journal.add_cancelled(bag.row.number, tasks, items, state.posix(now))
         if bag.remembered:
             bag.remembered.difference_update(tasks)
+        drop_ended(state, bag, tasks)
         state.settled(bag, len(tasks))
         return len(tasks)
 

@@ -109,15 +109,15 @@ class Overview:
             "left_s": view.left_s,
             "eta_s": view.eta_s,
             "longest_s": view.longest_s,
-            "note": bag.under_way or bag.remark(self._note(bag, view.longest_s, outlook.longest_window_s)),
+            "note": bag.under_way or bag.remark(self._note(bag, view.at_once_s, outlook.longest_window_s)),
         }
 
-    def _note(self, bag: OpenBag, longest_s: float, window_s: float) -> str:
+    def _note(self, bag: OpenBag, at_once_s: float, window_s: float) -> str:
         """The note of a bag as of now: workers may have come since it was submitted."""
         if bag.note != NO_WORKER or not window_s:
             return bag.note
         margin_s = self._state.scheduler.policy.requirement.margin
-        return "" if longest_s + margin_s < window_s else too_long("some", bag.total, window_s, margin_s)
+        return "" if at_once_s + margin_s < window_s else too_long("some", bag.total, window_s, margin_s)
 
     # --- the grid ----------------------------------------------------------------------------------------------------
 

@@ -216,6 +216,16 @@ class Queries:
         return {"text": text, "waiting": 0, "longest_s": 0.0, "slots": [], "coming": []}
 
 
+def _needs(why: Explanation) -> str:
+    """Say how much time a waiting task needs, and what for."""
+    needs = precise(why.needs_s)
+    if not why.checkpointable:
+        return f"it needs {needs}, which includes a safety margin of {precise(why.margin_s)}"
+    done = "" if why.fraction is None else f"; {why.fraction:.0%} of it is done"
+    idle = f"; its last pieces without progress: {why.idle_pieces}" if why.idle_pieces else ""
+    return f"a piece of it needs {needs}, with the time to begin it and to save its end{done}{idle}"
+
+
 def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[str]:
     """Explain in sentences why a task is in its present state."""
     start = f"task {item} (predicted {precise(why.runtime_s)})"
@@ -223,9 +233,8 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
         return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}"]
     if not workers:
         return [f"{start} waits: no worker has joined"]
-    needs, margin = precise(why.runtime_s + why.margin_s), precise(why.margin_s)
-    lines = [f"{start} waits: it needs {needs}, which includes a safety margin of {margin}"]
-    if why.runtime_s + why.margin_s >= why.longest_window_s:
+    lines = [f"{start} waits: {_needs(why)}"]
+    if why.needs_s >= why.longest_window_s:
         longest = precise(why.longest_window_s)
         lines.append(f"no window that is open or announced is that long: the longest is {longest}")
     for slot in why.slots:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from deskgrid import wire
 from deskgrid.broker.auth.enrolment import Enrolment
 from deskgrid.broker.auth.roles import Credential, Role, with_article
+from deskgrid.broker.bags import KeptCheckpoint
 from deskgrid.broker.clients import Clients
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.retention import Retention
@@ -22,7 +23,9 @@ from deskgrid.broker.store.rows import BatchRow
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.events import SavedTask
 from deskgrid.scheduler.model import Attempt, IllegalEvent
+from deskgrid.scheduler.queues.task_ranges import within
 
 # After a restart the broker waits this many leases for running attempts: a worker notices within one lease that the
 # broker is silent, and has another lease to come back.
@@ -68,6 +71,10 @@ class Sessions:
         for row in journal.recovery.bags():
             book.open(row)
             self.state.quotas.opened(row.owner)
+        for bag, task, number, progress, left_s, size in journal.recovery.checkpoints():
+            if bag in book.by_number:
+                kept = KeptCheckpoint(number, progress, left_s, size)
+                book.by_number[bag].checkpoints.setdefault(task, []).append(kept)
         ended = {number: journal.recovery.outcomes(number) for number in book.by_number}
         for batch in journal.recovery.batches():
             if batch.bag not in ended:
@@ -97,7 +104,11 @@ class Sessions:
         sent = [row for row in state.journal.recovery.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
         held = [Attempt(task, number) for task, number, _ in sent]
-        state.handle(bag.submitted(batch, done=done, cancelled=cancelled, failed=failed, held=held), now)
+        its_tasks = within(bag.checkpoints, [(batch.first, batch.count)])
+        newest = ((task, bag.checkpoints[task][-1]) for task in its_tasks)
+        saved = [SavedTask(task, kept.progress, kept.left_s) for task, kept in newest]
+        known = {"done": done, "cancelled": cancelled, "failed": failed, "held": held, "saved": saved}
+        state.handle(bag.submitted(batch, **known), now)
         self.workers.attempts.restore((task, number, session or "", None) for task, number, session in sent)
 
     def successor(self, now: float, disk_full: str = "") -> "Sessions":
@@ -123,7 +134,7 @@ class Sessions:
         """Whether the payloads of ``message`` may be recorded, as far as we know before it is handled."""
         if not isinstance(message, SAYS[who.role]) or not self.state.disk.records(message):
             return False
-        return not isinstance(message, wire.Finished) or self.workers.expects(peer, message)
+        return not isinstance(message, wire.Finished | wire.Saved) or self.workers.expects(peer, message)
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
         """Handle a message of a peer with the credential ``who``."""

@@ -18,7 +18,7 @@ from deskgrid.broker.store.window_log import WindowLog
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.policies import Policy
-from deskgrid.wire import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Failed, Message, Taken, weight
+from deskgrid.wire import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Checkpoint, Failed, Message, Taken, weight
 
 # Lines in the log that one credential may cause: `LINES` at once, and then one every `LINE_S` seconds.
 LINES = 200
@@ -133,7 +133,7 @@ class BrokerState:
             self._addressed.add(peer)
         self.owed[peer] += weight(message)
 
-    def hand_out(self, peer: bytes, message: Assign | Blob) -> None:
+    def hand_out(self, peer: bytes, message: Assign | Blob | Checkpoint) -> None:
         """Queue work, which a crash may lose: it leaves before the commit, unless other messages are ahead of it."""
         (self._words if peer in self._addressed else self._work).append((peer, message))
         self.owed[peer] += weight(message)
@@ -216,6 +216,8 @@ class BrokerState:
         for number in self.fresh:
             bag = self.book.by_number[number]
             # At 1, 2, 4, 8, ... results: often while little is known, and seldom later.
+            if bag.row.options.checkpoint:
+                continue  # each task's own checkpoints tell what is left of it
             if not bag.row.predicted and not bag.complete and bag.runs.count >= bag.learned_at:
                 bag.learned_at = 2 * bag.runs.count
                 self.estimate(number, bag.runs.usual(), now)

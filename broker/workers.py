@@ -64,12 +64,18 @@ class Workers:
             self._leave(worker, message, now)
         elif isinstance(message, wire.Returned):
             self.attempts.returned(worker, message, now)
+        elif isinstance(message, wire.Saved):
+            self.attempts.saved(worker, message, now)
+        elif isinstance(message, wire.Resume) and self._state.has_room(peer, UNTAKEN_LIMIT):
+            self.attempts.resume(worker, message)
         elif isinstance(message, wire.Fetch) and self._state.has_room(peer, UNTAKEN_LIMIT):
             self.attempts.send_template(worker, message.digest)
 
-    def expects(self, peer: bytes, message: wire.Finished) -> bool:
-        """Whether ``message`` has a large result of work that its sender was given: nobody else may fill the disk."""
+    def expects(self, peer: bytes, message: wire.Finished | wire.Saved) -> bool:
+        """Whether ``message`` has a large value of work that its sender was given: nobody else may fill the disk."""
         worker = self.by_peer.get(peer)
+        if isinstance(message, wire.Saved):
+            return worker is not None and self.attempts.may_save(worker, message)
         large = [
             Attempt(result.task, result.number) for result in message.results if not isinstance(result.payload, bytes)
         ]
@@ -112,7 +118,15 @@ class Workers:
         facts = self._state.facts
         self._send(
             peer,
-            wire.Welcome(wire.VERSION, facts.id, worker.name, facts.heartbeat_s, facts.lease_s, worker.sent_windows),
+            wire.Welcome(
+                wire.VERSION,
+                facts.id,
+                worker.name,
+                facts.heartbeat_s,
+                facts.lease_s,
+                worker.sent_windows,
+                self._state.window_log.mean_time_to_loss_s,
+            ),
         )
         self._open_or_close(worker, join, now)
 

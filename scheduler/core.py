@@ -115,9 +115,9 @@ class Scheduler:
             raise IllegalEvent(f"the batch from {event.first} on is restored with tasks not its own, or twice")
         if any(attempt.number >= self.grid.next_attempt for attempt in event.held):
             raise IllegalEvent("an attempt is held whose number has not been given yet")
-        open_tasks = {*range(event.first, event.first + event.count)} - {*known} if event.saved else set[int]()
-        if not {saved.task for saved in event.saved} <= open_tasks | {*held}:
-            raise IllegalEvent(f"the batch from {event.first} on has checkpoints of tasks that are not its own, or ended")
+        ended = {*event.done, *event.failed, *event.cancelled}
+        if any(not 0 <= saved.task - event.first < event.count or saved.task in ended for saved in event.saved):
+            raise IllegalEvent(f"the batch from {event.first} on has checkpoints of other tasks, or of ended ones")
 
     def _runtimes_updated(self, event: ev.RuntimesUpdated, now: float) -> None:
         if len(event.tasks) != len(event.runtimes):
@@ -269,6 +269,11 @@ class Scheduler:
         """Whether a window of ``worker`` is open."""
         return worker in self.grid.slots.workers
 
+    def closing_with(self, worker: str) -> int:
+        """How many workers that are up close their windows at about the same time as ``worker``."""
+        slots = self.grid.slots
+        return slots.closing_at(slots.workers[worker].ends_at) if worker in slots.workers else 0
+
     def attempts_at(self, worker: str) -> list[Attempt]:
         """Every attempt that ``worker``, which is up, holds: slot by slot, in the order in which they run."""
         return [sent.attempt for slot in self.grid.slots.workers[worker].slots for sent in slot.sent]
@@ -311,6 +316,15 @@ class Scheduler:
     def batch_runtimes(self, task: int) -> Sequence[float]:
         """The predicted runtimes of the batch that ``task`` is in, or one for all. Raises `IllegalEvent`."""
         return self.grid.tasks.known(task).runtimes
+
+    def bag_needs(self, bag: int) -> Callable[[float], float]:
+        """Returns what a task of a bag needs of a slot at once, by the seconds that are left of it."""
+        return self.grid.tasks.bags[bag].needs_s
+
+    def left_s(self, task: int) -> float:
+        """The predicted seconds that the newest checkpoint of ``task`` leaves to do; its runtime if it has none."""
+        progress = self.grid.tasks.progress.find(task)
+        return self.runtime(task) if progress is None else progress.left_s
 
     def crashes(self, task: int) -> Sequence[str]:
         """The workers on which ``task`` has crashed, in order; none once it has ended."""

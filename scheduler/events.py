@@ -24,7 +24,8 @@ class TasksSubmitted:
     ``timeout``: seconds after which a worker stops a task, if any.
     ``min_piece``: for checkpointable tasks, how many seconds an attempt must have at least; None: they are not.
     ``reserve_s``: what a slot must have left besides that, to begin the piece and to save its end.
-    ``done``, ``failed``, ``cancelled``, ``held``, ``saved``: what a restored grid already knows of them (empty for new ones).
+    ``done``, ``failed``, ``cancelled``, ``held``, ``saved``: what a restored grid already knows of them (empty for new
+    ones).
     """
 
     bag: int

@@ -11,9 +11,9 @@ class Counters:
 
     ``kills``: attempts that ran when their worker went; ``planned_kills``: those of them whose worker left as planned,
     the number this project exists to keep at 0. ``stale``: answers of old attempts, ignored. ``unfit``: placements that
-    no longer fitted when their turn came. ``adopted``: attempts whose worker came back with them.
-    ``pieces``: attempts of checkpointable tasks that ended with progress. ``overdue``: attempts taken back from workers that did not answer in time. ``window_s`` and
-    ``busy_s`` cover only slots whose windows have closed.
+    no longer fitted when their turn came. ``adopted``: attempts whose worker came back with them. ``pieces``: attempts
+    of checkpointable tasks that ended with progress. ``overdue``: attempts taken back from workers that did not answer
+    in time. ``window_s`` and ``busy_s`` cover only slots whose windows have closed.
     """
 
     submitted: int = 0

@@ -70,7 +70,7 @@ class Pieces:
         return self._bag(entry).needs_s(entry.runtime) + self._grid.policy.requirement.margin + ROUNDING_S
 
     def _other(self, left_s: float) -> float:
-        """The runtime of the first task in each queue of the policy that fits into ``left_s``; the longer of the two."""
+        """The runtime of the first task in each queue of the policy that fits into ``left_s``: the longer one."""
         limit = left_s - self._grid.policy.requirement.margin
         found = [queue.next_fit(limit) for queue in (self._grid.priority, self._grid.regular)]
         return max([entry.runtime for entry in found if entry is not None], default=0.0)

@@ -77,7 +77,7 @@ class Workers:
         ends_at = uptime_end(event.uptime, now)
         if ends_at == worker.ends_at or worker.ends_at < ends_at < worker.ends_at + UPTIME_JITTER_S:
             return
-        worker.ends_at = ends_at
+        grid.slots.closes_at(worker, ends_at)
         grid.changes += 1
         for slot in worker.slots:
             grid.change(slot)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from deskgrid import wire
-from deskgrid.worker.run.jobs import Job, JobEnded, TemplateError
+from deskgrid.worker.checkpoints import Checkpoints, Store
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, TemplateError
 from deskgrid.worker.windows.announcements import Announcements
 from deskgrid.worker.windows.uptime import Instant, Plan
 
@@ -37,12 +38,17 @@ class Refusal(Exception):
 class TaskExecutor(Protocol):
     """The part of `deskgrid.worker.run.executor.Executor` that the session uses. ``now`` is monotonic seconds."""
 
+    @property
+    def checkpoints(self) -> Store: ...
+
     def know(self, digest: str, blob: bytes) -> None: ...
     def knows(self, digest: str) -> bool: ...
     def start(self) -> None: ...
     def rest(self) -> None: ...
     def run(self, slot: int, jobs: Sequence[Job]) -> None: ...
     def poll(self, now: float) -> list[JobEnded]: ...
+    def saved(self) -> list[JobSaved]: ...
+    def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
     def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
 
@@ -82,6 +88,7 @@ class Session:
         self._own_plan = plan
         self._follows_broker = follows_broker
         self._runs = runs
+        self._checkpoints = Checkpoints(identity.name, runs.checkpoints)
         self._loads = [SlotLoad() for _ in range(identity.slots)]
         # Results by attempt, each with the slot it came from.
         self._unwritten: dict[tuple[int, int], tuple[int, wire.Result]] = {}
@@ -118,6 +125,10 @@ class Session:
             self._taken(message.attempts)
         elif isinstance(message, wire.Blob):
             self._learn(message)
+        elif isinstance(message, wire.Kept):
+            self._checkpoints.kept(message, now.mono)
+        elif isinstance(message, wire.Checkpoint):
+            self._checkpoints.arrived(message)
         elif isinstance(message, wire.Recall):
             self._recall(message)
         elif isinstance(message, wire.Stop):
@@ -170,7 +181,8 @@ class Session:
         if now.mono >= self._speak_at:
             self._speak(now)
         if self._open:
-            self._feed()
+            self._feed(now)
+            self._tell_times(now)
         out, self._out = self._out, []
         return out
 
@@ -191,8 +203,8 @@ class Session:
 
     @property
     def unwritten(self) -> int:
-        """The number of results that the broker has not confirmed."""
-        return len(self._unwritten)
+        """The number of results and checkpoints that the broker has not confirmed."""
+        return len(self._unwritten) + len(self._checkpoints.unkept)
 
     # --- speaking ----------------------------------------------------------------------------------------------------
 
@@ -257,6 +269,8 @@ class Session:
         self.name = welcome.name
         self._heartbeat_s = welcome.heartbeat
         self.windows_from_broker = welcome.windows
+        self._checkpoints.loss_s = welcome.loss
+        self._checkpoints.reconnected()
         self._fetching.clear()  # requests or answers may have been lost with the last connection
         if self._owes_results:
             self._owes_results = False
@@ -290,6 +304,8 @@ class Session:
             stopped = self._runs.stop(slot, now.mono) if load.given else []
             held += [wire.Running(job.task, job.number, slot, elapsed) for job, elapsed in stopped]
             held += [wire.Running(work.task, work.number, slot, None) for work in load.waiting]
+            for attempt in load.given:
+                self._checkpoints.ended(attempt, goes_on=True)
             load.given.clear()
             load.waiting.clear()
         return tuple(held[: wire.HELD_ROWS])
@@ -304,6 +320,7 @@ class Session:
     def _assign(self, assign: wire.Assign) -> None:
         if not self._open or assign.opening != self._opening:
             return  # sent before our `Leave` or newest introduction arrived: the broker treats it as not started
+        self._checkpoints.spread_s = assign.spread
         for work in assign.work:
             if work.slot < len(self._loads) and work.number > self._assigned:  # a lower number came twice
                 self._assigned = work.number
@@ -316,7 +333,7 @@ class Session:
         except Exception as error:  # any error is the bag's problem, not this worker's
             self._broken[blob.digest] = str(error) if isinstance(error, TemplateError) else repr(error)
 
-    def _feed(self) -> None:
+    def _feed(self, now: Instant) -> None:
         for slot, load in enumerate(self._loads):
             while load.waiting and len(load.given) <= 1:
                 template = load.waiting[0].template
@@ -325,7 +342,11 @@ class Session:
                 elif any(work.template != template for work in load.given.values()):
                     break
                 elif self._runs.knows(template):
-                    self._give(slot, load)
+                    if not self._checkpoints.has(load.waiting[0]):
+                        if (resume := self._checkpoints.lacks(load.waiting[0])) is not None:
+                            self._out.append(resume)
+                        break
+                    self._give(slot, load, now)
                 else:
                     if template not in self._fetching:
                         self._fetching.add(template)
@@ -339,21 +360,37 @@ class Session:
         self._unwritten[result.task, result.number] = (slot, result)
         self._deliver([result])
 
-    def _give(self, slot: int, load: SlotLoad) -> None:
+    def _tell_times(self, now: Instant) -> None:
+        """Tell checkpointable tasks when to save. This is done in each turn, because the plan may have changed."""
+        if not self._checkpoints.running:
+            return
+        for slot, load in enumerate(self._loads):
+            if load.given and (times := self._checkpoints.times(next(iter(load.given)), self._closes_at, now.mono)):
+                self._runs.tell_times(slot, *times)
+
+    def _give(self, slot: int, load: SlotLoad, now: Instant) -> None:
         template, seconds = load.waiting[0].template, 0.0
         batch: list[wire.Work] = []
         while load.waiting and load.waiting[0].template == template and len(batch) < BATCH_TASKS:
             seconds += load.waiting[0].runtime
-            if batch and seconds > BATCH_S:
+            if batch and (seconds > BATCH_S or load.waiting[0].options.checkpoint):
                 break
             batch.append(load.waiting.popleft())
         load.given.update({(work.task, work.number): work for work in batch})
-        self._runs.run(slot, [Job(w.task, w.number, w.template, w.payload, w.options) for w in batch])
+        begin, mono = self._checkpoints.begin, now.mono
+        jobs = [Job(w.task, w.number, w.template, w.payload, w.options, begin(w, mono)) for w in batch]
+        self._runs.run(slot, jobs)
 
     def _collect(self, now: Instant) -> None:
         """Send what has ended."""
         results = []
-        for ended in self._runs.poll(now.mono):
+        all_ended = self._runs.poll(now.mono)
+        for job in self._runs.saved():
+            if (saved := self._checkpoints.saved(job, now.mono)) is not None:
+                self._out.append(saved)
+        for ended in all_ended:
+            if self._checkpoints.running:
+                self._checkpoints.ended((ended.task, ended.number), goes_on=ended.outcome != wire.Outcome.DONE)
             self._loads[ended.slot].given.pop((ended.task, ended.number), None)
             result = wire.Result(
                 ended.task,
@@ -369,10 +406,11 @@ class Session:
         self._deliver(results)
 
     def _deliver_all(self) -> None:
-        """Send every unconfirmed result again, on a new connection."""
+        """Send every unconfirmed checkpoint and result again, on a new connection."""
         self._unsaid.clear()
         self._flying.clear()
         self._flying_bytes = 0
+        self._out += self._checkpoints.unkept
         self._deliver([result for _, result in self._unwritten.values()])
 
     def _deliver(self, results: Sequence[wire.Result]) -> None:
@@ -412,6 +450,8 @@ class Session:
             given = load.given
             self._collect(now)
             # The child process holds a batch: put its other attempts back in front, in order; they start again.
+            for attempt in given:
+                self._checkpoints.ended(attempt, goes_on=True)
             kept = [job for job, _ in self._runs.stop(slot, now.mono) if (job.task, job.number) not in unwanted]
             load.waiting.extendleft(given[job.task, job.number] for job in reversed(kept))
             load.given = {}

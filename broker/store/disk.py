@@ -88,7 +88,7 @@ class Disk:
             return True
         if isinstance(message, wire.Ask):
             return message.what in READS
-        return not isinstance(message, wire.Finished | wire.Blob)
+        return not isinstance(message, wire.Finished | wire.Saved | wire.Blob)
 
     def records(self, message: wire.Message) -> bool:
         """Whether the large payloads of ``message`` may be written to files. Keeps room for those of a submission."""

@@ -24,6 +24,7 @@ _CHECKED = (
     ("SELECT digest FROM templates WHERE checksum IS NOT checksum(data)", "template"),
     ("SELECT first FROM batches WHERE checksum IS NOT checksum(payloads, runtimes, first_runtimes)", "batch"),
     ("SELECT first FROM predictions WHERE checksum IS NOT checksum(runtimes)", "prediction of batch"),
+    ("SELECT number FROM checkpoints WHERE checksum IS NOT checksum(data)", "checkpoint"),
     (
         "SELECT low FROM results INDEXED BY long_results WHERE checksum IS NOT NULL "
         "AND checksum IS NOT checksum(tasks, told, printed, large)",

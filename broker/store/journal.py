@@ -293,6 +293,19 @@ class Journal:
         seq = self._insert(insert, (*block, checksum_of_block(block)))
         self._blocks.setdefault(block.bag, []).append(AnswerPiece(seq, block.size, block.told, block.large))
 
+    def add_checkpoint(self, task: int, bag: int, progress: float | None, left_s: float, data: Payload) -> int:
+        """Record a checkpoint of a task that has not ended, and return its number."""
+        cell = self.values.cell(data, bag)
+        columns = "(task, bag, progress, left_s, size, data, checksum)"
+        row = (task, bag, progress, left_s, len(data), cell, checksum(cell))
+        return self._insert(f"INSERT INTO checkpoints {columns} VALUES (?,?,?,?,?,?,?)", row)
+
+    def drop_checkpoints(self, numbers: Sequence[int]) -> None:
+        """Delete checkpoints."""
+        query = "SELECT data FROM checkpoints WHERE number = ? AND typeof(data) = 'text'"
+        self.values.drop([name for number in numbers for (name,) in self.db.execute(query, (number,))])
+        self._write("DELETE FROM checkpoints WHERE number = ?", [(number,) for number in numbers])
+
     def add_sent(self, rows: Sequence[tuple[int, int, str]]) -> None:
         """Record (task, attempt number, session) of attempts that a restart should wait for."""
         self._write("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", rows)
@@ -364,6 +377,11 @@ class Journal:
         else:
             self._cache.move_to_end(first)
         return self.values.payload(batch[place])
+
+    def checkpoint(self, number: int) -> Payload:
+        """The checkpoint of that number, which must be there."""
+        (cell,) = self.db.execute("SELECT data FROM checkpoints WHERE number = ?", (number,)).fetchone()
+        return self.values.payload(cell)
 
     def results(self, bag: int, after: int) -> tuple[tuple[bytes, ...], tuple[Payload, ...], int]:
         """Results after block ``after``, at most a batch: pieces and large payloads for `Outcomes`, new ``after``."""

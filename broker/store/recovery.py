@@ -48,10 +48,11 @@ class Recovery:
             yield BatchRow(first, bag, start, count, runtimes, size)
 
     def result_sizes(self) -> Counter[int]:
-        """Bytes of the results of each bag."""
+        """Bytes of the results and checkpoints of each bag."""
         sizes = Counter[int]()
         for query in (
             "SELECT bag, sum(length(tasks) + length(told) + ifnull(length(printed), 0)) FROM results GROUP BY bag",
+            "SELECT bag, sum(size) FROM checkpoints WHERE typeof(data) = 'blob' GROUP BY bag",
             "SELECT bag, sum(size) FROM files WHERE batch IS NULL AND bag IS NOT NULL GROUP BY bag",
         ):
             sizes.update(dict(self._db.execute(query)))
@@ -82,6 +83,11 @@ class Recovery:
         query = "SELECT task, number, session FROM sent WHERE task >= ? AND task < ?"
         return self._db.execute(query, (first, first + count)).fetchall()
 
+    def checkpoints(self) -> Iterator[tuple[int, int, int, float | None, float, int]]:
+        """Every checkpoint, the oldest first: bag, task, number, progress, seconds left, size."""
+        columns = "bag, task, number, progress, left_s, size"
+        yield from self._db.execute(f"SELECT {columns} FROM checkpoints ORDER BY number")
+
     def next_task(self) -> int:
         """The smallest task number never used."""
         row = self._db.execute("SELECT max(first + count) FROM batches").fetchone()
@@ -94,6 +100,12 @@ class Recovery:
     def next_window(self) -> int:
         """The smallest window number not in use; numbers of deleted windows may be given again."""
         return int(self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM windows").fetchone()[0])
+
+    def attendance(self) -> tuple[float, int]:
+        """Seconds of all windows that have closed, and how many of them ended with a loss."""
+        query = "SELECT coalesce(sum(closed - opened), 0.0), coalesce(sum(how = 'loss'), 0) FROM windows"
+        attended_s, losses = self._db.execute(query).fetchone()
+        return max(0.0, attended_s), losses
 
     def last_known(self) -> float:
         """The last time, POSIX seconds, at which the broker is known to have run; 0 for a new journal."""

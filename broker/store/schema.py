@@ -92,6 +92,11 @@ INSERT INTO bags
 DROP TABLE before;
 CREATE INDEX bags_of_template ON bags (template);
 """,
+    # Checkpoints of tasks that have not ended. A checkpoint is a value like an argument: in the table, or in a file.
+    """
+CREATE TABLE checkpoints (number INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER, bag INTEGER, progress REAL,
+                          left_s REAL, size INTEGER, data BLOB, checksum INTEGER);
+""",
 )
 FORMAT = len(_FORMATS)
 

@@ -20,6 +20,8 @@ SEEN_S = 60.0
 # came and went more often would fill the disk.
 OPENINGS = 1_000
 OPENING_S = 60.0
+# How long a worker is there before it vanishes, as long as nothing is known. Seconds.
+FIRST_LOSS_S = 86_400.0
 
 
 class WindowLog:
@@ -36,6 +38,9 @@ class WindowLog:
         self._ended: list[WindowEnd] = []
         self._openings = RateLimit(OPENINGS, OPENING_S)
         self._seen_at = -math.inf
+        # The seconds of all windows that have closed, and how many of them ended with a loss.
+        self._attended_s, self._losses = journal.recovery.attendance()
+        self._opened_at: dict[int, float] = {}
 
     def opened(self, worker: str, join: Join, now: float) -> None:
         """A window opened, as ``join`` says. If it was open already, nothing changes."""
@@ -45,12 +50,20 @@ class WindowLog:
         planned = None if join.uptime is None else wall + join.uptime
         self._opened.append(WindowRow(self._next, worker, join.session, join.site, join.slots, wall, planned))
         self._open[worker] = self._next
+        self._opened_at[self._next] = now
         self._next += 1
 
     def ended(self, worker: str, how: How, now: float, kills: int = 0, wasted_s: float = 0.0) -> None:
         """A window closed; ``kills``: attempts that were running, and had run for ``wasted_s`` in all."""
         if (number := self._open.pop(worker, None)) is not None:
+            self._attended_s += now - self._opened_at.pop(number)
+            self._losses += how == "loss"
             self._ended.append(WindowEnd(self._wall_at_zero + now, how, kills, wasted_s, number))
+
+    @property
+    def mean_time_to_loss_s(self) -> float:
+        """How long a worker is there, on average, before it vanishes: a day as long as nothing is known."""
+        return (FIRST_LOSS_S + self._attended_s) / (1 + self._losses)
 
     def broker_ends(self, now: float) -> None:
         """The broker stops: it will not see how the open windows end."""

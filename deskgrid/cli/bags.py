@@ -35,6 +35,30 @@ item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min
 @click.option("--timeout", type=Seconds(positive=True), help="Stop a task that runs longer than this; it has failed.")
 @click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True, help=RETRIES)
 @click.option(
+    "--checkpoint",
+    multiple=True,
+    metavar="PATTERN",
+    help="The command saves its state in these files, such as 'state/*', and goes on from them; may be repeated.",
+)
+@click.option(
+    "--checkpoint-signal", default="USR1", show_default=True, metavar="NAME", help="The signal that tells it to save."
+)
+@click.option(
+    "--checkpoint-exit",
+    type=click.IntRange(1, 255),
+    default=85,
+    show_default=True,
+    metavar="CODE",
+    help="The exit code with which it says that it has saved, and is not done.",
+)
+@click.option(
+    "--min-piece",
+    type=Seconds(),
+    default=60.0,
+    show_default=True,
+    help="How long a PC must be there for a piece of a command with --checkpoint.",
+)
+@click.option(
     "--each",
     "lines",
     type=click.File("rb"),

@@ -34,6 +34,8 @@ log = logging.getLogger("deskgrid.client")
 
 # Seconds between two checks whether a local grid's workers have joined.
 _LOOK_S = 0.01
+# The shortest piece of a checkpointable task, if none is given.
+MIN_PIECE_S = TaskOptions().min_piece
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -57,15 +59,19 @@ def task(
     timeout: float | None = None,
     retries: int = 0,
     modules: Sequence[str] = (),
+    *,
+    checkpoint: bool = False,
+    min_piece: float = MIN_PIECE_S,
 ) -> Task[FunctionT]:
     """Set the predicted runtime of calls of ``function``, for `Grid.submit`, `Grid.map` and `Grid.bag`.
 
     ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and counts as
-    failed. ``retries``: how many times a call that raised, or was stopped, is tried again. ``modules``: see `Grid.bag`.
+    failed. ``retries``: how many times a call that raised, or was stopped, is tried again. ``modules``, ``checkpoint``,
+    ``min_piece``: see `Grid.bag`.
 
     Raises `BagRejected` if one of these values is invalid.
     """
-    options = checked_options(TaskOptions(timeout, retries))
+    options = checked_options(TaskOptions(timeout, retries, checkpoint, min_piece))
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
     return Task(function, seconds, options, checked_modules(modules))
 
@@ -154,15 +160,19 @@ class Grid(Executor):
         timeout: float | None = None,
         retries: int | None = None,
         modules: Sequence[str] = (),
+        checkpoint: bool | None = None,
+        min_piece: float | None = None,
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
         ``runtime``: the predicted seconds of a call: a number, a list with a number for each item, or a function of the
         item. A prediction that is a little too long is better than one that is too short. Without predictions, the
         broker learns from the first results. ``timeout``: seconds after which a call is stopped and counts as failed.
-        ``retries``: how many times a call that raised or timed out is tried again. Both default to the values given to
-        `task`. ``modules``: names of more modules of your own that travel, packages as a whole. You need it only for
-        modules that your program has not loaded and imports by a computed name.
+        ``retries``: how many times a call that raised or timed out is tried again. ``checkpoint``: the function saves
+        its state with `deskgrid.checkpoint`, so it need not fit into one window; a PC needs only ``min_piece`` seconds
+        for it, 60 if you give none. These four default to the values given to `task`. ``modules``: names of more
+        modules of your own that travel, packages as a whole. You need it only for modules that your program has not
+        loaded and imports by a computed name.
 
         ``items`` are taken one by one, so a generator may yield millions of items. These are not kept in memory, and
         `Bag.as_completed` yields their indexes instead. The function and the program's own modules travel as they are
@@ -176,6 +186,7 @@ class Grid(Executor):
         if runtime is None:
             runtime = job.runtime
         given: dict[str, Any] = {"timeout": timeout, "retries": retries}
+        given |= {"checkpoint": checkpoint, "min_piece": min_piece}
         options = replace(job.options, **{option: value for option, value in given.items() if value is not None})
         options = checked_options(options)
         self._check_open()
@@ -197,16 +208,25 @@ class Grid(Executor):
         name: str = "",
         timeout: float | None = None,
         retries: int = 0,
+        checkpoint: Sequence[str] = (),
+        checkpoint_signal: str = "USR1",
+        checkpoint_exit: int = 85,
+        min_piece: float = MIN_PIECE_S,
     ) -> Bag[str, str]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
         If there is no "{}", the text is added at the end. The result is the stdout of the command; a command with an
-        exit code other than 0 has failed. The rest is as for `bag`, but nothing is logged: the broker's remark about
-        the bag is in `Bag.note`.
+        exit code other than 0 has failed.
+
+        ``checkpoint``: patterns of the files in which the command saves its state, such as ``["state/*"]``; the command
+        need not fit into one window then. It runs in a folder of its own, with the files that it saved last. When it
+        is to save, it gets the signal ``checkpoint_signal``, saves, and exits with the code ``checkpoint_exit``.
+
+        The rest is as for `bag`, but nothing is logged: the broker's remark about the bag is in `Bag.note`.
         """
-        options = checked_options(TaskOptions(timeout, retries))
+        options = checked_options(TaskOptions(timeout, retries, bool(checkpoint), min_piece))
         self._check_open()
-        template = command_template(argv)
+        template = command_template(argv, checkpoint, checkpoint_signal, checkpoint_exit)
         label = name or cut(argv[0], NAME_BYTES)
         return self._submit(template, items, pack=pack_text, name=label, runtime=runtime, options=options)
 

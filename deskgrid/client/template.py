@@ -10,13 +10,14 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgpack
 
 from deskgrid.client.bundle import make_bundle
 from deskgrid.errors import BagRejected, PicklingFailed
-from deskgrid.wire import ARGUMENTS_LIMIT, FILES_LIMIT, NAME_BYTES, PAYLOAD_LIMIT, cut
+from deskgrid.wire import ARGUMENTS_LIMIT, EXIT_CODE_LIMIT, FILES_LIMIT, NAME_BYTES, PAYLOAD_LIMIT, cut
 
 # A pickled function depends on the minor version of Python, because byte code differs between minor versions.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -63,13 +64,41 @@ def python_template(pickled: bytes, name: str, modules: Sequence[str] = ()) -> T
     return _template(table, PYTHON, f"the function {name}")
 
 
-def command_template(argv: Sequence[str]) -> Template:
-    """Make the template of a command line, in which "{}" stands for a task's text."""
+def command_template(
+    argv: Sequence[str], checkpoint: Sequence[str] = (), signal: str = "USR1", exit_code: int = 85
+) -> Template:
+    """Make the template of a command line, in which "{}" stands for a task's text.
+
+    ``checkpoint``: patterns of the files that a checkpointable command saves; ``signal``: tells it to save;
+    ``exit_code``: with this code it ends a piece. Raises `BagRejected`.
+    """
     if isinstance(argv, str) or not argv or not all(isinstance(part, str) for part in argv):
         raise BagRejected(f"a command is a list of texts, its program first, not {argv!r:.80}")
     if len(argv) > ARGUMENTS_LIMIT:
         raise BagRejected(f"the command line has {len(argv):,} words; the limit is {ARGUMENTS_LIMIT:,}")
-    return _template({"kind": "command", "argv": list(argv)}, None, "the command line")
+    table: dict[str, Any] = {"kind": "command", "argv": list(argv)}
+    if checkpoint:
+        table |= _saving(checkpoint, signal, exit_code)
+    return _template(table, None, "the command line")
+
+
+def _saving(patterns: Sequence[str], signal: str, exit_code: int) -> dict[str, Any]:
+    """Check and return how a checkpointable command saves. Raises `BagRejected`."""
+    if isinstance(patterns, str) or not all(map(_stays_below, patterns)):
+        what = 'checkpoint is a list of patterns of files in the folder of the task, such as ["state/*"]'
+        raise BagRejected(f"{what}, not {patterns!r:.80}")
+    if not (signal.isalnum() and signal.isupper()):
+        raise BagRejected(f"a signal is a name such as USR1 or TERM, not {signal!r:.80}")
+    if type(exit_code) is not int or not 1 <= exit_code <= EXIT_CODE_LIMIT:
+        raise BagRejected(f"the exit code of a piece is a number from 1 to {EXIT_CODE_LIMIT}, not {exit_code!r:.80}")
+    return {"checkpoint": list(patterns), "signal": signal.removeprefix("SIG"), "exit": exit_code}
+
+
+def _stays_below(pattern: str) -> bool:
+    """Whether a pattern names files below the folder it is used in, on any system, as workers check it."""
+    place = PurePosixPath(pattern)
+    known = str(place) == pattern and bool(place.parts) and not set(pattern) & set("\\:\0")
+    return known and ".." not in place.parts and not place.is_absolute()
 
 
 def name_of(function: Callable[..., Any]) -> str:

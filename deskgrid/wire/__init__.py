@@ -75,18 +75,22 @@ from deskgrid.wire.messages.client import (
 from deskgrid.wire.messages.common import Blob, Fetch, Goodbye, Outcome, Refused, Rejoin
 from deskgrid.wire.messages.worker import (
     Assign,
+    Checkpoint,
     Enrol,
     Enrolled,
     Finished,
     Heartbeat,
     Join,
+    Kept,
     Leave,
     Planned,
     Recall,
     Ref,
     Result,
+    Resume,
     Returned,
     Running,
+    Saved,
     Stop,
     Taken,
     Welcome,
@@ -95,7 +99,7 @@ from deskgrid.wire.messages.worker import (
 )
 from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of
 from deskgrid.wire.task_options import TaskOptions, read_task_options
-from deskgrid.wire.template import KINDS, Kind, TemplateRefused, read_template, template_kind
+from deskgrid.wire.template import EXIT_CODE_LIMIT, KINDS, Kind, TemplateRefused, read_template, template_kind
 from deskgrid.wire.text import clean, clean_lines, cut, is_longer
 
 VERSION = "0.1.0"
@@ -109,6 +113,7 @@ __all__ = [
     "BATCH_ROWS",
     "CHUNK_BYTES",
     "CONTROL_BYTES",
+    "EXIT_CODE_LIMIT",
     "FIELDS",
     "FILES_LIMIT",
     "FROM_CLIENT",
@@ -141,6 +146,7 @@ __all__ = [
     "Assign",
     "BagResult",
     "Blob",
+    "Checkpoint",
     "Chunks",
     "Enrol",
     "Enrolled",
@@ -153,6 +159,7 @@ __all__ = [
     "Heartbeat",
     "Hello",
     "Join",
+    "Kept",
     "Kind",
     "Leave",
     "Message",
@@ -166,8 +173,10 @@ __all__ = [
     "Refused",
     "Rejoin",
     "Result",
+    "Resume",
     "Returned",
     "Running",
+    "Saved",
     "Stop",
     "Submit",
     "Taken",

@@ -98,6 +98,21 @@ class Real(Plain):
 
 
 @dataclass(frozen=True, slots=True)
+class Share(Plain):
+    """A number from 0 to 1."""
+
+    def one(self, value: Any) -> Any:
+        if type(value) is not float:
+            raise _other(float, value)
+        if not 0.0 <= value <= 1.0:
+            raise Wrong(f"not a number from 0 to 1: {value}")
+        return value
+
+    def __str__(self) -> str:
+        return "0 to 1"
+
+
+@dataclass(frozen=True, slots=True)
 class Flag(Plain):
     """True or false."""
 

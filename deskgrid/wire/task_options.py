@@ -27,11 +27,14 @@ _REMEMBERED = 256
 class TaskOptions:
     """``timeout``: seconds after which a task is stopped and counts as failed; None: never.
 
-    ``retries``: how many times a failed task is tried again.
+    ``retries``: how many times a failed task is tried again. ``checkpoint``: the task is checkpointable; ``min_piece``:
+    then an attempt gets at least so many seconds.
     """
 
     timeout: Seconds | None = None
     retries: Annotated[int, Integer(0, RETRIES_LIMIT)] = 0
+    checkpoint: bool = False
+    min_piece: Seconds = 60.0
 
     def packed(self) -> bytes:
         """Return the packed form, which is sent and stored."""

@@ -12,6 +12,8 @@ from deskgrid.wire.source import UNREADABLE, Source, Wrong, source_of
 # Kinds of template a worker can run.
 Kind = Literal["python", "command"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+# The largest exit code of a process.
+EXIT_CODE_LIMIT = 255
 # This many bytes of a template are enough to see its kind, which is its first entry.
 _BEGINNING = 32
 
@@ -75,4 +77,20 @@ def _of_type(value: Any, kind: type) -> Any:
     return value
 
 
-_ENTRIES = {"kind": _text, "python": _text, "function": _bytes, "bundle": _files, "argv": _texts}
+def _exit_code(source: Source) -> int:
+    code = int(_of_type(source.value(), int))
+    if not 1 <= code <= EXIT_CODE_LIMIT:
+        raise Wrong(f"an exit code of {code}")
+    return code
+
+
+_ENTRIES = {
+    "kind": _text,
+    "python": _text,
+    "function": _bytes,
+    "bundle": _files,
+    "argv": _texts,
+    "checkpoint": _texts,
+    "signal": _text,
+    "exit": _exit_code,
+}

@@ -50,7 +50,8 @@ class ByPiece:
 
     def tidy(self) -> bool:
         """As `WaitingQueue.tidy`."""
-        return all([queue.tidy() for queue in self.queues.values()])
+        tidied = [queue.tidy() for queue in self.queues.values()]  # every one of them
+        return all(tidied)
 
     def check(self) -> None:
         """Raise `InvariantBroken` if the stored state contradicts itself."""

@@ -67,8 +67,8 @@ class Conditions:
     once. Neither delay is part of the elapsed time that an attempt reports, because it is not measured there.
     ``announces``: whether coming windows are announced, or only the current one. ``jitter``: each attempt takes
     1 + ``jitter`` * E times as long, E exponential with mean and deviation 1, drawn by ``seed``: a sleep, or a busy PC,
-    is late now and then, and never early. ``saving_s``: a piece of a checkpointable task ends so many seconds before its
-    window is announced to close, because saving takes time; ``period_s``: how often such a task saves besides.
+    is late now and then, and never early. ``saving_s``: a piece of a checkpointable task ends so many seconds before
+    its window is announced to close, because saving takes time; ``period_s``: how often such a task saves besides.
     """
 
     overhead_s: float = 0.0

@@ -194,10 +194,10 @@ class Simulator:
         self._moved_at = self.now
         first, count = self._submitted, len(runtimes)
         self._submitted += count
-        piece = {} if arrival.min_piece is None else {"min_piece": arrival.min_piece, "reserve_s": self._reserve_s}
-        if piece:
+        if (piece := arrival.min_piece) is not None:
             self._left.update(enumerate(arrival.really(), first))
-        self._feed(ev.TasksSubmitted(bag=first, first=first, count=count, runtimes=runtimes, timeout=timeout, **piece))
+        known = (first, first, count, runtimes, 0, timeout)
+        self._feed(ev.TasksSubmitted(*known, min_piece=piece, reserve_s=self._reserve_s))
 
     @property
     def _reserve_s(self) -> float:

@@ -12,7 +12,7 @@ import heapq
 import math
 import sys
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,6 +24,8 @@ from deskgrid.scheduler.state.tasks import TaskBatch
 # earliest estimate of a window's end is the best one.
 UPTIME_JITTER_S = 0.5
 
+# Windows that close in the same span of so many seconds close together. Seconds.
+TOGETHER_S = 60.0
 # When a worker last answered, if it never did.
 NEVER = -math.inf
 
@@ -230,12 +232,15 @@ class SlotTable:
         self.queued = SlotIndex()
         # How many slots have room.
         self.with_room = 0
+        # How many workers close their windows in each span of `TOGETHER_S`.
+        self._closings: Counter[int] = Counter()
         self._due: list[tuple[float, int]] = []
         self._next = 0
 
     def join(self, worker: Worker, count: int) -> None:
         """Add ``worker`` with ``count`` idle slots."""
         self.workers[worker.name] = worker
+        self._count_closing(worker.ends_at, 1)
         for position in range(count):
             slot = Slot(self._next, worker, position)
             self._next += 1
@@ -245,10 +250,28 @@ class SlotTable:
     def leave(self, name: str) -> Worker:
         """Remove a worker and its slots."""
         worker = self.workers.pop(name)
+        self._count_closing(worker.ends_at, -1)
         for slot in worker.slots:
             self.unindex(slot)
             del self.slots[slot.number]
         return worker
+
+    def closes_at(self, worker: Worker, ends_at: float) -> None:
+        """The window of a worker closes at another time."""
+        self._count_closing(worker.ends_at, -1)
+        worker.ends_at = ends_at
+        self._count_closing(ends_at, 1)
+
+    def _count_closing(self, ends_at: float, change: int) -> None:
+        if ends_at < OPEN_ENDED:
+            span = int(ends_at // TOGETHER_S)
+            self._closings[span] += change
+            if not self._closings[span]:
+                del self._closings[span]
+
+    def closing_at(self, ends_at: float) -> int:
+        """How many windows close at about that time; none of those that are open-ended."""
+        return self._closings[int(ends_at // TOGETHER_S)] if ends_at < OPEN_ENDED else 0
 
     def unindex(self, slot: Slot) -> None:
         """Take ``slot`` out of its index, before its contents change or because it has no room."""
@@ -290,6 +313,8 @@ class SlotTable:
 
     def check(self, with_room: Iterable[Slot], now: float) -> None:
         """Raise `InvariantBroken` if the state contradicts itself, or the indexed slots are not ``with_room``."""
+        ends = [worker.ends_at for worker in self.workers.values() if worker.ends_at < OPEN_ENDED]
+        agree("closings", self._closings, Counter(int(ends_at // TOGETHER_S) for ends_at in ends))
         agree("names", [worker.name for worker in self.workers.values()], list(self.workers))
         here = {slot.number: slot for worker in self.workers.values() for slot in worker.slots}
         agree("slots", self.slots, here)

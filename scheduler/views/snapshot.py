@@ -53,7 +53,8 @@ class WorkerView:
 class BagView:
     """One bag. ``eta_s``: when it should be done if the predictions and plans hold; None when that cannot be seen.
 
-    ``running``: tasks that run; tasks that were sent ahead and wait on their slots do not count.
+    ``running``: tasks that run; tasks that were sent ahead and wait on their slots do not count. ``at_once_s``: what
+    its longest task needs of a slot at once.
     """
 
     number: int
@@ -64,6 +65,7 @@ class BagView:
     running: int
     left_s: float
     longest_s: float
+    at_once_s: float
     eta_s: float | None
 
 
@@ -149,6 +151,7 @@ class Outlook:
             running=min(self._running[bag.number], bag.total - bag.settled),
             left_s=max(0.0, bag.left_s),
             longest_s=bag.longest,
+            at_once_s=bag.needs_s(bag.longest),
             eta_s=eta,
         )
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,8 @@ def simulate(
     grids = Grids(parameters.restart_s, new_policies(policy, parameters), parameters.conditions(seed), notes.print)
     sweep = Sweep(runtime_error, uptime_error)
     seeds = range(seed, seed + runs)
-    trials = list(_trials(problems(asked, grids), policy, sweep, parameters, seeds, checkpoint))
+    trials = list(_trials(problems(asked, grids), policy, sweep, parameters, seeds))
+    trials = [replace(trial, checkpoint=checkpoint) for trial in trials]
     pictures.check(trials)
     results = list(_run(trials, processes or os.cpu_count() or 1))
     made = [(trial, row) for trial, row in zip(trials, results, strict=True) if isinstance(row, Row)]
@@ -151,18 +152,13 @@ def simulate(
 
 
 def _trials(
-    found: Sequence[Problems],
-    policies: Sequence[str],
-    sweep: Sweep,
-    parameters: Parameters,
-    seeds: range,
-    checkpoint: bool,
+    found: Sequence[Problems], policies: Sequence[str], sweep: Sweep, parameters: Parameters, seeds: range
 ) -> Iterator[Trial]:
     for problem in found:
         for policy in policies:
             for errors in sweep.pairs():
                 for run, seed in enumerate(seeds, start=1):
-                    yield Trial(problem(seed), policy, run, seed, parameters, *errors, checkpoint)
+                    yield Trial(problem(seed), policy, run, seed, parameters, *errors)
 
 
 def _run(trials: Sequence[Trial], processes: int) -> Iterator[Row | Unfinished]:

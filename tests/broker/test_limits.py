@@ -412,16 +412,17 @@ def test_a_worker_that_takes_nothing_is_given_no_more_and_one_that_does_gets_it_
     assert len(client.results(bag)) == 8
 
 
-@pytest.mark.parametrize("kind", [wire.Outcomes, wire.Assign, wire.Blob, wire.Answer])
+@pytest.mark.parametrize("kind", [wire.Outcomes, wire.Assign, wire.Blob, wire.Answer, wire.Checkpoint])
 def test_the_weight_of_what_can_be_large_is_about_what_it_is_encoded(kind: type[wire.Message]) -> None:
     payloads = [b"%04d" % row * 250 for row in range(1000)]
     results = wire.pack_columns(([*range(1000)], [0], [0.5], ["pc"], payloads))
-    work = tuple([wire.Work(1, 1, 0, "d" * 64, 1.0, wire.TaskOptions(), payload) for payload in payloads])
+    work = tuple([wire.Work(1, 1, 0, "d" * 64, 1.0, wire.TaskOptions(), 0, payload) for payload in payloads])
     large: dict[type[wire.Message], wire.Message] = {
         wire.Outcomes: wire.Outcomes(1, "b", (results,), (), 1, 1, 1, True),
-        wire.Assign: wire.Assign(1, work),
+        wire.Assign: wire.Assign(1, 0.0, work),
         wire.Blob: wire.Blob("d" * 64, bytes(1000_000)),
         wire.Answer: wire.Answer(1, "x" * 1000_000),
+        wire.Checkpoint: wire.Checkpoint(1, 1, 1, bytes(1000_000)),
     }
     assert wire.weight(large[kind]) == pytest.approx(len(wire.encode(large[kind])), rel=0.1)
     assert wire.weight(wire.Rejoin()) < 1000

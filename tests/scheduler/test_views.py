@@ -137,9 +137,9 @@ def test_a_snapshot_counts_bags_and_queues() -> None:
     grid.tasks(80, bag=3)
     assert queues_view(grid.inside) == QueuesView(2, 0, 80)
     assert bags(grid.scheduler, grid.now) == [
-        BagView(1, 1, 1, 0, 0, 0, 0, 9, 0),
-        BagView(2, 4, 0, 1, 1, 1, 11, 7, None),
-        BagView(3, 1, 0, 0, 0, 0, 80, 80, None),
+        BagView(1, 1, 1, 0, 0, 0, 0, 9, 9, 0),
+        BagView(2, 4, 0, 1, 1, 1, 11, 7, 7, None),
+        BagView(3, 1, 0, 0, 0, 0, 80, 80, 80, None),
     ]
 
 

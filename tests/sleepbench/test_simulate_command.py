@@ -105,7 +105,7 @@ def test_each_parameter_has_its_part_in_the_result(tmp_path: Path, mine: Path, a
 
 
 def test_what_is_said_counts_more_than_the_papers_parameters() -> None:
-    said = Chosen(True, None, 0.0, None, None, None, 3, "current", {"pgs.order": "fifo"})
+    said = Chosen(True, None, 0.0, None, None, None, None, 3, "current", {"pgs.order": "fifo"})
     made, paper = said.parameters(["pgs", "fcfs"]), parameters.paper_parameters()
     assert (made.overhead_s, made.restart_s, made.jitter, made.announces) == (0.0, 1.2, paper.jitter, False)
     assert made.options["pgs"] == {**paper.options["pgs"], "queue_length": 3, "order": "fifo"}
@@ -113,7 +113,7 @@ def test_what_is_said_counts_more_than_the_papers_parameters() -> None:
 
 
 def test_an_option_without_a_policys_name_is_for_those_that_have_it() -> None:
-    said = Chosen(False, None, None, None, None, None, None, "all", {"order": "fifo", "queue_s": 0})
+    said = Chosen(False, None, None, None, None, None, None, None, "all", {"order": "fifo", "queue_s": 0})
     made = said.parameters(["pgs", "fcfs"])
     assert made.options == {"pgs": {"order": "fifo", "queue_s": 0}, "fcfs": {"queue_s": 0}}
 

@@ -28,7 +28,7 @@ SUBMIT = wire.Submit(
 MESSAGES: list[wire.Message] = [
     SUBMIT,
     wire.Finished((result(1, b"small"), result(2, large()))),
-    wire.Assign(1, (wire.Work(1, 1, 0, "d" * 64, 1.0, wire.TaskOptions(), large()),)),
+    wire.Assign(1, 0.0, (wire.Work(1, 1, 0, "d" * 64, 1.0, wire.TaskOptions(), 0, large()),)),
     wire.Outcomes(
         1, "bag", (wire.pack_columns(([0, 1], [0], [1.0], ["pc"], [None, b""])),), (large(),), 2, 2, 2, closed=True
     ),

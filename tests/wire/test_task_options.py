@@ -48,8 +48,8 @@ def test_what_is_wrong_is_said(data: bytes, reason: str) -> None:
 
 
 def test_a_row_of_work_with_other_options_than_the_next_arrives() -> None:
-    row = wire.Work(1, 1, 0, "d" * 64, 1.0, TaskOptions(), b"")
-    assign = wire.Assign(1, (row, row._replace(options=TaskOptions(0.5, 3)), row))
+    row = wire.Work(1, 1, 0, "d" * 64, 1.0, TaskOptions(), 0, b"")
+    assign = wire.Assign(1, 0.0, (row, row._replace(options=TaskOptions(0.5, 3)), row))
     assert wire.decode(wire.encode(assign)) == assign
 
 

@@ -1,9 +1,11 @@
 """What a worker gives to the processes of its slots, and when."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from deskgrid import wire
-from deskgrid.worker.run.jobs import Job, JobEnded
+from deskgrid.worker.run.checkpoint_files import CheckpointFiles
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
 from deskgrid.worker.session import Identity, Session
 from deskgrid.worker.windows.uptime import Instant, OpenEnded
 
@@ -27,6 +29,15 @@ class Processes:
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         self.given.append([job.task for job in jobs])
 
+    @property
+    def checkpoints(self) -> CheckpointFiles:
+        return CheckpointFiles(Path("nowhere"))
+
+    def saved(self) -> list[JobSaved]:
+        return []
+
+    def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
+
     def poll(self, now: float) -> list[JobEnded]:
         ended, self.ends = self.ends, []
         return [JobEnded(0, task, task, wire.Outcome.DONE, 0.05, b"", b"", b"") for task in ended]
@@ -44,10 +55,10 @@ def fed(work: list[tuple[str, float]], *ends: list[int]) -> list[list[list[int]]
     session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
     session.tick(now)
     rows = [
-        wire.Work(task, task, 0, template, runtime, wire.TaskOptions(), b"")
+        wire.Work(task, task, 0, template, runtime, wire.TaskOptions(), 0, b"")
         for task, (template, runtime) in enumerate(work)
     ]
-    session.receive(wire.Assign(1, tuple(rows)), now)
+    session.receive(wire.Assign(1, 0.0, tuple(rows)), now)
     found = []
     for some in ([], *ends):
         processes.ends = some

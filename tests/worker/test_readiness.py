@@ -1,10 +1,12 @@
 """When a worker has processes for tasks: in its windows, in short gaps between them, and a while before one opens."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from deskgrid.worker.run.jobs import Job, JobEnded
+from deskgrid.worker.run.checkpoint_files import CheckpointFiles
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
 from deskgrid.worker.session import REST_S, Identity, Session
 from deskgrid.worker.windows.uptime import Cycle, Instant
 
@@ -27,6 +29,15 @@ class Processes:
         self.calls.append("rest")
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None: ...
+
+    @property
+    def checkpoints(self) -> CheckpointFiles:
+        return CheckpointFiles(Path("nowhere"))
+
+    def saved(self) -> list[JobSaved]:
+        return []
+
+    def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
 
     def poll(self, now: float) -> list[JobEnded]:
         return []

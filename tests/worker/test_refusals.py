@@ -183,7 +183,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[BareBroker]:
 
 
 def welcome(name: str) -> bytes:
-    return wire.encode(wire.Welcome(wire.VERSION, "b", name, 0.05, 5.0, None))
+    return wire.encode(wire.Welcome(wire.VERSION, "b", name, 0.05, 5.0, None, 86_400.0))
 
 
 def test_a_refusal_ends_the_worker_with_its_reason(grid: LiveGrid, broker: BareBroker) -> None:
@@ -226,8 +226,8 @@ def test_work_that_makes_no_sense_fails_or_is_skipped(grid: LiveGrid, broker: Ba
     join = broker.receive()
     assert isinstance(join, wire.Join)
     broker.send(welcome("pc1"))
-    rows = [wire.Work(task, 1, slot, DIGEST, 1.0, wire.TaskOptions(), b"") for task, slot in ((1, 0), (2, 99))]
-    broker.send(wire.encode(wire.Assign(join.opening, tuple(rows))))
+    rows = [wire.Work(task, 1, slot, DIGEST, 1.0, wire.TaskOptions(), 0, b"") for task, slot in ((1, 0), (2, 99))]
+    broker.send(wire.encode(wire.Assign(join.opening, 0.0, tuple(rows))))
     assert broker.next(wire.Fetch) == wire.Fetch(DIGEST)
     broker.send(wire.encode(wire.Blob(DIGEST, b"not a template")))
     (result,) = broker.next(wire.Finished).results

@@ -50,6 +50,12 @@ class Account:
         if sys.platform != "win32":
             os.chown(path, self.uid, self.gid)
 
+    def let_read(self, path: Path) -> None:
+        """Let this user read root's file ``path``, but not change it."""
+        if sys.platform != "win32":
+            os.chown(path, 0, self.gid)
+            path.chmod(0o640)
+
     def let_pass(self, folder: Path) -> None:
         """Let this user reach files by name in root's ``folder``, but neither list nor replace them."""
         if sys.platform != "win32":

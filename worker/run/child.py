@@ -12,26 +12,36 @@ process group. On Linux the kernel ensures this even while C code holds the inte
 a thread keeps reading the input while a task runs, and processes that the task started may survive.
 
 A frame is a 4-byte big-endian length and a msgpack array. The child receives ``["template", digest, template]``,
-then ``["run", digest, [[task, number, payload], ...]]``; the latter only when it runs its last task or is idle. It
-sends ``["ready", pid]``, ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``, and ``["spent"]``
-before it exits because a task ran out of memory. If a task changes its process (its working folder, its environment,
-its modules), later tasks in the same process see the change.
+then ``["run", digest, [[task, number, payload, checkpoint], ...]]``; the latter only when it runs its last task or is
+idle. A ``checkpoint`` is what a checkpointable task goes on from (empty: from its start); it is nil for other tasks.
+The child sends ``["ready", pid]``, ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``,
+``["saved", task, number, progress, seconds, cost, checkpoint]``, and ``["spent"]`` before it exits because a task ran
+out of memory. If a task changes its process (its working folder, its environment, its modules), later tasks in the same
+process see the change.
 """
 
 import faulthandler
+import importlib
+import importlib.util
 import io
+import mmap
 import os
 import pickle
 import queue
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import traceback
 import types
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -40,6 +50,8 @@ import msgpack
 # Copied from deskgrid.wire, which is not imported here; a test checks that they are equal.
 DONE = 0
 ERROR = 1
+PIECE = 6
+UNREADABLE = 7
 LARGE_BYTES = 2**20
 
 # Bytes per read of a pipe: more than a pipe holds by default on any system.
@@ -65,6 +77,15 @@ TRIM_S = 0.25
 # When memory runs out, Linux kills the largest process first. This score makes it prefer a task over the programs of
 # the PC's owner.
 OOM_SCORE = "1000"
+# The file that tells a checkpointable task when to save has three numbers: when a checkpoint is due, when the window
+# closes, and whether the piece ends with this checkpoint. Times are of `time.monotonic`, which all processes share.
+TIMES_BYTES = 24
+# The folder, beside that file, in which checkpointable commands run, each in a folder of its own.
+TASKS = "tasks"
+# A checkpoint begins with this, its key and its checksum, each followed by a new line.
+CHECKPOINT = b"deskgrid checkpoint 1"
+# How often a command is looked at that may have to save soon. Seconds.
+COMMAND_S = 0.1
 # An object pickled by reference is the same object only on the same minor version of Python.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HIGHEST = pickle.HIGHEST_PROTOCOL
@@ -77,6 +98,14 @@ class TaskFailure(Exception):
         super().__init__(message)
         self.kind = kind
         self.trace = trace
+
+
+class PieceEnded(BaseException):
+    """Ends a piece of a checkpointable task, which has saved its checkpoint."""
+
+
+class Unreadable(BaseException):
+    """The checkpoint that a task is to go on from cannot be read here."""
 
 
 class Raw:
@@ -322,7 +351,7 @@ class Function:
         if self._folder and self._folder not in sys.path:
             sys.path.insert(0, self._folder)
 
-    def result(self, payload: bytes) -> bytes | Raw:
+    def result(self, payload: bytes, piece: "Piece | None" = None) -> bytes | Raw:
         """Run one task and return its pickled value. Raises what the task raises, or TaskFailure."""
         self._check_python()
         try:
@@ -378,15 +407,16 @@ class Command:
 
     def __init__(self, template: dict[str, Any], host: str, stdout: "Capture", stderr: "Capture") -> None:
         self._argv: list[str] = template["argv"]
+        self._saves: dict[str, Any] | None = template.get("saves")
         self._host = host
         self._stdout = stdout
         self._stderr = stderr
 
-    def result(self, payload: bytes) -> bytes:
-        """Run one task and return its pickled stdout. Raises TaskFailure."""
+    def result(self, payload: bytes, piece: "Piece | None" = None) -> bytes:
+        """Run one task and return its pickled stdout. Raises TaskFailure, and PieceEnded for a ``piece``."""
         argv = self._filled(payload.decode())
         try:
-            code = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=1, stderr=2, check=False).returncode
+            code = self._run(argv) if piece is None or self._saves is None else self._go_on(argv, piece, self._saves)
         except OSError as error:
             message = f"cannot run {argv[0]!r} on {self._host}: {error.strerror}"
             raise TaskFailure("CommandFailed", message) from error
@@ -394,10 +424,170 @@ class Command:
             raise TaskFailure("CommandFailed", exit_text(code), self._stderr.tail())
         return pickle.dumps(self._stdout.whole().decode("utf-8", "replace"), HIGHEST)
 
+    @staticmethod
+    def _run(argv: list[str]) -> int:
+        return subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=1, stderr=2, check=False).returncode
+
+    def _go_on(self, argv: list[str], piece: "Piece", saves: dict[str, Any]) -> int:
+        """Run a checkpointable command in a folder of its own, with the files that it has saved."""
+        with _fresh_folder(saves["folder"]) as folder:
+            unpack_files(piece.load(b""), folder)
+            code = _run_until_due(argv, folder, piece, saves["signal"])
+            if code == saves["exit"] and (files := pack_files(folder, saves["patterns"])):
+                piece.keep(files)
+                raise PieceEnded
+        return code
+
     def _filled(self, item: str) -> list[str]:
         if any("{}" in part for part in self._argv):
             return [part.replace("{}", item) for part in self._argv]
         return [*self._argv, item] if item else self._argv
+
+
+@contextmanager
+def _fresh_folder(name: str) -> Iterator[Path]:
+    folder = Path(name)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_until_due(argv: list[str], folder: Path, piece: "Piece", name: str) -> int:
+    """Run a command; when a checkpoint is due, send it the signal of that name, once for each."""
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=1, stderr=2, cwd=folder) as process:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(COMMAND_S)
+            number = getattr(signal, f"SIG{name}", None)
+            if number is not None and piece.take_due():
+                process.send_signal(number)
+
+
+def pack_files(folder: Path, patterns: Sequence[str]) -> bytes:
+    """Pack the files below ``folder`` that match, as a tar archive; empty if there is none."""
+    found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()}
+    if not found:
+        return b""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path in sorted(found):
+            archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
+    return packed.getvalue()
+
+
+def unpack_files(packed: object, folder: Path) -> None:
+    """Unpack what `pack_files` packed. Raises Unreadable, also for a file that would be outside ``folder``."""
+    if not isinstance(packed, bytes) or not packed:
+        return
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(folder, filter="data")
+    except (tarfile.TarError, OSError) as error:
+        raise Unreadable(str(error)) from error
+
+
+class Piece:
+    """One attempt of a checkpointable task: what `deskgrid.checkpoint` asks and tells.
+
+    ``key``: of the code and the Python that the checkpoints belong to. ``data``: the checkpoint to go on from; empty:
+    from the start. ``times``: see `TIMES_BYTES`. ``send(progress, seconds, cost, checkpoint)`` sends a checkpoint.
+    """
+
+    def __init__(
+        self,
+        key: bytes,
+        data: bytes | bytearray,
+        times: Sequence[float],
+        send: "Callable[[float | None, float, float, bytes], None]",
+        limit: int,
+    ) -> None:
+        self._key = key
+        self._data = data
+        self._times = times
+        self._send = send
+        self._limit = limit
+        self._began = time.monotonic()
+        self._last_due = float("-inf")
+
+    def load(self, default: object) -> object:
+        """Return the saved state, or ``default``. Raises Unreadable."""
+        if not self._data:
+            return default
+        try:
+            return pickle.loads(self._body())
+        except Exception as error:
+            raise Unreadable(str(error)) from error
+
+    def _body(self) -> memoryview:
+        magic, key, checksum, _ = bytes(self._data[: len(CHECKPOINT) + 256]).split(b"\n", 3)
+        body = memoryview(self._data)[len(magic) + len(key) + len(checksum) + 3 :]
+        if (magic, key, checksum) != (CHECKPOINT, self._key, b"%08x" % zlib.crc32(body)):
+            raise ValueError("it is damaged, or another code or another Python made it")
+        return body
+
+    def is_due(self) -> bool:
+        """Whether a checkpoint is due that was not saved yet."""
+        due = self._times[0]
+        return due != self._last_due and time.monotonic() >= due
+
+    def take_due(self) -> bool:
+        """`is_due`, and note that this one is being saved."""
+        found = self.is_due()
+        self._last_due = self._times[0] if found else self._last_due
+        return found
+
+    def save(self, state: object, progress: float | None) -> bool:
+        """Save ``state`` if a checkpoint is due. Raises PieceEnded if the window is about to close."""
+        if progress is not None and not 0.0 <= progress <= 1.0:
+            raise ValueError(f"the progress of a task is a number from 0 to 1, not {progress!r}")
+        last = self._times[2] > 0.0
+        if not self.take_due():
+            return False
+        self.keep(state, None if progress is None else float(progress))
+        if last:
+            raise PieceEnded
+        return True
+
+    def keep(self, state: object, progress: float | None = None) -> None:
+        """Send a checkpoint. Raises TaskFailure if it is too large."""
+        began = time.monotonic()
+        body = _pickled_state(state)
+        data = b"\n".join([CHECKPOINT, self._key, b"%08x" % zlib.crc32(body), body])
+        if len(data) > self._limit:
+            raise TaskFailure(
+                "CheckpointTooLarge", f"the checkpoint has {len(data):,} bytes; the limit is {self._limit:,}"
+            )
+        now = time.monotonic()
+        self._send(progress, now - self._began, now - began, data)
+
+
+def _pickled_state(state: object) -> bytes:
+    try:
+        return pickle.dumps(state, HIGHEST)
+    except Exception:  # an object of the user's script travels with its code
+        return pickle_by_value()(state, protocol=HIGHEST)
+
+
+class CheckpointFinder:
+    """Makes ``from deskgrid import checkpoint`` work where deskgrid is not installed for the Python of the task."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Find deskgrid with nothing in it, and its module `deskgrid.checkpoint`; nothing else."""
+        if name == "deskgrid":
+            return ModuleSpec(name, None, is_package=True)
+        if name == "deskgrid.checkpoint":
+            top = Path(__file__).resolve().parents[2]  # of an installation, or of a checkout
+            places = (top / "checkpoint.py", top / "deskgrid" / "checkpoint.py")
+            return importlib.util.spec_from_file_location(name, next(place for place in places if place.is_file()))
+        return None
+
+
+def checkpoint_module() -> Any:
+    """Return the module with which tasks save."""
+    return importlib.import_module("deskgrid.checkpoint")
 
 
 class Capture:
@@ -456,6 +646,17 @@ class Capture:
         return _read_at(self._file, max(0, size - TAIL), TAIL).decode("utf-8", "replace")
 
 
+def times_file_of(stdout: str) -> str:
+    """Return the name of the file with the times of checkpoints, beside the capture of stdout."""
+    return f"{stdout.removesuffix('.out')}.due"
+
+
+def tasks_folder_of(times_file: str) -> str:
+    """Return the folder in which the checkpointable commands of a process run."""
+    path = Path(times_file)
+    return str(path.parent / TASKS / path.stem)
+
+
 def too_large(size: int, limit: int) -> TaskFailure:
     """Return the failure of a task whose result is too large to send."""
     return TaskFailure("ResultTooLarge", f"the result has {size:,} bytes; the limit is {limit:,}")
@@ -478,6 +679,9 @@ class Child:
         self._memory = memory
         self._running = threading.Event()
         self._templates: dict[str, Function | Command] = {}
+        self._times_file = times_file_of(stdout)
+        self._times: Sequence[float] | None = None
+        sys.meta_path.append(CheckpointFinder)
         if sys.platform != "win32":
             os.register_at_fork(after_in_child=self._forked)
 
@@ -492,15 +696,39 @@ class Child:
                 if kind == "template":
                     self._templates[digest] = self._template(body)
                 else:
-                    self._run(self._templates[digest], body)
+                    self._run(digest, body)
         finally:
             end_everything()
 
-    def _run(self, template: "Function | Command", tasks: list[Any]) -> None:
+    def _run(self, digest: str, tasks: list[Any]) -> None:
+        template = self._templates[digest]
         self._running.set()
-        for task, number, payload in tasks:
-            self._attempt(template, task, number, payload)
+        for task, number, payload, checkpoint in tasks:
+            if checkpoint is None:
+                self._attempt(template, task, number, payload)
+            else:
+                self._attempt_piece(template, task, number, payload, self._piece(digest, task, number, checkpoint))
         self._running.clear()
+
+    def _piece(self, digest: str, task: int, number: int, checkpoint: bytes) -> Piece:
+        def send(progress: float | None, seconds: float, cost: float, data: bytes) -> None:
+            self._flush()
+            self._tell(["saved", task, number, progress, seconds, cost, _in_a_report(data)])
+
+        if self._times is None:
+            with open(self._times_file, "rb") as file:
+                self._times = memoryview(mmap.mmap(file.fileno(), TIMES_BYTES, access=mmap.ACCESS_READ)).cast("d")
+        return Piece(f"{digest} {PYTHON}".encode(), checkpoint, self._times, send, self._limit)
+
+    def _attempt_piece(
+        self, template: "Function | Command", task: int, number: int, payload: bytes, piece: Piece
+    ) -> None:
+        module = checkpoint_module()
+        module._piece, module._times = piece, self._times
+        try:
+            self._attempt(template, task, number, payload, piece)
+        finally:
+            module._piece, module._times = None, (float("inf"), float("inf"))
 
     def _trim(self) -> None:
         while self._running.wait():
@@ -533,35 +761,44 @@ class Child:
 
     def _template(self, template: dict[str, Any]) -> Function | Command:
         if template["kind"] == "command":
+            if "saves" in template:
+                template["saves"]["folder"] = tasks_folder_of(self._times_file)
             return Command(template, self._host, self._stdout, self._stderr)
         return Function(template, self._host)
 
-    def _attempt(self, template: Function | Command, task: int, number: int, payload: bytes) -> None:
+    def _attempt(
+        self, template: Function | Command, task: int, number: int, payload: bytes, piece: Piece | None = None
+    ) -> None:
         start = time.perf_counter()
         outcome, spent = DONE, False
         try:
-            result: bytes | Raw = template.result(payload)
+            result: bytes | Raw = template.result(payload, piece)
             if len(result) > self._limit:
                 raise too_large(len(result), self._limit)
         except MemoryError as error:
             # A module or a cache may still hold the memory, so the next task gets a new process.
             outcome, spent = ERROR, True
             result = describe(self._explained(error))
+        except PieceEnded:
+            outcome, result = PIECE, b""
+        except Unreadable:
+            outcome, result = UNREADABLE, b""
         # Every exception: SystemExit ends the task, not this process.
         except BaseException as error:
             outcome, result = ERROR, describe(error)
         elapsed = time.perf_counter() - start
         self._flush()
-        if isinstance(result, bytes) and len(result) >= LARGE_BYTES:
-            result = Raw([memoryview(result)])
-        told = ["ended", task, number, outcome, elapsed, result, self._stdout.take(), self._stderr.take()]
-        behind: list[memoryview] = []
-        write_all(self._out, frame(told, behind))
-        for data in behind:
-            write_all(self._out, data)
+        result = result if isinstance(result, Raw) else _in_a_report(result)
+        self._tell(["ended", task, number, outcome, elapsed, result, self._stdout.take(), self._stderr.take()])
         if spent:
             write_all(self._out, frame(["spent"]))
             end_everything()
+
+    def _tell(self, report: list[Any]) -> None:
+        behind: list[memoryview] = []
+        write_all(self._out, frame(report, behind))
+        for data in behind:
+            write_all(self._out, data)
 
     def _explained(self, error: MemoryError) -> MemoryError:
         """Add the memory limit, if there is one, to ``error``."""
@@ -592,6 +829,13 @@ class Child:
             with suppress(OSError):
                 os.close(descriptor)
         self._in = self._out = -1
+        if (module := sys.modules.get("deskgrid.checkpoint")) is not None:
+            vars(module).update(_piece=None, _times=(float("inf"), float("inf")))
+
+
+def _in_a_report(data: bytes) -> bytes | Raw:
+    """Return ``data`` as it travels in a report: a large payload travels behind it."""
+    return data if len(data) < LARGE_BYTES else Raw([memoryview(data)])
 
 
 def _text_stream(descriptor: int) -> TextIO:

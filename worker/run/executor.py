@@ -12,16 +12,18 @@ Rule 4: a process loads the modules of only one bundle. For another bundle it is
 job was sent to a ready process, or at the poll that saw its predecessor end.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, Payload, in_batches
+from deskgrid.wire import PAYLOAD_LIMIT, Chunks, Failure, Outcome, Payload, in_batches
 from deskgrid.worker.run.accounts import Account
-from deskgrid.worker.run.child import TAIL, Raw, frame
+from deskgrid.worker.run.checkpoint_files import CheckpointFiles
+from deskgrid.worker.run.child import TAIL, TASKS, Raw, frame
 from deskgrid.worker.run.folders import Folder
-from deskgrid.worker.run.jobs import Job, JobEnded
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
 from deskgrid.worker.run.process import Process, ProcessReport
 from deskgrid.worker.run.templates import UnpackedTemplate, read_template
 
@@ -94,6 +96,8 @@ class Executor:
         if account is not None:
             account.let_pass(self.folder.path)
         self._bundles = self.folder.path / "bundles"
+        self.checkpoints = CheckpointFiles(self.folder.path / "checkpoints")
+        self._saved: list[JobSaved] = []
         self._templates: dict[str, UnpackedTemplate] = {}
         self._slots = [_Slot(index) for index in range(slots)]
         # The processes of the slots, and killed processes that have not ended yet.
@@ -103,7 +107,18 @@ class Executor:
 
     def know(self, digest: str, blob: bytes) -> None:
         """Learn a template. Raises `TemplateError`."""
-        self._templates[digest] = read_template(blob, self._bundles)
+        template = read_template(blob, self._bundles)
+        if "saves" in template.body:
+            self._make_tasks_folder()
+        self._templates[digest] = template
+
+    def _make_tasks_folder(self) -> None:
+        """Make the folder in which checkpointable commands run."""
+        folder = self.folder.path / TASKS
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700)
+            if self._account is not None:
+                self._account.own(folder)
 
     def knows(self, digest: str) -> bool:
         """Whether `know` was called with it."""
@@ -153,6 +168,16 @@ class Executor:
         for slot in self._busy():
             self._check(slot, now, ended)
         return ended
+
+    def saved(self) -> list[JobSaved]:
+        """Return the checkpoints that came since the last call: those before the jobs that `poll` returned last."""
+        saved, self._saved = self._saved, []
+        return saved
+
+    def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None:
+        """Tell the running job of a slot, which is checkpointable, when to save: see `Process.tell_times`."""
+        if (process := self._slots[slot].process) is not None:
+            process.tell_times(due, closes, last)
 
     def running(self, now: float) -> list[tuple[int, int, int, float]]:
         """Return the running attempts: slot, task, number, elapsed seconds."""
@@ -212,12 +237,16 @@ class Executor:
         self._spawned += 1
         stem = self.folder.path / f"{slot.index}-{self._spawned}"
         try:
-            slot.process = Process(slot.index, stem, self._arguments, self._tell, self._account)
+            slot.process = Process(slot.index, stem, self._arguments, self._tell, self._account, keep=self._keep)
         except OSError as error:
             slot.trouble = str(error)
             self._wake()  # the next poll handles the failure
         else:
             self.processes.add(slot.process)
+
+    def _keep(self, saved: JobSaved) -> None:
+        """Write a checkpoint to a file; the listening threads call this."""
+        self.checkpoints.write(saved.task, saved.number, saved.data)
 
     def _release(self, slot: _Slot) -> None:
         """Kill the slot's process, if it has one, and leave the slot without a process."""
@@ -240,12 +269,18 @@ class Executor:
             slot.since = None
         slot.sent += len(jobs)
         behind: list[memoryview] = []
-        data += frame(["run", digest, [[job.task, job.number, _as_sent(job.payload)] for job in jobs]], behind)
+        if any(job.checkpoint is not None for job in jobs):
+            process.tell_times(math.inf, math.inf, False)
+        data += frame(
+            ["run", digest, [[j.task, j.number, *map(_as_sent, (j.payload, j.checkpoint))] for j in jobs]], behind
+        )
         process.write([data, *behind], len(jobs))
 
     def _hear(self, slot: _Slot, process: Process, said: ProcessReport, now: float, ended: list[JobEnded]) -> None:
         if isinstance(said, JobEnded):
             self._settle(slot, process, said, now, ended)
+        elif isinstance(said, JobSaved):
+            self._take(slot, said, now, ended)
         elif said == "ready":
             process.ready = True
             if slot.jobs:
@@ -271,6 +306,13 @@ class Executor:
         slot.sent, slot.since, slot.failures = slot.sent - 1, now, 0
         ended.append(said)
         self._supply(slot, process)
+
+    def _take(self, slot: _Slot, said: JobSaved, now: float, ended: list[JobEnded]) -> None:
+        job = slot.jobs[0] if slot.sent else None
+        if job is None or job.checkpoint is None or (job.task, job.number) != (said.task, said.number):
+            self._distrust(slot, now, ended)
+        else:
+            self._saved.append(said)
 
     def _distrust(self, slot: _Slot, now: float, ended: list[JobEnded]) -> None:
         """Kill a process that reported a task that is not running: a task wrote into our pipe."""
@@ -306,8 +348,8 @@ class Executor:
 
 
 def _payload_size(job: Job) -> int:
-    return len(job.payload)
+    return len(job.payload) + len(job.checkpoint or b"")
 
 
-def _as_sent(payload: Payload) -> bytes | Raw:
-    return payload if isinstance(payload, bytes) else Raw(payload.frames())
+def _as_sent(payload: Payload | None) -> bytes | Raw | None:
+    return Raw(payload.frames()) if isinstance(payload, Chunks) else payload

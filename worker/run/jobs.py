@@ -10,13 +10,14 @@ class TemplateError(ValueError):
 
 
 class Job(NamedTuple):
-    """One attempt to make."""
+    """One attempt to make. ``checkpoint``: what it goes on from, empty: its start; None: it is not checkpointable."""
 
     task: int
     number: int
     template: str
     payload: Payload
     options: TaskOptions
+    checkpoint: Payload | None = None
 
 
 class JobEnded(NamedTuple):
@@ -34,3 +35,18 @@ class JobEnded(NamedTuple):
     payload: Payload
     stdout: bytes
     stderr: bytes
+
+
+class JobSaved(NamedTuple):
+    """A checkpoint of a running attempt. ``progress``: as in `deskgrid.checkpoint.save`.
+
+    ``elapsed``: how long the attempt had run; ``cost``: how long saving took. Seconds.
+    """
+
+    slot: int
+    task: int
+    number: int
+    progress: float | None
+    elapsed: float
+    cost: float
+    data: Payload

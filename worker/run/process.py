@@ -4,7 +4,9 @@ Rule: a process is killed together with everything that it started, and dies whe
 """
 
 import os
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -15,10 +17,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from deskgrid.wire import Chunks, Outcome, results_of_tasks
+from deskgrid.wire import PAYLOAD_LIMIT, SECONDS_LIMIT, Chunks, Outcome, results_of_tasks
 from deskgrid.worker.run.accounts import Account, environment
-from deskgrid.worker.run.child import Reports, exit_text, read_ends, write_all
-from deskgrid.worker.run.jobs import JobEnded
+from deskgrid.worker.run.child import (
+    TIMES_BYTES,
+    Reports,
+    exit_text,
+    read_ends,
+    tasks_folder_of,
+    times_file_of,
+    write_all,
+)
+from deskgrid.worker.run.jobs import JobEnded, JobSaved
 
 PROGRAM = Path(__file__).with_name("child.py")
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
@@ -40,16 +50,26 @@ LULL_BYTES = 1024
 _OUTCOMES = tuple(Outcome)
 
 # The reports of a process to the executor, sent by the listening thread. "gone" is always the last.
-ProcessReport = JobEnded | Literal["ready", "spent", "gone"]
+ProcessReport = JobEnded | JobSaved | Literal["ready", "spent", "gone"]
 
 
 class Process:
     """One process that runs tasks, and the thread that listens to it. Dies once."""
 
     def __init__(
-        self, slot: int, stem: Path, arguments: list[str], tell: "Tell", account: Account | None = None
+        self,
+        slot: int,
+        stem: Path,
+        arguments: list[str],
+        tell: "Tell",
+        account: Account | None = None,
+        *,
+        keep: "Callable[[JobSaved], None]" = lambda saved: None,
     ) -> None:
-        """``account``: the user that the process runs as; None: the worker's own user."""
+        """``account``: the user that the process runs as; None: the worker's own user.
+
+        ``keep``: called with each checkpoint by the thread that listens, before it is reported.
+        """
         self.slot = slot
         self.ready = False
         self.bundle: str | None = None
@@ -61,6 +81,9 @@ class Process:
         self._is_up = False
         self.reason = "killed"
         self._tell = tell
+        self._keep = keep
+        self._account = account
+        self._times: int | None = None
         self._captures = (stem.with_suffix(".out"), stem.with_suffix(".err"))
         self._dying = threading.Lock()
         self._dead = False
@@ -105,6 +128,20 @@ class Process:
         except OSError:
             self.undelivered += jobs
 
+    def tell_times(self, due: float, closes: float, last: bool) -> None:
+        """Tell the running task when a checkpoint is due, and when its window closes: monotonic seconds.
+
+        ``last``: its piece ends with this checkpoint. The first call, before the task begins, makes the file.
+        """
+        if self._times is None:
+            path = Path(times_file_of(str(self._captures[0])))
+            self._times = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+            os.write(self._times, bytes(TIMES_BYTES))
+            if self._account is not None:
+                self._account.let_read(path)
+        os.lseek(self._times, 0, os.SEEK_SET)
+        os.write(self._times, struct.pack("ddd", due, closes, float(last)))
+
     def captured(self, limit: int) -> tuple[bytes, bytes]:
         """Return what the running task has printed so far: stdout, stderr."""
         stdout, stderr = (_ends_of(path, limit) for path in self._captures)
@@ -129,6 +166,12 @@ class Process:
             self._lifeline = None
         for path in self._captures:
             path.unlink(missing_ok=True)
+        if self._times is not None:
+            os.close(self._times)
+            self._times = None
+            times_file = times_file_of(str(self._captures[0]))
+            Path(times_file).unlink(missing_ok=True)
+            shutil.rmtree(tasks_folder_of(times_file), ignore_errors=True)
 
     def _listen(self) -> None:
         garbled = ""
@@ -169,6 +212,10 @@ class Process:
             if message[0] == "ended":
                 task, number, outcome, elapsed, payload, stdout, stderr = next(results)
                 said.append(JobEnded(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
+            elif message[0] == "saved":
+                saved = _saved(self.slot, message)
+                self._keep(saved)
+                said.append(saved)
             elif message[0] == "ready" and not self._is_up:
                 self._is_up = True
                 said.append("ready")
@@ -177,6 +224,23 @@ class Process:
             else:
                 raise ValueError("no report begins so")
         return said
+
+
+def _saved(slot: int, message: list[Any]) -> JobSaved:
+    """Return the report of a checkpoint; raises ValueError."""
+    _, task, number, progress, elapsed, cost, data = message
+    for seconds in (elapsed, cost):
+        if type(seconds) is not float or not 0.0 <= seconds <= SECONDS_LIMIT:
+            raise ValueError("no checkpoint takes so long")
+    if type(task) is not int or type(number) is not int:
+        raise ValueError("no attempt is called so")
+    if progress is not None and not (type(progress) is float and 0.0 <= progress <= 1.0):
+        raise ValueError("no task is so far")
+    if type(data) not in (bytes, bytearray) or len(data) > PAYLOAD_LIMIT:
+        raise ValueError("no checkpoint is like that")
+    return JobSaved(
+        slot, task, number, progress, elapsed, cost, data if isinstance(data, bytes) else Chunks([memoryview(data)])
+    )
 
 
 def _result(message: list[Any]) -> list[Any]:

@@ -27,6 +27,9 @@ def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
     except TemplateRefused as error:
         raise TemplateError(f"the template cannot be read: {error}") from error
     match template:
+        case {"kind": "command", "argv": [_, *_] as argv, "checkpoint": patterns, "signal": name, "exit": code}:
+            saves = {"patterns": _checked_patterns(patterns), "signal": name, "exit": code}
+            return UnpackedTemplate(None, {"kind": "command", "argv": argv, "saves": saves})
         case {"kind": "command", "argv": [_, *_] as argv}:
             return UnpackedTemplate(None, {"kind": "command", "argv": argv})
         case {"kind": "python", "python": python, "function": function, "bundle": bundle}:
@@ -36,6 +39,12 @@ def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
                 digest, {"kind": "python", "python": python, "function": function, "folder": folder}
             )
     raise TemplateError("neither a Python nor a command template")
+
+
+def _checked_patterns(patterns: list[str]) -> list[str]:
+    for pattern in patterns:
+        _place(pattern)
+    return patterns
 
 
 def _unpacked(bundle: dict[str, bytes], folder: Path) -> Path:

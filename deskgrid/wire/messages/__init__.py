@@ -24,15 +24,19 @@ from deskgrid.wire.messages.client import (
 from deskgrid.wire.messages.common import Blob, Fetch, Goodbye, Refused, Rejoin
 from deskgrid.wire.messages.worker import (
     Assign,
+    Checkpoint,
     Enrol,
     Enrolled,
     Finished,
     Heartbeat,
     Join,
+    Kept,
     Leave,
     Planned,
     Recall,
+    Resume,
     Returned,
+    Saved,
     Stop,
     Taken,
     Welcome,
@@ -66,16 +70,20 @@ Message = (
     | Failed
     | Enrol
     | Enrolled
+    | Saved
+    | Resume
+    | Kept
+    | Checkpoint
 )
 
 # The tag of a message is its position here, so a new message goes to the end.
 MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 
 FROM_LAB = (Enrol,)
-FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch)
+FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch, Saved, Resume)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
 
 # The maximum bytes of each message, not counting the large payloads behind it. CONTROL_BYTES is for control messages.
 MOST: dict[type[Message], int] = dict.fromkeys(MESSAGES, CONTROL_BYTES)
-MOST |= dict.fromkeys((Finished, Submit, Blob), SAID_BYTES)
-MOST |= dict.fromkeys((Assign, Outcomes, Answer), MESSAGE_LIMIT)
+MOST |= dict.fromkeys((Finished, Saved, Submit, Blob), SAID_BYTES)
+MOST |= dict.fromkeys((Assign, Checkpoint, Outcomes, Answer), MESSAGE_LIMIT)

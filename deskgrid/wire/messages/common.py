@@ -21,9 +21,11 @@ class Outcome(IntEnum):
     TIMEOUT = 3  # the task ran longer than its own limit
     CANCELLED = 4  # somebody cancelled it
     DEPARTED = 5  # stopped because its PC departed; never counts against the task
+    PIECE = 6  # a checkpointable task ended this piece; its checkpoint was sent before
+    UNREADABLE = 7  # a checkpointable task cannot read the checkpoint that it was to go on from
 
 
-Ending = Annotated[int, Integer(Outcome.DONE, Outcome.DEPARTED)]
+Ending = Annotated[int, Integer(Outcome.DONE, Outcome.UNREADABLE)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from deskgrid.wire.fields import (
     PythonVersion,
     Seconds,
     Sentence,
+    Share,
     Version,
 )
 from deskgrid.wire.limits import (
@@ -69,7 +70,7 @@ Attempts = Annotated[tuple[Ref, ...], AtMost(HELD_ROWS)]
 
 
 class Work(NamedTuple):
-    """One attempt to make."""
+    """One attempt to make. ``checkpoint``: the number of the checkpoint that it goes on from; 0: from the start."""
 
     task: Count
     number: Count
@@ -77,6 +78,7 @@ class Work(NamedTuple):
     template: Digest
     runtime: Seconds
     options: Options
+    checkpoint: Count
     payload: Argument
 
 
@@ -156,12 +158,41 @@ class Returned:
     attempts: Attempts
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint of an attempt. It is sent again after each reconnection until `Kept` names its ``serial``.
+
+    ``progress``: how much of the task is done; None: the task does not say. ``elapsed``: how long the attempt had run.
+    ``cost``: how long it took the last time to save and to send a checkpoint of this kind.
+    """
+
+    task: Count
+    number: Count
+    serial: Count
+    progress: Annotated[float, Share()] | None
+    elapsed: Seconds
+    cost: Seconds
+    data: Argument
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Asks for the checkpoint that an attempt goes on from."""
+
+    task: Count
+    number: Count
+    checkpoint: Count
+
+
 # --- broker to worker ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The worker is let in, as ``name``. ``windows``: the broker's plan for it as JSON, or None."""
+    """The worker is let in, as ``name``. ``windows``: the broker's plan for it as JSON, or None.
+
+    ``loss``: how long a worker of this grid stays, on average, before it vanishes without a word.
+    """
 
     version: Version
     broker: Id
@@ -169,13 +200,19 @@ class Welcome:
     heartbeat: Seconds
     lease: Seconds
     windows: Table | None
+    loss: Seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Attempts to make, in this order on each slot; ``opening`` is from the last introduction that the broker got."""
+    """Attempts to make, in this order on each slot; ``opening`` is from the last introduction that the broker got.
+
+    ``spread``: so many seconds earlier than necessary this worker should save checkpoints at the end of its window,
+    because many windows close then.
+    """
 
     opening: Count
+    spread: Seconds
     work: Annotated[tuple[Work, ...], AtMost(BATCH_ROWS)]
 
 
@@ -205,6 +242,25 @@ class Planned:
     """The broker's plan for this worker changed."""
 
     windows: Table | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A checkpoint is in the journal under this number, or nobody needs it (0): the worker can forget it."""
+
+    task: Count
+    serial: Count
+    checkpoint: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Answer to `Resume`; ``data`` is empty if the broker does not have that checkpoint any more."""
+
+    task: Count
+    number: Count
+    checkpoint: Count
+    data: Argument
 
 
 # --- enrolment -------------------------------------------------------------------------------------------------------
