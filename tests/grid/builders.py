@@ -1,15 +1,18 @@
 """Bags for directed tests."""
 
 from deskgrid.client.template import command_template
+from deskgrid.wire import TaskOptions
 from tests.grid.clients import BagPlan, ClientNode
 from tests.grid.grid import VirtualGrid, bag_of
 
 TEMPLATE = command_template(["work", "{}"])
 
 
-def bag(seconds: list[float], name: str = "bag", size: int = 1000, fate: str = "ok") -> BagPlan:
+def bag(
+    seconds: list[float], name: str = "bag", size: int = 1000, fate: str = "ok", options: TaskOptions = TaskOptions()
+) -> BagPlan:
     """A bag of tasks that take ``seconds``, predicted exactly, in batches of ``size``."""
-    return BagPlan(name, TEMPLATE, bag_of(name, seconds, size, fate), list(seconds))
+    return BagPlan(name, TEMPLATE, bag_of(name, seconds, size, fate), list(seconds), options)
 
 
 def submitted(grid: VirtualGrid, seconds: list[float], name: str = "bag") -> ClientNode:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgpack
 
-from deskgrid.wire import Outcome
+from deskgrid.wire import Outcome, Payload
 from deskgrid.worker.run.child import error_payload
-from deskgrid.worker.run.jobs import Job, JobEnded
+from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
 
 # What everybody runs.
 PYTHON = "3.11"
@@ -65,14 +65,46 @@ class Executions:
         self.broken: set[str] = set()
         # What each attempt that ended answered, and the PC that ran it.
         self.answers: dict[tuple[int, int], tuple[Outcome, bytes, str]] = {}
+        # For how long each task that is checkpointable has run, in all of its pieces; seconds.
+        self.worked: Counter[tuple[str, int]] = Counter()
 
 
 @dataclass(slots=True)
 class _Lane:
-    """One process: ``since`` is when its first job began or will begin."""
+    """One process: ``since`` is when its first job began or will begin.
+
+    ``due``, ``last``: when that job saves, and whether its piece ends then; ``saved_at``: the ``due`` of its last save.
+    """
 
     jobs: deque[Job] = field(default_factory=deque)
     since: float = 0.0
+    due: float = math.inf
+    last: bool = False
+    saved_at: float = -math.inf
+
+    @property
+    def saves_at(self) -> float:
+        """When its first job saves next; infinity if it does not."""
+        return self.due if self.jobs and self.due != self.saved_at else math.inf
+
+
+class FakeFiles:
+    """`deskgrid.worker.run.checkpoint_files.CheckpointFiles` in memory."""
+
+    def __init__(self) -> None:
+        self.here: dict[tuple[int, int], bytes] = {}
+
+    def write(self, task: int, number: int, data: Payload) -> None:
+        self.here[task, number] = bytes(data)
+
+    def holds(self, task: int, number: int) -> bool:
+        return (task, number) in self.here
+
+    def read(self, task: int, number: int) -> Payload | None:
+        return self.here.get((task, number))
+
+    def drop(self, task: int, number: int) -> None:
+        self.here.pop((task, number), None)
 
 
 class FakeExecutor:
@@ -86,6 +118,8 @@ class FakeExecutor:
         self._templates: set[str] = set()
         self._ended: list[JobEnded] = []
         self._warm = False
+        self.checkpoints = FakeFiles()
+        self._saved: list[JobSaved] = []
 
     def know(self, digest: str, blob: bytes) -> None:
         self._templates.add(digest)
@@ -110,10 +144,35 @@ class FakeExecutor:
 
     def poll(self, now: float) -> list[JobEnded]:
         for number, lane in enumerate(self._lanes):
-            while lane.jobs and self._end_of(lane) <= now:
-                self._finish(number, lane)
+            while lane.jobs and min(self._end_of(lane), lane.saves_at) <= now:
+                if lane.saves_at < self._end_of(lane):
+                    self._save(number, lane)
+                else:
+                    self._finish(number, lane)
         ended, self._ended = self._ended, []
         return ended
+
+    def saved(self) -> list[JobSaved]:
+        saved, self._saved = self._saved, []
+        return saved
+
+    def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None:
+        lane = self._lanes[slot]
+        lane.due, lane.last = max(due, lane.since), last
+
+    def _save(self, slot: int, lane: _Lane) -> None:
+        """The first job saves how much of it is done and, at the end of a window, ends its piece."""
+        at, job = lane.saves_at, lane.jobs[0]
+        lane.saved_at, elapsed, task = at, at - lane.since, task_of(bytes(job.payload))
+        data = msgpack.packb(_done_before(job) + elapsed)
+        self.checkpoints.write(job.task, job.number, data)
+        progress = (_done_before(job) + elapsed) / task.seconds
+        self._saved.append(JobSaved(slot, job.task, job.number, progress, elapsed, 0.1, data))
+        if lane.last:
+            self._leave(lane, at)
+            lane.jobs.popleft()
+            self._ended.append(JobEnded(slot, job.task, job.number, Outcome.PIECE, elapsed, b"", b"", b""))
+            lane.since, lane.due = at + TASK_OVERHEAD_S, math.inf
 
     def running(self, now: float) -> list[tuple[int, int, int, float]]:
         return [
@@ -126,18 +185,18 @@ class FakeExecutor:
         lane = self._lanes[slot]
         elapsed = now - lane.since if lane.since <= now else None
         held = [(job, None if place else elapsed) for place, job in enumerate(lane.jobs)]
-        self._count_started(lane, now)
+        self._leave(lane, now)
         lane.jobs.clear()
         return held
 
     def next_end(self) -> float:
         """When something will have ended, on the PC's clock; infinity when nothing runs."""
-        return min((self._end_of(lane) for lane in self._lanes if lane.jobs), default=math.inf)
+        return min((min(self._end_of(lane), lane.saves_at) for lane in self._lanes if lane.jobs), default=math.inf)
 
     def power_off(self) -> None:
         """The PC goes, with all that ran."""
         for lane in self._lanes:
-            self._count_started(lane, self._clock())
+            self._leave(lane, self._clock())
             lane.jobs.clear()
 
     @property
@@ -145,19 +204,27 @@ class FakeExecutor:
         """Whether nothing runs here."""
         return not any(lane.jobs for lane in self._lanes)
 
-    def _count_started(self, lane: _Lane, now: float) -> None:
+    def _leave(self, lane: _Lane, now: float) -> None:
+        """The first job of a lane will not go on; count it if it had begun."""
         if lane.jobs and lane.since <= now:
             task = task_of(bytes(lane.jobs[0].payload))
             self._executions.started[task.bag, task.item] += 1
+            if lane.jobs[0].checkpoint is not None:
+                self._executions.worked[task.bag, task.item] += now - lane.since
 
     @staticmethod
     def _end_of(lane: _Lane) -> float:
         job = lane.jobs[0]
         seconds, timeout = task_of(bytes(job.payload)).seconds, job.options.timeout
+        seconds -= _done_before(job)
         return lane.since + (seconds if timeout is None else min(seconds, timeout))
 
     def _finish(self, slot: int, lane: _Lane) -> None:
-        end, job = self._end_of(lane), lane.jobs.popleft()
+        end = self._end_of(lane)
+        if lane.jobs[0].checkpoint is not None:
+            task = task_of(bytes(lane.jobs[0].payload))
+            self._executions.worked[task.bag, task.item] += end - lane.since
+        job = lane.jobs.popleft()
         task, elapsed = task_of(bytes(job.payload)), end - lane.since
         outcome = self._outcome(task, job)
         answer = answer_of(task, job.number, outcome)
@@ -165,6 +232,7 @@ class FakeExecutor:
         assert (job.task, job.number) not in self._executions.answers, f"{task}: attempt {job.number} ends twice"
         self._executions.answers[job.task, job.number] = (outcome, answer, self._name)
         self._ended.append(JobEnded(slot, job.task, job.number, outcome, elapsed, answer, b"said", b""))
+        lane.due = math.inf
         lane.since = end + (SPAWN_S if outcome in (Outcome.CRASH, Outcome.TIMEOUT) else TASK_OVERHEAD_S)
 
     def _outcome(self, task: Task, job: Job) -> Outcome:
@@ -179,6 +247,11 @@ class FakeExecutor:
             crashes[task.bag, task.item] += 1
             return Outcome.CRASH
         return Outcome.DONE
+
+
+def _done_before(job: Job) -> float:
+    """The seconds of a job that its checkpoint has already."""
+    return float(msgpack.unpackb(bytes(job.checkpoint))) if job.checkpoint else 0.0
 
 
 class FakeWindows:

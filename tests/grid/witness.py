@@ -76,7 +76,7 @@ class Witness:
         # What is no message is refused at once; that says nothing of what was accepted. Work is given at once, unless a
         # restart is to remember it.
         short = isinstance(message, wire.Assign) and all(work.runtime < REMEMBERED_S for work in message.work)
-        early = uncommitted and not short and not isinstance(message, wire.Refused | wire.Blob)
+        early = uncommitted and not short and not isinstance(message, wire.Refused | wire.Blob | wire.Checkpoint)
         expect(not early, "{} is sent before the journal is committed", type(message).__name__)
         self.said[type(message)] += 1
         if isinstance(message, wire.Assign):
@@ -227,9 +227,16 @@ class Witness:
             "tasks": list(scheduler.grid.tasks.each()) or scheduler.grid.tasks.bags,
             "failures": scheduler.grid.tasks._errors or scheduler.grid.tasks._crashes,
             "bound": scheduler.grid.bound or scheduler.grid.orphans,
-            "waiting": len(scheduler.grid.regular) + len(scheduler.grid.priority),
+            "waiting": len(scheduler.grid.regular) + len(scheduler.grid.priority) + len(scheduler.grid.pieces),
+            "progress": list(scheduler.grid.tasks.progress),
         }
-        for table in ("bags", "batches", "results", "sent"):  # unused templates go with the next bag that is forgotten
+        for table in (
+            "bags",
+            "batches",
+            "results",
+            "sent",
+            "checkpoints",
+        ):  # unused templates go with the next bag that is forgotten
             left[f"journal: {table}"] = state.journal.db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         for what, held in left.items():
             expect(not held, "all bags are forgotten, and the broker still holds {}: {}", what, held)

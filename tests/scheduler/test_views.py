@@ -288,6 +288,10 @@ def test_a_task_waits_because_every_slot_is_so_many_seconds_short() -> None:
             ComingWindow("a", starts_in_s=290, lasts_s=60, fits=False),
         ),
         longest_window_s=200,
+        needs_s=120,
+        checkpointable=False,
+        fraction=None,
+        idle_pieces=0,
     )
 
 

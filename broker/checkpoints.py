@@ -1,0 +1,82 @@
+"""The checkpoints of tasks that have not ended: which are kept, and what their tasks go on from.
+
+Rule 1: only the newest attempt of a task may save, and only the session that was given it.
+Rule 2: two checkpoints of a task are kept, so that there is another one if the newest cannot be read. All are deleted
+when the task ends.
+Rule 3: they count in the quota of the bag's owner. A checkpoint for which there is no room is not kept, and its task
+goes on from the one before.
+"""
+
+from collections.abc import Iterable
+
+from deskgrid import wire
+from deskgrid.broker.bags import KeptCheckpoint, OpenBag
+from deskgrid.broker.state import BrokerState
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Attempt
+from deskgrid.wire.saving import reserve_s
+
+# Checkpoints of one task that are kept.
+GENERATIONS = 2
+# Workers whose windows close within so many seconds of each other are asked to save at different times: for each
+# worker, there is so much more time. Seconds.
+EACH_S = 0.25
+
+
+class Checkpoints:
+    """Records checkpoints in the journal, and tells the scheduler."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def keep(self, attempt: Attempt, saved: wire.Saved, elapsed: float, now: float) -> int:
+        """Keep a checkpoint of the newest attempt of a task. Returns its number, or 0 if it is not kept."""
+        bag, _, _ = self._state.book.find(attempt.task)
+        if not bag.row.options.checkpoint or self._refusal(bag, len(saved.data)):
+            return 0
+        event = ev.CheckpointKept(attempt, saved.progress, elapsed, reserve_s(saved.cost))
+        self._state.pending += self._state.handle(event, now)
+        left_s = self._state.scheduler.left_s(attempt.task)
+        number = self._state.journal.add_checkpoint(attempt.task, bag.row.number, saved.progress, left_s, saved.data)
+        kept = bag.checkpoints.setdefault(attempt.task, [])
+        kept.append(KeptCheckpoint(number, saved.progress, left_s, len(saved.data)))
+        self._state.grown(bag, len(saved.data))
+        self._drop(bag, [kept.pop(0) for _ in range(len(kept) - GENERATIONS)])
+        return number
+
+    def _refusal(self, bag: OpenBag, size: int) -> str:
+        """Why a checkpoint cannot be kept; empty when it can."""
+        return self._state.quotas.refusal(bag.row.owner, 0, size) or self._state.disk.refusal
+
+    def _drop(self, bag: OpenBag, gone: Iterable[KeptCheckpoint]) -> None:
+        gone = list(gone)
+        self._state.journal.drop_checkpoints([each.number for each in gone])
+        self._state.grown(bag, -sum([each.size for each in gone]))
+
+    def unreadable(self, task: int) -> None:
+        """A worker cannot read the newest checkpoint of a task: the task goes on from the one before."""
+        bag, item = self._state.book.item(task)
+        kept = bag.checkpoints.get(task)
+        if not kept:
+            return
+        self._drop(bag, [kept.pop()])
+        before = ev.SavedTask(task, kept[-1].progress, kept[-1].left_s) if kept else None
+        scheduler = self._state.scheduler
+        self._state.pending += scheduler.handle(ev.CheckpointDropped(task, before), scheduler.now)
+        self._state.note("checkpoint-unreadable", by=bag.row.owner, bag=bag.row.id, item=item)
+
+    def sent(self, request: wire.Resume) -> wire.Checkpoint:
+        """The answer to a worker that was given this attempt and asks for the checkpoint that it goes on from."""
+        bag, _, _ = self._state.book.find(request.task)
+        known = any(kept.number == request.checkpoint for kept in bag.checkpoints.get(request.task, ()))
+        data = self._state.journal.checkpoint(request.checkpoint) if known else b""
+        return wire.Checkpoint(request.task, request.number, request.checkpoint, data)
+
+
+def drop_ended(state: BrokerState, bag: OpenBag, tasks: Iterable[int]) -> None:
+    """These tasks have ended: delete their checkpoints."""
+    if bag.checkpoints:
+        gone = [kept for task in tasks for kept in bag.checkpoints.pop(task, ())]
+        if gone:
+            state.journal.drop_checkpoints([kept.number for kept in gone])
+            state.grown(bag, -sum([kept.size for kept in gone]))
