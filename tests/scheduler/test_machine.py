@@ -17,9 +17,11 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.policies import POLICIES, Policy, make_policy
+from deskgrid.scheduler.queues.by_piece import rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.prediction_error import ENOUGH
+from deskgrid.scheduler.state.progress import IDLE_LIMIT
 from deskgrid.scheduler.trust import FIRST_SLOTS, WIDER_S
 from tests.scheduler.health import Health
 from tests.scheduler.watched import Watched
@@ -31,7 +33,10 @@ UPTIMES = st.sampled_from([*SECONDS, OPEN_ENDED])
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 FIRST_ATTEMPT = 1000
 # Of the bags, by their numbers.
-TIMEOUTS = (None, 1.0, 20.0)
+TIMEOUTS = (None, 1.0, 20.0, None)
+# Of the bags: the shortest pieces of their tasks, if these are checkpointable.
+PIECES = (None, None, None, 1.0)
+BAGS = st.integers(0, 3)
 
 QUEUES: dict[str, st.SearchStrategy[Any]] = {
     "queue_length": st.sampled_from([0, 1, 2, 10]),
@@ -64,6 +69,22 @@ class Known:
     errors: int = 0
     crashes: list[str] = field(default_factory=list)
     ended: State | None = None
+    # What is done of a checkpointable task: at its newest checkpoint, and when its piece began; whether the piece has
+    # brought anything, and how many before it have not.
+    fraction: float | None = None
+    begun_at: float | None = None
+    saved: bool = False
+    idle: int = 0
+
+    def leaves(self, *, counts: bool = False) -> None:
+        """Its attempt is with no worker any more. ``counts``: it was a piece that had its time."""
+        self.idle = 0 if self.saved else self.idle + counts
+        self.at, self.begun_at, self.saved = None, self.fraction, False
+
+    def save(self, fraction: float | None) -> None:
+        """A checkpoint is kept."""
+        if fraction is None or fraction > (self.begun_at or 0.0):
+            self.fraction, self.saved = fraction, True
 
 
 class GridMachine(RuleBasedStateMachine):
@@ -179,7 +200,7 @@ class GridMachine(RuleBasedStateMachine):
         for attempt in command.attempts:
             known, slot = self.known[attempt.task], self.sent[attempt][1]
             assert (known.at, known.newest) == (command.worker, attempt.number)
-            known.at = None
+            known.leaves()
             if slot in slots:
                 continue
             slots.add(slot)
@@ -205,6 +226,10 @@ class GridMachine(RuleBasedStateMachine):
         """A worker has answered: it is believed."""
         if well:
             self.health.works(name)
+        self._answers_only(name)
+
+    def _answers_only(self, name: str) -> None:
+        """A worker has said something of its work, which does not end its quarantine."""
         if name in self.up:
             self.heard.add(name)
             for owed in [owed for owed in self.owed if owed[0] == name and self._goes_on(owed[1])]:
@@ -216,15 +241,15 @@ class GridMachine(RuleBasedStateMachine):
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 
-    @rule(runtimes=st.lists(RUNTIMES, min_size=1, max_size=8), bag=st.integers(0, 2), retries=st.integers(0, 2))
+    @rule(runtimes=st.lists(RUNTIMES, min_size=1, max_size=8), bag=BAGS, retries=st.integers(0, 2))
     def submit(self, runtimes: list[float], bag: int, retries: int) -> None:
         self._submit(bag, len(runtimes), runtimes, retries)
 
-    @rule(runtime=RUNTIMES, count=st.integers(2, 12), bag=st.integers(0, 2))
+    @rule(runtime=RUNTIMES, count=st.integers(2, 12), bag=BAGS)
     def submit_uniform(self, runtime: float, count: int, bag: int) -> None:
         self._submit(bag, count, [runtime], 1)
 
-    @rule(bag=st.integers(0, 2), name=NAMES, runtime=RUNTIMES)
+    @rule(bag=BAGS, name=NAMES, runtime=RUNTIMES)
     def restore(self, bag: int, name: str, runtime: float) -> None:
         """A batch of one task in each state, the last two held by a worker that is not back yet."""
         first = self.next_task
@@ -239,7 +264,9 @@ class GridMachine(RuleBasedStateMachine):
 
     def _submit(self, bag: int, count: int, runtimes: list[float], retries: int, **restored: Any) -> None:
         first, self.next_task = self.next_task, self.next_task + count
-        event = ev.TasksSubmitted(bag, first, count, runtimes, retries, TIMEOUTS[bag], **restored)
+        event = ev.TasksSubmitted(
+            bag, first, count, runtimes, retries, TIMEOUTS[bag], min_piece=PIECES[bag], **restored
+        )
         for known in self.known.values():
             if known.bag == bag:
                 known.retries = retries
@@ -278,12 +305,12 @@ class GridMachine(RuleBasedStateMachine):
         tasks = self.some_tasks(data)
         self._recalls(self.tell(ev.RuntimesUpdated(tasks, [data.draw(RUNTIMES) for _ in tasks])))
 
-    @rule(bag=st.integers(0, 2), runtime=RUNTIMES)
+    @rule(bag=BAGS, runtime=RUNTIMES)
     def predict_bag(self, bag: int, runtime: float) -> None:
         if bag in self.watched.scheduler.grid.tasks.bags:
             self._recalls(self.tell(ev.BagPredicted(bag, runtime)))
 
-    @rule(bag=st.integers(0, 2), cancel_it=st.booleans())
+    @rule(bag=BAGS, cancel_it=st.booleans())
     def forget_bag(self, bag: int, cancel_it: bool) -> None:
         if cancel_it:
             self._cancel([task for task, known in self.known.items() if known.bag == bag])
@@ -327,15 +354,31 @@ class GridMachine(RuleBasedStateMachine):
         self.owed = {owed for owed in self.owed if owed[0] != name}
         for known in self.known.values():
             if known.at == name:
-                known.at = None
+                known.leaves()
 
     @rule(name=NAMES, planned=st.booleans(), data=st.data())
     def leave(self, name: str, planned: bool, data: st.DataObject) -> None:
         """A departure or a loss, also of a worker that is not there. It may hand back what it was ever given."""
         given = [attempt for attempt, (worker, _) in self.sent.items() if worker == name]
         unstarted = data.draw(st.lists(st.sampled_from(given), max_size=3)) if given and planned else []
+        stuck = self._pieces_over(name, planned, unstarted)
         self._take_away(name)
-        assert self.tell(ev.WorkerLeft(name, planned, False, unstarted, [(5.0, 50.0)])) == []
+        commands = self.tell(ev.WorkerLeft(name, planned, False, unstarted, [(5.0, 50.0)]))
+        assert commands == ([ev.Stuck(stuck)] if stuck else [])
+
+    def _pieces_over(self, name: str, planned: bool, unstarted: list[Attempt]) -> list[Attempt]:
+        """A window closes over pieces of checkpointable tasks. Returns those that were the last of too many in vain."""
+        worker, stuck = self.watched.scheduler.grid.slots.workers.get(name), []
+        for slot in worker.slots if worker is not None else ():
+            if slot.sent and (attempt := slot.sent[0].attempt) not in unstarted:
+                known = self.known[attempt.task]
+                piece = PIECES[known.bag]
+                if piece is not None:
+                    known.leaves(counts=planned and self.now - slot.started >= rounded_piece(piece))
+                    if known.idle >= IDLE_LIMIT:
+                        known.ended = State.FAILED
+                        stuck.append(attempt)
+        return stuck
 
     @rule(
         name=NAMES,
@@ -406,7 +449,7 @@ class GridMachine(RuleBasedStateMachine):
         event = ev.AttemptsEnded(name, [ev.EndedAttempt(attempt, outcome, 1.0) for attempt, outcome in answers])
         commands = self.tell(event)
         recalls = [command for command in commands if isinstance(command, ev.Recall)]
-        others = [command for command in commands if command not in recalls]
+        others = [command for command in commands if not isinstance(command, ev.Recall | ev.Stuck)]
         assert [sorted(command.attempts) for command in others if isinstance(command, ev.Settle)] == [settled][
             : len(others)
         ]
@@ -422,13 +465,18 @@ class GridMachine(RuleBasedStateMachine):
                 self._answers(reporter)
             return False
         worker = known.at or reporter
-        known.newest = known.at = None
+        known.newest = None
+        known.leaves(counts=outcome == Outcome.PIECE)
         self._answers(worker, well=outcome != Outcome.CRASH)
         if outcome == Outcome.CRASH:
             known.crashes.append(worker)
             self.health.crashes(worker, known.bag, self._done_of(known.bag), set(self.up), self.now)
             excused = set(known.crashes) == {worker} and worker in self.health.quarantined
             failed = len(known.crashes) >= CRASH_LIMIT and not excused
+        elif outcome == Outcome.PIECE:
+            if known.idle >= IDLE_LIMIT:
+                known.ended = State.FAILED
+            return False
         else:
             known.errors += outcome != Outcome.DONE
             failed = known.errors > known.retries
@@ -442,6 +490,20 @@ class GridMachine(RuleBasedStateMachine):
         return sum(known.bag == bag and known.ended == State.DONE for known in self.known.values())
 
     @precondition(lambda self: self.sent)
+    @rule(data=st.data(), fraction=st.sampled_from([None, 0.3, 0.6, 0.9]), elapsed=st.sampled_from(SECONDS))
+    def save(self, data: st.DataObject, fraction: float | None, elapsed: float) -> None:
+        """A checkpoint of any attempt comes. It counts if the attempt is the newest of a checkpointable task."""
+        attempt = self.some_attempt(data)
+        known = self.known.get(attempt.task)
+        if known is None:
+            return
+        if known.ended is None and known.newest == attempt.number and PIECES[known.bag] is not None:
+            known.save(fraction)
+            if known.at is not None:
+                self._answers_only(known.at)
+        assert self.tell(ev.CheckpointKept(attempt, fraction, elapsed, 0.5)) == []
+
+    @precondition(lambda self: self.sent)
     @rule(data=st.data())
     def give_back(self, data: st.DataObject) -> None:
         self._return([self.some_attempt(data), self.some_attempt(data)])
@@ -451,7 +513,8 @@ class GridMachine(RuleBasedStateMachine):
             known = self.known.get(attempt.task)
             self.owed.discard(("a", attempt))
             if known is not None and known.at is not None and known.newest == attempt.number:
-                known.newest = known.at = None
+                known.newest = None
+                known.leaves()
         assert self.tell(ev.AttemptsReturned("a", attempts)) == []
 
     @rule()

@@ -2,7 +2,7 @@
 
 The second check needs a memory that the state does not have. A slot is excused, as long as it has work, once its
 running task was overdue, or its window, a prediction or the policy changed after it got the work. A long shot is
-excused, too.
+excused, too, and so is a checkpointable task: for a piece of it there was time.
 """
 
 from deskgrid.scheduler import events as ev
@@ -44,7 +44,7 @@ class Watched:
         assert not any(isinstance(command, ev.Settle) for command in commands), commands
         assigned = {work.attempt for command in commands if isinstance(command, ev.Assign) for work in command.work}
         for slot in self.scheduler.grid.slots.slots.values():
-            if self._is_long_shot(slot):
+            if self._is_long_shot(slot) or self._is_piece(slot):
                 continue
             if slot.number not in self._excused:
                 over = self._over_s(slot, now)
@@ -56,6 +56,10 @@ class Watched:
     def _is_long_shot(self, slot: Slot) -> bool:
         policy = self.scheduler.policy
         return isinstance(policy, Packing) and bool(slot.sent) and slot.sent[0].attempt.task in policy._tried
+
+    def _is_piece(self, slot: Slot) -> bool:
+        known = self.scheduler.grid.tasks.known
+        return bool(slot.sent) and known(slot.sent[0].attempt.task).bag.piece is not None
 
     def _over_s(self, slot: Slot, now: float) -> float:
         """By how many seconds the work of ``slot`` is more than its window."""
