@@ -24,6 +24,7 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "worker-quarantined": "everyone",
     "worker-works-again": "everyone",
     "task-crashed": "everyone",
+    "checkpoint-unreadable": "everyone",
     "refused": "admin",
     "enrolment": "admin",
     "enrolment-refused": "admin",

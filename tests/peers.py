@@ -34,7 +34,7 @@ _HANDSHAKES = (
 )
 
 # What may be said of all tasks of a batch.
-OPTIONS = {"timeout", "retries"}
+OPTIONS = {"timeout", "retries", "checkpoint", "min_piece"}
 
 _Answered = TypeVar("_Answered", bound=wire.Message)
 

@@ -144,6 +144,7 @@ class CounterValues(TypedDict):
     stale: int  # results of old attempts, ignored
     unfit: int  # placements that no longer fitted when their turn came
     adopted: int  # attempts that their worker still held when it came back
+    pieces: int  # attempts of checkpointable tasks that ended with progress
     overdue: int  # attempts taken back from workers that did not answer in time
     wasted_s: float
     window_s: float

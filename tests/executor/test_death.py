@@ -181,7 +181,7 @@ def test_the_end_of_its_lifeline_ends_a_process_and_what_it_started(tmp_path: Pa
         os.close(theirs)
         try:
             assert process.stdin is not None
-            process.stdin.write(frame(["template", "digest", template]) + frame(["run", "digest", [[1, 1, b""]]]))
+            process.stdin.write(frame(["template", "digest", template]) + frame(["run", "digest", [[1, 1, b"", None]]]))
             process.stdin.flush()
             started = int(written(note))
             assert alive(started)

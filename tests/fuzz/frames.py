@@ -68,6 +68,8 @@ def _value(field: Any, dice: random.Random) -> Any:
             made = min(most, max(least, dice.getrandbits(dice.choice([3, 8, 33, 63]))))
         case fields.Real():
             made = dice.uniform(0.0, 1e4)
+        case fields.Share():
+            made = dice.random()
         case fields.Flag():
             made = dice.random() < 0.5
         case fields.Word(pattern=pattern):

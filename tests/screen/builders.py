@@ -26,6 +26,7 @@ NO_COUNTS = CounterValues(
     unfit=0,
     adopted=0,
     overdue=0,
+    pieces=0,
     wasted_s=0.0,
     window_s=0.0,
     busy_s=0.0,

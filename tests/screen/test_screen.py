@@ -293,6 +293,7 @@ def test_every_counter_of_trouble_is_shown() -> None:
             "timeouts": 15,
             "stale": 16,
             "overdue": 17,
+            "pieces": 18,
         }
     )
     text = " ".join(lines(snapshot(counters=numbers), 80))
@@ -304,6 +305,7 @@ def test_every_counter_of_trouble_is_shown() -> None:
         "timeouts 15",
         "stale answers 16",
         "overdue 17",
+        "pieces 18",
     ):
         assert said in text
 

@@ -32,6 +32,8 @@ def values(limit: Any) -> tuple[list[Any], list[Any]]:
             made = [least, most], [least - 1, most + 1]
         case fields.Real(most=most):
             made = [0.0, most], [-1.0, 2 * most]
+        case fields.Share():
+            made = [0.0, 1.0], [-0.1, 1.1, 1]
         case fields.Flag():
             made = [True, False], [0, 1]
         case fields.Line(most=most):
@@ -125,9 +127,11 @@ def test_what_is_wrong_in_any_column_of_a_row_is_refused(place: int) -> None:
                 assert not taken(wire.Finished, {"results": harmed})
 
 
-@pytest.mark.parametrize(("place", "wrong"), [(3, [1, 2]), (3, ["d" * 64, b"d"]), (5, [b"\x80", None]), (6, [b"", ""])])
+@pytest.mark.parametrize(
+    ("place", "wrong"), [(3, [1, 2]), (3, ["d" * 64, b"d"]), (5, [b"\x80", None]), (6, [0, -1]), (7, [b"", ""])]
+)
 def test_what_is_wrong_in_a_column_of_work_is_refused(place: int, wrong: list[Any]) -> None:
-    columns: list[list[Any]] = [[1, 2], [1, 2], [0], ["d" * 64], [1.0], [b"\x80"], [b""]]
+    columns: list[list[Any]] = [[1, 2], [1, 2], [0], ["d" * 64], [1.0], [b"\x80"], [0], [b""]]
     assert taken(wire.Assign, {"work": columns})
     columns[place] = wrong
     assert not taken(wire.Assign, {"work": columns})
@@ -213,7 +217,7 @@ def test_results_that_a_process_tells_are_checked_like_those_that_travel() -> No
     assert first == wire.Result(1, 2, 0, 0.5, b"value", b"out", b"err")
     assert second.payload == wire.UNREADABLE.packed()
     assert wire.results_of_tasks([]) == ()
-    for place, value in enumerate([True, "2", 6, -1.0, "value", bytes(wire.PRINTED_BYTES + 1), None]):
+    for place, value in enumerate([True, "2", 8, -1.0, "value", bytes(wire.PRINTED_BYTES + 1), None]):
         with pytest.raises(wire.ProtocolError):
             wire.results_of_tasks([[*good[:place], value, *good[place + 1 :]], failed])
     wrongs: list[list[list[object]]] = [[good[:-1]], [good, good[:-1]], [[]]]
