@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from deskgrid.worker.run.jobs import TemplateError
-from deskgrid.worker.run.templates import read_template
+from deskgrid.worker.run.templates import FOLDERS_LIMIT, PARTS_LIMIT, read_template
 from tests.executor.rig import Rig, call, command_template, python_template, value
 
 ROOT = Path(__file__).parents[2]
@@ -112,6 +112,25 @@ def test_a_bundle_cannot_write_outside_its_folder(tmp_path: Path, path: object) 
     with pytest.raises(TemplateError):
         read_template(_python_blob(bundle={path: b"evil"}), tmp_path / "in" / "cache")
     assert not list(tmp_path.rglob("*evil*"))
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ["a/" * PARTS_LIMIT + "x.py"],
+        [f"{number}/" + "a/" * (PARTS_LIMIT - 3) + "x.py" for number in range(FOLDERS_LIMIT // (PARTS_LIMIT - 2) + 1)],
+    ],
+)
+def test_a_bundle_of_very_many_folders_is_refused_before_any_is_made(tmp_path: Path, paths: list[str]) -> None:
+    with pytest.raises(TemplateError):
+        read_template(_python_blob(bundle=dict.fromkeys(paths, b"")), tmp_path / "cache")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bundle_may_have_deep_folders(tmp_path: Path) -> None:
+    deepest = "a/" * (PARTS_LIMIT - 1) + "x.py"
+    read_template(_python_blob(bundle={deepest: b""}), tmp_path)
+    assert [each.name for each in tmp_path.rglob("*.py")] == ["x.py"]
 
 
 @pytest.mark.parametrize(

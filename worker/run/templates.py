@@ -11,6 +11,11 @@ from deskgrid.wire import read_template as unpack
 from deskgrid.worker.run.child import frame
 from deskgrid.worker.run.jobs import TemplateError
 
+# The most folders of a bundle, and the most parts of a file's path: far more than any program has, and so few that they
+# are made within seconds. A worker that takes longer is silent for so long that the broker takes it for lost.
+FOLDERS_LIMIT = 10_000
+PARTS_LIMIT = 32
+
 
 @dataclass(frozen=True, slots=True)
 class UnpackedTemplate:
@@ -41,6 +46,8 @@ def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
 def _unpacked(bundle: dict[str, bytes], folder: Path) -> Path:
     """Unpack ``bundle`` into ``folder``, completely or not at all, and return ``folder``."""
     files = {_place(path): source for path, source in bundle.items()}
+    if len({folder for place in files for folder in place.parents}) > FOLDERS_LIMIT:
+        raise TemplateError(f"the bundle has more than {FOLDERS_LIMIT:,} folders")
     if folder.is_dir():
         return folder
     try:
@@ -70,7 +77,7 @@ def _rename(made: Path, folder: Path) -> None:
 
 def _place(path: str) -> PurePosixPath:
     """Return ``path`` if it is a relative, normalized path that stays in its folder on any system."""
-    if not set(path) & set("\\:\0"):
+    if not set(path) & set("\\:\0") and path.count("/") < PARTS_LIMIT:
         place = PurePosixPath(path)
         if str(place) == path and place.parts and ".." not in place.parts and not place.is_absolute():
             return place
