@@ -1,5 +1,6 @@
 """The user's modules: they may have any name, and those of two bags do not mix."""
 
+import errno
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -9,7 +10,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from deskgrid.worker.run.jobs import TemplateError
+from deskgrid.worker.run.jobs import NoRoomError, TemplateError
 from deskgrid.worker.run.templates import FOLDERS_LIMIT, PARTS_LIMIT, read_template
 from tests.executor.rig import Rig, call, command_template, python_template, value
 
@@ -124,6 +125,22 @@ def test_a_bundle_cannot_write_outside_its_folder(tmp_path: Path, path: object) 
 def test_a_bundle_of_very_many_folders_is_refused_before_any_is_made(tmp_path: Path, paths: list[str]) -> None:
     with pytest.raises(TemplateError):
         read_template(_python_blob(bundle=dict.fromkeys(paths, b"")), tmp_path / "cache")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, NoRoomError), (errno.EROFS, NoRoomError), (errno.ENAMETOOLONG, TemplateError)]
+)
+def test_who_is_to_blame_for_a_bundle_that_cannot_be_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[TemplateError]
+) -> None:
+    def write(path: Path, data: bytes) -> None:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    with pytest.raises(TemplateError) as raised:
+        read_template(_python_blob(bundle={"a.py": b""}), tmp_path)
+    assert type(raised.value) is kind
     assert not list(tmp_path.iterdir())
 
 
