@@ -299,7 +299,7 @@ def test_a_log_that_is_removed_while_the_broker_runs_ends_the_broker(tmp_path: P
     with closing(Journal(tmp_path)) as journal:
         (tmp_path / LOG).unlink()
         journal.add_bag(bag_row(1))
-        with pytest.raises(Damaged, match="journal.sqlite3-wal was removed while the broker ran"):
+        with pytest.raises(Damaged, match=f"{LOG} was removed while the broker ran"):
             journal.commit()
 
 
