@@ -48,6 +48,11 @@ class ByPiece:
         for queue in self.queues.values():
             queue.predict(spans, old, new)
 
+    @property
+    def predicting(self) -> bool:
+        """As `WaitingQueue.predicting`."""
+        return any(queue.predicting for queue in self.queues.values())
+
     def tidy(self) -> bool:
         """As `WaitingQueue.tidy`."""
         tidied = [queue.tidy() for queue in self.queues.values()]  # every one of them
