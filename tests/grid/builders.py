@@ -9,10 +9,10 @@ TEMPLATE = command_template(["work", "{}"])
 
 
 def bag(
-    seconds: list[float], name: str = "bag", size: int = 1000, fate: str = "ok", options: TaskOptions = TaskOptions()
+    seconds: list[float], name: str = "bag", size: int = 1000, fate: str = "ok", options: TaskOptions | None = None
 ) -> BagPlan:
     """A bag of tasks that take ``seconds``, predicted exactly, in batches of ``size``."""
-    return BagPlan(name, TEMPLATE, bag_of(name, seconds, size, fate), list(seconds), options)
+    return BagPlan(name, TEMPLATE, bag_of(name, seconds, size, fate), list(seconds), options or TaskOptions())
 
 
 def submitted(grid: VirtualGrid, seconds: list[float], name: str = "bag") -> ClientNode:

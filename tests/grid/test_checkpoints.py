@@ -80,8 +80,11 @@ def test_a_piece_ends_with_its_checkpoint_at_whichever_step_the_broker_dies(
 def test_two_checkpoints_of_a_task_are_kept_and_none_when_it_has_ended(grid: VirtualGrid) -> None:
     grid.worker("pc")
     submitted(grid, 2 * HOUR_S)
-    journal = grid.broker.sessions.state.journal
-    numbers = lambda: [number for _, _, number, *_ in journal.recovery.checkpoints()]  # noqa: E731
+    recovery = grid.broker.sessions.state.journal.recovery
+
+    def numbers() -> list[int]:
+        return [number for _, _, number, *_ in recovery.checkpoints()]
+
     grid.run_until(lambda: len(numbers()) == 2, HOUR_S, "two checkpoints")
     before = numbers()
     grid.run_until(lambda: numbers() != before, HOUR_S, "another one")

@@ -1,0 +1,403 @@
+"""A checkpointable task in a real process: it is told when to save, its piece ends, and it goes on from there."""
+
+import pickle
+import sys
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from deskgrid import checkpoint
+from deskgrid.wire import LARGE_BYTES, Outcome, Payload, TaskOptions
+from deskgrid.worker.run import child
+from deskgrid.worker.run.child import CHECKPOINT, CheckpointFinder, Piece, Unreadable
+from deskgrid.worker.run.jobs import Job, JobSaved
+from tests.executor.rig import Rig, call, error, python_template, value
+from tests.waiting import eventually
+
+NEVER = float("inf")
+needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+
+
+def began(rig: Rig, digest: str, payload: bytes, saved: Payload = b"", task: int = 1) -> None:
+    """Begin a checkpointable task."""
+    rig.executor.run(0, [Job(task, 1, digest, payload, TaskOptions(checkpoint=True), saved)])
+    rig.until_running()
+
+
+def due_now(rig: Rig, *, last: bool) -> None:
+    now = time.monotonic()
+    rig.executor.tell_times(0, now, now + 60.0, last)
+
+
+def saved(rig: Rig) -> JobSaved:
+    """The next checkpoint."""
+    found: list[JobSaved] = []
+
+    def some() -> bool:
+        rig.poll()
+        found.extend(rig.executor.saved())
+        return bool(found)
+
+    assert eventually(some)
+    (one,) = found
+    return one
+
+
+def counts(until: int) -> object:
+    """Counts, and saves how far it is, until it is told to stop."""
+    import time
+
+    from deskgrid import checkpoint
+
+    state = checkpoint.load({"count": 0, "left": 0.0})
+    begun = state["count"]
+    while state["count"] < until:
+        state["count"] += 1
+        state["left"] = checkpoint.seconds_left()
+        checkpoint.save(state, progress=state["count"] / until if until < 1e12 else None)
+        time.sleep(0.001)
+    return begun, state
+
+
+def endless(rig: Rig, **more: Any) -> str:
+    digest = rig.know(python_template(counts))
+    began(rig, digest, call(10**12), **more)
+    return digest
+
+
+def test_a_task_saves_once_for_each_time_that_it_is_due_and_goes_on(rig: Rig) -> None:
+    endless(rig)
+    due_now(rig, last=False)
+    first = saved(rig)
+    assert (first.slot, first.task, first.number, first.progress) == (0, 1, 1, None)
+    assert 0.0 <= first.cost <= first.elapsed < 60.0
+    due_now(rig, last=False)
+    second = saved(rig)
+    assert second.elapsed > first.elapsed
+    assert not rig.ended
+    assert 55.0 < pickle.loads(Piece(_key(second.data), bytes(second.data), (), print, 0)._body())["left"] <= 60.0
+
+
+def _key(data: Payload) -> bytes:
+    return bytes(data).split(b"\n")[1]
+
+
+def test_the_last_checkpoint_of_a_window_ends_the_piece_and_the_process_goes_on(rig: Rig) -> None:
+    pid = rig.pid()
+    digest = endless(rig)
+    due_now(rig, last=True)
+    one = saved(rig)
+    (ended,) = rig.until(1)
+    assert (ended.outcome, bytes(ended.payload)) == (Outcome.PIECE, b"")
+    began(rig, digest, call(10**12), one.data, task=2)
+    due_now(rig, last=True)
+    two = saved(rig)
+    (ended,) = rig.until(1)
+    counted = [pickle.loads(Piece(_key(s.data), bytes(s.data), (), print, 0)._body())["count"] for s in (one, two)]
+    assert 0 < counted[0] < counted[1]
+    assert rig.pid() == pid
+
+
+def test_a_task_that_ends_in_time_returns_its_value(rig: Rig) -> None:
+    digest = rig.know(python_template(counts))
+    began(rig, digest, call(300))
+    due_now(rig, last=False)
+    one = saved(rig)
+    assert one.progress is not None
+    assert 0.0 < one.progress < 1.0
+    (ended,) = rig.until(1)
+    assert value(ended)[0] == 0
+    began(rig, digest, call(300), one.data, task=2)
+    (ended,) = rig.until(1)
+    assert value(ended)[0] > 0
+
+
+def test_a_large_checkpoint_travels_there_and_back(rig: Rig) -> None:
+    def grows(size: int) -> object:
+        from deskgrid import checkpoint
+
+        state = checkpoint.load(b"")
+        while not state:
+            checkpoint.save(bytes(size))
+        return len(state)
+
+    digest = rig.know(python_template(grows))
+    began(rig, digest, call(3 * LARGE_BYTES))
+    due_now(rig, last=True)
+    one = saved(rig)
+    rig.until(1)
+    began(rig, digest, call(3 * LARGE_BYTES), one.data, task=2)
+    (ended,) = rig.until(1)
+    assert value(ended) == 3 * LARGE_BYTES
+
+
+def test_a_checkpoint_over_the_limit_is_the_error_of_the_task(rigs: Callable[..., Rig]) -> None:
+    rig = rigs(result_limit=1000)
+
+    def large() -> None:
+        from deskgrid import checkpoint
+
+        while True:
+            checkpoint.save(bytes(2000))
+
+    began(rig, rig.know(python_template(large)), call())
+    due_now(rig, last=False)
+    (ended,) = rig.until(1)
+    assert error(ended)[0] == "CheckpointTooLarge"
+    assert "the limit is 1,000" in error(ended)[1]
+
+
+@pytest.mark.parametrize("progress", [-0.1, 1.1, float("nan")])
+def test_a_progress_that_is_none_is_an_error(rig: Rig, progress: float) -> None:
+    def wrong(progress: float) -> None:
+        from deskgrid import checkpoint
+
+        while True:
+            checkpoint.save(0, progress)
+
+    began(rig, rig.know(python_template(wrong)), call(progress))
+    due_now(rig, last=False)
+    (ended,) = rig.until(1)
+    assert error(ended)[0] == "ValueError"
+
+
+def test_a_state_of_the_users_own_class_is_saved_with_its_code(rig: Rig) -> None:
+    def task() -> object:
+        from deskgrid import checkpoint
+
+        class Mine:
+            count = 3
+
+        state = checkpoint.load(None)
+        while state is None:
+            checkpoint.save(Mine())
+        return state.count
+
+    digest = rig.know(python_template(task))
+    began(rig, digest, call())
+    due_now(rig, last=True)
+    one = saved(rig)
+    rig.until(1)
+    began(rig, digest, call(), one.data, task=2)
+    (ended,) = rig.until(1)
+    assert value(ended) == 3
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "other code", "garbage", "no pickle"])
+def test_a_checkpoint_that_cannot_be_used_ends_the_attempt_as_unreadable(rig: Rig, harm: str) -> None:
+    digest = endless(rig)
+    due_now(rig, last=True)
+    data = bytes(saved(rig).data)
+    rig.until(1)
+    key = _key(data)
+    harmed = {
+        "cut": data[:-1],
+        "changed": data[:-1] + bytes([data[-1] ^ 1]),
+        "other code": data.replace(key, b"0" * 64 + key[64:]),
+        "garbage": b"?",
+        "no pickle": b"\n".join([CHECKPOINT, key, b"00000000", b""]),
+    }[harm]
+    began(rig, digest, call(10**12), harmed, task=2)
+    (ended,) = rig.until(1)
+    assert ended.outcome is Outcome.UNREADABLE
+
+
+def test_outside_a_checkpointable_task_nothing_is_saved(rig: Rig) -> None:
+    assert checkpoint.load("default") == "default"
+    assert not checkpoint.save("state", progress=0.5)
+    assert not checkpoint.due()
+    assert checkpoint.seconds_left() == NEVER
+    assert value(rig.call(counts, 3))[0] == 0
+    digest = endless(rig)
+    due_now(rig, last=True)
+    saved(rig)
+    rig.until(1)
+    (ended,) = rig.run(digest, call(3))
+    assert value(ended)[1]["left"] == NEVER
+
+
+def test_a_task_can_ask_whether_it_is_due(rig: Rig) -> None:
+    def asks() -> object:
+        from deskgrid import checkpoint
+
+        while not checkpoint.due():
+            pass
+        return checkpoint.save(1), checkpoint.due(), checkpoint.save(2)
+
+    began(rig, rig.know(python_template(asks)), call())
+    due_now(rig, last=False)
+    (ended,) = rig.until(1)
+    assert value(ended) == (True, False, False)
+
+
+def test_a_copy_of_the_process_does_not_save(rig: Rig) -> None:
+    def forks() -> object:
+        import os
+
+        from deskgrid import checkpoint
+
+        while not checkpoint.due():
+            pass
+        if os.fork() == 0:
+            os._exit(7 if checkpoint.save(1) or checkpoint.due() else 0)
+        return os.waitstatus_to_exitcode(os.wait()[1])
+
+    began(rig, rig.know(python_template(forks)), call())
+    due_now(rig, last=False)
+    (ended,) = rig.until(1)
+    assert value(ended) == 0
+
+
+def test_a_process_that_reports_checkpoints_of_others_is_killed(rig: Rig) -> None:
+    def forges(report: list[object]) -> None:
+        import gc
+
+        child = next(each for each in gc.get_objects() if type(each).__name__ == "Child")
+        child._tell(report)
+        import time
+
+        time.sleep(60)
+
+    digest = rig.know(python_template(forges))
+    reports: list[list[object]] = [
+        ["saved", 99, 1, 0.5, 1.0, 1.0, b"mine"],
+        ["saved", 1, 1, 2.0, 1.0, 1.0, b""],
+        ["saved", 1, 1, 0.5, -1.0, 1.0, b""],
+        ["saved", 1, "1", 0.5, 1.0, 1.0, b""],
+        ["saved", 1, 1, 0.5, 1.0, 1.0, "text"],
+        ["saved", 1, 1, 0.5, 1.0, 1.0],
+    ]
+    for report in reports:
+        began(rig, digest, call(report))
+        (ended,) = rig.until(1)
+        assert ended.outcome is Outcome.CRASH
+        assert not rig.executor.saved()
+
+
+def test_an_ordinary_task_cannot_save(rig: Rig) -> None:
+    def forges() -> None:
+        import gc
+
+        next(each for each in gc.get_objects() if type(each).__name__ == "Child")._tell(
+            ["saved", 0, 1, 0.5, 1.0, 1.0, b"mine"]
+        )
+
+    assert rig.call(forges).outcome is Outcome.CRASH
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+# Counts in a file until it is told to save; says what it has counted when it has counted enough.
+COUNTS = """
+import pathlib, signal, sys, time
+state = pathlib.Path("state/count")
+count = int(state.read_text()) if state.exists() else 0
+def save(*_):
+    state.parent.mkdir(exist_ok=True)
+    state.write_text(str(count))
+    pathlib.Path("other").write_text("not saved")
+    sys.exit(85)
+signal.signal(signal.SIGUSR1, save)
+print("ready", flush=True)
+while count < 60 or not state.exists():
+    count += 1
+    time.sleep(0.01)
+print(count, pathlib.Path("other").exists())
+"""
+
+
+def saving_template(*argv: str, exit_code: int = 85, patterns: tuple[str, ...] = ("state/*",)) -> bytes:
+    saves = {"checkpoint": list(patterns), "signal": "USR1", "exit": exit_code}
+    return bytes(msgpack.packb({"kind": "command", "argv": argv} | saves))
+
+
+def begun_counting(rig: Rig, digest: str, data: Payload = b"", task: int = 1) -> None:
+    began(rig, digest, b"", data, task)
+    (process,) = rig.executor.processes
+    assert eventually(lambda: b"ready" in process.captured(100)[0])
+
+
+@needs_signals
+def test_a_command_saves_its_files_when_it_gets_the_signal_and_goes_on_from_them(rig: Rig) -> None:
+    digest = rig.know(saving_template(sys.executable, "-c", COUNTS))
+    begun_counting(rig, digest)
+    due_now(rig, last=True)
+    one = saved(rig)
+    (ended,) = rig.until(1)
+    assert ended.outcome is Outcome.PIECE
+    begun_counting(rig, digest, one.data, task=2)
+    (ended,) = rig.until(1)
+    counted, other = value(ended).split()[1:]
+    assert int(counted) >= 60
+    assert other == "False", "a file that no pattern names is not there"
+    folders = rig.executor.folder.path / child.TASKS
+    assert not [path for path in folders.rglob("*") if path.is_file()]
+
+
+@needs_signals
+@pytest.mark.parametrize("options", [{"exit_code": 84}, {"patterns": ("nothing/*",)}])
+def test_another_exit_code_or_no_file_is_a_failure(rig: Rig, options: dict[str, Any]) -> None:
+    digest = rig.know(saving_template(sys.executable, "-c", COUNTS, **options))
+    begun_counting(rig, digest)
+    due_now(rig, last=True)
+    (ended,) = rig.until(1)
+    assert ended.outcome is Outcome.ERROR
+    assert "exit code 85" in error(ended)[1]
+
+
+@pytest.mark.parametrize("pattern", ["../*", "/etc/*", "a/../../b", "", "a\\b"])
+def test_a_pattern_that_leaves_the_folder_is_refused(rig: Rig, pattern: str) -> None:
+    with pytest.raises(ValueError, match="place"):
+        rig.know(saving_template("true", patterns=(pattern,)))
+
+
+def test_packed_files_come_back_and_links_do_not_lead_out(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    (old / "state" / "deep").mkdir(parents=True)
+    new.mkdir()
+    (old / "state" / "deep" / "ä b").write_bytes(b"content")
+    (old / "state" / "link").symlink_to("/etc/passwd")
+    packed = child.pack_files(old, ["state/*", "state/*/*"])
+    child.unpack_files(packed, new)
+    assert [path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file()] == ["state/deep/ä b"]
+    child.unpack_files(b"", new)
+    child.unpack_files("not bytes", new)
+    assert child.pack_files(old, ["none/*"]) == b""
+    with pytest.raises(Unreadable):
+        child.unpack_files(b"garbage", new)
+
+
+# --- without deskgrid ------------------------------------------------------------------------------------------------
+
+
+def test_the_module_is_found_where_deskgrid_is_not_installed() -> None:
+    top, module = (CheckpointFinder.find_spec(name) for name in ("deskgrid", "deskgrid.checkpoint"))
+    assert top is not None
+    assert top.submodule_search_locations == []
+    assert module is not None
+    assert module.loader is not None
+    made = types.ModuleType("deskgrid.checkpoint")
+    module.loader.exec_module(made)
+    assert made.load(5) == 5
+    assert Path(str(module.origin)).samefile(str(checkpoint.__file__))
+    assert CheckpointFinder.find_spec("deskgrid.wire") is None
+
+
+def test_a_task_saves_in_a_python_that_lacks_deskgrid(rig: Rig) -> None:
+    def task() -> object:
+        import sys
+
+        for name in [name for name in sys.modules if name.split(".")[0] == "deskgrid"]:
+            del sys.modules[name]
+        finder = sys.meta_path[-1]
+        sys.meta_path[:] = [finder]
+        from deskgrid import checkpoint
+
+        return checkpoint.load(4), checkpoint.save(1), type(sys.modules["deskgrid"].__spec__.loader).__name__
+
+    assert value(rig.call(task)) == (4, False, "NamespaceLoader") or value(rig.call(task))[:2] == (4, False)
