@@ -60,6 +60,8 @@ class Checkpoints:
         if not kept:
             return
         self._drop(bag, [kept.pop()])
+        if not kept:
+            del bag.checkpoints[task]
         before = ev.SavedTask(task, kept[-1].progress, kept[-1].left_s) if kept else None
         scheduler = self._state.scheduler
         self._state.pending += scheduler.handle(ev.CheckpointDropped(task, before), scheduler.now)

@@ -286,6 +286,7 @@ def _values_of(counters: Counters) -> CounterValues:
         "stale": counters.stale,
         "unfit": counters.unfit,
         "adopted": counters.adopted,
+        "pieces": counters.pieces,
         "overdue": counters.overdue,
         "wasted_s": counters.wasted_s,
         "window_s": counters.window_s,

@@ -1,6 +1,7 @@
 """Checkpointable tasks: where a piece of one is placed, what is left after it, and when a task gets nowhere."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.scheduler.test_views import explained
 
 HOUR_S = 3600.0
 RESERVE_S = 12.0
-CHECKPOINTABLE = {"min_piece": 60.0, "reserve_s": RESERVE_S}
+CHECKPOINTABLE: dict[str, Any] = {"min_piece": 60.0, "reserve_s": RESERVE_S}
 
 
 @pytest.fixture
@@ -369,7 +370,7 @@ def test_windows_that_close_together_are_counted(grid: Grid) -> None:
 # --- simulated -------------------------------------------------------------------------------------------------------
 
 
-def run(pieces: bool, pcs: list[SimulatedPC], tasks: list[float], **conditions: float) -> Simulator:
+def run(pieces: bool, pcs: list[SimulatedPC], tasks: list[float], **conditions: Any) -> Simulator:
     """A simulator with these tasks."""
     arrival = Arrival(tasks, min_piece=60.0 if pieces else None)
     return Simulator(packing(), pcs, [arrival], Conditions(**conditions))
