@@ -76,7 +76,7 @@ class Integer(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Real(Plain):
-    """A number of seconds."""
+    """A number, of seconds if nothing else is said."""
 
     most: float
 
@@ -84,7 +84,7 @@ class Real(Plain):
         if type(value) is not float:
             raise _other(float, value)
         if not 0.0 <= value <= self.most:
-            raise Wrong(f"not a number of seconds from 0 to {self.most:g}: {value}")
+            raise Wrong(f"not a number from 0 to {self.most:g}: {value}")
         return value
 
     def all(self, values: list[Any]) -> list[Any]:
@@ -98,15 +98,10 @@ class Real(Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class Share(Plain):
+class Share(Real):
     """A number from 0 to 1."""
 
-    def one(self, value: Any) -> Any:
-        if type(value) is not float:
-            raise _other(float, value)
-        if not 0.0 <= value <= 1.0:
-            raise Wrong(f"not a number from 0 to 1: {value}")
-        return value
+    most: float = 1.0
 
     def __str__(self) -> str:
         return "0 to 1"

@@ -27,6 +27,7 @@ DIGEST = sha256(COMMAND).hexdigest()
 ATTEMPT = 1 << 40
 BAGS = ("b1", "b2", "b3")
 FEW: dict[type, list[Any]] = {
+    fields.Share: [0.0, 0.5, 1.0],
     fields.Real: [0.0, 1e-9, 0.5, 1.0, 5.0, 60.0, wire.SECONDS_LIMIT],
     fields.Line: ["pc1", "pc2", "pc1~2", *BAGS],
     fields.Word: ["pc1", "pc2", "pc1~2", *BAGS],

@@ -66,10 +66,8 @@ def _value(field: Any, dice: random.Random) -> Any:
             made = _columns(kind, dice.randint(0, 3), dice)
         case fields.Integer(least=least, most=most):
             made = min(most, max(least, dice.getrandbits(dice.choice([3, 8, 33, 63]))))
-        case fields.Real():
-            made = dice.uniform(0.0, 1e4)
-        case fields.Share():
-            made = dice.random()
+        case fields.Real(most=most):
+            made = dice.uniform(0.0, min(most, 1e4))
         case fields.Flag():
             made = dice.random() < 0.5
         case fields.Word(pattern=pattern):

@@ -32,8 +32,6 @@ def values(limit: Any) -> tuple[list[Any], list[Any]]:
             made = [least, most], [least - 1, most + 1]
         case fields.Real(most=most):
             made = [0.0, most], [-1.0, 2 * most]
-        case fields.Share():
-            made = [0.0, 1.0], [-0.1, 1.1, 1]
         case fields.Flag():
             made = [True, False], [0, 1]
         case fields.Line(most=most):

@@ -1,0 +1,123 @@
+"""Checkpointable tasks on a real grid: windows that are too short for them, and brokers and workers that are killed."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deskgrid import Grid, checkpoint
+from deskgrid.wire import saving
+from deskgrid.wire.joinline import JoinLine
+from deskgrid.worker.windows.clocks import read_clocks
+from deskgrid.worker.windows.uptime import Cycle
+from tests.live import ROOT, BrokerProcess, live_grid
+from tests.waiting import eventually
+
+LEASE_S = 2.0
+STEP_S = 0.02
+# How often a task saves in these tests; in life it is a minute or more. Seconds.
+PERIOD_S = 1.0
+# What a busy machine may take to start processes and to write files. Seconds.
+SLACK_S = 5.0
+# A worker whose tasks save that often.
+WORKER = f"""
+import deskgrid.worker.checkpoints as checkpoints
+from deskgrid.cli.front import main
+checkpoints.PERIOD_LEAST_S = checkpoints.PERIOD_MOST_S = {PERIOD_S}
+main()
+"""
+
+
+def steps(log: str, count: int) -> int:
+    """Make ``count`` steps, each noted in a file; returns at which step it began."""
+    begun = step = checkpoint.load(0)
+    with open(log, "a", encoding="ascii") as file:
+        while step < count:
+            time.sleep(STEP_S)
+            step += 1
+            print(step, file=file, flush=True)
+            checkpoint.save(step, progress=step / count)
+    return begun
+
+
+def noted(log: Path) -> list[int]:
+    """The steps that were made, in the order in which they were."""
+    return [int(line) for line in log.read_text(encoding="ascii").split()] if log.exists() else []
+
+
+@contextmanager
+def worker_process(line: JoinLine, name: str, place: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    own = ["--home", str(place / name), "--name", name, "--slots", "1"]
+    argv = [sys.executable, "-c", WORKER, "worker", "--join", str(line), *own]
+    environment = os.environ | {"TMPDIR": str(place)}
+    with subprocess.Popen(argv, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_task_that_outlasts_every_window_is_done_in_pieces_and_hardly_a_step_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An hour takes six seconds here, and so do all other times.
+    monkeypatch.setattr(saving, "LEAD_LEAST_S", 0.5)
+    monkeypatch.setattr(saving, "_MORE_S", 0.3)
+    monkeypatch.setattr(saving, "_BEGIN_S", 0.1)
+    for where in ("deskgrid.worker.checkpoints", "deskgrid.broker.bags"):
+        monkeypatch.setattr(f"{where}.FIRST_COST_S", 0.05)
+    window_s, log = 6.0, tmp_path / "log"
+    count = int(2.5 * window_s / STEP_S)
+    with live_grid(tmp_path / "home") as live:
+        live.worker("pc", plan=Cycle([(window_s, 0.3)], read_clocks()))
+        with Grid(str(live.broker.line("client"))) as grid:
+            bag = grid.bag(steps_to(log), [count], runtime=36_000.0, checkpoint=True, min_piece=1.0)
+            (begun,) = bag.results()
+            counters = grid.status()["counters"]
+    assert sorted({*noted(log)}) == [*range(1, count + 1)]
+    assert begun > 0
+    assert counters["planned_kills"] == 0
+    assert counters["pieces"] >= 2
+    assert len(noted(log)) == count, "a step was made twice"
+
+
+class steps_to:  # it stands for a function
+    """`steps` with its file, for tasks that have only their item."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = str(log)
+
+    def __call__(self, count: int) -> int:
+        return steps(self._log, count)
+
+    @property
+    def __name__(self) -> str:
+        return "steps"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills as POSIX does")
+def test_what_is_done_twice_after_a_worker_and_a_broker_are_killed_is_a_period_and_no_more(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "home", lease_s=LEASE_S)
+    log, count = tmp_path / "log", int(8.0 / STEP_S)
+    try:
+        workers, client = broker.line("worker"), broker.line("client")
+        with worker_process(workers, "first", tmp_path) as first, Grid(str(client)) as grid:
+            bag = grid.bag(steps_to(log), [count], runtime=8.0, checkpoint=True, min_piece=1.0)
+            assert eventually(lambda: len(noted(log)) > 2.5 * PERIOD_S / STEP_S, 30.0)
+            broker.kill()
+            broker = BrokerProcess(tmp_path / "home", broker.address, lease_s=LEASE_S)
+            made = len(noted(log))
+            assert eventually(lambda: len(noted(log)) > made + 1.5 * PERIOD_S / STEP_S, 30.0)
+            first.kill()
+            with worker_process(workers, "second", tmp_path):
+                (begun,) = bag.results()
+        again = len(noted(log)) - count
+    finally:
+        broker.stop()
+    assert 0 < begun < count
+    assert 0 <= again * STEP_S <= PERIOD_S + SLACK_S
