@@ -5,7 +5,7 @@ can tell from which attempt it came.
 """
 
 import math
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -66,7 +66,7 @@ class Executions:
         # What each attempt that ended answered, and the PC that ran it.
         self.answers: dict[tuple[int, int], tuple[Outcome, bytes, str]] = {}
         # For how long each task that is checkpointable has run, in all of its pieces; seconds.
-        self.worked: Counter[tuple[str, int]] = Counter()
+        self.worked: defaultdict[tuple[str, int], float] = defaultdict(float)
 
 
 @dataclass(slots=True)

@@ -312,9 +312,7 @@ def test_progress_begins_the_count_anew(grid: Grid) -> None:
         (30.0, {"planned": True}),
     ],
 )
-def test_what_cuts_a_piece_short_never_counts_against_the_task(
-    grid: Grid, after: float, event: dict[str, bool]
-) -> None:
+def test_what_cuts_a_piece_short_never_counts_against_the_task(grid: Grid, after: float, event: dict[str, Any]) -> None:
     (task,) = grid.tasks(HOUR_S, **CHECKPOINTABLE)
     for _ in range(2 * IDLE_LIMIT):
         grid.pc("a", 200.0)

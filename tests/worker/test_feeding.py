@@ -105,8 +105,8 @@ def test_a_bag_is_not_blamed_for_a_full_disk(
     session.tick(now)
 
     def answer(task: int, *more: wire.Message) -> list[wire.Message]:
-        work = wire.Work(task, task, 0, DIGEST, 1.0, wire.TaskOptions(), b"")
-        for message in (wire.Assign(1, (work,)), *more):
+        work = wire.Work(task, task, 0, DIGEST, 1.0, wire.TaskOptions(), 0, b"")
+        for message in (wire.Assign(1, 0.0, (work,)), *more):
             session.receive(message, now)
         return session.tick(now)
 
