@@ -35,6 +35,7 @@ PRINTED = {
         "exit code 1: a task failed",
         "['2\\n', '4\\n', '6\\n']",
     ],
+    "docs/how-to/checkpoints.md": ["4 searches are done", "counted to 20"],
     "docs/how-to/explain.md": ["no window that is open or announced is that long", "['one\\n']"],
     "docs/how-to/failures.md": ["4 0.25\n", "after all the others: division by zero\n", "0 failed\n", "0.1 True 1\n"],
     "docs/how-to/from-a-pool.md": ["[0, 1, 4, 9, 16]\n49\n[0, 1, 4, 9, 16]\n49\n"],

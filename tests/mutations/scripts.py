@@ -15,6 +15,7 @@ from tests.grid.builders import bag, executions
 from tests.grid.grid import VirtualGrid
 from tests.grid.hostile import HostileSubmitter, HostileWorker
 from tests.grid.late import late_answer
+from tests.grid.pieces import pieces, saved_by_others
 from tests.grid.raid import raid
 from tests.grid.witness import expect
 from tests.peers import BareWorker, Peer
@@ -144,6 +145,8 @@ SCRIPTS = {
     "black hole": black_hole,
     "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),
     "late answer": late_answer,
+    "pieces": pieces,
+    "saved by others": saved_by_others,
     "broken pc": broken_pc,
     "full disk": full_disk,
     "kept": kept,

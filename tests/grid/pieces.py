@@ -1,0 +1,66 @@
+"""A scripted run of checkpointable tasks: windows close, a PC vanishes, and the broker is killed as pieces end."""
+
+from contextlib import closing
+from pathlib import Path
+
+from deskgrid import wire
+from deskgrid.wire import TaskOptions
+from tests.broker.office import Office
+from tests.grid.builders import bag
+from tests.grid.grid import VirtualGrid, cycle
+from tests.grid.witness import expect
+
+HOUR_S = 3600.0
+OPTIONS = TaskOptions(checkpoint=True, min_piece=30.0)
+BAG = ("bag", 0)
+# What may be lost when a PC vanishes: the time between two checkpoints, and a moment. Seconds.
+LOST_S = 530.0
+
+
+def pieces(seed: int, home: Path) -> None:
+    """A task of three hours and a half in windows of an hour: hardly any of it is done twice."""
+    grid = VirtualGrid(seed, home)
+    grid.work_s = 10 * HOUR_S
+    with closing(grid):
+        grid.broker.start()
+        grid.worker("pc", cycle((HOUR_S, 60.0)))
+        grid.client().submit(bag([3.5 * HOUR_S], options=OPTIONS))
+        grid.run(HOUR_S - 11.0)
+        grid.broker.kill()
+        grid.world.after(30.0, grid.broker.start)
+        grid.run(2 * HOUR_S)
+        expect(grid.counters["planned_kills"] == 0, "{} pieces were killed", grid.counters["planned_kills"])
+        grid.workers["pc"].crash()
+        grid.worker("other")
+        grid.run_until(lambda: BAG in grid.witness.recorded, 2 * HOUR_S, "done")
+        worked = grid.witness.executions.worked[BAG]
+        expect(3.5 * HOUR_S - 1.0 <= worked <= 3.5 * HOUR_S + LOST_S, "the task ran for {} s", worked)
+        grid.finish()
+
+
+def saved_by_others(seed: int, home: Path) -> None:
+    """Only the worker that has the newest attempt saves; a checkpoint that cannot be read leaves the one before."""
+    with closing(Office(home)) as office:
+        client = office.client()
+        client.submit([b"0"], runtime=36_000.0, checkpoint=True)
+        worker, thief = office.worker("pc"), office.worker("thief")
+        worker.join(uptime=HOUR_S)
+        (work,) = worker.work()
+        thief.join(uptime=1.0)
+        thief.send(wire.Saved(work.task, work.number, 1, 0.9, 1.0, 1.0, b"forged"))
+        expect(thief.expect(wire.Kept).checkpoint == 0, "somebody else's checkpoint is kept")
+        for serial in (1, 2, 3):
+            worker.send(wire.Saved(work.task, work.number, serial, serial / 10, 1.0, 1.0, b"%d" % serial))
+            expect(worker.expect(wire.Kept).checkpoint > 0, "its own checkpoint is not kept")
+        held = len(list(office.journal.recovery.checkpoints()))
+        expect(held == 2, "{} checkpoints are kept", held)
+        for outcome, expected in ((wire.Outcome.PIECE, b"3"), (wire.Outcome.UNREADABLE, b"2")):
+            worker.finish(work, outcome=outcome)
+            (work,) = worker.work()
+            worker.send(wire.Resume(work.task, work.number, work.checkpoint))
+            expect(worker.expect(wire.Checkpoint).data == expected, "the task does not go on from {}", expected)
+        expect(work.runtime < 36_000.0, "what is left of the task is {} s", work.runtime)
+        for _ in range(2):
+            worker.finish(work, outcome=wire.Outcome.PIECE)
+            office.settle()
+        expect(not list(office.journal.recovery.checkpoints()), "a task that was given up has checkpoints")
