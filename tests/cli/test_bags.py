@@ -71,8 +71,10 @@ def test_what_the_broker_has_to_say_about_a_bag_goes_to_stderr(grid: FakeGrid) -
 
 
 def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
-    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --each - -- convert -x {} {}.jpg"
-    deskgrid("submit", *words.split(), stdin="a.png\n\nb b.png\r\n \nc.png")
+    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --each -"
+    saves = "--checkpoint state/* --checkpoint log --checkpoint-signal TERM --checkpoint-exit 9 --min-piece 30"
+    command = "-- convert -x {} {}.jpg"
+    deskgrid("submit", *f"{words} {saves} {command}".split(), stdin="a.png\n\nb b.png\r\n \nc.png")
     assert grid.submitted == {
         "argv": ["convert", "-x", "{}", "{}.jpg"],
         "items": ["a.png", "b b.png", "c.png"],
@@ -80,6 +82,10 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "name": "thumbs",
         "timeout": 60.0,
         "retries": 2,
+        "checkpoint": ("state/*", "log"),
+        "checkpoint_signal": "TERM",
+        "checkpoint_exit": 9,
+        "min_piece": 30.0,
     }
 
 

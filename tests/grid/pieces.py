@@ -30,6 +30,10 @@ def pieces(seed: int, home: Path) -> None:
         grid.world.after(30.0, grid.broker.start)
         grid.run(2 * HOUR_S)
         expect(grid.counters["planned_kills"] == 0, "{} pieces were killed", grid.counters["planned_kills"])
+        progress = grid.broker.sessions.state.scheduler.grid.tasks.progress.find(0)
+        begun_s = (progress.begun_at or 0.0) * 3.5 * HOUR_S if progress is not None else 0.0
+        worked = grid.witness.executions.worked[BAG]
+        expect(abs(worked - begun_s) < 1.0, "{} s of {} s were saved at the ends of windows", begun_s, worked)
         grid.workers["pc"].crash()
         grid.worker("other")
         grid.run_until(lambda: BAG in grid.witness.recorded, 2 * HOUR_S, "done")
@@ -60,7 +64,6 @@ def saved_by_others(seed: int, home: Path) -> None:
             worker.send(wire.Resume(work.task, work.number, work.checkpoint))
             expect(worker.expect(wire.Checkpoint).data == expected, "the task does not go on from {}", expected)
         expect(work.runtime < 36_000.0, "what is left of the task is {} s", work.runtime)
-        for _ in range(2):
-            worker.finish(work, outcome=wire.Outcome.PIECE)
-            office.settle()
+        worker.finish(work, outcome=wire.Outcome.PIECE)
+        worker.finish(*worker.work(), outcome=wire.Outcome.PIECE)
         expect(not list(office.journal.recovery.checkpoints()), "a task that was given up has checkpoints")

@@ -103,11 +103,11 @@ class steps_to:  # it stands for a function
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX does")
 def test_what_is_done_twice_after_a_worker_and_a_broker_are_killed_is_a_period_and_no_more(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "home", lease_s=LEASE_S)
-    log, count = tmp_path / "log", int(8.0 / STEP_S)
+    log, count = tmp_path / "log", int(25.0 / STEP_S)
     try:
         workers, client = broker.line("worker"), broker.line("client")
         with worker_process(workers, "first", tmp_path) as first, Grid(str(client)) as grid:
-            bag = grid.bag(steps_to(log), [count], runtime=8.0, checkpoint=True, min_piece=1.0)
+            bag = grid.bag(steps_to(log), [count], runtime=25.0, checkpoint=True, min_piece=1.0)
             assert eventually(lambda: len(noted(log)) > 2.5 * PERIOD_S / STEP_S, 30.0)
             broker.kill()
             broker = BrokerProcess(tmp_path / "home", broker.address, lease_s=LEASE_S)
