@@ -349,10 +349,7 @@ class Weekly:
 
     def describe(self) -> str:
         """Return the windows as they were written, how many dates are exceptions, and the zone."""
-        count = len(self._calendar.dates)
-        dated = f"{count} dated exception{'s' * (count > 1)}" if count else ""
-        zone = self._calendar.zone.key if self._calendar.zone else "local time"
-        return f"{'; '.join(filter(None, (self._calendar.text, dated)))} ({zone})"
+        return self._calendar.describe()
 
     def _locate(self, wall: float) -> tuple[Timeline, int]:
         """Return a timeline around ``wall`` and the index in it of the first window that is not over."""
