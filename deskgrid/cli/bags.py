@@ -32,7 +32,7 @@ item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--runtime", type=Seconds(), help="Predicted seconds per task; PCs that leave sooner do not get it.")
+@click.option("--runtime", type=Seconds(), help="Predicted duration of each task; PCs that leave sooner do not get it.")
 @click.option("--name", help="The name of the bag in the status [default: the command's name].")
 @click.option("--timeout", type=Seconds(positive=True), help="Stop a task that runs longer than this; it has failed.")
 @click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True, help=RETRIES)
@@ -58,6 +58,8 @@ def submit(
 
     COMMAND runs once for each line of --each. The line takes the place of {}, or is added at the end if there is no {}.
     COMMAND runs without a shell; if you need one, use sh -c '...'. Without --each, the bag is one task.
+
+    A DURATION is a number of seconds, or has units: 90s, 20min, 1h30min, 2d.
 
     \b
     ls *.png | deskgrid submit --runtime 20 --each - -- convert {} {}.jpg

@@ -72,6 +72,11 @@ def test_submit_prints_the_bags_id_alone_on_stdout(grid: FakeGrid) -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (0, f"{BAG}\n", "")
 
 
+def test_durations_may_have_units(grid: FakeGrid) -> None:
+    deskgrid("submit", "--runtime", "1h30min", "--timeout", "2h", "--", "true")
+    assert (grid.submitted["runtime"], grid.submitted["timeout"]) == (5400.0, 7200.0)
+
+
 def test_what_the_broker_has_to_say_about_a_bag_goes_to_stderr(grid: FakeGrid) -> None:
     grid.bag.note = "1 of 1 tasks are longer than any window known"
     result = deskgrid("submit", "--runtime", "5000", "--", "true")
