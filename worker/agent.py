@@ -117,7 +117,9 @@ def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Ca
         _work(replace(options, join=identity.line, name=identity.name), stopping, say)
     elif not stopping():
         address = f"{options.join.host}:{options.join.port}"
-        raise WorkerError(f"this PC is not enrolled: no broker at {address} answered before the planned uptime was over")
+        raise WorkerError(
+            f"this PC is not enrolled: no broker at {address} answered before the planned uptime was over"
+        )
 
 
 def _identity(options: WorkerOptions) -> PcIdentity | None:

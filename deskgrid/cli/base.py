@@ -60,7 +60,9 @@ class Seconds(click.ParamType[float]):
             seconds = math.nan
         if not 0 <= seconds <= SECONDS_LIMIT or (self._positive and not seconds):
             least = "more than 0" if self._positive else "0 or more"
-            self.fail(f"{value!r} is not a number of seconds, {least}, nor a duration like 20min or 1h30min", param, ctx)
+            self.fail(
+                f"{value!r} is not a number of seconds, {least}, nor a duration like 20min or 1h30min", param, ctx
+            )
         return seconds
 
 

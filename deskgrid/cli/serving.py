@@ -52,7 +52,9 @@ class Days(click.ParamType[float | None]):
         except ValueError:
             days = math.nan
         if not 0 < days * DAY_S <= SECONDS_LIMIT:
-            self.fail(f'{value!r} is not a number of days, more than 0, nor a duration like 36h, nor "forever"', param, ctx)
+            self.fail(
+                f'{value!r} is not a number of days, more than 0, nor a duration like 36h, nor "forever"', param, ctx
+            )
         return days
 
 
@@ -165,7 +167,7 @@ def _announce(ready: "Ready") -> None:
     said = [
         f"deskgrid broker at {ready.address}, home {ready.home}",
         "",
-        "# On each PC of the lab, the first time; afterwards `deskgrid worker` is enough:",
+        "# The lab's line. On each PC, the first time; afterwards `deskgrid worker` is enough:",
         f"deskgrid worker --join {ready.worker_line}",
         "",
         "# Wherever you submit work:",
@@ -182,7 +184,7 @@ def _announce(ready: "Ready") -> None:
 @click.option(
     "--join",
     metavar="LINE",
-    help="The line for workers that the broker printed, or @FILE that holds it. Needed only once per PC.",
+    help="The lab's line, which the broker printed, or @FILE that holds it. Needed only once per PC.",
 )
 @click.option(
     "--broker",
