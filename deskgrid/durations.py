@@ -1,4 +1,4 @@
-"""Durations as people read them, in one format for the status screen, explanations and messages, and as they type them."""
+"""Durations as people read them, in one format for the screen, explanations and messages, and as they type them."""
 
 import re
 

@@ -211,7 +211,7 @@ def _failure(item: int, error: Exception) -> str:
 
 
 def _last_words(error: Exception) -> str:
-    """Return the last line of a command's stderr, after a colon. An error of Python says what its traceback ends with."""
+    """Return the last line of a command's stderr, after a colon; nothing if the error says the same, as Python's do."""
     said = str(error)
     words = str(error.__cause__ or "").strip('"\n ').rpartition("\n")[2]
     return "" if words in said or said in words else f": {words[:LAST_WORDS]}"

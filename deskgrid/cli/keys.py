@@ -67,7 +67,8 @@ def add(*, role: Role, name: str, join: str | None) -> None:
 def list_(*, join: str | None) -> None:
     """List who is let in.
 
-    These are PCs, the lines with which they enrol, and people, each with the number of its connections. SINCE is the date when a PC was enrolled.
+    These are PCs, the lines with which they enrol, and people, each with the number of its connections. SINCE is the
+    date when a PC was enrolled.
     """
     from deskgrid.client.replies import pages
 
@@ -100,10 +101,10 @@ def _role(row: dict[str, Any]) -> str:
 def revoke(*, name: str, join: str | None) -> None:
     """Keep NAME out.
 
-    Its connections are cut at once, and there will be no new ones. Its bags stay, and an admin can follow them; what a PC was running is given to other PCs. The name of a PC stays
-    taken, so that the PC cannot enrol again by itself; see forget. When you revoke one of the three keys that a broker
-    starts with (worker, which is the lab's line, client, admin), a new one replaces it, and its line is in the broker's home. PCs that have
-    enrolled are not affected by that.
+    Its connections are cut at once, and there will be no new ones. Its bags stay, and an admin can follow them; what a
+    PC was running is given to other PCs. The name of a PC stays taken, so that the PC cannot enrol again by itself; see
+    forget. When you revoke one of the three keys that a broker starts with (worker, which is the lab's line, client,
+    admin), a new one replaces it, and its line is in the broker's home. PCs that have enrolled are not affected by that.
     """
     with open_link(join, admin=True) as link:
         told = _ask(link, "keys revoke", name=name)
@@ -117,7 +118,8 @@ def revoke(*, name: str, join: str | None) -> None:
 def forget(*, names: tuple[str, ...], join: str | None) -> None:
     """Forget PCs, and free their names for others.
 
-    Their keys no longer work, and other PCs can enrol under their names. Use it for a PC that was reinstalled, was replaced, or runs its worker under another user's account now.
+    Their keys no longer work, and other PCs can enrol under their names. Use it for a PC that was reinstalled, was
+    replaced, or runs its worker under another user's account now.
     """
     with open_link(join, admin=True) as link:
         for name in names:

@@ -34,8 +34,8 @@ IDLE = "·"
 MEDIUM = 76
 WIDE = 120
 
-# Cells of: the shortest useful bar; what a name keeps when other columns need room; the longest duration below 100 days; a
-# bag's id; the most slots with a glyph each.
+# Cells of: the shortest useful bar; what a name keeps when other columns need room; the longest duration below 100
+# days; a bag's id; the most slots with a glyph each.
 BAR_LEAST = 8
 NAME_LEAST = 12
 DURATION = 11
