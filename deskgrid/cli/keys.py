@@ -104,7 +104,7 @@ def revoke(*, name: str, join: str | None) -> None:
     Its connections are cut at once, and there will be no new ones. Its bags stay, and an admin can follow them; what a
     PC was running is given to other PCs. The name of a PC stays taken, so that the PC cannot enrol again by itself; see
     forget. When you revoke one of the three keys that a broker starts with (worker, which is the lab's line, client,
-    admin), a new one replaces it, and its line is in the broker's home. PCs that have enrolled are not affected by that.
+    admin), a new one replaces it, and its line is in the broker's home. PCs that have enrolled are not affected.
     """
     with open_link(join, admin=True) as link:
         told = _ask(link, "keys revoke", name=name)

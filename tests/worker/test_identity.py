@@ -246,7 +246,7 @@ def test_an_identity_whose_answer_was_lost_is_used_again(live: LiveGrid, tmp_pat
     live.broker.stop()
     keys = KeyRing(live.home)
     with _silent_broker(keys, address) as silent, worker_process(log, "--join", line, *options(tmp_path)) as waiting:
-        assert silent.poll(PATIENCE_S * 1000)
+        assert silent.poll(int(PATIENCE_S * 1000))
         waiting.kill()
     before = Identities(tmp_path / "pc").find(keys.server[0], "lab3-07")
     assert before is not None
