@@ -234,7 +234,8 @@ def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
 
 def _print_log(item: int, log: "TaskLog") -> None:
     where = f" on {log.worker} after {log.elapsed_s:.3g} s" if log.worker else ""
-    say(f"deskgrid: task {item}: {log.state}{where}", err=True)
+    later = " to a PC; its output is shown when it ends" if log.state == "sent" else ""
+    say(f"deskgrid: task {item}: {log.state}{where}{later}", err=True)
     # The error of a command is the end of its stderr, and a line that says how it ended.
     printed, _, ending = (log.error or "").rpartition("\n")
     error = ending if printed.strip() and printed.strip() in log.stderr else log.error

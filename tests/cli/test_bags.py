@@ -230,10 +230,14 @@ def test_a_tasks_log_keeps_stdout_and_stderr_apart(grid: FakeGrid) -> None:
 
 def test_without_an_item_the_log_of_every_task_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = TaskLog("waiting", None, 0.0, "", "", None)
-    use(monkeypatch, FakeGrid(FakeBag([(0, ""), (1, "")], logged={0: LOG, 1: waiting})))
+    sent = TaskLog("sent", None, 0.0, "", "", None)
+    use(monkeypatch, FakeGrid(FakeBag([(0, ""), (1, ""), (2, "")], logged={0: LOG, 1: waiting, 2: sent})))
     result = deskgrid("logs", BAG)
     assert result.stdout == "out\n"
-    assert result.stderr.splitlines()[-1] == "deskgrid: task 1: waiting"
+    assert result.stderr.splitlines()[-2:] == [
+        "deskgrid: task 1: waiting",
+        "deskgrid: task 2: sent to a PC; its output is shown when it ends",
+    ]
 
 
 def test_a_traceback_is_printed_but_the_end_of_stderr_not_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
