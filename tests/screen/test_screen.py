@@ -242,6 +242,13 @@ def test_a_bag_shows_its_tasks_as_a_bar_and_its_time_to_go() -> None:
     assert "3 failed" in row
 
 
+def test_the_id_of_a_failed_bag_with_a_long_name_is_shown_at_80_columns() -> None:
+    failed = bag("a-bag-with-a-rather-long-name", id="feedfacecafe", done=6_646, failed=13_354)
+    row = line_with("feedfacecafe", lines(snapshot(bags=[failed]), 80))
+    assert row.startswith("a-bag-with-")
+    assert "13,354 failed" in row
+
+
 def test_a_bag_without_a_name_goes_by_its_id() -> None:
     assert "feedfacecafe" in line_with("unknown", lines(snapshot(bags=[bag("", id="feedfacecafe", eta_s=None)]), 60))
 
