@@ -23,7 +23,7 @@ from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
 AHEAD_S = 0.5
 # The same limit in tasks, for tasks that are predicted to take no time at all.
 AHEAD_TASKS = 2_000
-# The same limit for all slots of a worker together. When it introduces itself again, it lists all of them in one message
+# The same limit for all slots of a worker together. When it introduces itself again, it lists them in one message
 # (`deskgrid.wire.limits.HELD_ROWS`), which must not hold up others for long.
 WORKER_TASKS = 8_192
 
