@@ -228,7 +228,8 @@ def _absence(worker: WorkerState) -> Text:
     said = f"lost, silent for {duration(worker['silent_s'])}" if lost else "away"
     if worker["windows"]:
         starts_in, lasts = worker["windows"][0]
-        back = f"back in {duration(starts_in)} for {duration(lasts)}"
+        when = f"back in {duration(starts_in)}" if starts_in > 0 else f"was due {duration(-starts_in)} ago"
+        back = f"{when} for {duration(lasts + min(starts_in, 0.0))}"
     else:
         back = "" if lost else "no window in the coming week"
     return Text(f"{said}, {back}" if back else said, "bold red" if lost else "dim")

@@ -173,6 +173,11 @@ def test_a_worker_that_is_away_shows_its_next_window() -> None:
     assert "away, back in 5 h 00 min for 14 h 00 min" in line_with("pc ", lines(snapshot([away])))
 
 
+def test_a_worker_that_is_late_for_its_window_says_so() -> None:
+    late = worker("pc", state="away", windows=[(-30.0, 3630.0)])
+    assert "away, was due 30 s ago for 1 h 00 min" in line_with("pc ", lines(snapshot([late])))
+
+
 def test_a_worker_that_is_away_for_longer_than_a_week_says_so() -> None:
     assert "no window in the coming week" in line_with("pc ", lines(snapshot([worker("pc", state="away")])))
 
