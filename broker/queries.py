@@ -232,7 +232,7 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
     if why.state != State.WAITING:
         return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}"]
     if not workers:
-        return [f"{start} waits: no worker has joined"]
+        return [f"{start} waits: no worker is connected"]
     lines = [f"{start} waits: {_needs(why)}"]
     if why.needs_s >= why.longest_window_s:
         longest = precise(why.longest_window_s)
