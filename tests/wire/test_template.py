@@ -10,9 +10,10 @@ from tests.wire.test_memory import peak_of
 
 PYTHON = {"kind": "python", "python": "3.12", "function": b"f", "bundle": {"a.py": b"x = 1"}}
 COMMAND = {"kind": "command", "argv": ["echo", "{}"]}
+SAVING = COMMAND | {"checkpoint": ["state/*"], "signal": "USR1", "exit": 255}
 
 
-@pytest.mark.parametrize("table", [PYTHON, COMMAND])
+@pytest.mark.parametrize("table", [PYTHON, COMMAND, SAVING])
 def test_a_template_is_read_as_it_was_made(table: dict[str, Any]) -> None:
     data = msgpack.packb(table)
     assert template_kind(data) == table["kind"]
@@ -35,6 +36,10 @@ def test_a_template_is_read_as_it_was_made(table: dict[str, Any]) -> None:
         {"kind": "python", "bundle": {1: b""}},
         {"kind": "python", "function": [[]]},
         {str(number): "" for number in range(6)},
+        SAVING | {"exit": 0},
+        SAVING | {"exit": 256},
+        SAVING | {"exit": "85"},
+        SAVING | {"checkpoint": "state/*"},
     ],
 )
 def test_what_is_no_template_is_refused(table: Any) -> None:

@@ -1,0 +1,48 @@
+"""What a submitter says of checkpoints, and what is refused before anything is sent."""
+
+from typing import Any
+
+import pytest
+
+from deskgrid import task, wire
+from deskgrid.client.grid import MIN_PIECE_S
+from deskgrid.client.template import command_template
+from deskgrid.errors import BagRejected
+
+
+def test_a_task_may_be_checkpointable_by_itself() -> None:
+    made = task(print, checkpoint=True, min_piece=30)
+    assert made.options == wire.TaskOptions(checkpoint=True, min_piece=30.0)
+    assert task(print).options == wire.TaskOptions(min_piece=MIN_PIECE_S)
+
+
+@pytest.mark.parametrize("wrong", [{"checkpoint": "yes"}, {"checkpoint": 1}, {"min_piece": -1}, {"min_piece": "long"}])
+def test_options_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BagRejected):
+        task(print, **wrong)
+
+
+def test_a_command_says_how_it_saves() -> None:
+    made = wire.read_template(command_template(["run"], ["state/*", "log"], "SIGTERM", 9).data)
+    expected = {"kind": "command", "argv": ["run"], "checkpoint": ["state/*", "log"], "signal": "TERM", "exit": 9}
+    assert made == expected
+    assert wire.read_template(command_template(["run"]).data) == {"kind": "command", "argv": ["run"]}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"checkpoint": "state/*"}, "list of patterns"),
+        ({"checkpoint": ["../state"]}, "list of patterns"),
+        ({"checkpoint": ["/state"]}, "list of patterns"),
+        ({"checkpoint": [""]}, "list of patterns"),
+        ({"checkpoint": ["a\\b"]}, "list of patterns"),
+        ({"checkpoint": ["state"], "signal": "usr1"}, "signal"),
+        ({"checkpoint": ["state"], "signal": ""}, "signal"),
+        ({"checkpoint": ["state"], "exit_code": 0}, "exit code"),
+        ({"checkpoint": ["state"], "exit_code": 256}, "exit code"),
+    ],
+)
+def test_a_command_that_cannot_save_so_is_refused(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BagRejected, match=reason):
+        command_template(["run"], **wrong)
