@@ -27,6 +27,8 @@ class Bag:
     ``timeout``: the timeout of each of its tasks. ``took``: the longest actual time of a task that is done.
     ``bounded``: many tasks share one prediction, which is then an upper bound for all and not an estimate of each.
     ``prediction_error``: the error of the estimates, once there are any.
+    ``copies``: whether its tasks may be copied. If so, ``took_s`` is how long its done tasks took, all together, and
+    ``predicted_s`` how long they were predicted to take.
     """
 
     number: int
@@ -42,6 +44,14 @@ class Bag:
     batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
     prediction_error: PredictionError | None = None
+    copies: bool = False
+    took_s: float = 0.0
+    predicted_s: float = 0.0
+
+    @property
+    def usual_ratio(self) -> float:
+        """How long its tasks take on average, as a multiple of their predictions; 1.0 while nothing is known."""
+        return self.took_s / self.predicted_s if self.predicted_s else 1.0
 
     @property
     def settled(self) -> int:
@@ -125,6 +135,8 @@ class TaskTable:
 
     def __init__(self) -> None:
         self.bags: dict[int, Bag] = {}
+        # The numbers of the bags whose tasks may be copied.
+        self.copied: set[int] = set()
         self._firsts: list[int] = []
         self._batches: list[TaskBatch] = []
         self._next = 0
@@ -297,6 +309,7 @@ class TaskTable:
             raise IllegalEvent(f"unknown bag {bag}")
         before = set[float]().union(*(batch.runtimes for batch in owner.batches))
         owner.bounded = True
+        owner.took_s = owner.predicted_s = 0.0
         owner.longest, owner.left_s = runtime, runtime * (owner.total - owner.settled)
         for batch in owner.batches:
             batch.runtimes = array("d", [runtime])
@@ -342,6 +355,7 @@ class TaskTable:
         if owner.settled != owner.total:
             raise IllegalEvent(f"bag {bag} has {owner.total - owner.settled} tasks that have not ended")
         del self.bags[bag]
+        self.copied.discard(bag)
         places = [bisect_left(self._firsts, batch.first) for batch in owner.batches]
         drop_places(places, self._firsts, self._batches)
 
@@ -359,6 +373,7 @@ class TaskTable:
         batches = {id(batch) for bag in self.bags.values() for batch in bag.batches}
         agree("batches of bags", batches, {id(batch) for batch in self._batches})
         tried = [*self._errors, *self._crashes, *self._taken]
+        agree("bags with copies", self.copied, {number for number, bag in self.bags.items() if bag.copies})
         agree("tries of ended tasks", [task for task in tried if self.state(task) in ENDED], [])
         for bag in self.bags.values():
             bag.check()
