@@ -2,7 +2,7 @@
 
 Rule 1: only tasks of bags that allow it are copied, and only after a pass that left nothing to place and some slots
 idle. A slot that runs a copy still counts as idle: the copy is stopped as soon as the slot is sent a task.
-Rule 2: a task is copied if its attempt is overdue, or if the copy should end sooner because its PC is faster. The copy
+Rule 2: a task is copied if its attempt is behind, or if the copy should end sooner because its PC is faster. The copy
 has to fit into the window of its slot, which belongs to another worker.
 Rule 3: a task has at most two attempts that count, and at most one slot in ten runs a copy, but at least one slot may.
 Rule 4: no pass looks at all running attempts. Slots are in a heap, ordered by the time of their next look. That time may
@@ -21,11 +21,11 @@ from deskgrid.scheduler.policy_view import ROUNDING_S
 from deskgrid.scheduler.state.slots import Slot, Worker
 from deskgrid.scheduler.state.tasks import TaskBatch
 
-# An attempt is overdue after this many times its predicted runtime, but not before it has taken LEAST_S: a copy of a
+# An attempt is behind after this many times its predicted runtime, but not before it has taken LEAST_S: a copy of a
 # shorter task would hardly begin before its original ends.
-OVERDUE = 1.5
+BEHIND = 1.5
 LEAST_S = 1.0
-# A copy of an attempt that is not overdue has to take at most this fraction of the time that the attempt still needs.
+# A copy of an attempt that is not behind has to take at most this fraction of the time that the attempt still needs.
 SOONER = 0.8
 # One slot in this many may run a copy.
 SLOTS_A_COPY = 10
@@ -68,7 +68,7 @@ class Copying:
     def watch(self, slot: Slot) -> None:
         """Schedule a look at the attempt that ``slot`` runs, if it is of a bag that allows copies."""
         if self._allows_copies(slot):
-            self._look(slot, slot.started if pace(slot.worker) > 1.0 else _overdue_at(slot))
+            self._look(slot, slot.started if pace(slot.worker) > 1.0 else _behind_at(slot))
 
     def _look(self, slot: Slot, at: float) -> None:
         if at < slot.copy_look_at:
@@ -119,27 +119,28 @@ class Copying:
             return None
         needs = grid.policy.requirement.needs(runtime) + ROUNDING_S
         idle = [grid.slots.slots[number] for number in grid.slots.idle.above(needs, now) if number not in taken]
-        others = (place for place in idle if place.copy is None and place.worker is not slot.worker)
+        shut = {slot.worker.name, *grid.quarantine.workers}
+        others = (place for place in idle if place.copy is None and place.worker.name not in shut)
         best = min(islice(others, CHOICES), key=lambda place: pace(place.worker), default=None)
         return best if best is not None and self._pays(slot, best, now) else None
 
     def _pays(self, slot: Slot, place: Slot, now: float) -> bool:
-        """Whether the attempt that ``slot`` runs is overdue, or a copy on ``place`` should end sooner."""
-        if now >= _overdue_at(slot):
+        """Whether the attempt that ``slot`` runs is behind, or a copy on ``place`` should end sooner."""
+        if now >= _behind_at(slot):
             return True
         usual_s = slot.sent[0].runtime * self._grid.tasks.known(slot.sent[0].attempt.task).bag.usual_ratio
         left_s = usual_s * pace(slot.worker) - (now - slot.started)
-        return usual_s * pace(place.worker) <= SOONER * left_s
+        return slot.started < now and usual_s * pace(place.worker) < SOONER * left_s
 
 
-def _overdue_at(slot: Slot) -> float:
-    """When the attempt that ``slot`` runs will be overdue."""
-    return slot.started + max(OVERDUE * slot.sent[0].runtime, LEAST_S)
+def _behind_at(slot: Slot) -> float:
+    """When the attempt that ``slot`` runs will be behind."""
+    return slot.started + max(BEHIND * slot.sent[0].runtime, LEAST_S)
 
 
 def _next_look(slot: Slot, now: float) -> float:
     """When to look at the attempt that ``slot`` runs after a look at ``now``."""
-    overdue_at, again_at = _overdue_at(slot), now + AGAIN_S
-    if now >= overdue_at:
+    behind_at, again_at = _behind_at(slot), now + AGAIN_S
+    if now >= behind_at:
         return again_at
-    return min(overdue_at, again_at) if pace(slot.worker) > 1.0 else overdue_at
+    return min(behind_at, again_at) if pace(slot.worker) > 1.0 else behind_at

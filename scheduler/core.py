@@ -292,6 +292,14 @@ class Scheduler:
         """For how many attempts `is_orphan` is true, at most."""
         return len(self.grid.orphans) + len(self.grid.copies)
 
+    def original_of(self, attempt: Attempt) -> tuple[Attempt, str] | None:
+        """If ``attempt`` is a copy on a slot: the first attempt of its task, and its worker. None if it is no copy."""
+        grid, task = self.grid, attempt.task
+        if not grid.is_copy(attempt) or task not in grid.bound:
+            return None
+        slot = grid.bound[task]
+        return slot.sent[slot.place_of(task)].attempt, slot.worker.name
+
     def state(self, task: int) -> State:
         """Where ``task`` is. Raises `IllegalEvent` if it is unknown."""
         return self.grid.tasks.state(task)

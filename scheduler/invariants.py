@@ -105,5 +105,9 @@ def _check_copies(grid: GridState) -> None:
     for task, copy in grid.copies.items():
         sent = grid.tasks.state(task) == State.SENT
         agree(f"the first attempt of task {task}, which has a second", sent or (task in grid.orphans), True)
-        agree(f"the copy of task {task}, whose first attempt is on no slot, is on a slot", not sent and copy.slot is not None, False)
+        agree(
+            f"the copy of task {task}, whose first attempt is on no slot, is on a slot",
+            not sent and copy.slot is not None,
+            False,
+        )
         agree(f"the bag of task {task} allows copies", grid.tasks.known(task).bag.copies, True)
