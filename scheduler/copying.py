@@ -5,8 +5,8 @@ idle. A slot that runs a copy still counts as idle: the copy is stopped as soon 
 Rule 2: a task is copied if its attempt is behind, or if the copy should end sooner because its PC is faster. The copy
 has to fit into the window of its slot, which belongs to another worker.
 Rule 3: a task has at most two attempts that count, and at most one slot in ten runs a copy, but at least one slot may.
-Rule 4: no pass looks at all running attempts. Slots are in a heap, ordered by the time of their next look. That time may
-be too early; then the slot goes back into the heap.
+Rule 4: no pass looks at all running attempts. Slots are in a heap, ordered by the time of their next look. That time
+may be too early; then the slot goes back into the heap.
 
 All times are seconds on the driver's clock.
 """

@@ -245,7 +245,7 @@ class Scheduler:
 
     @property
     def wakes_at(self) -> float:
-        """When a pass is due although nothing has happened: more slots of a new worker, a pause over, a copy to start."""
+        """When a pass is due although nothing has happened: for a new worker, after a pause, or to start a copy."""
         return min(self.grid.pauses.next_end, self.trust.next_widening, self._placing.copying.due)
 
     @property
@@ -260,7 +260,7 @@ class Scheduler:
         return worker in self.grid.slots.workers
 
     def attempts_at(self, worker: str) -> list[Attempt]:
-        """Every attempt that ``worker``, which is up, holds: slot by slot, in the order in which they run; then copies."""
+        """Every attempt that ``worker``, which is up, holds: slot by slot, in the order in which they run; copies last."""
         slots = self.grid.slots.workers[worker].slots
         copies = [slot.copy.attempt for slot in slots if slot.copy is not None]
         return [sent.attempt for slot in slots for sent in slot.sent] + copies

@@ -83,7 +83,7 @@ class Recovery:
         return self._db.execute(query, (first, first + count)).fetchall()
 
     def copies(self, first: int, count: int) -> list[tuple[int, int, str]]:
-        """(task, attempt number, session) of copies newer than the attempt in `sent`; their tasks may have ended since."""
+        """(task, attempt number, session) of copies newer than the attempts in `sent`; they may have ended since."""
         query = "SELECT c.* FROM copies c JOIN sent s USING (task) WHERE c.number > s.number AND task >= ? AND task < ?"
         return self._db.execute(query, (first, first + count)).fetchall()
 

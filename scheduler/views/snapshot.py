@@ -57,8 +57,8 @@ class WorkerView:
 class BagView:
     """One bag. ``eta_s``: when it should be done if the predictions and plans hold; None when that cannot be seen.
 
-    ``running``: tasks that run; tasks that were sent ahead and wait on their slots do not count. ``copies``: how many of
-    them also have a copy that runs.
+    ``running``: tasks that run; tasks that were sent ahead and wait on their slots do not count. ``copies``: how many
+    of them also have a copy that runs.
     """
 
     number: int

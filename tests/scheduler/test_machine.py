@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.copying import SLOTS_A_COPY
+from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.policies import POLICIES, Policy, make_policy
 from deskgrid.scheduler.queues.orders import ORDERS
@@ -203,7 +203,7 @@ class GridMachine(RuleBasedStateMachine):
         """What no longer counts because of what is handed out, and has to be stopped."""
         stopped = set[tuple[str, Attempt]]()
         work = [(c.worker, each) for c in commands if isinstance(c, ev.Assign) for each in c.work]
-        for name, each in work:
+        for _, each in work:
             known = self.known[each.attempt.task]
             if known.at is None:
                 stopped |= self._owing(each.attempt.task, known.newest, known.other)
