@@ -265,7 +265,7 @@ class Scheduler:
         return worker in self.grid.slots.workers
 
     def attempts_at(self, worker: str) -> list[Attempt]:
-        """Every attempt that ``worker``, which is up, holds: slot by slot, in the order in which they run; copies last."""
+        """Every attempt that ``worker``, which is up, holds: slot by slot, in the order of their work; then copies."""
         slots = self.grid.slots.workers[worker].slots
         copies = [slot.copy.attempt for slot in slots if slot.copy is not None]
         return [sent.attempt for slot in slots for sent in slot.sent] + copies

@@ -57,6 +57,7 @@ def task(
     timeout: float | None = None,
     retries: int = 0,
     modules: Sequence[str] = (),
+    *,
     copies: bool = False,
 ) -> Task[FunctionT]:
     """Set the predicted runtime of calls of ``function``, for `Grid.submit`, `Grid.map` and `Grid.bag`.

@@ -64,7 +64,7 @@ def stop(worker: str, *attempts: Attempt) -> ev.Stop:
     return ev.Stop(worker, list(attempts))
 
 
-# --- when and where ----------------------------------------------------------------------------------------------------
+# --- when and where --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", [pgs(), packing(), fcfs()])
@@ -76,8 +76,7 @@ def test_a_task_that_is_behind_is_copied_to_an_idle_slot_of_another_worker(polic
     assert grid.scheduler.wakes_at == DUE_S
     grid.wait(0.1)
     _, handed = grid.decide()
-    assert sum(handed.values(), []) == [0]
-    assert "a" not in handed
+    assert handed in ({"b": [0]}, {"a2": [0]})
     assert grid.state(0) == State.SENT
     assert grid.scheduler.wakes_at == math.inf
     grid.wait(DUE_S)
@@ -180,7 +179,7 @@ def test_looks_that_are_out_of_date_do_not_pile_up() -> None:
     assert len(heap._looks) <= ENTRIES * (LOOKS + 3) + 2
 
 
-# --- fast and slow PCs --------------------------------------------------------------------------------------------------
+# --- fast and slow PCs -----------------------------------------------------------------------------------------------
 
 
 def paced(slow: float, fast: float, done: int = ENOUGH) -> Tail:
@@ -253,7 +252,7 @@ def test_what_is_usual_is_learned_anew_with_another_prediction() -> None:
     assert bag.usual_ratio == 1.0
 
 
-# --- which answer counts ------------------------------------------------------------------------------------------------
+# --- which answer counts ---------------------------------------------------------------------------------------------
 
 
 def test_the_copy_ends_first_and_the_original_is_stopped() -> None:
@@ -310,7 +309,7 @@ def test_an_original_that_fails_leaves_the_copy_and_the_failure_does_not_count(o
     assert grid.state(0) == State.FAILED
 
 
-# --- workers that go ------------------------------------------------------------------------------------------------------
+# --- workers that go -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("planned", [True, False])
@@ -439,7 +438,7 @@ def test_a_silent_worker_keeps_its_attempt_while_the_copy_goes_on() -> None:
     assert not grid.scheduler.owed_by("a")
 
 
-# --- giving way -----------------------------------------------------------------------------------------------------------
+# --- giving way ------------------------------------------------------------------------------------------------------
 
 
 def test_a_copy_gives_way_to_any_task_that_its_slot_is_sent() -> None:
@@ -470,7 +469,7 @@ def test_a_better_prediction_reaches_a_copy_that_goes_on_alone() -> None:
     assert [sent.runtime for sent in grid.inside.bound[0].sent] == [7.0]
 
 
-# --- restored -------------------------------------------------------------------------------------------------------------
+# --- restored --------------------------------------------------------------------------------------------------------
 
 
 def restored(copies: bool = True, held: Sequence[Attempt] = (Attempt(0, 3),), *more: Attempt) -> Tail:
