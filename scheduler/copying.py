@@ -118,7 +118,8 @@ class Copying:
         if copy is not None and copy.slot is not None:
             return None
         needs = grid.policy.requirement.needs(runtime) + ROUNDING_S
-        idle = [grid.slots.slots[number] for number in grid.slots.idle.above(needs, now) if number not in taken]
+        slots = grid.slots.slots
+        idle = (slots[number] for number in grid.slots.idle.above(needs, now) if number not in taken)
         shut = {slot.worker.name, *grid.quarantine.workers}
         others = (place for place in idle if place.copy is None and place.worker.name not in shut)
         best = min(islice(others, CHOICES), key=lambda place: pace(place.worker), default=None)
