@@ -85,11 +85,11 @@ class Answers:
         slot.started = now
         slot.busy_s += sum(elapsed)
         grid.counters.done += len(run)
-        grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed))
         if grid.tasks.copied:
             for task, seconds in zip(tasks, elapsed, strict=True):
                 learn_pace(grid.tasks.known(task), slot.worker, task, seconds)
                 grid.drop_copy(task)
+        grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed))
         self._trust.clear(slot.worker, now)
 
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
@@ -104,7 +104,7 @@ class Answers:
             # The worker was given up for lost, but finished the work. No newer attempt exists, so this answer counts.
             grid.claim(ended.attempt)
             return reporter, 0
-        if grid.is_copy(ended.attempt) and task not in grid.orphans:
+        if grid.is_copy(ended.attempt):
             return self._take_copy(ended, reporter)
         if paid is not None and ended.outcome != Outcome.CRASH:
             self._trust.clear(paid, now)

@@ -135,7 +135,7 @@ class TaskTable:
 
     def __init__(self) -> None:
         self.bags: dict[int, Bag] = {}
-        # The numbers of the bags whose tasks may be copied.
+        # The numbers of the bags that have not ended and whose tasks may be copied.
         self.copied: set[int] = set()
         self._firsts: list[int] = []
         self._batches: list[TaskBatch] = []
@@ -243,6 +243,7 @@ class TaskTable:
         bag.left_s -= predicted
         if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # removes what rounding left
+            self.copied.discard(bag.number)
         if self._errors or self._crashes or self._taken:
             for task in tasks:
                 self._errors.pop(task, None)
@@ -355,7 +356,6 @@ class TaskTable:
         if owner.settled != owner.total:
             raise IllegalEvent(f"bag {bag} has {owner.total - owner.settled} tasks that have not ended")
         del self.bags[bag]
-        self.copied.discard(bag)
         places = [bisect_left(self._firsts, batch.first) for batch in owner.batches]
         drop_places(places, self._firsts, self._batches)
 
@@ -373,7 +373,11 @@ class TaskTable:
         batches = {id(batch) for bag in self.bags.values() for batch in bag.batches}
         agree("batches of bags", batches, {id(batch) for batch in self._batches})
         tried = [*self._errors, *self._crashes, *self._taken]
-        agree("bags with copies", self.copied, {number for number, bag in self.bags.items() if bag.copies})
+        agree(
+            "bags with copies",
+            self.copied,
+            {n for n, bag in self.bags.items() if bag.copies and bag.settled < bag.total},
+        )
         agree("tries of ended tasks", [task for task in tried if self.state(task) in ENDED], [])
         for bag in self.bags.values():
             bag.check()
