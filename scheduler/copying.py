@@ -42,13 +42,10 @@ ENTRIES = 4
 
 def learn_pace(batch: TaskBatch, worker: Worker, task: int, took_s: float) -> None:
     """Note how long ``worker`` took for a task of ``batch``, and how long such a task takes on average."""
-    bag, runtime = batch.bag, batch.runtime(task)
-    if bag.copies:
-        bag.took_s += took_s
-        bag.predicted_s += runtime
+    if batch.bag.copies:
         worker.done += 1
         worker.took_s += took_s
-        worker.usual_s += runtime * bag.usual_ratio
+        worker.usual_s += batch.runtime(task) * batch.bag.pace
 
 
 def pace(worker: Worker) -> float:
@@ -129,7 +126,7 @@ class Copying:
         """Whether the attempt that ``slot`` runs is behind, or a copy on ``place`` should end sooner."""
         if now >= _behind_at(slot):
             return True
-        usual_s = slot.sent[0].runtime * self._grid.tasks.known(slot.sent[0].attempt.task).bag.usual_ratio
+        usual_s = slot.sent[0].runtime * self._grid.tasks.known(slot.sent[0].attempt.task).bag.pace
         left_s = usual_s * pace(slot.worker) - (now - slot.started)
         return slot.started < now and usual_s * pace(place.worker) < SOONER * left_s
 

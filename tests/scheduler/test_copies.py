@@ -192,14 +192,6 @@ def test_the_fastest_pc_gets_the_copy() -> None:
     assert grid.decide() == ({}, {"fast" if holder != "fast" else "slow": [task]})
 
 
-def test_what_is_usual_is_learned_anew_with_another_prediction() -> None:
-    grid = paced(2.0, 2.0)
-    bag = grid.inside.tasks.bags[0]
-    assert bag.usual_ratio == 2.0
-    grid.tell(ev.BagPredicted(0, 2 * RUNTIME))
-    assert bag.usual_ratio == 1.0
-
-
 def test_bags_without_copies_are_not_watched() -> None:
     grid = running()
     grid.end(0)
