@@ -159,7 +159,7 @@ class OpenBag:
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
         if options.checkpoint:
             known |= {"min_piece": options.min_piece, "reserve_s": reserve_s(FIRST_COST_S)}
-        return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, **known)
+        return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, options.copies, **known)
 
     def task(self, item: int) -> int | None:
         """The task number of ``item``; None when there is no such item."""

@@ -103,13 +103,15 @@ class Sessions:
         over = {*done, *cancelled, *failed}
         sent = [row for row in state.journal.recovery.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
-        held = [Attempt(task, number) for task, number, _ in sent]
+        copies = [row for row in state.journal.recovery.copies(batch.first, batch.count) if row[0] not in over]
+        held, held_copies = ([Attempt(task, number) for task, number, _ in rows] for rows in (sent, copies))
         its_tasks = within(bag.checkpoints, [(batch.first, batch.count)])
         newest = ((task, bag.checkpoints[task][-1]) for task in its_tasks)
         saved = [SavedTask(task, kept.progress, kept.left_s) for task, kept in newest]
-        known = {"done": done, "cancelled": cancelled, "failed": failed, "held": held, "saved": saved}
+        states = {"done": done, "cancelled": cancelled, "failed": failed}
+        known = {**states, "held": held, "held_copies": held_copies, "saved": saved}
         state.handle(bag.submitted(batch, **known), now)
-        self.workers.attempts.restore((task, number, session or "", None) for task, number, session in sent)
+        self.workers.attempts.restore((task, number, session or "", None) for task, number, session in sent + copies)
 
     def successor(self, now: float, disk_full: str = "") -> "Sessions":
         """New sessions, restored from the journal after a rollback.

@@ -21,11 +21,11 @@ class TasksSubmitted:
     """A batch of a bag arrived: tasks ``first`` .. ``first + count - 1``.
 
     ``runtimes`` has ``count`` entries, or one for all. ``retries``: how many errors or timeouts a task survives.
-    ``timeout``: seconds after which a worker stops a task, if any.
-    ``min_piece``: for checkpointable tasks, how many seconds an attempt must have at least; None: they are not.
-    ``reserve_s``: what a slot must have left besides that, to begin the piece and to save its end.
+    ``timeout``: seconds after which a worker stops a task, if any. ``copies``: whether tasks may be copied at the tail.
+    ``min_piece``: for checkpointable tasks, which are not copied, how many seconds an attempt must have at least; None:
+    they are not. ``reserve_s``: what a slot must have left besides that, to begin the piece and to save its end.
     ``done``, ``failed``, ``cancelled``, ``held``, ``saved``: what a restored grid already knows of them (empty for new
-    ones).
+    ones). ``held_copies``: copies of held tasks, which may still be running, too.
     """
 
     bag: int
@@ -34,10 +34,12 @@ class TasksSubmitted:
     runtimes: Sequence[float]
     retries: int = 0
     timeout: float | None = None
+    copies: bool = False
     done: Sequence[int] = ()
     failed: Sequence[int] = ()
     cancelled: Sequence[int] = ()
     held: Sequence[Attempt] = ()
+    held_copies: Sequence[Attempt] = ()
     min_piece: float | None = None
     reserve_s: float = 0.0
     saved: Sequence["SavedTask"] = ()

@@ -12,8 +12,10 @@ class Counters:
     ``kills``: attempts that ran when their worker went; ``planned_kills``: those of them whose worker left as planned,
     the number this project exists to keep at 0. ``stale``: answers of old attempts, ignored. ``unfit``: placements that
     no longer fitted when their turn came. ``adopted``: attempts whose worker came back with them. ``pieces``: attempts
-    of checkpointable tasks that ended with progress. ``overdue``: attempts taken back from workers that did not answer
-    in time. ``window_s`` and ``busy_s`` cover only slots whose windows have closed.
+    of checkpointable tasks that ended with progress.
+    ``copies``: second attempts of running tasks; they are not in ``attempts``.
+    ``overdue``: attempts taken back from workers that did not answer in time. ``window_s`` and
+    ``busy_s`` cover only slots whose windows have closed.
     """
 
     submitted: int = 0
@@ -32,6 +34,7 @@ class Counters:
     adopted: int = 0
     overdue: int = 0
     pieces: int = 0
+    copies: int = 0
     wasted_s: float = 0.0
     window_s: float = 0.0
     busy_s: float = 0.0

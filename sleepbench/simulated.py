@@ -78,7 +78,12 @@ class Trial:
     def by_chance(self) -> bool:
         """Whether the result depends on the seed, given the problem."""
         errors = self.runtime_error != 1.0 or self.uptime_error != 1.0
-        return errors or self.parameters.jitter > 0.0 or takes_option(self.policy, seed=self.seed)
+        return (
+            errors
+            or self.parameters.jitter > 0.0
+            or self.parameters.slow > 0.0
+            or takes_option(self.policy, seed=self.seed)
+        )
 
     def twin_of(self, other: "Trial") -> bool:
         """Whether the two differ only in number and seed, and the result does not depend on these."""
@@ -150,6 +155,7 @@ def _predicted(trial: Trial, arrivals: Sequence[Arrival]) -> list[Arrival]:
             [seconds + known_s for seconds in told],
             arrival.really(),
             arrival.at,
+            copies=trial.parameters.copies,
             min_piece=PIECE_S * trial.problem.scale if trial.checkpoint else None,
         )
         for told, arrival in zip(wrong, arrivals, strict=True)

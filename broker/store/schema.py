@@ -92,6 +92,10 @@ INSERT INTO bags
 DROP TABLE before;
 CREATE INDEX bags_of_template ON bags (template);
 """,
+    # Second attempts of running tasks.
+    """
+CREATE TABLE copies (task INTEGER PRIMARY KEY, number INTEGER, session TEXT);
+""",
     # Checkpoints of tasks that have not ended. A checkpoint is a value like an argument: in the table, or in a file.
     """
 CREATE TABLE checkpoints (number INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER, bag INTEGER, progress REAL,

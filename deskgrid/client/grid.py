@@ -42,7 +42,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[FunctionT]):
-    """A function with the runtime, timeout and retries of its calls. Made by `task`; calling it calls the function."""
+    """A function with the runtime and the options of its calls. Made by `task`; calling it calls the function."""
 
     function: FunctionT
     runtime: float | None = None
@@ -62,16 +62,17 @@ def task(
     *,
     checkpoint: bool = False,
     min_piece: float = MIN_PIECE_S,
+    copies: bool = False,
 ) -> Task[FunctionT]:
     """Set the predicted runtime of calls of ``function``, for `Grid.submit`, `Grid.map` and `Grid.bag`.
 
     ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and counts as
     failed. ``retries``: how many times a call that raised, or was stopped, is tried again. ``modules``, ``checkpoint``,
-    ``min_piece``: see `Grid.bag`.
+    ``min_piece`` and ``copies``: see `Grid.bag`.
 
     Raises `BagRejected` if one of these values is invalid.
     """
-    options = checked_options(TaskOptions(timeout, retries, checkpoint, min_piece))
+    options = checked_options(TaskOptions(timeout, retries, copies, checkpoint, min_piece))
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
     return Task(function, seconds, options, checked_modules(modules))
 
@@ -162,17 +163,19 @@ class Grid(Executor):
         modules: Sequence[str] = (),
         checkpoint: bool | None = None,
         min_piece: float | None = None,
+        copies: bool | None = None,
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
         ``runtime``: the predicted seconds of a call: a number, a list with a number for each item, or a function of the
         item. A prediction that is a little too long is better than one that is too short. Without predictions, the
         broker learns from the first results. ``timeout``: seconds after which a call is stopped and counts as failed.
-        ``retries``: how many times a call that raised or timed out is tried again. ``checkpoint``: the function saves
-        its state with `deskgrid.checkpoint`, so it need not fit into one window; a PC needs only ``min_piece`` seconds
-        for it, 60 if you give none. These four default to the values given to `task`. ``modules``: names of more
-        modules of your own that travel, packages as a whole. You need it only for modules that your program has not
-        loaded and imports by a computed name.
+        ``retries``: how many times a call that raised or timed out is tried again. ``copies``: whether a PC that would
+        be idle otherwise may run a call that takes long a second time; the first of the two answers counts.
+        ``checkpoint``: the function saves its state with `deskgrid.checkpoint`, so it need not fit into one window; a
+        PC needs only ``min_piece`` seconds for it, 60 if you give none. These five default to the values given to
+        `task`. ``modules``: names of more modules of your own that travel, packages as a whole. You need it only for
+        modules that your program has not loaded and imports by a computed name.
 
         ``items`` are taken one by one, so a generator may yield millions of items. These are not kept in memory, and
         `Bag.as_completed` yields their indexes instead. The function and the program's own modules travel as they are
@@ -185,7 +188,7 @@ class Grid(Executor):
         job = _as_task(function)
         if runtime is None:
             runtime = job.runtime
-        given: dict[str, Any] = {"timeout": timeout, "retries": retries}
+        given: dict[str, Any] = {"timeout": timeout, "retries": retries, "copies": copies}
         given |= {"checkpoint": checkpoint, "min_piece": min_piece}
         options = replace(job.options, **{option: value for option, value in given.items() if value is not None})
         options = checked_options(options)
@@ -212,6 +215,7 @@ class Grid(Executor):
         checkpoint_signal: str = "USR1",
         checkpoint_exit: int = 85,
         min_piece: float = MIN_PIECE_S,
+        copies: bool = False,
     ) -> Bag[str, str]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
@@ -224,7 +228,7 @@ class Grid(Executor):
 
         The rest is as for `bag`, but nothing is logged: the broker's remark about the bag is in `Bag.note`.
         """
-        options = checked_options(TaskOptions(timeout, retries, bool(checkpoint), min_piece))
+        options = checked_options(TaskOptions(timeout, retries, copies, bool(checkpoint), min_piece))
         self._check_open()
         template = command_template(argv, checkpoint, checkpoint_signal, checkpoint_exit)
         label = name or cut(argv[0], NAME_BYTES)

@@ -27,12 +27,14 @@ _REMEMBERED = 256
 class TaskOptions:
     """``timeout``: seconds after which a task is stopped and counts as failed; None: never.
 
-    ``retries``: how many times a failed task is tried again. ``checkpoint``: the task is checkpointable; ``min_piece``:
-    then an attempt gets at least so many seconds.
+    ``retries``: how many times a failed task is tried again. ``copies``: whether an idle PC may run a second attempt of
+    a task that takes long. ``checkpoint``: the task is checkpointable; ``min_piece``: then an attempt gets at least so
+    many seconds.
     """
 
     timeout: Seconds | None = None
     retries: Annotated[int, Integer(0, RETRIES_LIMIT)] = 0
+    copies: bool = False
     checkpoint: bool = False
     min_piece: Seconds = 60.0
 

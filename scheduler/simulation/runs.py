@@ -16,26 +16,31 @@ class Stalled(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPC:
-    """A PC, when it is there, and how many tasks it runs at once. ``silent``: it takes work and never answers."""
+    """A PC, when it is there, and how many tasks it runs at once.
+
+    ``silent``: it takes work and never answers. ``speed``: it needs the runtime of a task divided by this.
+    """
 
     name: str
     timetable: Timetable = always
     slots: int = 1
     silent: bool = False
+    speed: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A bag submitted at ``at``. ``runtimes``: predicted, one for each task. ``actual``: the real ones; None: the same.
 
-    ``timeout``: the timeout of each task, which none of them may exceed. ``min_piece``: the tasks are checkpointable,
-    and an attempt gets at least so many seconds; None: they are not.
+    ``timeout``: the timeout of each task, which none of them may exceed. ``copies``: whether tasks may be copied.
+    ``min_piece``: the tasks are checkpointable, and an attempt gets at least so many seconds; None: they are not.
     """
 
     runtimes: Sequence[float]
     actual: Sequence[float] | None = None
     at: float = 0.0
     timeout: float | None = None
+    copies: bool = False
     min_piece: float | None = None
 
     def __post_init__(self) -> None:
@@ -57,6 +62,10 @@ class Arrival:
             yield min(predicted, most), min(actual, most)
 
 
+# How many times as long a slow attempt takes.
+SLOWLY = 5.0
+
+
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """What a simulated grid adds to the work itself: overhead, delays, jitter. Seconds.
@@ -67,7 +76,9 @@ class Conditions:
     once. Neither delay is part of the elapsed time that an attempt reports, because it is not measured there.
     ``announces``: whether coming windows are announced, or only the current one. ``jitter``: each attempt takes
     1 + ``jitter`` * E times as long, E exponential with mean and deviation 1, drawn by ``seed``: a sleep, or a busy PC,
-    is late now and then, and never early. ``saving_s``: a piece of a checkpointable task ends so many seconds before
+    is late now and then, and never early. ``slow``: the fraction of attempts that take `SLOWLY` times as long. Which
+    these are depends only on ``seed``, the task and how often it was tried before, not on how the run goes.
+    ``saving_s``: a piece of a checkpointable task ends so many seconds before
     its window is announced to close, because saving takes time; ``period_s``: how often such a task saves besides.
     """
 
@@ -77,10 +88,13 @@ class Conditions:
     jitter: float = 0.0
     seed: int = 0
     gap_s: float = 0.0
+    slow: float = 0.0
     saving_s: float = 0.0
     period_s: float = 60.0
 
     def __post_init__(self) -> None:
+        if not 0.0 <= self.slow <= 1.0:
+            raise SchedulerError(f"a fraction of {self.slow} attempts")
         values = (self.overhead_s, self.opening_s, self.jitter, self.gap_s, self.saving_s)
         if not all(0.0 <= value < math.inf for value in values) or not self.period_s > 0.0:
             raise SchedulerError(f"conditions are finite numbers from 0 up: {self}")
@@ -105,6 +119,8 @@ class Execution:
 class Run:
     """The outcome of a simulated run. ``idle_s``: window time in which no task ran, overhead included.
 
+    ``ran_s``: the time in which attempts ran, also those that were killed or stopped; overhead not included.
+
     For a traced run: ``executions`` in the order they ended, and each PC's spans in the order they opened.
     """
 
@@ -113,3 +129,4 @@ class Run:
     counters: Counters
     executions: tuple[Execution, ...] = ()
     spans: tuple[tuple[str, Span], ...] = ()
+    ran_s: float = 0.0

@@ -84,7 +84,7 @@ def test_what_the_broker_has_to_say_about_a_bag_goes_to_stderr(grid: FakeGrid) -
 
 
 def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
-    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --each -"
+    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --copies --each -"
     saves = "--checkpoint state/* --checkpoint log --checkpoint-signal TERM --checkpoint-exit 9 --min-piece 30"
     command = "-- convert -x {} {}.jpg"
     deskgrid("submit", *f"{words} {saves} {command}".split(), stdin="a.png\n\nb b.png\r\n \nc.png")
@@ -99,6 +99,7 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "checkpoint_signal": "TERM",
         "checkpoint_exit": 9,
         "min_piece": 30.0,
+        "copies": True,
     }
 
 
