@@ -125,11 +125,6 @@ class Answers:
         if outcome and (task in grid.bound or grid.go_on_with_copy(task)):
             return False
         grid.counters.count(outcome)
-        if outcome == Outcome.PIECE:
-            stuck = grid.tasks.go_on(task, counts=True)
-            grid.to_priority([task])
-            grid.give_up([ended.attempt] if stuck else [])
-            return False
         if not outcome:  # done
             self._stop_others(task, now)
             if grid.tasks.copied and worker in grid.slots.workers:
@@ -137,6 +132,11 @@ class Answers:
             grid.prediction_error.add(grid.tasks.succeed([task], [elapsed]))
             return True
         grid.drop_copy(task)
+        if outcome == Outcome.PIECE:
+            stuck = grid.tasks.go_on(task, counts=True)
+            grid.to_priority([task])
+            grid.give_up([ended.attempt] if stuck else [])
+            return False
         pause = 0.0
         if outcome == Outcome.CRASH:
             grid.tasks.crashed(task, worker)
