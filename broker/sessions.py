@@ -20,6 +20,7 @@ from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import JournalFull
 from deskgrid.broker.store.rows import BatchRow
 from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.transfers import Transfers
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent
@@ -35,9 +36,9 @@ PASS_TASKS = 100
 # admin.
 SAYS: Mapping[Role, tuple[type[wire.Message], ...]] = {
     "lab": wire.FROM_LAB,
-    "worker": (*wire.FROM_LAB, *wire.FROM_WORKER),
-    "submitter": wire.FROM_CLIENT,
-    "admin": (*wire.FROM_WORKER, *wire.FROM_CLIENT),
+    "worker": (*wire.FROM_LAB, *wire.FROM_WORKER, *wire.FROM_BOTH),
+    "submitter": (*wire.FROM_CLIENT, *wire.FROM_BOTH),
+    "admin": (*wire.FROM_WORKER, *wire.FROM_CLIENT, *wire.FROM_BOTH),
 }
 
 
@@ -52,6 +53,7 @@ class Sessions:
         self._throughput = Throughput()
         self.queries = Queries(state, self.workers, self._throughput, lambda: self.clients.credentials)
         self.clients = Clients(state, self.queries)
+        self.transfers = Transfers(state, self.workers, self.clients, self.queries.operations)
         self._retention = Retention(state, self.queries.operations, self.queries.orders, keep_days)
         self._counted = 0
         self._news = True
@@ -79,6 +81,7 @@ class Sessions:
         for number, size in journal.recovery.result_sizes().items():
             if number in book.by_number:
                 self.state.grown(book.by_number[number], size)
+        self.transfers.restore()
         if self.state.disk.state != "full":
             self.queries.orders.resume()
         if self.state.scheduler.orphans:
@@ -123,6 +126,8 @@ class Sessions:
         """Whether the payloads of ``message`` may be recorded, as far as we know before it is handled."""
         if not isinstance(message, SAYS[who.role]) or not self.state.disk.records(message):
             return False
+        if isinstance(message, wire.Part):
+            return self.transfers.records(peer, who, message)
         return not isinstance(message, wire.Finished) or self.workers.expects(peer, message)
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
@@ -130,7 +135,7 @@ class Sessions:
         self._news = self._news or not isinstance(message, wire.Heartbeat)
         if not self.state.disk.takes(message):
             # A worker keeps its results, and sends them again when it is asked to.
-            if isinstance(message, wire.Ask):
+            if isinstance(message, wire.Ask) or (who.role != "worker" and isinstance(message, wire.FROM_BOTH)):
                 self.state.send(peer, wire.Failed(message.request, self.state.disk.refusal))
         elif not isinstance(message, SAYS[who.role]):
             self.state.send(peer, wire.Refused(f"{with_article(who.role)} may not send {type(message).__name__}"))
@@ -138,6 +143,8 @@ class Sessions:
             self._refuse(peer, who, message, refusal)
         elif isinstance(message, wire.Enrol):
             self._enrolment.ask(peer, who, message)
+        elif isinstance(message, wire.FROM_BOTH):
+            self.transfers.receive(peer, who, message, now)
         elif isinstance(message, wire.FROM_WORKER):
             self.workers.receive(peer, who, message, now)
         else:
@@ -170,6 +177,7 @@ class Sessions:
         """A connection has ended."""
         self.workers.gone(peer)
         self.clients.gone(peer)
+        self.transfers.gone(peer)
         self._enrolment.gone(peer)
 
     @property
@@ -184,6 +192,7 @@ class Sessions:
             or self.clients.watchers.has_to_tell
             or state.scheduler.unsettled
             or self.queries.operations.waiting
+            or self.transfers.waiting
             or self._enrolment.pressing
         )
 
@@ -222,6 +231,8 @@ class Sessions:
             self._hold_until = None
             self.state.handle(ev.HoldExpired(), now)
         self.clients.sweep(now)
+        self.transfers.sweep(now)
+        self.transfers.send_some()
         self.queries.operations.work(now)
         self.state.learn(now)
         # No pass while the disk is full, because assignments are recorded, too.

@@ -92,6 +92,14 @@ INSERT INTO bags
 DROP TABLE before;
 CREATE INDEX bags_of_template ON bags (template);
 """,
+    # Parts of stored files, and who holds them (`deskgrid.broker.store.parts`).
+    """
+CREATE TABLE parts (digest BLOB PRIMARY KEY, size INTEGER, data BLOB, checksum INTEGER);
+CREATE TABLE holders (number INTEGER PRIMARY KEY, bag TEXT, owner TEXT, touched REAL, needs INTEGER);
+CREATE INDEX holders_of_bag ON holders (bag);
+CREATE TABLE holds (digest BLOB, owner TEXT, holder INTEGER, PRIMARY KEY (digest, owner, holder)) WITHOUT ROWID;
+CREATE INDEX holds_of_holder ON holds (holder);
+""",
 )
 FORMAT = len(_FORMATS)
 

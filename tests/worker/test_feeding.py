@@ -6,9 +6,10 @@ from deskgrid import wire
 from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.session import Identity, Session
 from deskgrid.worker.windows.uptime import Instant, OpenEnded
+from tests.without_files import WithoutFiles
 
 
-class Processes:
+class Processes(WithoutFiles):
     """An executor that notes what it is given, and ends what it is told to."""
 
     def __init__(self) -> None:
