@@ -135,7 +135,7 @@ class Sessions:
         self._news = self._news or not isinstance(message, wire.Heartbeat)
         if not self.state.disk.takes(message):
             # A worker keeps its results, and sends them again when it is asked to.
-            if isinstance(message, wire.Ask) or (who.role != "worker" and isinstance(message, wire.FROM_BOTH)):
+            if isinstance(message, wire.Ask) or (isinstance(message, wire.FROM_BOTH) and peer in self.clients.by_peer):
                 self.state.send(peer, wire.Failed(message.request, self.state.disk.refusal))
         elif not isinstance(message, SAYS[who.role]):
             self.state.send(peer, wire.Refused(f"{with_article(who.role)} may not send {type(message).__name__}"))

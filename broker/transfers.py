@@ -2,8 +2,8 @@
 
 Rule 1: only the owner's parts count. A client may send and fetch parts for its own bags, a worker for the attempts that
 it was given; what a worker sends counts for the owner of the bag.
-Rule 2: parts that are asked for wait here, and leave in turns by credential, when their peer has taken the earlier ones.
-So neither a slow peer nor many transfers take memory, and messages for others go between the parts.
+Rule 2: parts that are asked for wait here, and leave in turns by credential, when their peer has taken the earlier
+ones. So neither a slow peer nor many transfers take memory, and messages for others go between the parts.
 Rule 3: a worker gets no answer while there is no room for its files: it asks again later, and nothing is lost. A client
 is told at once.
 """
@@ -38,10 +38,18 @@ WANTED_LIMIT = 16
 ROOM_BYTES = wire.PART_BYTES + 2**16
 # Parts sent in one turn of the loop: each takes some hundred microseconds to find and map.
 TURN_PARTS = 16
+# What a part takes in the tables for each of its holders, and in its owner's quota.
+HOLD_BYTES = 256
 # Parts that one slice drops, and its cost.
 DROPPED_PARTS = 200
 DROP_UNITS = 8_000
 _ATTEMPT = re.compile(r"(\d{1,19})\.(\d{1,19})")
+
+
+class NoRoom(str):
+    """Why the disk has no room now."""
+
+    __slots__ = ()
 
 
 class Place(NamedTuple):
@@ -82,8 +90,8 @@ class Transfers:
         for row in parts.holders():
             self._of_owner[row.owner] += 1
             self._keep(row)
-        for owner, size in parts.sizes():
-            state.quotas.extended(owner, 0, size)
+        for owner, size, rows in parts.sizes():
+            state.quotas.extended(owner, 0, size + HOLD_BYTES * rows)
 
     def _keep(self, row: HolderRow) -> None:
         self._holders[row.bag, row.owner] = row
@@ -107,8 +115,10 @@ class Transfers:
             self._state.send(peer, wire.Failed(message.request, place))
         elif isinstance(message, wire.Want):
             self._want(peer, who, place, message)
-        elif not (place.from_worker and self._state.disk.refusal):
+        else:
             answer = self._offer(place, message, now) if isinstance(message, wire.Offer) else self._part(place, message)
+            if isinstance(answer, NoRoom) and place.from_worker:
+                return
             self._state.send(peer, wire.Failed(message.request, answer) if isinstance(answer, str) else answer)
 
     def _place(self, peer: bytes, who: Credential, holder: str) -> Place | str:
@@ -127,18 +137,27 @@ class Transfers:
         return "this attempt was not given to you"
 
     def _offer(self, place: Place, offer: wire.Offer, now: float) -> wire.Message | str:
-        digests, state = wire.split_digests(offer.parts), self._state
+        digests, parts = wire.split_digests(offer.parts), self._state.journal.parts
+        lacking = parts.lacked(place.owner, digests)
+        size = min(offer.size, len(lacking) * wire.PART_BYTES) if lacking else 0
+        if refusal := self._refusal(place, HOLD_BYTES * len(digests) + size, size):
+            return refusal
         holder = self._holder(place, offer.needs, now)
         if isinstance(holder, str):
             return holder
-        lacking = state.journal.parts.hold(holder, digests)
-        size = min(offer.size, len(lacking) * wire.PART_BYTES)
-        refusal = state.quotas.refusal(place.owner, 0, size) or (state.disk.refusal_of(size) if lacking else "")
-        return (
-            f"the files of bag {place.bag} are not taken: {refusal}"
-            if refusal
-            else wire.Lacks(offer.request, b"".join(lacking))
-        )
+        self._charge(place, parts.hold(holder, set(digests).difference(lacking)), 0)
+        return wire.Lacks(offer.request, b"".join(lacking))
+
+    def _refusal(self, place: Place, size: int, to_write: int) -> str:
+        """Why there is no room for more files; empty when there is. ``size``: bytes in the owner's quota."""
+        if refusal := self._state.quotas.refusal(place.owner, 0, size):
+            return f"the files of bag {place.bag} are not taken: {refusal}"
+        if to_write and (refusal := self._state.disk.refusal_of(to_write)):
+            return NoRoom(f"the files of bag {place.bag} are not taken: {refusal}")
+        return ""
+
+    def _charge(self, place: Place, rows: int, size: int) -> None:
+        self._state.quotas.extended(place.owner, 0, HOLD_BYTES * rows + size)
 
     def _holder(self, place: Place, needs: int, now: float) -> HolderRow | str:
         """The holder of a bag's parts, which was touched now; or why there can be none."""
@@ -160,15 +179,12 @@ class Transfers:
             return "offer the parts of a file before you send them"
         if bytes.fromhex(wire.sha256_of(part.data)) != part.digest:
             return "a part of a file is not what its digest says: the file changed while it was sent"
-        size = len(part.data)
-        if not state.journal.parts.has(place.owner, part.digest):
-            in_file = isinstance(part.data, wire.Chunks) and part.data.file
-            refusal = state.quotas.refusal(place.owner, 0, size) or state.disk.refusal_of(0 if in_file else size)
-            if refusal:
-                return f"the files of bag {place.bag} are not taken: {refusal}"
-            state.quotas.extended(place.owner, 0, size)
-            state.disk.took(0 if in_file else size)
-        state.journal.parts.add(holder, part.digest, part.data)
+        size, is_new = len(part.data), not state.journal.parts.has(place.owner, part.digest)
+        to_write = 0 if isinstance(part.data, wire.Chunks) and part.data.file else size
+        if is_new and (refusal := self._refusal(place, HOLD_BYTES + size, to_write)):
+            return refusal
+        self._charge(place, state.journal.parts.add(holder, part.digest, part.data), size if is_new else 0)
+        state.disk.took(to_write)
         return wire.Kept(part.request)
 
     # --- sending -----------------------------------------------------------------------------------------------------
@@ -241,8 +257,8 @@ class Transfers:
         del self._holders[row.bag, row.owner]
         self._of_owner[row.owner] -= 1
         self._state.file_needs.pop((row.bag, row.owner), None)
-        while (freed := self._state.journal.parts.drop_some(row, DROPPED_PARTS)) is not None:
-            self._state.quotas.extended(row.owner, 0, -freed)
+        while (dropped := self._state.journal.parts.drop_some(row, DROPPED_PARTS)).rows:
+            self._state.quotas.extended(row.owner, 0, -dropped.size - HOLD_BYTES * dropped.rows)
             yield DROP_UNITS
         self._dropping.discard(row.number)
         return {}

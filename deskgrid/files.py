@@ -77,9 +77,9 @@ def _task() -> Any:
 class File(os.PathLike[str]):
     """A file or a folder that travels with a task, as an argument or inside one, or as a result or inside one.
 
-    In your program, ``File("data.csv")`` is a file of yours. In a task it is a read-only copy, whose path is `path`; `open` and
-    everything else that takes a path accepts it, too. A task that makes a ``File("out.npz")`` of its own writes to that,
-    and returns it. In your program the result is a `File` again: it is fetched when you first use its `path`.
+    In your program, ``File("data.csv")`` is a file of yours. In a task it is a read-only copy. The built-in ``open``,
+    and everything else that takes a path, accepts it. A task that makes a ``File("out.npz")`` of its own writes to
+    that, and returns it. In your program the result is a `File` again, which is fetched when you first use it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

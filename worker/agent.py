@@ -62,8 +62,9 @@ class WorkerOptions:
     """A worker's options. ``join``: the join line of a lab or of this PC. ``home``: the folder of its identities.
 
     ``plan`` None: the broker's windows for this worker, or open-ended if it has none. ``task_memory``: bytes of memory
-    for a task's process; 0 for no limit. ``run_as``: the user that tasks run as; None: the worker's own user. ``files``:
-    the folder for stored files; None: one in the home or, with ``run_as``, in the folder for temporary files.
+    for a task's process; 0 for no limit. ``run_as``: the user that tasks run as; None: the worker's own user.
+    ``files``: the folder for stored files; None: one in the home or, with ``run_as``, in the folder for temporary
+    files.
     ``files_bytes``: bytes of stored files that are kept although no task uses them.
     """
 
@@ -167,7 +168,9 @@ def _places(options: WorkerOptions) -> tuple[FileCache, Folder]:
     place = options.files
     if place is None:
         place = options.home / "files" if options.run_as is None else Path(tempfile.gettempdir()) / RUN_AS_FILES
+    place = place.absolute()
     try:
+        options.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         place.mkdir(mode=0o711, parents=True, exist_ok=True)
         if not is_ours(place):
             raise WorkerError(f"{place} belongs to somebody else, or others can write to it: name another with --files")

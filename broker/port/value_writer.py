@@ -39,7 +39,8 @@ class Arrival:
 class ValueWriter:
     """``steps``: functions called with each large payload, at the same time, each on a thread of its own.
 
-    A template is also hashed; a part of a stored file is only written and hashed. These threads call ``wake()`` whenever a step is done.
+    A template is also hashed; a part of a stored file is only written and hashed. These threads call ``wake()``
+    whenever a step is done.
     """
 
     def __init__(self, steps: Sequence[Callable[[wire.Chunks], object]], wake: Callable[[], None]) -> None:

@@ -1,14 +1,15 @@
 """Parts of stored files in the journal: what each is, who needs it, and when nobody does any more.
 
-A part is known by its SHA-256 and stored once. A *holder* is a bag, or the uploads for a bag that was not submitted yet;
-it belongs to an owner. A part stays while some holder holds it.
+A part is known by its SHA-256 and stored once. A *holder* is a bag, or the uploads for a bag that was not submitted
+yet; it belongs to an owner. A part stays while some holder holds it.
 
 Rule 1: an owner has a part only if one of its holders holds it. Whether others have it too is nobody's business.
-Rule 2: a part of a MiB or more is a file. It is not read when the broker starts: whoever gets it compares it with its digest.
+Rule 2: a part of a MiB or more is a file. It is not read when the broker starts: whoever gets it compares it with its
+digest.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from deskgrid.broker.store.integrity import checksum
@@ -29,6 +30,13 @@ class HolderRow(NamedTuple):
     owner: str
     touched: float
     needs: int
+
+
+class Dropped(NamedTuple):
+    """What a holder has dropped: how many parts, and the bytes that its owner does not have any more."""
+
+    rows: int
+    size: int
 
 
 class Parts:
@@ -54,12 +62,11 @@ class Parts:
         """A bag was forgotten: nobody needs its parts."""
         self._write("UPDATE holders SET touched = 0 WHERE bag = ?", [(bag,)])
 
-    def sizes(self) -> list[tuple[str, int]]:
-        """The bytes of the parts of each owner, each part once."""
-        held = "SELECT DISTINCT owner, digest FROM holds"
-        return self._db.execute(
-            f"SELECT owner, sum(size) FROM ({held}) JOIN parts USING (digest) GROUP BY owner"
-        ).fetchall()
+    def sizes(self) -> list[tuple[str, int, int]]:
+        """(owner, bytes of its parts, each part once, and how many times its holders hold a part)."""
+        held = "SELECT owner, digest, count(*) AS times FROM holds GROUP BY owner, digest"
+        query = f"SELECT owner, sum(size), sum(times) FROM ({held}) JOIN parts USING (digest) GROUP BY owner"
+        return self._db.execute(query).fetchall()
 
     # --- holding -----------------------------------------------------------------------------------------------------
 
@@ -68,23 +75,23 @@ class Parts:
         query = "SELECT 1 FROM holds WHERE digest = ? AND owner = ? LIMIT 1"
         return self._db.execute(query, (digest, owner)).fetchone() is not None
 
-    def hold(self, holder: HolderRow, digests: Sequence[bytes]) -> list[bytes]:
-        """Let ``holder`` hold those of these parts that its owner has; return the others."""
-        have = [digest for digest in digests if self.has(holder.owner, digest)]
-        self._hold(holder, have)
-        known = set(have)
-        return [digest for digest in digests if digest not in known]
+    def lacked(self, owner: str, digests: Sequence[bytes]) -> list[bytes]:
+        """Those of these parts that ``owner`` does not have."""
+        return [digest for digest in digests if not self.has(owner, digest)]
 
-    def _hold(self, holder: HolderRow, digests: Sequence[bytes]) -> None:
+    def hold(self, holder: HolderRow, digests: Iterable[bytes]) -> int:
+        """Let ``holder`` hold parts that its owner has; return how many of them it did not hold before."""
+        before = self._db.total_changes
         rows = [(digest, holder.owner, holder.number) for digest in digests]
         self._write("INSERT OR IGNORE INTO holds VALUES (?,?,?)", rows)
+        return self._db.total_changes - before
 
-    def add(self, holder: HolderRow, digest: bytes, data: Payload) -> None:
-        """Record a part, which is what its digest says, and let ``holder`` hold it."""
+    def add(self, holder: HolderRow, digest: bytes, data: Payload) -> int:
+        """Record a part, which is what its digest says, and let ``holder`` hold it; returns what `hold` does."""
         if self._row(digest) is None:
             cell = self._values.cell(data, None, summed=False)
             self._write("INSERT INTO parts VALUES (?,?,?,?)", [(digest, len(data), cell, checksum(cell))])
-        self._hold(holder, [digest])
+        return self.hold(holder, [digest])
 
     def part(self, digest: bytes) -> Payload | None:
         """The bytes of a part; None when there is no such part."""
@@ -99,17 +106,15 @@ class Parts:
 
     # --- letting go --------------------------------------------------------------------------------------------------
 
-    def drop_some(self, holder: HolderRow, most: int) -> int | None:
-        """Let ``holder`` drop some parts; return the bytes that its owner has less. None: it held nothing any more."""
+    def drop_some(self, holder: HolderRow, most: int) -> "Dropped":
+        """Let ``holder`` drop some parts, and return what its owner has less; the last call drops the holder itself."""
         query = "SELECT digest FROM holds WHERE holder = ? LIMIT ?"
         digests = [digest for (digest,) in self._db.execute(query, (holder.number, most)).fetchall()]
-        self._write(
-            "DELETE FROM holds WHERE digest = ? AND holder = ?", [(digest, holder.number) for digest in digests]
-        )
+        rows = [(digest, holder.owner, holder.number) for digest in digests]
+        self._write("DELETE FROM holds WHERE digest = ? AND owner = ? AND holder = ?", rows)
         if not digests:
             self._write("DELETE FROM holders WHERE number = ?", [(holder.number,)])
-            return None
-        return sum([self._let_go(holder.owner, digest) for digest in digests])
+        return Dropped(len(digests), sum([self._let_go(holder.owner, digest) for digest in digests]))
 
     def _let_go(self, owner: str, digest: bytes) -> int:
         """Delete a part that nobody holds; return its bytes if ``owner`` does not hold it any more."""

@@ -89,8 +89,8 @@ class WindowEnd(NamedTuple):
 class FileRow(NamedTuple):
     """The file of a large value. ``bag``: None for a template, or a part of a stored file.
 
-    ``batch``: for an argument, the first task of its batch; None for a result. ``checksum``: None for a part, which has a
-    digest.
+    ``batch``: for an argument, the first task of its batch; None for a result. ``checksum``: None for a part, which
+    has a digest.
     """
 
     name: str

@@ -226,7 +226,7 @@ def _announce(ready: "Ready") -> None:
 @click.option(
     "--files",
     type=Folder(),
-    help="The folder for files that tasks need and leave [default: in the home, or with --run-as in the system's folder "
+    help="The folder for files that tasks need and leave [default: in the home; with --run-as, in the system's folder "
     "for temporary files].",
 )
 @click.option(

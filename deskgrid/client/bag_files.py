@@ -1,7 +1,7 @@
-"""The files of one bag on their way to the broker: noted while values are pickled, sent before the tasks that need them.
+"""The files of a bag on their way to the broker: noted while values are pickled, sent before the tasks that need them.
 
-Rule 1: parts are offered first, and only those that the broker lacks are sent, few at a time. After a cut they are offered
-again, so at most the part that was on its way travels twice.
+Rule 1: parts are offered first, and only those that the broker lacks are sent, few at a time. After a cut they are
+offered again, so at most the part that was on its way travels twice.
 Rule 2: nothing here costs anything for values without files.
 """
 

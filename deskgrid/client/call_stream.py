@@ -87,6 +87,7 @@ class Stream:
         name: str,
         options: wire.TaskOptions,
         ended: Callable[["CallEnded"], None],
+        *,
         files: BagFiles,
     ) -> None:
         self.bag = files.bag

@@ -11,7 +11,6 @@ import shutil
 import tempfile
 import threading
 from collections import deque
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -34,13 +33,13 @@ class ResultFiles:
 
     def value(self, tree: bytes) -> Path:
         """Fetch a result that is a file; the caller removes it. Raises `RequestFailed`."""
-        folder = Path(tempfile.mkdtemp(dir=_our_folder()))
+        folder = Path(tempfile.mkdtemp(dir=_OUR_FOLDER.path()))
         self.fetch(tree, folder)
         return folder / wire.VALUE
 
     def named(self, tree: bytes, name: str) -> str:
         """Fetch one file or folder of a result for this program; return its path. Raises `RequestFailed`."""
-        folder = _our_folder() / f"{self._bag}-{tree.hex()[:16]}"
+        folder = _OUR_FOLDER.path() / f"{self._bag}-{tree.hex()[:16]}"
         folder.mkdir(exist_ok=True)
         self.fetch(tree, folder, name)
         return str(folder / name)
@@ -119,20 +118,20 @@ def _missing(path: Path, digests: list[bytes]) -> list[int]:
     return missing
 
 
-_making = threading.Lock()
-_folder: Path | None = None
+class _OurFolder:
+    """This program's folder for files of results, which is removed when the program ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._path: Path | None = None
+
+    def path(self) -> Path:
+        """Return the folder, which is made at its first use."""
+        with self._lock:
+            if self._path is None or not self._path.is_dir():
+                self._path = Path(tempfile.mkdtemp(prefix="deskgrid-results-"))
+                atexit.register(shutil.rmtree, self._path, ignore_errors=True)
+            return self._path
 
 
-def _our_folder() -> Path:
-    """Return this program's folder for files of results, which is removed when the program ends."""
-    global _folder
-    with _making:
-        if _folder is None or not _folder.is_dir():
-            _folder = Path(tempfile.mkdtemp(prefix="deskgrid-results-"))
-            atexit.register(_remove, _folder)
-        return _folder
-
-
-def _remove(folder: Path) -> None:
-    with suppress(OSError):
-        shutil.rmtree(folder)
+_OUR_FOLDER = _OurFolder()

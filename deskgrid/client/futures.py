@@ -112,7 +112,7 @@ class Futures:
             template = python_template(key.function, key.name, key.modules, inputs)
             check_python(self._link, template)
             files = BagFiles(self._link, self._known, new_bag_id())
-            stream = self._by_key[key] = Stream(self._link, template, key.name, key.options, self._ended, files)
+            stream = self._by_key[key] = Stream(self._link, template, key.name, key.options, self._ended, files=files)
             self._streams.append(stream)
         if self._thread is None:
             self._thread = threading.Thread(target=self._settle_all, name="deskgrid-futures", daemon=True)

@@ -1,7 +1,7 @@
 """Files and large objects of a program as trees of parts, each with the place from which it is read when it is sent.
 
-Rule 1: a file is read once to name its parts, and again only for parts that the broker lacks. If it changes in between, the
-broker refuses the part, and the bag with it.
+Rule 1: a file is read once to name its parts, and again only for parts that the broker lacks. If it changes in between,
+the broker refuses the part, and the bag with it.
 Rule 2: a link is followed if it leads to a file in the folder that is sent; any other link is refused.
 """
 
@@ -117,7 +117,7 @@ class _Making:
 
 
 def stored_paths(named: Iterable[tuple[str, str]]) -> Stored:
-    """Return files and folders as one tree; ``named``: what each is called there, and its path. Raises `BagRejected`."""
+    """Return files and folders as a tree; ``named``: what each is called there, and its path. Raises `BagRejected`."""
     making = _Making()
     for name, path in named:
         if os.path.isdir(path):

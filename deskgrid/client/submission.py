@@ -74,7 +74,7 @@ def submit_bag(
     count = len(items) if isinstance(items, Collection) else None
     _check_count(count)
     runtimes = Runtimes(runtime, count)
-    sender = _Sender(link, template, name, options, runtimes.same, files)
+    sender = _Sender(link, template, name, options, runtimes.same, files=files)
     try:
         rows = Rows(items, pack, runtimes)
         for batch in wire.in_batches(rows, _payload_size):
@@ -138,6 +138,7 @@ class _Sender:
         name: str,
         options: TaskOptions,
         runtime: float | None,
+        *,
         files: BagFiles,
     ) -> None:
         self.bag = files.bag

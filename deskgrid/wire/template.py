@@ -83,6 +83,11 @@ def _patterns(source: Source) -> list[str]:
 # ``inputs``: the trees that every task of the bag needs; a command gets them unpacked in its folder. ``outputs``: the
 # patterns of the files that a command leaves there.
 _ENTRIES = {
-    "kind": _text, "python": _text, "function": _bytes, "bundle": _files, "argv": _texts,
-    "inputs": read_digests, "outputs": _patterns,
+    "kind": _text,
+    "python": _text,
+    "function": _bytes,
+    "bundle": _files,
+    "argv": _texts,
+    "inputs": read_digests,
+    "outputs": _patterns,
 }

@@ -1,8 +1,8 @@
 """Trees: lists of stored files with their names, as they travel; and payloads that need stored files.
 
-A *file* is stored in *parts* of `PART_BYTES`, each known by its SHA-256. A *tree* is a list of files with their names and
-parts. It is a part itself, so its digest names all of its files. Only clients and workers read trees; to the broker they
-are parts like any other.
+A *file* is stored in *parts* of `PART_BYTES`, each known by its SHA-256. A *tree* is a list of files with their names
+and parts. It is a part itself, so its digest names all of its files. Only clients and workers read trees; to the broker
+they are parts like any other.
 
 Rule 1: whoever reads a tree from the network or makes one from a folder checks all names: a tree can be unpacked on any
 system, and never outside its folder.

@@ -3,8 +3,8 @@
 Rule 1: a file appears under its id when all of its parts are there and each is what its digest says. Until then it is
 ``ID.part``, and only the worker that holds that file's lock writes to it. What is in it already is used: it is compared
 with the digests first.
-Rule 2: tasks get hard links to these files, which are read-only. If a task writes to one nevertheless, its time of change
-tells, and the file is fetched again.
+Rule 2: tasks get hard links to these files, which are read-only. If a task writes to one nevertheless, its time of
+change tells, and the file is fetched again.
 Rule 3: a file that a task has a link to is never removed.
 """
 

@@ -29,11 +29,12 @@ Then = Callable[[str], None]
 
 @dataclass(slots=True)
 class Fetch:
-    """One part that is needed; ``keep`` writes it, on the thread for files."""
+    """One part that is needed; ``keep`` writes it, on the thread for files. ``holder``: in whose name it was asked for."""
 
     goal: "Goal"
     digest: bytes
     keep: Callable[[wire.Payload], None]
+    holder: str = ""
 
 
 @dataclass(slots=True)
@@ -88,7 +89,7 @@ class Downloads:
     def _begin(self, entry: wire.Entry, goal: Goal) -> None:
         self._errands.do(lambda: self._cache.begin(entry), lambda found: self._begun(entry, goal, found))
 
-    def _begun(self, entry: wire.Entry, goal: Goal, found: Partial | None | Exception) -> None:
+    def _begun(self, entry: wire.Entry, goal: Goal, found: Partial | Exception | None) -> None:
         if isinstance(found, Exception):
             self._end(goal, _said(found))
         elif found is None:
@@ -123,7 +124,8 @@ class Downloads:
                 self._heard = now
             number = next(self._numbers)
             self._flying[number] = fetch
-            yield wire.Want(number, next(iter(fetch.goal.holders)), fetch.digest)
+            fetch.holder = next(iter(fetch.goal.holders))
+            yield wire.Want(number, fetch.holder, fetch.digest)
         self._heard = max(self._heard, now) if not self._flying else self._heard
 
     def _look_for_others(self, now: float) -> None:
@@ -178,12 +180,13 @@ class Downloads:
             return False
         goal = fetch.goal
         if not goal.over:
-            _, then = goal.holders.popitem(last=False)
+            then = goal.holders.pop(fetch.holder, None)
             if goal.holders:
                 self._todo.appendleft(fetch)
             else:
                 self._end(goal, reason)
-            then(reason)
+            if then is not None:
+                then(reason)
         return True
 
     def reconnected(self) -> None:

@@ -1,7 +1,7 @@
 """Between a worker's session and its processes: what a task needs comes first, what it leaves goes to the broker.
 
-To the session this is the executor. A task that needs stored files is handed on when its folder is ready; a task that left files
-has ended when the broker has them. All other tasks pass through.
+To the session this is the executor. A task that needs stored files is handed on when its folder is ready; a task that
+left files has ended when the broker has them. All other tasks pass through.
 
 Rule 1: the jobs of a slot are handed on in order, so a job waits for those before it.
 Rule 2: a task whose files cannot come, or cannot be kept, has failed with the reason; no other task is affected.
@@ -70,7 +70,7 @@ class _Leaving:
 
 
 class Stage:
-    """``area``: the folder for the folders of tasks, on the disk of the cache. ``account``: the user that tasks run as."""
+    """``area``: where the folders of tasks are, on the disk of the cache. ``account``: the user that tasks run as."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
 """The folders of tasks: stored files are put into them, and the files that tasks leave are taken out again.
 
-For an attempt X there are, below one folder: ``in/X/work``, where a command runs; ``in/X/needs``, with a folder for each tree that a
-Python function needs; ``left/X/out``, the files that a function returned; and ``left/X/whole``, a result that is too large for a
-message. The worker makes what is in ``in``, processes of tasks make what is in ``left``.
+For an attempt X there are, below one folder: ``in/X/work``, where a command runs; ``in/X/needs``, with a folder for
+each tree that a Python function needs; ``left/X/out``, the files that a function returned; and ``left/X/whole``, a
+result that is too large for a message. The worker makes what is in ``in``, processes of tasks make what is in ``left``.
 
-Rule 1: nothing outside these folders is ever read or removed, whatever a task left there: names are followed folder by folder,
-and links are not. A link to a file inside the folder counts as that file.
+Rule 1: nothing outside these folders is ever read or removed, whatever a task left there: names are followed folder by
+folder, and links are not. A link to a file inside the folder counts as that file.
 Rule 2: what a task left is read once, and named by what was read. If it changes afterwards, the broker refuses it.
 """
 
@@ -129,7 +129,7 @@ def _unlock(folder: Path) -> None:
 
 
 def collect(area: Path, holder: str, patterns: Sequence[str] | None) -> Collected:
-    """Return the files that an attempt left: of a command those that match ``patterns``; None: what a function returned.
+    """Return the files that an attempt left: those of a command by ``patterns``; None: those that a function returned.
 
     Raises `OutputsRefused`, and OSError.
     """

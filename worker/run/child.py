@@ -765,7 +765,7 @@ def die_first() -> None:
 
 
 def main() -> None:
-    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA [LIFELINE]``; limits in bytes."""
+    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA [LIFELINE]``; limits: bytes."""
     stdout, stderr, host, result_limit, capture_limit, memory, area, *lifeline = sys.argv[1:]
     sys.argv[1:] = []
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C

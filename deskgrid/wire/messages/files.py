@@ -1,8 +1,8 @@
 """The messages that move stored files: the same for workers and clients.
 
-Whoever has a file offers the digests of its parts, sends those that the broker lacks, and each is confirmed when it is in the
-journal. Whoever needs one asks for its parts. So a file that the broker has does not travel again, and a transfer that
-was cut goes on where it stopped.
+Whoever has a file offers the digests of its parts, sends those that the broker lacks, and each is confirmed when it is
+in the journal. Whoever needs one asks for its parts. So a file that the broker has does not travel again, and a
+transfer that was cut goes on where it stopped.
 """
 
 from dataclasses import dataclass
