@@ -105,7 +105,9 @@ def test_a_fetch_goes_on_where_it_stopped_and_never_replaces_a_file(grid: Grid, 
     grid._link.send = lambda message, *args, **more: (asked.append(message), send(message, *args, **more))[1]  # type: ignore[method-assign,func-returns-value]
     (path,) = bag.fetch(to, 0)
     assert path.read_bytes() == BIG
-    assert sum(isinstance(message, wire.Want) for message in asked) == 1 + 2, "the list of files, and two parts of three"
+    assert sum(isinstance(message, wire.Want) for message in asked) == 1 + 2, (
+        "the list of files, and two parts of three"
+    )
     assert bag.fetch(to, 0) == [path]
     path.write_bytes(b"mine")
     with pytest.raises(RequestFailed, match="is there already, and is another file"):
@@ -179,7 +181,10 @@ def test_a_function_is_given_files_and_returns_others(grid: Grid, here: Path) ->
             other.write(file.read() * 2)
         return {"out": out, "model": sorted(os.listdir(os.path.join(given["model"], "in ner")))}
 
-    items = [{"file": File("data.csv"), "model": File(here / "model")}, {"file": File("data.csv"), "model": File("model")}]
+    items = [
+        {"file": File("data.csv"), "model": File(here / "model")},
+        {"file": File("data.csv"), "model": File("model")},
+    ]
     for result in grid.bag(double, items, runtime=1).results():
         with result["out"].open() as file:
             assert file.read() == "1,2,31,2,3"

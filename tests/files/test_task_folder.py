@@ -127,7 +127,9 @@ def test_a_pattern_without_a_match_lists_what_the_folder_has(area: Path, work: P
 def test_a_link_out_of_the_folder_is_refused(area: Path, work: Path, target: str) -> None:
     (area.parent / "secret").write_bytes(b"secret")
     (work / "out").symlink_to(target)
-    with pytest.raises(OutputsRefused, match="'out' is a link to something that is not in the task's folder|not a file"):
+    with pytest.raises(
+        OutputsRefused, match="'out' is a link to something that is not in the task's folder|not a file"
+    ):
         collect(area, X, ["out"])
 
 
@@ -165,9 +167,7 @@ def test_names_that_not_every_system_can_have_are_refused(area: Path, work: Path
         collect(area, X, ["*"])
 
 
-def test_a_task_that_left_very_many_files_is_refused(
-    area: Path, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_left_very_many_files_is_refused(area: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_folder, "NAMES_LIMIT", 3)
     monkeypatch.setattr(task_folder, "FILE_BYTES", 2)
     for name in "abc":
