@@ -235,6 +235,11 @@ class Scheduler:
         return self._placing.unfinished
 
     @property
+    def predicting(self) -> bool:
+        """Whether waiting tasks have still to take new runtimes: passes go on with it, a part at a time."""
+        return self.grid.priority.predicting
+
+    @property
     def wakes_at(self) -> float:
         """When a pass is due although nothing has happened: a new worker gets more slots, or a pause ends."""
         return min(self.grid.pauses.next_end, self.trust.next_widening)

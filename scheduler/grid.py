@@ -11,8 +11,8 @@ from deskgrid.scheduler.events import Command, Stop
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.queues.by_arrival import Regular
 from deskgrid.scheduler.queues.orders import ORDERS
+from deskgrid.scheduler.queues.regular import Regular
 from deskgrid.scheduler.queues.task_ranges import Spans, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime, WaitingQueue
 from deskgrid.scheduler.state.deadlines import Deadlines

@@ -40,7 +40,7 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
 
 
 def _check_predictions(grid: GridState) -> None:
-    rows = [*grid.regular.tasks(), *grid.priority.tasks()]
+    rows = [*grid.regular.tasks(), *(() if grid.priority.predicting else grid.priority.tasks())]
     for slot in grid.slots.slots.values():
         rows += [*slot.queue, *((sent.attempt.task, sent.runtime) for sent in slot.sent)]
     for task, runtime in rows:
