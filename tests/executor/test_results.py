@@ -132,7 +132,7 @@ def test_a_result_over_the_limit_is_an_error_with_both_sizes(rigs: Callable[...,
     kind, message, _, _ = error(ended)
     assert (ended.outcome, kind) == (Outcome.ERROR, "ResultTooLarge")
     assert "2,147,483,6" in message
-    assert f"{VALUE_LIMIT:,}" in message
+    assert f"{child.VALUE_LIMIT:,}" in message
     assert len(value(rig.call(lambda: b"x" * 99_000))) == 99_000
     assert rig.pid() == before
 

@@ -282,6 +282,6 @@ def test_a_shared_object_travels_once_and_is_mapped_by_each_process(live: LiveGr
 def test_the_folders_of_tasks_and_results_are_gone_afterwards(live: LiveGrid, grid: Grid) -> None:
     grid.command(["touch", "out"], [""], runtime=1, inputs=["data.csv"], outputs=["out"]).wait(PATIENCE_S)
     area = Path(f"{live.home}-pcs", "files")
-    assert eventually(lambda: not [path for path in area.glob("deskgrid-worker-*/*/*")], PATIENCE_S)
+    assert eventually(lambda: not list(area.glob("deskgrid-worker-*/*/*")), PATIENCE_S)
     live.workers[0].stop()
     assert [path.name for path in area.iterdir()] == ["cache"]

@@ -128,7 +128,7 @@ def test_a_link_out_of_the_folder_is_refused(area: Path, work: Path, target: str
     (area.parent / "secret").write_bytes(b"secret")
     (work / "out").symlink_to(target)
     with pytest.raises(
-        OutputsRefused, match="'out' is a link to something that is not in the task's folder|not a file"
+        OutputsRefused, match=r"'out' is a link to something that is not in the task's folder|not a file"
     ):
         collect(area, X, ["out"])
 
@@ -147,7 +147,7 @@ def test_a_folder_that_is_a_link_is_not_entered(area: Path, work: Path) -> None:
     (work / "out").symlink_to(area.parent / "others")
     with pytest.raises(OutputsRefused, match="no file matches"):
         collect(area, X, ["out/*.npz"])
-    with pytest.raises(OSError, match="Not a directory|Too many levels"):
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
         task_folder.open_file(area, f"in/{X}/work/out/secret.npz")
 
 
@@ -163,7 +163,7 @@ def test_what_is_no_file_is_refused(area: Path, work: Path) -> None:
 def test_names_that_not_every_system_can_have_are_refused(area: Path, work: Path, names: tuple[str, ...]) -> None:
     for name in names:
         (work / name).touch()
-    with pytest.raises(OutputsRefused, match="same name where case does not count|Windows cannot have it"):
+    with pytest.raises(OutputsRefused, match=r"same name where case does not count|Windows cannot have it"):
         collect(area, X, ["*"])
 
 

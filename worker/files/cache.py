@@ -27,6 +27,12 @@ CHANGED_S = 1_000_000_000
 _PART, _TREE = ".part", ".tree"
 
 
+class ThisPc(str):
+    """Why files cannot be had, if this PC is to blame: another one may have room for them."""
+
+    __slots__ = ()
+
+
 class Damaged(Exception):
     """What arrived is not what it was announced as; one line."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from deskgrid import wire
-from deskgrid.worker.files.cache import Damaged, FileCache, Partial
+from deskgrid.worker.files.cache import Damaged, FileCache, Partial, ThisPc
 from deskgrid.worker.files.errands import Errands
 
 # Parts that are on their way, or wait to be written: enough that neither the network nor the disk waits for the other.
@@ -29,7 +29,7 @@ Then = Callable[[str], None]
 
 @dataclass(slots=True)
 class Fetch:
-    """One part that is needed; ``keep`` writes it, on the thread for files. ``holder``: in whose name it was asked for."""
+    """One part that is needed; ``keep`` writes it, on the thread for files. ``holder``: who it was asked for."""
 
     goal: "Goal"
     digest: bytes
@@ -216,5 +216,5 @@ def _said(found: object) -> str:
     if not isinstance(found, Exception):
         return ""
     if isinstance(found, OSError):
-        return f"the files cannot be kept on this PC: {found.strerror or found}"
+        return ThisPc(f"the files cannot be kept on this PC: {found.strerror or found}")
     return str(found) if isinstance(found, Damaged) else repr(found)

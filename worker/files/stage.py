@@ -17,7 +17,7 @@ from typing import Protocol
 
 from deskgrid import wire
 from deskgrid.worker.files import task_folder
-from deskgrid.worker.files.cache import FileCache
+from deskgrid.worker.files.cache import FileCache, ThisPc
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
 from deskgrid.worker.files.task_folder import Collected, OutputsRefused
@@ -233,7 +233,7 @@ class Stage:
         if not self._is_waiting(waiting):
             self._tidy(waiting.holder)
         elif isinstance(found, Exception):
-            self._fail(waiting, f"its folder cannot be made on this PC: {found}")
+            self._fail(waiting, ThisPc(f"its folder cannot be made on this PC: {found}"))
         elif not found:
             self._look(waiting)
         else:
@@ -255,7 +255,10 @@ class Stage:
         while queue and (queue[0].ready or queue[0].failed):
             waiting = queue.popleft()
             if waiting.failed:
-                self._over.append(_failure(waiting.slot, waiting.job, "FilesMissing", waiting.failed, 0.0))
+                failed = _failure(waiting.slot, waiting.job, "FilesMissing", waiting.failed, 0.0)
+                # As for a template: what is this PC's fault does not count against the task alone.
+                blamed = isinstance(waiting.failed, ThisPc)
+                self._over.append(failed._replace(outcome=wire.Outcome.CRASH) if blamed else failed)
                 self._tidy(waiting.holder)
             else:
                 self._running[waiting.holder] = waiting.job
