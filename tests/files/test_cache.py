@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from deskgrid import wire
-from deskgrid.worker.files import cache as cache_module
 from deskgrid.worker.files.cache import Damaged, FileCache, link
 from tests.files.fakes import digest, entry, parts_of
 
@@ -132,7 +131,7 @@ def test_where_there_can_be_no_links_a_task_gets_a_copy(
         raise OSError(errno.EPERM, "no links here")
 
     path = fetch(cache, FILE, DATA)
-    monkeypatch.setattr(cache_module.os, "link", no_links)
+    monkeypatch.setattr("os.link", no_links)
     link(path, tmp_path / "copy", executable=True)
     assert (tmp_path / "copy").read_bytes() == DATA
     assert os.access(tmp_path / "copy", os.X_OK)

@@ -254,11 +254,11 @@ def test_a_shared_object_travels_once_and_is_mapped_by_each_process(live: LiveGr
     live.worker("pc3", slots=2)
     size = 5 * wire.PART_BYTES
     with Grid(live.broker.ready.client_line) as grid:
-        shared = grid.share({"array": Array(bytearray(os.urandom(size))), "name": "x"})
+        shared: Any = grid.share({"array": Array(bytearray(os.urandom(size))), "name": "x"})
         assert shared.value["name"] == "x"
 
         def look(place: int) -> tuple[int, bool, int, int]:
-            data = shared["array"].data  # type: ignore[index]
+            data = shared["array"].data
             with open("/proc/self/maps") as file:
                 maps = [line for line in file if "/needs/" in line or "/cache/" in line]
             return data[place], data.readonly, len(maps), os.getpid()

@@ -17,6 +17,7 @@ from tests.grid.hostile import HostileSubmitter, HostileWorker
 from tests.grid.late import late_answer
 from tests.grid.raid import raid
 from tests.grid.witness import expect
+from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
 
 KEEP_DAYS = 0.01
@@ -149,4 +150,7 @@ SCRIPTS = {
     "kept": kept,
     "revoked": revoked,
     "thief": thief,
+    "files at the broker": at_the_broker,
+    "files on a PC": on_a_pc,
+    "files in folders": in_folders,
 }

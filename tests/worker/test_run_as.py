@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from deskgrid import File
+from deskgrid.client.grid import Grid
 from deskgrid.worker.agent import RUN_AS_FILES
 from deskgrid.worker.run.accounts import AccountError, find_account
 from deskgrid.worker.run.folders import PREFIX
@@ -269,3 +271,32 @@ def test_only_root_can_run_tasks_as_another_user(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(AccountError, match="only root can run tasks as another user"):
         find_account(USER)
+
+
+def _leaves(given: Any) -> Any:
+    with open(given["file"]) as file, open(given["make"]("deep/out.txt"), "w") as out:
+        out.write(file.read() * 2)
+    return given["make"]("deep/out.txt")
+
+
+@by_root
+def test_tasks_of_that_user_are_given_files_and_leave_others(
+    live: LiveGrid, start: Callable[[], Any], place: Path
+) -> None:
+    (place / "data.csv").write_text("1,2")
+    with start() as worker, Grid(live.broker.ready.client_line) as grid:
+        assert worker.joined()
+        script = "id -un > out; cat data.csv >> out; echo more >> data.csv; ln -s /etc/shadow secret; true"
+        argv = ["sh", "-c", script]
+        inputs = [str(place / "data.csv")]
+        bag = grid.command(argv, [""], runtime=1, inputs=inputs, outputs=["out"])
+        assert "Permission denied" in (bag.wait() and bag.logs(0).stderr)
+        (path,) = bag.fetch(place / "to", 0)
+        assert path.read_text() == f"{USER}\n1,2"
+        (error,) = grid.command(argv, [""], runtime=1, inputs=inputs, outputs=["secret"]).results(errors="return")
+        assert "is a link to something that is not in the task's folder" in str(error)
+        item = {"file": File(place / "data.csv"), "make": File}
+        (result,) = grid.bag(_leaves, [item], runtime=1).results()
+        assert Path(result).read_text() == "1,21,2"
+        files = place / "tmp" / RUN_AS_FILES
+        assert {path.stat().st_uid for path in (files / "cache").iterdir()} == {0}
