@@ -219,7 +219,7 @@ def unwrap(payload: Payload) -> Wrapped:
     count = int.from_bytes(head[2:], "big")
     size = _HEAD_BYTES + count * DIGEST_BYTES
     found = _beginning(pieces, size)
-    if head[1] > 1 or not 0 < count <= TREES_LIMIT or len(found) < size:
+    if len(found) < size or head[1] > 1 or not 0 < count <= TREES_LIMIT:
         raise TreeRefused("a payload whose list of trees makes no sense")
     return Wrapped(tuple(split_digests(found[_HEAD_BYTES:])), bool(head[1]), _after(payload, pieces, size))
 

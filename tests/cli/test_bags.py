@@ -71,8 +71,8 @@ def test_what_the_broker_has_to_say_about_a_bag_goes_to_stderr(grid: FakeGrid) -
 
 
 def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
-    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --each - -- convert -x {} {}.jpg"
-    deskgrid("submit", *words.split(), stdin="a.png\n\nb b.png\r\n \nc.png")
+    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --each - --input a --input b=c --output *.jpg"
+    deskgrid("submit", *words.split(), *"-- convert -x {} {}.jpg".split(), stdin="a.png\n\nb b.png\r\n \nc.png")
     assert grid.submitted == {
         "argv": ["convert", "-x", "{}", "{}.jpg"],
         "items": ["a.png", "b b.png", "c.png"],
@@ -80,6 +80,8 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "name": "thumbs",
         "timeout": 60.0,
         "retries": 2,
+        "inputs": ("a", "b=c"),
+        "outputs": ("*.jpg",),
     }
 
 

@@ -194,7 +194,7 @@ def test_the_end_of_its_lifeline_ends_a_process_and_what_it_started(tmp_path: Pa
 
 def test_the_end_of_its_input_ends_an_idle_process(tmp_path: Path) -> None:
     files = [str(tmp_path / "out"), str(tmp_path / "err")]
-    argv = [sys.executable, "-P", str(PROGRAM), *files, "name", "1000", "1000", "0"]
+    argv = [sys.executable, "-P", str(PROGRAM), *files, "name", "1000", "1000", "0", str(tmp_path)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             assert process.stdin is not None

@@ -240,7 +240,8 @@ def test_nothing_is_left_of_a_worker_that_was_killed_when_the_next_one_starts(
     with start() as worker:
         assert worker.joined(2)
         assert not [path for path in left if path.exists()]
-    assert not list((place / "tmp").iterdir())
+    assert [path.name for path in (place / "tmp").iterdir()] == [RUN_AS_FILES], "the cache stays"
+    assert [path.name for path in (place / "tmp" / RUN_AS_FILES).iterdir()] == ["cache"]
 
 
 # --- who cannot be --------------------------------------------------------------------------------------------------
@@ -290,7 +291,8 @@ def test_tasks_of_that_user_are_given_files_and_leave_others(
         argv = ["sh", "-c", script]
         inputs = [str(place / "data.csv")]
         bag = grid.command(argv, [""], runtime=1, inputs=inputs, outputs=["out"])
-        assert "Permission denied" in (bag.wait() and bag.logs(0).stderr)
+        assert bag.wait(PATIENCE_S)
+        assert "Permission denied" in bag.logs(0).stderr
         (path,) = bag.fetch(place / "to", 0)
         assert path.read_text() == f"{USER}\n1,2"
         (error,) = grid.command(argv, [""], runtime=1, inputs=inputs, outputs=["secret"]).results(errors="return")
