@@ -20,7 +20,7 @@ from deskgrid.client.payload import pack_call
 from deskgrid.client.replies import Waiter
 from deskgrid.client.sources import PartSource, Stored, name_of_path, stored_paths, stored_pieces, stored_shared
 from deskgrid.errors import BagRejected
-from deskgrid.files import Shared, collecting
+from deskgrid.files import Shared, collect
 
 # Parts that are being sent: the broker writes one while the next is on its way.
 WINDOW = 2
@@ -78,16 +78,21 @@ class Noted:
 
     def pickled(self, make: Callable[[], bytes]) -> bytes:
         """Return what ``make()`` returns."""
-        self.trees = {}
-        with collecting(self):
+        self.trees, before = {}, collect(self)
+        try:
             return make()
+        finally:
+            collect(before)
 
     def pack_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> wire.Payload:
         """Make the payload of a call. Raises `PicklingFailed` or `BagRejected`."""
         if self.trees:
             self.trees = {}
-        with collecting(self):
+        before = collect(self)
+        try:
             payload = pack_call(args, kwargs, what)
+        finally:
+            collect(before)
         if not self.trees and len(payload) <= wire.PAYLOAD_LIMIT:
             return payload
         whole = len(payload) + wire.DIGEST_BYTES * (len(self.trees) + 1) > wire.PAYLOAD_LIMIT

@@ -137,7 +137,7 @@ class Stage:
         """Return the jobs that ended since the last call, those with files only when the broker has these."""
         self._errands.poll()
         ended = self._processes.poll(now)
-        if self._running or any(each.outcome or _has_files(each.payload) for each in ended):
+        if self._running or any([each.outcome or _has_files(each.payload) for each in ended]):
             ended = [each for each in ended if not self._leaves(each)]
         if self._over:
             ended, self._over = [*self._over, *ended], []
@@ -345,8 +345,9 @@ def _has_trees(job: Job) -> bool:
 
 def _has_files(payload: wire.Payload) -> bool:
     """Whether a payload begins with the mark of those that need files, or leave some."""
-    first = payload if isinstance(payload, bytes) else payload.frames()[0]
-    return bytes(first[:1]) == wire.MARK
+    if type(payload) is bytes:
+        return payload[:1] == wire.MARK
+    return bytes(payload.frames()[0][:1]) == wire.MARK  # type: ignore[union-attr]
 
 
 def _without_mark(payload: wire.Payload) -> tuple[bool, wire.Payload]:
