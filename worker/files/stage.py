@@ -137,7 +137,7 @@ class Stage:
         """Return the jobs that ended since the last call, those with files only when the broker has these."""
         self._errands.poll()
         ended = self._processes.poll(now)
-        if self._running or any([each.outcome or _has_files(each.payload) for each in ended]):
+        if self._running or any(each.outcome or _has_files(each.payload) for each in ended):
             ended = [each for each in ended if not self._leaves(each)]
         if self._over:
             ended, self._over = [*self._over, *ended], []
