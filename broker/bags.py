@@ -11,6 +11,7 @@ from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
+from deskgrid.wire import SECONDS_LIMIT
 
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
 # a task does not start in the last moments of a window, and short enough for a lunch break.
@@ -18,6 +19,8 @@ ASSUMED_RUNTIME_S = 60.0
 # A bag's prediction is the mean plus this many standard deviations. If runtimes are normally distributed, about one
 # task in a thousand takes longer; with any distribution, at most one in ten does.
 DEVIATIONS = 3.0
+# A task is not taken back for its timeout before its files could have come this many times as slowly as assumed.
+SLOW_TRANSFER = 10.0
 # The note of a bag that was submitted before any worker joined.
 NO_WORKER = "no worker is known yet: the bag waits"
 
@@ -103,6 +106,7 @@ class OpenBag:
     ``settled``: tasks that have ended.
     ``estimate_s``: the prediction for its tasks, if its submitter gave none.
     ``learned_at``: the number of runs at which this prediction is updated next.
+    ``transfer_s``: how long the files of one of its tasks should take to a PC.
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
@@ -121,6 +125,7 @@ class OpenBag:
     note: str = ""
     sent_note: str = ""  # the last note that its client was sent
     learned_at: int = 1
+    transfer_s: float = 0.0
     remembered: set[int] = field(default_factory=set)
     alone_since: float | None = None
     deserted: bool = False
@@ -145,7 +150,10 @@ class OpenBag:
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
         """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
-        return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, **known)
+        timeout = options.timeout
+        if timeout is not None:
+            timeout = min(timeout + SLOW_TRANSFER * self.transfer_s, SECONDS_LIMIT)
+        return TasksSubmitted(*numbers, batch.runtimes, options.retries, timeout, **known)
 
     def task(self, item: int) -> int | None:
         """The task number of ``item``; None when there is no such item."""

@@ -299,8 +299,9 @@ class Clients:
     def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], size: int, now: float) -> None:
         if not bag.row.predicted:
             runtimes = (bag.estimate_s,)
-        if transfer_s := self._state.transfer_s(bag.row.id, bag.row.owner):
-            runtimes = tuple([min(runtime + transfer_s, wire.SECONDS_LIMIT) for runtime in runtimes])
+        bag.transfer_s = self._state.transfer_s(bag.row.id, bag.row.owner)
+        if bag.transfer_s:
+            runtimes = tuple([min(runtime + bag.transfer_s, wire.SECONDS_LIMIT) for runtime in runtimes])
         count = len(submit.payloads)
         batch = BatchRow(self._state.book.next_task, bag.row.number, bag.total, count, runtimes, size)
         self._state.journal.add_batch(batch, submit.payloads, self._state.posix(now))

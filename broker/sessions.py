@@ -67,8 +67,9 @@ class Sessions:
             self.state.disk.failed(self.state.journal.full, now)
             self.state.note("disk-full", reason=self.state.journal.full, home=str(self.state.journal.home))
         book, journal = self.state.book, self.state.journal
+        self.transfers.restore()
         for row in journal.recovery.bags():
-            book.open(row)
+            book.open(row).transfer_s = self.state.transfer_s(row.id, row.owner)
             self.state.quotas.opened(row.owner)
         ended = {number: journal.recovery.outcomes(number) for number in book.by_number}
         for batch in journal.recovery.batches():
@@ -81,7 +82,6 @@ class Sessions:
         for number, size in journal.recovery.result_sizes().items():
             if number in book.by_number:
                 self.state.grown(book.by_number[number], size)
-        self.transfers.restore()
         if self.state.disk.state != "full":
             self.queries.orders.resume()
         if self.state.scheduler.orphans:

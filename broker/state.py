@@ -235,7 +235,7 @@ class BrokerState:
         bag = self.book.by_number[number]
         if not bag.estimate_s / CHANGED_BY <= runtime <= bag.estimate_s * CHANGED_BY:
             bag.estimate_s = runtime
-            runtime += self.transfer_s(bag.row.id, bag.row.owner)
+            runtime += bag.transfer_s
             self.pending += self.handle(ev.BagPredicted(number, min(runtime, SECONDS_LIMIT)), now)
 
     def transfer_s(self, bag: str, owner: str) -> float:

@@ -337,6 +337,20 @@ def test_the_transfer_of_its_files_counts_in_a_tasks_time(slow: tuple[Client, Of
     assert list(office.sessions.state.scheduler.batch_runtimes(office.bag("bag").batches[0].first)) == [15.0]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_task_is_not_taken_back_while_its_files_travel(open_office: OpenOffice, again: bool) -> None:
+    office = open_office()
+    client = office.client()
+    offer(client, "bag", ONE, needs=int(10 * TRANSFER_BYTES_PER_S))
+    client.submit([b"0"], runtime=1.0)
+    assert isinstance(client.answer_to(client.batch("bag", [b"0"], timeout=3.0)), wire.Accepted)
+    if again:
+        office.settle()
+        office = open_office()
+    task = office.bag("bag").batches[0].first
+    assert office.sessions.state.scheduler.grid.tasks.known(task).bag.timeout == 103.0
+
+
 def test_the_transfer_counts_in_what_is_learned_of_a_bag(slow: tuple[Client, Office]) -> None:
     client, office = slow
     assert isinstance(client.answer_to(client.batch("bag", [b"0"] * 2, runtime=None)), wire.Accepted)
