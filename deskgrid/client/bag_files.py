@@ -123,6 +123,8 @@ class BagFiles:
     def common(self, make: Callable[[], bytes]) -> tuple[bytes, bytes]:
         """Return what ``make()`` returns, and the digests of the trees that it needs: every task needs these."""
         data = self._noted.pickled(make)
+        if len(self._noted.trees) > wire.TREES_LIMIT:
+            raise BagRejected(f"the function refers to more than {wire.TREES_LIMIT:,} files and shared objects")
         self.need(self._noted.trees.values())
         return data, b"".join(self._noted.trees)
 

@@ -65,6 +65,7 @@ from deskgrid.wire.limits import (
     SLOTS_LIMIT,
     TABLE_BYTES,
     TREE_FILES,
+    TREES_LIMIT,
     VALUE_BYTES,
     WINDOWS_LIMIT,
 )
@@ -164,6 +165,7 @@ __all__ = [
     "SECONDS_LIMIT",
     "SLOTS_LIMIT",
     "TABLE_BYTES",
+    "TREES_LIMIT",
     "TREE_FILES",
     "UNREADABLE",
     "VALUE",

@@ -12,6 +12,7 @@ from deskgrid.worker.files import downloads as downloads_module
 from deskgrid.worker.files import uploads as uploads_module
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
+from deskgrid.worker.run.executor import RESULT_LIMIT
 from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.run.templates import UnpackedTemplate
 from tests.files.fakes import AtOnce, Store, content, digest, parts_of
@@ -112,7 +113,7 @@ class Rig:
 def rig(tmp_path: Path) -> Iterator[Rig]:
     made = Rig(tmp_path)
     yield made
-    made.stage.close()
+    made.errands.poll()
 
 
 def failure(ended: JobEnded) -> wire.Failure:
@@ -177,16 +178,14 @@ def test_a_cut_download_goes_on_where_it_stopped(rig: Rig, tmp_path: Path) -> No
     assert len(rig.store.sent) == len(set(rig.store.sent)) == 5, "nothing that was written came again"
 
 
-def test_a_killed_worker_leaves_what_its_successor_uses(rig: Rig, tmp_path: Path) -> None:
+def test_a_worker_that_ended_leaves_what_its_successor_uses(rig: Rig, tmp_path: Path) -> None:
     rig.command(inputs={"big": BIG})
     rig.run(0)
     for _ in range(3):
         for message in rig.say()[:2]:
             rig.hear(rig.store.answer(message))
     rig.stage.poll(0.0)
-    for goal in rig.stage._downloads._goals.values():
-        assert goal.partial is not None
-        goal.partial.close()  # as when the system does it
+    rig.stage.close()
     next_one = Rig(tmp_path)
     next_one.store = rig.store
     next_one.processes.templates = rig.processes.templates
@@ -233,6 +232,11 @@ def test_files_that_cannot_come_fail_their_task_only(rig: Rig) -> None:
     (ended,) = rig.ended
     assert failure(ended) == wire.Failure("FilesMissing", "it is not here")
     assert rig.ran == [1]
+
+
+def test_the_largest_result_with_files_still_fits_into_a_message() -> None:
+    result = wire.Chunks([memoryview(bytes(RESULT_LIMIT))])
+    assert len(wire.wrap([digest(b"out"), digest(b"whole")], result)) <= wire.PAYLOAD_LIMIT
 
 
 def test_a_payload_whose_trees_make_no_sense_fails_its_task(rig: Rig) -> None:

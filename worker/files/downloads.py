@@ -194,6 +194,12 @@ class Downloads:
         self._todo.extendleft(reversed(self._flying.values()))
         self._flying.clear()
 
+    def close(self) -> None:
+        """Let go of the locks of all files; the thread has ended."""
+        for goal in self._goals.values():
+            if goal.partial is not None:
+                goal.partial.close()
+
     def _end(self, goal: Goal, reason: str) -> None:
         """A goal is reached (no ``reason``), or cannot be."""
         if goal.over:

@@ -7,6 +7,8 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 Found = TypeVar("Found")
+# How long the end of a worker waits for what the thread does: reading a large file takes longer. Seconds.
+CLOSE_S = 5.0
 
 
 class Errands:
@@ -17,6 +19,7 @@ class Errands:
         self._todo: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = SimpleQueue()
         self._done: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._thread: threading.Thread | None = None
+        self._closing = False
 
     def do(self, action: Callable[[], Found], then: Callable[[Found | Exception], None]) -> None:
         """Do ``action`` on the thread; `poll` calls ``then`` with its result, or with the exception that it raised."""
@@ -32,14 +35,17 @@ class Errands:
             then(found)
 
     def close(self) -> None:
-        """Do what was asked for, and end the thread."""
+        """End the thread; what it has not begun is not done."""
+        self._closing = True
         if self._thread is not None:
             self._todo.put(None)
-            self._thread.join()
+            self._thread.join(CLOSE_S)
             self._thread = None
 
     def _run(self) -> None:
         while (errand := self._todo.get()) is not None:
+            if self._closing:
+                continue
             action, then = errand
             try:
                 found = action()

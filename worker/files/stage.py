@@ -167,8 +167,9 @@ class Stage:
         return [*stopped, *((each.job, None) for each in waiting)]
 
     def close(self) -> None:
-        """End the thread for files."""
+        """End the thread for files. What was fetched in part stays, for the next worker."""
         self._errands.close()
+        self._downloads.close()
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

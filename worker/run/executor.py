@@ -26,7 +26,8 @@ from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.run.process import Process, ProcessReport
 from deskgrid.worker.run.templates import UnpackedTemplate, read_template
 
-RESULT_LIMIT = PAYLOAD_LIMIT
+# A larger result is a file. This leaves room for the digests of the trees that come with a result.
+RESULT_LIMIT = PAYLOAD_LIMIT - 128
 # Bytes kept of each task's stdout, and of its stderr: enough to see what went wrong, and the output of a million tasks
 # still fits on a disk.
 CAPTURE_LIMIT = 64 * 1024
