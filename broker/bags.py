@@ -153,7 +153,7 @@ class OpenBag:
         timeout = options.timeout
         if timeout is not None:
             timeout = min(timeout + SLOW_TRANSFER * self.transfer_s, SECONDS_LIMIT)
-        return TasksSubmitted(*numbers, batch.runtimes, options.retries, timeout, **known)
+        return TasksSubmitted(*numbers, batch.runtimes, options.retries, timeout, options.copies, **known)
 
     def task(self, item: int) -> int | None:
         """The task number of ``item``; None when there is no such item."""

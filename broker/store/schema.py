@@ -92,6 +92,10 @@ INSERT INTO bags
 DROP TABLE before;
 CREATE INDEX bags_of_template ON bags (template);
 """,
+    # Second attempts of running tasks.
+    """
+CREATE TABLE copies (task INTEGER PRIMARY KEY, number INTEGER, session TEXT);
+""",
     # Parts of stored files, and who holds them (`deskgrid.broker.store.parts`).
     """
 CREATE TABLE parts (digest BLOB PRIMARY KEY, size INTEGER, data BLOB, checksum INTEGER);
