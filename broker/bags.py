@@ -21,6 +21,8 @@ ASSUMED_RUNTIME_S = 60.0
 DEVIATIONS = 3.0
 # A task is not taken back for its timeout before its files could have come this many times as slowly as assumed.
 SLOW_TRANSFER = 10.0
+# So many tasks of a bag count as the first on a slot, if there are no more slots now.
+FIRST_TASKS = 64
 # The note of a bag that was submitted before any worker joined.
 NO_WORKER = "no worker is known yet: the bag waits"
 
@@ -106,7 +108,8 @@ class OpenBag:
     ``settled``: tasks that have ended.
     ``estimate_s``: the prediction for its tasks, if its submitter gave none.
     ``learned_at``: the number of runs at which this prediction is updated next.
-    ``transfer_s``: how long the files of one of its tasks should take to a PC.
+    ``first_transfer_s``, ``transfer_s``: how long the files of its first task on a slot, and of each other, should
+    take.
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
@@ -125,6 +128,7 @@ class OpenBag:
     note: str = ""
     sent_note: str = ""  # the last note that its client was sent
     learned_at: int = 1
+    first_transfer_s: float = 0.0
     transfer_s: float = 0.0
     remembered: set[int] = field(default_factory=set)
     alone_since: float | None = None
@@ -152,8 +156,21 @@ class OpenBag:
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
         timeout = options.timeout
         if timeout is not None:
-            timeout = min(timeout + SLOW_TRANSFER * self.transfer_s, SECONDS_LIMIT)
+            timeout = min(timeout + SLOW_TRANSFER * self.first_transfer_s, SECONDS_LIMIT)
         return TasksSubmitted(*numbers, batch.runtimes, options.retries, timeout, options.copies, **known)
+
+    def with_transfer(self, runtimes: tuple[float, ...], count: int, slots: int) -> tuple[float, ...]:
+        """The runtimes of its next ``count`` tasks with the time for their files. ``slots``: there are so many.
+
+        The files that tasks share travel with the first task on each slot, and the first tasks are placed first. If all
+        counted, no worker would be given short tasks ahead.
+        """
+        if not self.first_transfer_s:
+            return runtimes
+        first = 0 if self.total else min(count, max(slots, FIRST_TASKS))
+        each = runtimes if len(runtimes) == count or not first else runtimes * count
+        more = (self.first_transfer_s if place < first else self.transfer_s for place in range(len(each)))
+        return tuple([min(runtime + extra, SECONDS_LIMIT) for runtime, extra in zip(each, more, strict=True)])
 
     def task(self, item: int) -> int | None:
         """The task number of ``item``; None when there is no such item."""

@@ -299,10 +299,9 @@ class Clients:
     def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], size: int, now: float) -> None:
         if not bag.row.predicted:
             runtimes = (bag.estimate_s,)
-        bag.transfer_s = self._state.transfer_s(bag.row.id, bag.row.owner)
-        if bag.transfer_s:
-            runtimes = tuple([min(runtime + bag.transfer_s, wire.SECONDS_LIMIT) for runtime in runtimes])
         count = len(submit.payloads)
+        self._state.note_transfer(bag)
+        runtimes = bag.with_transfer(runtimes, count, len(self._state.scheduler.grid.slots.slots))
         batch = BatchRow(self._state.book.next_task, bag.row.number, bag.total, count, runtimes, size)
         self._state.journal.add_batch(batch, submit.payloads, self._state.posix(now))
         self._state.book.extend(bag, batch)

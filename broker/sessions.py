@@ -69,7 +69,7 @@ class Sessions:
         book, journal = self.state.book, self.state.journal
         self.transfers.restore()
         for row in journal.recovery.bags():
-            book.open(row).transfer_s = self.state.transfer_s(row.id, row.owner)
+            self.state.note_transfer(book.open(row))
             self.state.quotas.opened(row.owner)
         ended = {number: journal.recovery.outcomes(number) for number in book.by_number}
         for batch in journal.recovery.batches():

@@ -85,8 +85,8 @@ class BrokerState:
         self.disk = Disk(journal, str(journal.home))
         self.book = BagBook(journal)
         self.quotas = Quotas()
-        # The most bytes of files that one task needs, by bag and owner, for all bags with files.
-        self.file_needs: dict[tuple[str, str], int] = {}
+        # The bytes of files that the first task of a bag on a slot needs, and each other, by bag and owner.
+        self.file_needs: dict[tuple[str, str], tuple[int, int]] = {}
         self.failed_attempts = FailedAttempts()
         self.window_log = WindowLog(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
@@ -238,6 +238,7 @@ class BrokerState:
             runtime += bag.transfer_s
             self.pending += self.handle(ev.BagPredicted(number, min(runtime, SECONDS_LIMIT)), now)
 
-    def transfer_s(self, bag: str, owner: str) -> float:
-        """How long the files of one task of a bag take to a PC. Seconds."""
-        return self.file_needs.get((bag, owner), 0) / TRANSFER_BYTES_PER_S
+    def note_transfer(self, bag: OpenBag) -> None:
+        """Note how long the files of a bag's tasks should take to a PC."""
+        first, each = self.file_needs.get((bag.row.id, bag.row.owner), (0, 0))
+        bag.first_transfer_s, bag.transfer_s = first / TRANSFER_BYTES_PER_S, each / TRANSFER_BYTES_PER_S

@@ -96,7 +96,7 @@ class Transfers:
     def _keep(self, row: HolderRow) -> None:
         self._holders[row.bag, row.owner] = row
         self._next = max(self._next, row.number + 1)
-        self._state.file_needs[row.bag, row.owner] = row.needs
+        self._state.file_needs[row.bag, row.owner] = row.first, row.each
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class Transfers:
         size = min(offer.size, len(lacking) * wire.PART_BYTES) if lacking else 0
         if refusal := self._refusal(place, HOLD_BYTES * len(digests) + size, size):
             return refusal
-        holder = self._holder(place, offer.needs, now)
+        holder = self._holder(place, offer, now)
         if isinstance(holder, str):
             return holder
         self._charge(place, parts.hold(holder, set(digests).difference(lacking)), 0)
@@ -159,16 +159,17 @@ class Transfers:
     def _charge(self, place: Place, rows: int, size: int) -> None:
         self._state.quotas.extended(place.owner, 0, HOLD_BYTES * rows + size)
 
-    def _holder(self, place: Place, needs: int, now: float) -> HolderRow | str:
+    def _holder(self, place: Place, offer: wire.Offer, now: float) -> HolderRow | str:
         """The holder of a bag's parts, which was touched now; or why there can be none."""
         wall, row = self._state.posix(now), self._holders.get((place.bag, place.owner))
         if row is None:
             if self._of_owner[place.owner] >= HOLDERS_LIMIT:
                 return f"{place.owner} has files here for {HOLDERS_LIMIT} bags: forget some that have ended"
             self._of_owner[place.owner] += 1
-            row = HolderRow(self._next, place.bag, place.owner, 0.0, 0)
-        if row.touched + TOUCH_S < wall or row.needs < needs:
-            row = row._replace(touched=wall, needs=max(needs, row.needs))
+            row = HolderRow(self._next, place.bag, place.owner, 0.0, 0, 0)
+        first, each = (row.first, row.each) if place.from_worker else (max(offer.first, row.first), offer.each)
+        if row.touched + TOUCH_S < wall or (row.first, row.each) != (first, each):
+            row = row._replace(touched=wall, first=first, each=each)
             self._state.journal.parts.put_holder(row)
             self._keep(row)
         return row

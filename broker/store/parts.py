@@ -22,14 +22,15 @@ Write = Callable[[str, Sequence[tuple[object, ...]]], None]
 class HolderRow(NamedTuple):
     """``bag``: its id. ``touched``: when it was last offered parts, POSIX seconds; 0 once its bag was forgotten.
 
-    ``needs``: the most bytes of files that one task of the bag needs.
+    ``first``, ``each``: bytes that a task of the bag needs, as in `Offer`.
     """
 
     number: int
     bag: str
     owner: str
     touched: float
-    needs: int
+    first: int
+    each: int
 
 
 class Dropped(NamedTuple):
@@ -51,12 +52,12 @@ class Parts:
 
     def holders(self) -> Iterator[HolderRow]:
         """Every holder."""
-        query = "SELECT number, bag, owner, touched, needs FROM holders ORDER BY number"
+        query = "SELECT number, bag, owner, touched, first, each FROM holders ORDER BY number"
         return map(HolderRow._make, self._db.execute(query))
 
     def put_holder(self, row: HolderRow) -> None:
         """Record a holder, or what has changed of it."""
-        self._write("INSERT OR REPLACE INTO holders VALUES (?,?,?,?,?)", [row])
+        self._write("INSERT OR REPLACE INTO holders VALUES (?,?,?,?,?,?)", [row])
 
     def forget(self, bag: str) -> None:
         """A bag was forgotten: nobody needs its parts."""

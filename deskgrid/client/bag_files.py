@@ -115,9 +115,12 @@ class BagFiles:
         # Parts that were noted and not sent, and those that the broker has.
         self._unsent: dict[bytes, PartSource] = {}
         self._sent: set[bytes] = set()
-        # Bytes that every task needs, and the most that any task needs besides.
+        # Bytes that every task needs, and the most that any task needs besides; and tasks that need others, with the
+        # bytes that no task before them needed.
         self._common = 0
         self._most = 0
+        self._tasks = 0
+        self._new = 0
         self._sending = threading.Lock()
 
     def common(self, make: Callable[[], bytes]) -> tuple[bytes, bytes]:
@@ -144,7 +147,10 @@ class BagFiles:
     def need_once(self, stored: Collection[Stored]) -> None:
         """Note trees that one task needs."""
         self._most = max(self._most, sum([each.size for each in stored]))
+        self._tasks += 1
         for each in stored:
+            if each.digest not in self._sent and each.digest not in self._unsent:
+                self._new += each.size
             self._note(each)
 
     def _note(self, stored: Stored) -> None:
@@ -176,9 +182,9 @@ class BagFiles:
     def _offered(self, digests: Sequence[bytes]) -> list[bytes]:
         """Offer parts; return those that the broker lacks."""
         waiter, request = Waiter(), self._link.number()
-        needs = self._common + self._most
+        first, each = self._common + self._most, self._new // max(1, self._tasks)
         size = sum([self._size(digest) for digest in digests])
-        self._link.send(wire.Offer(request, self.bag, b"".join(digests), size, needs), waiter)
+        self._link.send(wire.Offer(request, self.bag, b"".join(digests), size, first, each), waiter)
         reply = _expect(waiter.get(), wire.Lacks, "")
         assert isinstance(reply, wire.Lacks)
         return wire.split_digests(reply.parts)

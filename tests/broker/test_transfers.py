@@ -2,6 +2,7 @@
 
 import os
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,9 @@ def digest(data: bytes) -> bytes:
     return sha256(data).digest()
 
 
-def offer(peer: Peer, holder: str, *parts: bytes, needs: int = 0, request: int = 1) -> wire.Message:
+def offer(peer: Peer, holder: str, *parts: bytes, first: int = 0, each: int = 0, request: int = 1) -> wire.Message:
     """What the broker says to an offer."""
-    peer.send(wire.Offer(request, holder, b"".join(map(digest, parts)), sum(map(len, parts)), needs))
+    peer.send(wire.Offer(request, holder, b"".join(map(digest, parts)), sum(map(len, parts)), first, each))
     return _answer(peer)
 
 
@@ -244,10 +245,10 @@ def test_on_a_disk_without_room_a_client_is_told_and_a_worker_asks_again(office:
     disk._become("low", "0 KiB free", 0.0)
     disk._look_at = 1e9
     assert "is nearly full" in str(offer(client, "bag", ONE))
-    worker.send(wire.Offer(1, holder, digest(ONE), len(ONE), 0))
+    worker.send(wire.Offer(1, holder, digest(ONE), len(ONE), 0, 0))
     disk._become("full", "no room", 0.0)
     assert "is full" in str(offer(client, "bag", ONE))
-    worker.send(wire.Offer(1, holder, digest(ONE), len(ONE), 0))
+    worker.send(wire.Offer(1, holder, digest(ONE), len(ONE), 0, 0))
     disk._become("ok", "", 0.0)
     assert lacked(worker, holder, ONE) == [ONE], "this is the first answer"
 
@@ -323,25 +324,38 @@ def test_a_large_part_is_a_file_that_goes_with_it(office: Office, client: Client
 # --- time ------------------------------------------------------------------------------------------------------------
 
 
+def runtimes(office: Office, batch: int = 0) -> list[float]:
+    return list(office.sessions.state.scheduler.batch_runtimes(office.bag("bag").batches[batch].first))
+
+
 @pytest.fixture
-def slow(office: Office, client: Client) -> tuple[Client, Office]:
-    """A client whose next bag "bag" has tasks that need ten seconds of transfer."""
-    offer(client, "bag", ONE, needs=int(10 * TRANSFER_BYTES_PER_S))
+def slow(office: Office, client: Client) -> Client:
+    """A client whose next bag "bag" has tasks that need ten seconds of transfer, and one if they are not the first."""
+    offer(client, "bag", ONE, first=int(10 * TRANSFER_BYTES_PER_S), each=int(TRANSFER_BYTES_PER_S))
     client.submit([b"0"], runtime=1.0)
-    return client, office
+    return client
 
 
-def test_the_transfer_of_its_files_counts_in_a_tasks_time(slow: tuple[Client, Office]) -> None:
-    client, office = slow
-    assert isinstance(client.answer_to(client.batch("bag", [b"0"], runtime=5.0)), wire.Accepted)
-    assert list(office.sessions.state.scheduler.batch_runtimes(office.bag("bag").batches[0].first)) == [15.0]
+@pytest.mark.parametrize("given", [{"runtime": 5.0}, {"runtime": None, "runtimes": (5.0,) * 70}])
+def test_the_transfer_of_its_files_counts_in_a_tasks_time(slow: Client, office: Office, given: dict[str, Any]) -> None:
+    assert isinstance(slow.answer_to(slow.batch("bag", [b"0"] * 70, last=False, **given)), wire.Accepted)
+    assert runtimes(office) == [15.0] * 64 + [6.0] * 6, "files that tasks share count for the first on each slot"
+    more = slow.batch("bag", [b"0"] * 2, first=70, runtime=5.0)
+    assert isinstance(slow.answer_to(more), wire.Accepted)
+    assert set(runtimes(office, 1)) == {6.0}
+
+
+def test_a_grid_of_many_slots_has_as_many_first_tasks(slow: Client, office: Office) -> None:
+    office.worker().join(slots=66)
+    assert isinstance(slow.answer_to(slow.batch("bag", [b"0"] * 70, runtime=5.0)), wire.Accepted)
+    assert runtimes(office) == [15.0] * 66 + [6.0] * 4
 
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_task_is_not_taken_back_while_its_files_travel(open_office: OpenOffice, again: bool) -> None:
     office = open_office()
     client = office.client()
-    offer(client, "bag", ONE, needs=int(10 * TRANSFER_BYTES_PER_S))
+    offer(client, "bag", ONE, first=int(10 * TRANSFER_BYTES_PER_S))
     client.submit([b"0"], runtime=1.0)
     assert isinstance(client.answer_to(client.batch("bag", [b"0"], timeout=3.0)), wire.Accepted)
     if again:
@@ -351,11 +365,8 @@ def test_a_task_is_not_taken_back_while_its_files_travel(open_office: OpenOffice
     assert office.sessions.state.scheduler.grid.tasks.known(task).bag.timeout == 103.0
 
 
-def test_the_transfer_counts_in_what_is_learned_of_a_bag(slow: tuple[Client, Office]) -> None:
-    client, office = slow
-    assert isinstance(client.answer_to(client.batch("bag", [b"0"] * 2, runtime=None)), wire.Accepted)
-    state = office.sessions.state
-    first = office.bag("bag").batches[0].first
-    assert list(state.scheduler.batch_runtimes(first)) == [70.0]
-    state.estimate(office.bag("bag").row.number, 2.0, office.now)
-    assert list(state.scheduler.batch_runtimes(first)) == [12.0]
+def test_the_transfer_counts_in_what_is_learned_of_a_bag(slow: Client, office: Office) -> None:
+    assert isinstance(slow.answer_to(slow.batch("bag", [b"0"] * 2, runtime=None)), wire.Accepted)
+    assert runtimes(office) == [70.0, 70.0]
+    office.sessions.state.estimate(office.bag("bag").row.number, 2.0, office.now)
+    assert set(runtimes(office)) == {3.0}

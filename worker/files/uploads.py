@@ -82,7 +82,7 @@ class Uploads:
         some = [upload.offers.popleft() for _ in range(min(len(upload.offers), wire.OFFER_PARTS))]
         number = next(self._numbers)
         self._offered[number] = some
-        return wire.Offer(number, upload.holder, b"".join(some), upload.files.size, 0)
+        return wire.Offer(number, upload.holder, b"".join(some), upload.files.size, 0, 0)
 
     def _begin_reading(self, upload: _Upload, digest: bytes) -> None:
         self._reading += 1

@@ -22,14 +22,16 @@ class Offer:
     """Says that ``holder`` needs these parts, and asks which of them the broker lacks.
 
     ``holder``: from a client the id of a bag, which may be submitted later; from a worker TASK.NUMBER, an attempt.
-    ``size``: the bytes of these parts. ``needs``: the most bytes of files that one task of the bag needs.
+    ``size``: the bytes of these parts. ``first``: the most bytes of files that a task of the bag needs on a PC that has
+    none of them; ``each``: how many of these are new for each task, on average.
     """
 
     request: Count
     holder: Id
     parts: Parts
     size: Count
-    needs: Count
+    first: Count
+    each: Count
 
 
 @dataclass(frozen=True, slots=True)
