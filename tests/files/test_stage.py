@@ -15,7 +15,7 @@ from deskgrid.worker.files.stage import Stage
 from deskgrid.worker.run.executor import RESULT_LIMIT
 from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.run.templates import UnpackedTemplate
-from tests.files.fakes import AtOnce, Store, content, digest, parts_of
+from tests.files.fakes import AtOnce, Store, content, digest, entry, parts_of
 
 BIG = os.urandom(3 * wire.PART_BYTES + 9)
 PLAIN = UnpackedTemplate("", {})
@@ -222,6 +222,25 @@ def test_two_tasks_wait_for_one_file_and_one_may_be_stopped(rig: Rig) -> None:
     rig.go()
     assert rig.ran == [1]
     assert len(rig.store.sent) == len(set(rig.store.sent))
+
+
+def test_a_file_that_another_worker_fetches_is_looked_for_now_and_then(rig: Rig, tmp_path: Path) -> None:
+    rig.command(inputs={"big": BIG})
+    partial = FileCache(tmp_path / "cache", 10**9).begin(entry("big", BIG))
+    assert partial is not None
+    rig.run(0)
+    rig.go()
+    assert rig.store.sent == [rig.processes.templates["command"].inputs[0]], "only the list of files"
+    assert not rig.errands.busy
+    for number, part in enumerate(parts_of(BIG)):
+        partial.write(number, part)
+    partial.finish()
+    rig.go()
+    assert rig.ran == []
+    rig.now += downloads_module.OTHERS_S
+    rig.go()
+    assert rig.ran == [0]
+    assert len(rig.store.sent) == 1
 
 
 def test_files_that_cannot_come_fail_their_task_only(rig: Rig) -> None:

@@ -27,7 +27,7 @@ OTHERS_S = 0.2
 Then = Callable[[str], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Fetch:
     """One part that is needed; ``keep`` writes it, on the thread for files. ``holder``: who it was asked for."""
 
@@ -37,7 +37,7 @@ class Fetch:
     holder: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Goal:
     """A file or a tree that some tasks need. ``holders``: in whose names it is asked for, each with what follows."""
 
@@ -62,6 +62,7 @@ class Downloads:
         self._flying: dict[int, Fetch] = {}
         self._writing = 0
         self._heard = 0.0
+        self._now = 0.0
         # Files that other workers of this PC fetch, and when to look for them again.
         self._others: deque[tuple[float, wire.Entry, Goal]] = deque()
 
@@ -93,7 +94,7 @@ class Downloads:
         if isinstance(found, Exception):
             self._end(goal, _said(found))
         elif found is None:
-            self._others.append((self._heard + OTHERS_S, entry, goal))
+            self._others.append((self._now + OTHERS_S, entry, goal))
         elif goal.over:
             found.close()
         else:
@@ -113,6 +114,7 @@ class Downloads:
 
     def say(self, now: float) -> Iterator[wire.Message]:
         """Yield the messages that are due."""
+        self._now = now
         self._look_for_others(now)
         if self._flying and now >= self._heard + SILENCE_S:
             self.reconnected()
@@ -126,7 +128,6 @@ class Downloads:
             self._flying[number] = fetch
             fetch.holder = next(iter(fetch.goal.holders))
             yield wire.Want(number, fetch.holder, fetch.digest)
-        self._heard = max(self._heard, now) if not self._flying else self._heard
 
     def _look_for_others(self, now: float) -> None:
         while self._others and self._others[0][0] <= now:

@@ -21,7 +21,7 @@ SILENCE_S = 15.0
 Then = Callable[[str], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Upload:
     holder: str
     files: Collected
