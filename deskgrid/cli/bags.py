@@ -244,9 +244,17 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
     The files of each task go into a folder that is named after its number in the bag, from 0. With ITEM, only those of
     that task are fetched, directly into the folder. A fetch that was interrupted goes on where it stopped.
     """
+    from deskgrid.errors import DeskgridError, TaskError
+
     with open_grid(join) as grid, _waiting(bag_id):
         bag = _attached(grid, bag_id)
-        for path in bag.fetch(to, item):
+        try:
+            found = bag.fetch(to, item)
+        except Exception as error:  # that of the task, which may be of any class
+            if isinstance(error, DeskgridError) and not isinstance(error, TaskError):
+                raise
+            raise Refusal(_failure(item or 0, error)) from error
+        for path in found:
             say(str(path))
 
 
