@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -88,19 +89,36 @@ def test_files_are_read_only_and_can_be_run_if_they_could(cache: FileCache) -> N
 
 
 def test_the_least_used_files_go_and_those_in_use_stay(tmp_path: Path) -> None:
-    cache = FileCache(tmp_path / "cache", 3 * 2**20)
-    files = {name: os.urandom(2**20) for name in "abcd"}
+    cache = FileCache(tmp_path / "cache", 8 * 2**20)
+    files = {name: os.urandom(2**20) for name in "abcdefghi"}
     entries = {name: entry(name, data) for name, data in files.items()}
-    paths = {name: fetch(cache, entries[name], data) for name, data in files.items() if name != "d"}
-    for place, name in enumerate("bca"):
+    paths = {name: fetch(cache, entries[name], data) for name, data in files.items() if name != "i"}
+    for place, name in enumerate("bcahgfed"):
         os.utime(paths[name], ns=(place, paths[name].stat().st_mtime_ns))
     link(paths["b"], tmp_path / "used", executable=False)
-    fetch(cache, entries["d"], files["d"])
+    fetch(cache, entries["i"], files["i"])
     assert all(path.exists() for path in paths.values()), "what a task uses does not count"
-    partial = cache.begin(entry("e", os.urandom(2**20)))
+    partial = cache.begin(entry("more", os.urandom(2**20)))
     assert partial is not None
-    assert [name for name, path in paths.items() if not path.exists()] == ["c"]
+    assert [name for name, path in paths.items() if not path.exists()] == ["a", "c"]
     partial.close()
+
+
+def test_the_files_are_looked_at_now_and_then_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, looks = FileCache(tmp_path / "cache", 2**20), list[int]()
+    rows = FileCache._rows
+
+    def looked(self: FileCache) -> Iterator[tuple[int, int, str]]:
+        looks.append(1)
+        return rows(self)
+
+    monkeypatch.setattr(FileCache, "_rows", looked)
+    for number in range(500):
+        data = str(number).encode() * 100
+        fetch(cache, entry("x", data), data)
+    assert len(looks) < 20
+    held = sum(path.stat().st_blocks * 512 for path in (tmp_path / "cache").iterdir())
+    assert held < 2**20 + 2**20 // 16
 
 
 def test_what_another_worker_fetches_does_not_go(tmp_path: Path) -> None:

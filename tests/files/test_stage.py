@@ -160,8 +160,20 @@ def test_only_a_few_parts_are_on_their_way_at_a_time(rig: Rig) -> None:
     rig.run(0)
     (want,) = rig.say()
     rig.hear(rig.store.answer(want))
-    assert len(rig.say()) == downloads_module.WINDOW
+    assert len(rig.say()) == downloads_module.WINDOW_BYTES // wire.PART_BYTES
     assert rig.say() == []
+
+
+def test_more_parts_are_on_their_way_if_they_are_small(rig: Rig) -> None:
+    rig.command(inputs={str(number): str(number).encode() for number in range(100)})
+    rig.run(0)
+    (want,) = rig.say()
+    rig.hear(rig.store.answer(want))
+    assert len(rig.say()) == downloads_module.WINDOW
+    rig.stage.reconnected()
+    rig.go()
+    assert rig.ran == [0]
+    assert len(rig.store.sent) == 101
 
 
 def test_a_cut_download_goes_on_where_it_stopped(rig: Rig, tmp_path: Path) -> None:

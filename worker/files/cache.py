@@ -24,6 +24,8 @@ from deskgrid.worker.run.folders import taken
 
 # The time of change of each file here. A file with another was written to. Seconds since 1970.
 CHANGED_S = 1_000_000_000
+# When there are too many bytes, this share more is removed, so that not every file has all others looked at.
+SPARE_SHARE = 16
 _PART, _TREE = ".part", ".tree"
 
 
@@ -86,6 +88,8 @@ class FileCache:
         """Make the folder, if there is none. Raises OSError."""
         self._folder = folder
         self._most = most
+        # Bytes that may come before the files are looked at again.
+        self._room = 0
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
 
     def find(self, entry: Entry) -> Path | None:
@@ -146,14 +150,22 @@ class FileCache:
         staging.replace(path)
 
     def _make_room(self, size: int) -> None:
-        """Remove the files that were used least lately, until ``size`` more bytes fit."""
-        rows = sorted(self._rows())
+        """Remove the files that were used least lately, if ``size`` more bytes do not fit.
+
+        All files are looked at only now and then, because a task may bring ten thousand.
+        """
+        self._room -= size
+        if self._room >= 0:
+            return
+        rows, spare = sorted(self._rows()), self._most // SPARE_SHARE
         total = size + sum(row[1] for row in rows)
-        for _, bytes_, path in rows:
-            if total <= self._most:
-                return
-            if self._remove(path):
-                total -= bytes_
+        if total > self._most:
+            for _, bytes_, path in rows:
+                if total <= self._most - spare:
+                    break
+                if self._remove(path):
+                    total -= bytes_
+        self._room = min(spare, self._most - total)
 
     def _rows(self) -> Iterator[tuple[int, int, str]]:
         """(when it was used, its bytes on the disk, path) of each file that no task uses."""

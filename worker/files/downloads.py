@@ -16,8 +16,10 @@ from deskgrid import wire
 from deskgrid.worker.files.cache import Damaged, FileCache, Partial, ThisPc
 from deskgrid.worker.files.errands import Errands
 
-# Parts that are on their way, or wait to be written: enough that neither the network nor the disk waits for the other.
-WINDOW = 4
+# Bytes that are on their way, or wait to be written: enough that neither the network nor the disk waits for the other.
+# And how many parts: a broker keeps no more of them in mind.
+WINDOW_BYTES = 4 * wire.PART_BYTES
+WINDOW = 16
 # After this long without any part, those that were asked for are asked for again. Seconds.
 SILENCE_S = 15.0
 # How often a file is looked for that another worker of this PC fetches. Seconds.
@@ -29,10 +31,14 @@ Then = Callable[[str], None]
 
 @dataclass(slots=True, eq=False)
 class Fetch:
-    """One part that is needed; ``keep`` writes it, on the thread for files. ``holder``: who it was asked for."""
+    """One part that is needed, of at most ``size`` bytes. ``holder``: who it was asked for.
+
+    ``keep`` writes it, on the thread for files.
+    """
 
     goal: "Goal"
     digest: bytes
+    size: int
     keep: Callable[[wire.Payload], None]
     holder: str = ""
 
@@ -58,9 +64,10 @@ class Downloads:
         self._errands = errands
         self._goals: dict[str, Goal] = {}
         self._todo: deque[Fetch] = deque()
-        # What was asked for, by request; and how many parts are being written.
+        # What was asked for, by request; how many parts are being written; and the bytes of both.
         self._flying: dict[int, Fetch] = {}
         self._writing = 0
+        self._bytes = 0
         self._heard = 0.0
         self._now = 0.0
         # Files that other workers of this PC fetch, and when to look for them again.
@@ -73,7 +80,9 @@ class Downloads:
         goal, is_new = self._goal(f"{digest.hex()}.tree", holder, then)
         if is_new:
             goal.left = 1
-            self._todo.append(Fetch(goal, digest, lambda data: self._cache.put_tree(digest, bytes(data))))
+            self._todo.append(
+                Fetch(goal, digest, wire.PART_BYTES, lambda data: self._cache.put_tree(digest, bytes(data)))
+            )
 
     def file(self, entry: wire.Entry, holder: str, then: Then) -> None:
         """Fetch a file for ``holder``."""
@@ -99,7 +108,10 @@ class Downloads:
             found.close()
         else:
             goal.partial, goal.left = found, len(found.missing)
-            self._todo += [Fetch(goal, found.digest(number), partial(found.write, number)) for number in found.missing]
+            size = min(entry.size, wire.PART_BYTES)
+            self._todo += [
+                Fetch(goal, found.digest(number), size, partial(found.write, number)) for number in found.missing
+            ]
             if not goal.left:
                 self._finish(goal)
 
@@ -118,10 +130,11 @@ class Downloads:
         self._look_for_others(now)
         if self._flying and now >= self._heard + SILENCE_S:
             self.reconnected()
-        while self._todo and len(self._flying) + self._writing < WINDOW:
+        while self._todo and len(self._flying) + self._writing < WINDOW and self._bytes < WINDOW_BYTES:
             fetch = self._todo.popleft()
             if fetch.goal.over:
                 continue
+            self._bytes += fetch.size
             if not self._flying:
                 self._heard = now
             number = next(self._numbers)
@@ -146,9 +159,10 @@ class Downloads:
 
     def part(self, part: wire.Part, now: float) -> bool:
         """A part has come; False if nobody here asked for it."""
-        fetch = self._flying.pop(part.request, None)
+        fetch = self._flying.get(part.request)
         if fetch is None or fetch.digest != part.digest:
             return False
+        del self._flying[part.request]
         self._heard = now
         self._writing += 1
         self._errands.do(lambda: fetch.keep(part.data), lambda found: self._kept(fetch, found))
@@ -156,6 +170,7 @@ class Downloads:
 
     def _kept(self, fetch: Fetch, found: object) -> None:
         self._writing -= 1
+        self._bytes -= fetch.size
         goal = fetch.goal
         if goal.over:
             self._close(goal)
@@ -179,6 +194,7 @@ class Downloads:
         fetch = self._flying.pop(request, None)
         if fetch is None:
             return False
+        self._bytes -= fetch.size
         goal = fetch.goal
         if not goal.over:
             then = goal.holders.pop(fetch.holder, None)
@@ -192,6 +208,7 @@ class Downloads:
 
     def reconnected(self) -> None:
         """Ask again for what has not come."""
+        self._bytes -= sum([fetch.size for fetch in self._flying.values()])
         self._todo.extendleft(reversed(self._flying.values()))
         self._flying.clear()
 

@@ -13,8 +13,10 @@ from deskgrid import wire
 from deskgrid.worker.files.errands import Errands
 from deskgrid.worker.files.task_folder import Collected, Source
 
-# Parts that are being sent: one is written at the broker while the next is on its way.
-WINDOW = 2
+# Bytes that are being sent: one part is written at the broker while the next is on its way. And how many parts, if they
+# are small.
+WINDOW_BYTES = 2 * wire.PART_BYTES
+WINDOW = 32
 # After this long without an answer the parts are offered again. Seconds.
 SILENCE_S = 15.0
 # Called at the end, with the reason if the files cannot be kept.
@@ -42,7 +44,7 @@ class Uploads:
         self._waiting: deque[_Upload] = deque()
         # The parts behind each request: those of an offer, or one that is being sent.
         self._offered: dict[int, list[bytes]] = {}
-        self._sending: dict[int, bytes] = {}
+        self._sending: dict[int, tuple[bytes, int]] = {}
         self._reading = 0
         self._read: deque[tuple[_Upload, bytes, bytes]] = deque()
         self._heard = 0.0
@@ -73,10 +75,15 @@ class Uploads:
             which, digest, data = self._read.popleft()
             if which is upload and digest in upload.left:
                 number = next(self._numbers)
-                self._sending[number] = digest
+                self._sending[number] = digest, len(data)
                 yield wire.Part(number, upload.holder, digest, wire.payload_of(data))
-        while upload.lacking and self._reading + len(self._sending) < WINDOW:
+        while upload.lacking and self._has_room():
             self._begin_reading(upload, upload.lacking.popleft())
+
+    def _has_room(self) -> bool:
+        """Whether another part may be read and sent. One that is being read may turn out to be a whole one."""
+        size = self._reading * wire.PART_BYTES + sum([size for _, size in self._sending.values()])
+        return size < WINDOW_BYTES and self._reading + len(self._sending) < WINDOW
 
     def _offer(self, upload: _Upload) -> wire.Message:
         some = [upload.offers.popleft() for _ in range(min(len(upload.offers), wire.OFFER_PARTS))]
@@ -108,10 +115,10 @@ class Uploads:
 
     def kept(self, message: wire.Kept, now: float) -> None:
         """The broker has a part."""
-        digest = self._sending.pop(message.request, None)
-        if digest is not None:
+        sent = self._sending.pop(message.request, None)
+        if sent is not None:
             self._heard = now
-            self._confirm(self._waiting[0], [digest])
+            self._confirm(self._waiting[0], [sent[0]])
 
     def _confirm(self, upload: _Upload, digests: list[bytes]) -> None:
         for digest in digests:
