@@ -82,7 +82,7 @@ class Answers:
         slot.started = now
         slot.busy_s += sum(elapsed)
         grid.counters.done += len(run)
-        grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed))
+        grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed, on_slot=True))
         self._trust.clear(slot.worker, now)
 
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
@@ -111,6 +111,7 @@ class Answers:
         if not outcome:  # done
             grid.prediction_error.add(grid.tasks.succeed([task], [elapsed]))
             return True
+        grid.tasks.known(task).bag.lane.account.new_s += elapsed
         pause = 0.0
         if outcome == Outcome.CRASH:
             places = grid.tasks.crashes(task)

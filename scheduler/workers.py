@@ -136,8 +136,9 @@ class Workers:
             grid.dirty.pop(slot.number, None)
             tasks = [sent.attempt.task for sent in slot.sent]
             grid.orphans.update((sent.attempt.task, sent.attempt.number) for sent in slot.sent)
-            for task in tasks:
-                del grid.bound[task]
+            for sent in slot.sent:
+                del grid.bound[sent.attempt.task]
+                grid.put_out(sent.attempt.task, -1, -sent.runtime)
             grid.to_priority([*tasks, *grid.release_queue(slot)])
             grid.counters.window_s += now - worker.joined_at
             grid.counters.busy_s += slot.busy_s + (now - slot.started if tasks else 0.0)

@@ -481,7 +481,7 @@ class GridMachine(RuleBasedStateMachine):
         assert all(known.ended is not None for known in self.known.values())
         for bag in self.watched.scheduler.grid.tasks.bags.values():
             assert (bag.settled, bag.left_s) == (bag.total, 0.0)
-        assert len(self.watched.scheduler.grid.priority) == len(self.watched.scheduler.grid.regular) == 0
+        assert not len(self.watched.scheduler.grid.lanes)
         assert not self.watched.scheduler.grid.orphans
 
 
