@@ -10,6 +10,7 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
@@ -107,6 +108,8 @@ class OpenBag:
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
     ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
+    ``paused``: somebody has paused it. ``waits_for``: the numbers of the bags that it has to wait for.
+    ``cannot_run``: why it was cancelled instead, if a bag that it had to wait for did not end well.
     """
 
     row: BagRow
@@ -125,6 +128,9 @@ class OpenBag:
     alone_since: float | None = None
     deserted: bool = False
     under_way: str = ""
+    paused: bool = False
+    waits_for: set[int] = field(default_factory=set)
+    cannot_run: str = ""
     # The requests for results that wait: by peer and request, after which block.
     watchers: dict[bytes, dict[int, int]] = field(default_factory=dict)
 
@@ -135,17 +141,33 @@ class OpenBag:
 
     def remark(self, note: str) -> str:
         """What people should know about this bag now; ``note``: the bag's own note, as of now."""
+        if self.cannot_run:
+            return self.cannot_run
         if self.deserted:
             return f"its client did not return: {self.total:,} items arrived, perhaps not all"
         if self.complete:
             return ""
+        paused = "it is paused" if self.paused else ""
         alone = "" if self.alone_since is None else f"its client is gone: {self.total:,} items arrived, perhaps not all"
-        return "; ".join(filter(None, (alone, note)))
+        return "; ".join(filter(None, (paused, alone, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
         """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
+        key = LaneKey(
+            self.row.owner,
+            options.priority,
+            options.licence_needs(),
+            options.limit or 0,
+            None if options.limit is None else self.row.number,
+        )
+        known |= {"key": key, "barred": self.barred}
         return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, **known)
+
+    @property
+    def barred(self) -> bool:
+        """Whether none of its tasks may be placed now."""
+        return self.paused or bool(self.waits_for)
 
     def task(self, item: int) -> int | None:
         """The task number of ``item``; None when there is no such item."""

@@ -105,6 +105,7 @@ class Overview:
             "running": view.running,
             "waiting": view.total - settled - view.running,
             "closed": bag.closed,
+            "paused": bag.paused,
             "age_s": max(0.0, self._state.posix(now) - bag.row.created),
             "left_s": view.left_s,
             "eta_s": view.eta_s,
@@ -114,6 +115,8 @@ class Overview:
 
     def _note(self, bag: OpenBag, longest_s: float, window_s: float) -> str:
         """The note of a bag as of now: workers may have come since it was submitted."""
+        if bag.waits_for and not bag.complete:
+            return f"it comes after {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
         if bag.note != NO_WORKER or not window_s:
             return bag.note
         margin_s = self._state.scheduler.policy.requirement.margin

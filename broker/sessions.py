@@ -20,6 +20,7 @@ from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import JournalFull
 from deskgrid.broker.store.rows import BatchRow
 from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.usage import Usage
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent
@@ -49,8 +50,10 @@ class Sessions:
         self.state = state
         self.workers = Workers(state)
         self._enrolment = Enrolment(state)
+        self.usage = Usage(state)
         self._throughput = Throughput()
-        self.queries = Queries(state, self.workers, self._throughput, lambda: self.clients.credentials)
+        self.queries = Queries(state, self.workers, self._throughput, self.usage, lambda: self.clients.credentials)
+        self._gates = self.queries.orders.gates
         self.clients = Clients(state, self.queries)
         self._retention = Retention(state, self.queries.operations, self.queries.orders, keep_days)
         self._counted = 0
@@ -65,8 +68,12 @@ class Sessions:
             self.state.disk.failed(self.state.journal.full, now)
             self.state.note("disk-full", reason=self.state.journal.full, home=str(self.state.journal.home))
         book, journal = self.state.book, self.state.journal
+        self.usage.restore(now)
+        paused = {number for number, what in journal.recovery.orders() if what == "pause"}
         for row in journal.recovery.bags():
-            book.open(row)
+            bag = book.open(row)
+            bag.paused = row.number in paused
+            self._gates.enter(bag)
             self.state.quotas.opened(row.owner)
         ended = {number: journal.recovery.outcomes(number) for number in book.by_number}
         for batch in journal.recovery.batches():
@@ -223,6 +230,7 @@ class Sessions:
             self.state.handle(ev.HoldExpired(), now)
         self.clients.sweep(now)
         self.queries.operations.work(now)
+        self._gates.look()
         self.state.learn(now)
         # No pass while the disk is full, because assignments are recorded, too.
         handed_out = self.state.handle(ev.PassDue(PASS_TASKS), now) if self.state.disk.state != "full" else []
@@ -234,6 +242,7 @@ class Sessions:
         self._counted = ended
         if self.state.disk.state != "full":
             self.state.window_log.write_down(now)
+            self.usage.write_down(now)
         self.clients.watchers.tell(now)
         return self.state.take_leaving()
 
@@ -269,6 +278,7 @@ class Sessions:
         self.state.window_log.broker_ends(now)
         try:
             self.state.window_log.write_down(now)
+            self.usage.write_down(now, last=True)
             self.state.journal.commit()
         except JournalFull:
             self.state.journal.rollback()

@@ -37,7 +37,7 @@ class TasksSubmitted:
     failed: Sequence[int] = ()
     cancelled: Sequence[int] = ()
     held: Sequence[Attempt] = ()
-    key: LaneKey = LaneKey()
+    key: LaneKey = field(default_factory=LaneKey)
     barred: bool = False
 
 

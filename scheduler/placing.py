@@ -9,12 +9,13 @@ Rule 5: a bounded pass stops when its budget is used up. Nothing is lost by that
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from deskgrid.scheduler.events import Assign, Assignment
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Place, Postpone, Requirement
+from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
 from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
 from deskgrid.scheduler.queues.lanes import Lane
 from deskgrid.scheduler.state.deadlines import GRACE_S
@@ -99,23 +100,24 @@ class Placing:
     def _take_turns(self, turns: Turns) -> None:
         """Ask the policy for tasks of those whose turn it is, until no slot has room, or nothing more fits."""
         grid = self._grid
-        if turns.contested and grid.policy.timed:
+        if turns.contested and grid.policy.timed and grid.lanes.order == "longest-first":
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (lanes := turns.choose()):
-            if not self._ask(PolicyView(grid, lanes, turns.lanes), lanes, turns):
+            if not self._ask(grid.policy.plan(PolicyView(grid, lanes, turns.lanes)), lanes, turns):
                 turns.over(lanes)
 
     def _serve_claims(self, turns: Turns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""
-        grid, least, lanes = self._grid, self._claims.least(), turns.lanes[:LANES]
-        while least < PolicyView(grid, lanes, lanes).longest_fit(grid.policy.requirement):
-            if not self._ask(PolicyView(grid, lanes, lanes, least), lanes, turns):
-                return
-            lanes = [lane for lane in lanes if lane.open and len(lane)]
+        grid, lanes, requirement = self._grid, turns.lanes[:LANES], self._grid.policy.requirement
+        least = self._claims.least()
+        if least < PolicyView(grid, lanes, lanes).longest_fit(requirement):
+            self._postpone(Postpone(None), lanes)
+            while self._ask(tasks_of_rare_windows(PolicyView(grid, lanes, lanes), requirement, least), lanes, turns):
+                lanes = [lane for lane in lanes if lane.open and len(lane)]
 
-    def _ask(self, view: PolicyView, lanes: Sequence[Lane], turns: Turns) -> bool:
-        """Carry out what the policy decides on ``lanes``; False if it came to its end, True if a turn ended before."""
-        for step in self._grid.policy.plan(view):
+    def _ask(self, steps: Iterator[Place | Postpone], lanes: Sequence[Lane], turns: Turns) -> bool:
+        """Carry out what was decided on ``lanes``; False if there is no more, True if a turn ended before."""
+        for step in steps:
             if isinstance(step, Postpone):
                 self._postpone(step, lanes)
             elif turns.placed(self._carry_out(step)):

@@ -7,7 +7,7 @@ from itertools import chain
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
 from deskgrid.scheduler.queues.lanes import Lane
-from deskgrid.scheduler.queues.merged import AtLeast, LongestOfAll, OneAfterAnother, Regular, Unread
+from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, Regular
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.slots import Slot
@@ -24,8 +24,8 @@ class PolicyView:
 
     __slots__ = ("_all", "_grid", "_slots", "changes", "now", "prediction_error", "priority", "regular")
 
-    def __init__(self, grid: GridState, lanes: Sequence[Lane], all_lanes: Sequence[Lane], least: float = 0.0) -> None:
-        """``lanes``: those whose turn it is, of ``all_lanes``; ``least``: only of tasks that take as long."""
+    def __init__(self, grid: GridState, lanes: Sequence[Lane], all_lanes: Sequence[Lane]) -> None:
+        """``lanes``: those whose turn it is, of ``all_lanes``."""
         self._grid = grid
         self._slots = grid.slots
         # None of these is replaced while a pass goes on.
@@ -35,12 +35,12 @@ class PolicyView:
         self._all = all_lanes
         self.priority: ReadableQueue
         self.regular: RegularQueue
-        if len(lanes) == 1 and not least:
+        if len(lanes) == 1:
             self.priority, self.regular = lanes[0].priority, lanes[0].regular
         else:
-            self._merge(lanes, least)
+            self._merge(lanes)
 
-    def _merge(self, lanes: Sequence[Lane], least: float) -> None:
+    def _merge(self, lanes: Sequence[Lane]) -> None:
         places, known = {lane: place for place, lane in enumerate(lanes)}, self._grid.tasks.known
         merged = LongestOfAll if self._grid.lanes.order == "longest-first" else OneAfterAnother
 
@@ -48,11 +48,7 @@ class PolicyView:
             return places[known(task).bag.lane]
 
         self.priority = merged([lane.priority for lane in lanes], place_of)
-        regular = [lane.regular for lane in lanes]
-        if least:
-            self.priority, self.regular = AtLeast(self.priority, least), Unread(regular)
-        else:
-            self.regular = Regular(regular, place_of)
+        self.regular = Regular([lane.regular for lane in lanes], place_of)
 
     def prediction_error_with(self, task: int) -> PredictionError:
         """How well the tasks of this task's bag have been predicted, if each had a prediction of its own."""

@@ -33,6 +33,7 @@ from deskgrid.wire.codec import (
 from deskgrid.wire.failure import UNREADABLE, Failure, read_failure
 from deskgrid.wire.limits import (
     ACCOUNT_CHARACTERS,
+    AFTER_LIMIT,
     ANSWER_BYTES,
     ARGUMENTS_LIMIT,
     BAG_LIMIT,
@@ -44,12 +45,14 @@ from deskgrid.wire.limits import (
     HELD_ROWS,
     KEY_BYTES,
     LARGE_BYTES,
+    LICENCES_LIMIT,
     LINE_BYTES,
     MESSAGE_LIMIT,
     NAME_BYTES,
     PAYLOAD_LIMIT,
     PICKLED_BYTES,
     PRINTED_BYTES,
+    PRIORITY_LIMIT,
     QUESTION_BYTES,
     QUESTION_ITEMS,
     RETRIES_LIMIT,
@@ -94,7 +97,7 @@ from deskgrid.wire.messages.worker import (
     Work,
 )
 from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of
-from deskgrid.wire.task_options import TaskOptions, read_task_options
+from deskgrid.wire.task_options import LICENCE, TaskOptions, read_task_options
 from deskgrid.wire.template import KINDS, Kind, TemplateRefused, read_template, template_kind
 from deskgrid.wire.text import clean, clean_lines, cut, is_longer
 
@@ -102,6 +105,7 @@ VERSION = "0.1.0"
 
 __all__ = [
     "ACCOUNT_CHARACTERS",
+    "AFTER_LIMIT",
     "ANSWER_BYTES",
     "ARGUMENTS_LIMIT",
     "BAG_LIMIT",
@@ -118,6 +122,8 @@ __all__ = [
     "KEY_BYTES",
     "KINDS",
     "LARGE_BYTES",
+    "LICENCE",
+    "LICENCES_LIMIT",
     "LINE_BYTES",
     "MESSAGES",
     "MESSAGE_LIMIT",
@@ -125,6 +131,7 @@ __all__ = [
     "PAYLOAD_LIMIT",
     "PICKLED_BYTES",
     "PRINTED_BYTES",
+    "PRIORITY_LIMIT",
     "QUESTION_BYTES",
     "QUESTION_ITEMS",
     "RETRIES_LIMIT",

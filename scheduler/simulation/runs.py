@@ -27,13 +27,14 @@ class SimulatedPC:
 class Arrival:
     """A bag submitted at ``at``. ``runtimes``: predicted, one for each task. ``actual``: the real ones; None: the same.
 
-    ``timeout``: the timeout of each task, which none of them may exceed.
+    ``timeout``: the timeout of each task, which none of them may exceed. ``owner``: who submits it.
     """
 
     runtimes: Sequence[float]
     actual: Sequence[float] | None = None
     at: float = 0.0
     timeout: float | None = None
+    owner: str = ""
 
     def __post_init__(self) -> None:
         if not self.runtimes or not 0.0 <= self.at < math.inf:

@@ -19,6 +19,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.simulation.runs import IDEAL, Arrival, Conditions, Execution, Run, SimulatedPC, Stalled
 from deskgrid.scheduler.simulation.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
 
@@ -186,11 +187,11 @@ class Simulator:
 
     def _arrives(self) -> None:
         arrival = self._arrivals.popleft()
-        runtimes, timeout = arrival.runtimes, arrival.timeout
+        runtimes, timeout, key = arrival.runtimes, arrival.timeout, LaneKey(arrival.owner)
         self._moved_at = self.now
         first, count = self._submitted, len(runtimes)
         self._submitted += count
-        self._feed(ev.TasksSubmitted(bag=first, first=first, count=count, runtimes=runtimes, timeout=timeout))
+        self._feed(ev.TasksSubmitted(first, first, count, runtimes, timeout=timeout, key=key))
 
     def _appears(self, pc: _PC) -> None:
         """A PC that is away at first says when it will come, like a worker that is started between windows."""

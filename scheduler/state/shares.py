@@ -7,6 +7,7 @@ moment they are placed, so that one pass does not give all free slots to the sam
 Rule 3: several owners may have one share. An owner has a share of their own unless `Shares.arrange` says otherwise.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -21,7 +22,7 @@ LEAD_S = 60.0
 
 def decayed(used_s: float, seconds: float) -> float:
     """What is left of ``used_s`` after ``seconds``."""
-    return used_s * 0.5 ** (max(0.0, seconds) / HALF_LIFE_S)
+    return used_s * math.pow(0.5, max(0.0, seconds) / HALF_LIFE_S)
 
 
 @dataclass(slots=True, eq=False)

@@ -158,7 +158,9 @@ class TaskTable:
         # Whether some task has taken longer than any earlier one of its bag. `Trust.look_after` clears this.
         self.longer = False
 
-    def add(self, lane_of: Callable[[], Lane], bag: int, first: int, count: int, runtimes: Sequence[float]) -> TaskBatch:
+    def add(
+        self, lane_of: Callable[[], Lane], bag: int, first: int, count: int, runtimes: Sequence[float]
+    ) -> TaskBatch:
         """Add a batch, all waiting. ``lane_of``: gives the lane of a new bag.
 
         Raises `IllegalEvent`, and changes nothing, if the batch is impossible.

@@ -65,11 +65,11 @@ class Restraint:
 def restraint(grid: GridState, task: int, now: float) -> Restraint:
     """What keeps ``task`` back now, if it waits."""
     lane, licences = grid.tasks.known(task).bag.lane, grid.lanes.licences
-    lacking = [(name, many, max(0, licences.free(name)), licences.total.get(name, 0)) for name, many in lane.key.licences]
+    needs = [(name, many, max(0, licences.free(name))) for name, many in lane.key.licences]
     return Restraint(
         limit=lane.key.limit if lane.out >= lane.key.limit else 0,
         out=lane.out,
-        lacking=tuple([row for row in lacking if row[2] < row[1]]),
+        lacking=tuple([(name, many, free, licences.total.get(name, 0)) for name, many, free in needs if free < many]),
         lead_s=_lead(grid, lane.account.share, now),
     )
 

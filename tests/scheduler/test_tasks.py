@@ -5,7 +5,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.state.tasks import TaskTable
-from tests.scheduler.builders import a_lane, Grid, packing, pgs
+from tests.scheduler.builders import Grid, a_lane, packing, pgs
 
 # --- cancel ---------------------------------------------------------------------------------------------------------
 
