@@ -150,9 +150,12 @@ class Attempts:
         return [*self.its_own(worker, attempts, self._lookup()), *(attempt for attempt in attempts if attempt in owed)]
 
     def stopped(self, worker: WorkerSession, held: Sequence[wire.Running], now: float) -> dict[Attempt, float]:
-        """How long each attempt ran that was given to a worker, and that it hands back after it had begun."""
-        lookup = self._lookup()
-        ran = {Attempt(r.task, r.number): r.elapsed for r in held if r.elapsed is not None}
+        """How long each attempt ran that was given to a worker, and that it hands back after it had begun.
+
+        A slot runs one attempt at a time: if a worker names several of a slot, the first counts.
+        """
+        lookup, begun = self._lookup(), {r.slot: r for r in reversed(held) if r.elapsed is not None}
+        ran = {Attempt(r.task, r.number): r.elapsed for r in begun.values() if r.elapsed is not None}
         return {
             attempt: min(ran[attempt], self._most_s(attempt, lookup.find(attempt), now))
             for attempt in self.its_own(worker, ran, lookup)

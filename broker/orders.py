@@ -24,7 +24,7 @@ from deskgrid.scheduler.queues.task_ranges import Spans, spans_of
 # costs more. Batches are cut into pieces of `PIECE_TASKS`.
 CANCEL_UNITS = 10_000
 PIECE_TASKS = 2_500
-RANGE_UNITS = 8
+RANGE_UNITS = 15
 BOUND_UNITS = 20
 # The most predictions that one slice changes, the most batches whose predictions it writes, and the units of a
 # prediction.
@@ -171,6 +171,9 @@ class Orders:
         yield len(news)
         start = 0
         while start < len(news) and self._state.book.by_number.get(bag.row.number) is bag:
+            if self._state.scheduler.predicting:
+                yield PREDICTION_UNITS * PREDICTIONS  # earlier predictions are still under way
+                continue
             chosen, firsts = dict[int, float](), dict[int, None]()
             for item, runtime in news[start : start + PREDICTIONS]:
                 batch = bag.batch_of(item)

@@ -127,9 +127,11 @@ class Scheduler:
         # If a task is named twice, its last runtime counts.
         news = dict(zip(event.tasks, event.runtimes, strict=True))
         before = self.grid.tasks.predict(news)
+        chosen: dict[Lane, list[tuple[int, int]]] = {}
         for batch, part in by_batch(tasks := list(before), self.grid.tasks.known):
-            old = {before[task] for task in tasks[part]}
-            self.grid.predict(batch.bag.lane, [(task, 1) for task in tasks[part]], old, news.__getitem__)
+            chosen.setdefault(batch.bag.lane, []).extend([(task, 1) for task in tasks[part]])
+        for lane, spans in chosen.items():
+            self.grid.predict(lane, spans, {before[task] for task, _ in spans}, news.__getitem__)
         self._predictions_changed(news, now)
 
     def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
@@ -303,6 +305,11 @@ class Scheduler:
     def unfinished(self) -> bool:
         """Whether the last pass was stopped by its bound; then the next one is due at once."""
         return self._placing.unfinished
+
+    @property
+    def predicting(self) -> bool:
+        """Whether waiting tasks have still to take new runtimes: passes go on with it, a part at a time."""
+        return self.grid.lanes.predicting
 
     @property
     def wakes_at(self) -> float:

@@ -7,7 +7,7 @@ from itertools import chain
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
 from deskgrid.scheduler.queues.lanes import Lane
-from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, Regular
+from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.slots import Slot
@@ -48,7 +48,7 @@ class PolicyView:
             return places[known(task).bag.lane]
 
         self.priority = merged([lane.priority for lane in lanes], place_of)
-        self.regular = Regular([lane.regular for lane in lanes], place_of)
+        self.regular = RegularQueues([lane.regular for lane in lanes], place_of)
 
     def prediction_error_with(self, task: int) -> PredictionError:
         """How well the tasks of this task's bag have been predicted, if each had a prediction of its own."""

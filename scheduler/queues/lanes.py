@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import agree
-from deskgrid.scheduler.queues.by_arrival import Regular
 from deskgrid.scheduler.queues.orders import ORDERS
+from deskgrid.scheduler.queues.regular import Regular
 from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
 from deskgrid.scheduler.queues.waiting import WaitingQueue
 from deskgrid.scheduler.state.shares import Account
@@ -148,10 +148,16 @@ class Lanes:
         del self.waiting[lane.key]
 
     def tasks(self) -> Iterator[tuple[int, float]]:
-        """Every waiting task with its runtime."""
+        """Every waiting task with its runtime, except in queues of which some have still to take new ones."""
         for lane in self.waiting.values():
             yield from lane.regular.tasks()
-            yield from lane.priority.tasks()
+            if not lane.priority.predicting:
+                yield from lane.priority.tasks()
+
+    @property
+    def predicting(self) -> bool:
+        """Whether some tasks have still to take their new runtimes."""
+        return any(lane.priority.predicting for lane in self.waiting.values())
 
     def check(self) -> None:
         """Raise `InvariantBroken` if the stored state contradicts itself."""

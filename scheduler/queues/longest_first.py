@@ -1,5 +1,6 @@
 """A queue in the order of runtimes."""
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice, repeat
 
@@ -12,6 +13,8 @@ from deskgrid.scheduler.queues.waiting import Entry, NewRuntime
 # How many leaves of the index a pass sifts at least, which takes a few milliseconds; and in how many passes all of them
 # are sifted at most.
 LEAVES, PASSES = 16, 96
+# How many runs are looked at or moved in one step of a prediction, at least: a few milliseconds.
+PREDICTED_RUNS = 2_500
 # More ghosts than this are sifted out before the queue is asked for a task: meeting them all takes a tenth of a second.
 # They are sifted out from a sixteenth of this many runs on, however many runs there are.
 GHOSTS_MOST, RUNS_MOST = 50_000, 800_000
@@ -34,6 +37,8 @@ class LongestFirst:
         # What ``_gone`` was when the queue began to sift its ghosts out, its tasks sorted, and where to go on.
         self._sifted: dict[int, int] = {}
         self._numbers: list[int] = []
+        # Predictions that are under way, the oldest first. A bag may have millions of runs here.
+        self._predictions: deque[Iterator[int]] = deque()
         self._sift_from = START
 
     def __len__(self) -> int:
@@ -69,7 +74,22 @@ class LongestFirst:
             self._held += count
 
     def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
-        self._runs.predict(spans, old, new)
+        self._predictions.append(self._runs.predict(spans, old, new))
+        self._predict()
+
+    @property
+    def predicting(self) -> bool:
+        return bool(self._predictions)
+
+    def _predict(self) -> None:
+        """Go on with the predictions that are under way."""
+        units = 0
+        while self._predictions and units < PREDICTED_RUNS:
+            done = next(self._predictions[0], None)
+            if done is None:
+                self._predictions.popleft()
+            else:
+                units += done
         self._sift_from = START  # a ghost may have moved to where its like were sifted out
 
     def next_fit(self, limit: float, after: Entry | None = None) -> Entry | None:
@@ -108,6 +128,11 @@ class LongestFirst:
         self._ghosts += count
 
     def tidy(self) -> bool:
+        if self._predictions:
+            self._predict()
+        return self._make_room() and not self._predictions
+
+    def _make_room(self) -> bool:
         gone = max(self._ghosts, len(self._gone))
         if not self._sifted and gone > COMPACT_FROM and gone * RUNS_A_GHOST > min(len(self._runs), RUNS_MOST):
             self._begin_to_sift()

@@ -37,7 +37,7 @@ class OneAfterAnother:
         return list(islice(merge(*[queue.ascending(limit) for queue in self._queues]), limit))
 
 
-class Regular(OneAfterAnother):
+class RegularQueues(OneAfterAnother):
     """The regular queues of several lanes."""
 
     def __init__(self, queues: Sequence[OldestFirst], place_of: PlaceOf) -> None:

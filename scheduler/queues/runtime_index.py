@@ -303,32 +303,39 @@ class RuntimeIndex:
         left.extend(right)
         del self._leaves[place + 1], self._keys[place + 1], self._arrivals[place + 1]
 
-    def predict(self, spans: Spans, old: Collection[float], new: Callable[[int], float]) -> None:
+    def predict(self, spans: Spans, old: Collection[float], new: Callable[[int], float]) -> Iterator[int]:
         """Tasks in ``spans`` whose runtime is in ``old`` take a new one, and keep their arrival numbers.
 
-        ``new`` must return the same for all tasks of a span: it is not called for each of them.
+        ``new`` must return the same for all tasks of a span: it is not called for each of them. Yields after each leaf
+        how many runs it looked at and moved; in between, the index may change.
         """
-        pulled = [run for runtime in old for run in self._pull(-runtime, spans)]
-        for _, arrival, task, held in pulled:
-            key = -new(task)
-            place, row = self._find(key, arrival)
-            self._leaves[place].insert(row + 1, key, arrival, task, held)
-            if len(self._leaves[place]) > self._most:
-                self._cut(place)
+        for runtime in old:
+            start: int | None = 0
+            while start is not None:
+                units, start = self._predict_leaf((-runtime, start), spans, new)
+                yield units
 
-    def _pull(self, key: float, spans: Spans) -> list[Run]:
-        """Take out the tasks in ``spans`` of runs with ``key``."""
-        last = bisect_right(self._keys, key) - 1
-        first = max(0, bisect_left(self._keys, key) - 1)
-        pulled: list[Run] = []
-        for place in range(last, first - 1, -1):
-            leaf = self._leaves[place]
-            pulled += leaf.pull(key, spans)
-            if len(leaf) > self._most:
-                self._cut(place)
-            elif len(leaf) < self._few:
-                self._join(place)
-        return pulled
+    def _predict_leaf(self, start: Fence, spans: Spans, new: Callable[[int], float]) -> tuple[int, int | None]:
+        """Predict the runs of one key in one leaf, from ``start`` on. Returns units, and the next arrival, if any."""
+        key, place = start[0], self._find(*start)[0]
+        behind = place + 1 < len(self._leaves) and self._keys[place + 1] == key
+        following = self._arrivals[place + 1] if behind else None
+        leaf = self._leaves[place]
+        looked_at = bisect_right(leaf.keys, key) - bisect_left(leaf.keys, key)
+        pulled = leaf.pull(key, spans)
+        if len(leaf) > self._most:
+            self._cut(place)
+        elif len(leaf) < self._few:
+            self._join(place)
+        for _, arrival, task, held in pulled:
+            self._insert(-new(task), arrival, task, held)
+        return looked_at + len(pulled), following
+
+    def _insert(self, key: float, arrival: int, task: int, held: int) -> None:
+        place, row = self._find(key, arrival)
+        self._leaves[place].insert(row + 1, key, arrival, task, held)
+        if len(self._leaves[place]) > self._most:
+            self._cut(place)
 
     def sift(self, gone: dict[int, int], numbers: list[int], start: Fence, most: int) -> tuple[int, Fence | None]:
         """Take out tasks whose arrival number is below their number in ``gone``, from the leaf at ``start`` on.

@@ -56,8 +56,13 @@ class WaitingQueue(ReadableQueue, Protocol):
     def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
         """Tasks in ``spans`` that wait here with a runtime in ``old`` take a new one, and keep their turn.
 
-        ``new`` must return the same for all tasks of a span: it is not called for each of them.
+        ``new`` must return the same for all tasks of a span: it is not called for each of them. If there are very many,
+        `tidy` goes on with it.
         """
+
+    @property
+    def predicting(self) -> bool:
+        """Whether some tasks have still to take their new runtimes."""
 
     def take(self, entry: Entry, count: int = 1) -> None:
         """Take out the task of ``entry``, or ``count`` tasks alike, from it on."""
@@ -66,9 +71,10 @@ class WaitingQueue(ReadableQueue, Protocol):
         """Forget tasks that are known to be here; their entries are dropped when they are next met."""
 
     def tidy(self) -> bool:
-        """Drop some entries of discarded tasks, if that pays. Not during a pass: it makes each `Entry` invalid.
+        """Do a part of what is left to do: new runtimes, and dropping entries of discarded tasks, if that pays.
 
-        Returns False while there are so many of them that the queue should not be asked for tasks before the next call.
+        Not during a pass: it makes each `Entry` invalid. Returns False while so much is left that the queue should not
+        be asked for tasks before the next call.
         """
 
     def check(self) -> None:

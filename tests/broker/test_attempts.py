@@ -125,3 +125,21 @@ def test_a_worker_cannot_say_of_what_it_hands_back_or_still_has_that_it_ran_for_
         say_finished(back, work, 1e10)
         (result,) = client.results(bag)
         assert 5.0 <= result.elapsed <= 5.0 + LEASE_S + 1.0
+
+
+def test_of_several_tasks_that_are_said_to_have_run_on_one_slot_the_first_counts(office: Office) -> None:
+    client, worker = office.client(), office.worker("pc1")
+    bags = [client.submit([b"0"], runtime=0.1, name=name) for name in ("a", "b")]
+    worker.join(uptime=3600.0)
+    (first,) = worker.work()
+    worker.finish(first)
+    (second,) = worker.work()
+    client.results(bags[0])
+    bags.append(client.submit([b"0"] * 3, runtime=0.1))
+    office.settle()
+    held = [second, *worker.work(3)]
+    office.now += 5.0
+    worker.send(wire.Leave("bye", True, True, (), tuple(wire.Running(w.task, w.number, 0, 4.0) for w in held)))
+    office.settle()
+    runtimes = [office.sessions.state.scheduler.runtime(work.task) for work in held]
+    assert (runtimes[0] > 4.0, runtimes[1:]) == (True, [0.1] * 3)

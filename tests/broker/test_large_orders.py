@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.live import BrokerProcess
-from tests.soak.large import Figures, cancelled, check, forgotten, predicted
+from tests.soak.large import Figures, cancelled, check, every_second, forgotten, predicted
 
 TASKS = 1_000_000
 # A machine on which other tests run has its own pauses: half a second of them has been seen. What this is about took
@@ -22,6 +22,7 @@ def test_another_client_is_answered_while_a_million_tasks_are_cancelled_predicte
             cancelled(broker, TASKS),
             forgotten(broker, "cancel-False"),
             cancelled(broker, TASKS, distinct=True),
+            every_second(broker, TASKS // 5),
             predicted(broker, TASKS // 5, TASKS // 20),
         ]
     finally:

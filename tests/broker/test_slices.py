@@ -14,6 +14,7 @@ from deskgrid.broker import quotas as quotas_module
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.operations import CHEAP_UNITS, Operation, Shared, Slices
 from deskgrid.broker.retention import DAY_S
+from deskgrid.scheduler.queues import longest_first
 from tests.broker.office import ADMIN, CLIENT, Office, OpenOffice
 from tests.peers import Client
 
@@ -258,6 +259,32 @@ def test_predictions_are_changed_in_slices_and_are_there_after_a_restart(tmp_pat
     office = killed(office)
     runtimes = [seconds for batch in office.journal.recovery.batches() for seconds in batch.runtimes]
     assert runtimes == [float(n) for n in range(19, -1, -1)]
+    office.close()
+
+
+def test_predictions_wait_for_earlier_ones_that_are_still_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(longest_first, "PREDICTED_RUNS", 1)
+    office = Office(tmp_path)
+    client = office.client()
+    office.worker("pc1").join(uptime=1.0)  # too short: all go to the priority queue
+    bag = client.submit([b"0"] * 10, runtime=5.0)
+    office.settle()
+    for number in range(1, 4):
+        asked(client, "runtimes", bag=bag, items=[0, 5], runtimes=[float(number)] * 2)
+    scheduler, met, predict = office.sessions.state.scheduler, list[bool](), longest_first.LongestFirst.predict
+
+    def noted(queue: longest_first.LongestFirst, *args: Any) -> None:
+        met.append(queue.predicting)
+        predict(queue, *args)
+
+    monkeypatch.setattr(longest_first.LongestFirst, "predict", noted)
+    for _ in range(30):
+        office.settle()
+        scheduler.check(office.now)
+    assert (met, scheduler.predicting) == ([False] * 3, False)
+    assert scheduler.grid.priority.ascending(3) == [3.0, 3.0, 5.0]
     office.close()
 
 

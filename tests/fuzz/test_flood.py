@@ -24,8 +24,8 @@ from tests.peers import PATIENCE_S, Client, SocketLine
 CONNECTIONS = 40
 # What each sends of its message; then it is silent, and keeps the broker waiting for the rest.
 SENT = 60 * 2**20
-# Half of what a network of 10 Gbit/s carries. What arrives between two looks of a broker that has little of a busy
-# machine grows with it: the loopback, at its fastest, says more about the machine than about the broker. Bytes a second.
+# Half of what a network of 10 Gbit/s carries; the loopback carries several times that. The more arrives between two
+# looks, the more a busy machine decides how much the broker's memory grows. Bytes a second.
 RATE = 0.6e9
 FLOOD_S = 4.0
 # What the broker may have more at any time than before: what may wait, and ten times as much that arrives before it is

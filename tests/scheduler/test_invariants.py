@@ -8,7 +8,7 @@ import pytest
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, InvariantBroken, State, near
-from deskgrid.scheduler.queues.by_arrival import NewestFirst
+from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
 from deskgrid.scheduler.queues.longest_first import LongestFirst
 from deskgrid.scheduler.queues.mintree import MinTree
 from deskgrid.scheduler.queues.task_ranges import TaskRanges
@@ -197,7 +197,7 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
     # The waiting queues.
     ("another order", "order of the priority queue", swap_queue),
     ("an old prediction of a waiting task", f"prediction of task {REGULAR}", lambda s: s.tasks.predict({REGULAR: 4.0})),
-    ("a ghost of nothing", "discarded tasks without an entry", lambda s: lane(s).regular.discard(LOST)),
+    ("a ghost of nothing", "discarded tasks without an entry", lambda s: OldestFirst.discard(lane(s).regular, LOST)),
     (
         "a task twice in a queue",
         "entries of one task",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deskgrid.scheduler.model import InvariantBroken
 from deskgrid.scheduler.queues.runtime_index import LEAF, START, Fence, RuntimeIndex
-from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
+from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, grouped
 
 Row = tuple[float, int, int]  # negated runtime, arrival, task
 
@@ -175,10 +175,16 @@ def test_a_leaf_that_a_take_makes_too_full_is_cut() -> None:
     assert [task for _, _, task in each(runs)] == [0, 2, 3, 5, 6, 8, 9, 11]
 
 
+def predict(runs: RuntimeIndex, spans: Spans) -> None:
+    """These tasks take 2 seconds, and no longer 1; leaf by leaf."""
+    for _ in runs.predict(spans, [1.0], lambda task: 2.0):
+        runs.check()
+
+
 def test_a_run_of_which_many_parts_are_predicted_anew_is_cut_into_leaves() -> None:
     runs = RuntimeIndex(4)
     runs.add(TaskRanges([0], [20], [1.0]), 0)
-    runs.predict([(task, 1) for task in range(2, 17, 3)], [1.0], lambda task: 2.0)
+    predict(runs, [(task, 1) for task in range(2, 17, 3)])
     runs.check()
     chosen = [*range(2, 17, 3)]
     assert each(runs) == [(-2.0, n, n) for n in chosen] + [(-1.0, n, n) for n in range(20) if n not in chosen]
@@ -189,7 +195,7 @@ def test_tasks_of_several_leaves_are_predicted_anew_and_leaves_that_keep_enough_
     runs.add(grouped(range(0, 32, 2), [1.0] * 16), 0)  # runs of one task each, as their numbers do not follow
     leaves = len(runs._leaves)
     assert leaves > 2
-    runs.predict([(task, 1) for task in range(0, 32, 8)], [1.0], lambda task: 2.0)
+    predict(runs, [(task, 1) for task in range(0, 32, 8)])
     runs.check()
     assert len(runs._leaves) == leaves
     assert [task for _, _, task in each(runs)] == [*range(0, 32, 8), *(n for n in range(0, 32, 2) if n % 8)]

@@ -6,12 +6,14 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst, Regular
-from deskgrid.scheduler.queues.longest_first import LongestFirst
+from deskgrid.scheduler.queues import longest_first
+from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
+from deskgrid.scheduler.queues.longest_first import PREDICTED_RUNS, LongestFirst
 from deskgrid.scheduler.queues.mintree import MinTree
 from deskgrid.scheduler.queues.orders import ORDERS
+from deskgrid.scheduler.queues.regular import Regular
 from deskgrid.scheduler.queues.runtime_index import RuntimeIndex
 from deskgrid.scheduler.queues.task_ranges import TaskRanges, drop_places, grouped, joined, spans_of
 from deskgrid.scheduler.queues.waiting import Entry, WaitingQueue
@@ -94,14 +96,22 @@ class QueueMachine(RuleBasedStateMachine):
 
     gone = Bundle("gone")
 
-    @initialize(order=st.sampled_from(sorted(ORDERS)), leaf=st.sampled_from([4, 8, 1024]))
-    def start(self, order: str, leaf: int) -> None:
+    @initialize(
+        order=st.sampled_from(sorted(ORDERS)), leaf=st.sampled_from([4, 8, 1024]), step=st.sampled_from([1, 2500])
+    )
+    def start(self, order: str, leaf: int, step: int) -> None:
+        longest_first.PREDICTED_RUNS = step
         self.queue: WaitingQueue = ORDERS[order]()
         if isinstance(self.queue, LongestFirst):
             self.queue._runs = RuntimeIndex(leaf)
         self.slow = Slow(order)
         self.next = 0
 
+    def settled(self) -> bool:
+        """Whether each task has the runtime that it was last given, as the scheduler waits for it."""
+        return not self.queue.predicting
+
+    @precondition(settled)
     @rule(runtimes=st.lists(VALUES, max_size=40))
     def add(self, runtimes: list[float]) -> None:
         tasks = list(range(self.next, self.next + len(runtimes)))
@@ -109,10 +119,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.add(grouped(tasks, runtimes))
         self.slow.rows += zip(tasks, runtimes, strict=True)
 
+    @precondition(settled)
     @rule(count=st.integers(1, 40), runtime=VALUES)
     def add_a_bag(self, count: int, runtime: float) -> None:
         self.add([runtime] * count)
 
+    @precondition(settled)
     @rule(limit=LIMITS, share=st.integers(1, 4))
     def take_those_alike(self, limit: float, share: int) -> None:
         """Take the first, and with it some of those that are said to be like it, or all."""
@@ -125,6 +137,7 @@ class QueueMachine(RuleBasedStateMachine):
             for task in together:
                 self.slow.remove(task)
 
+    @precondition(settled)
     @rule(limit=LIMITS, data=st.data())
     def walk_and_take(self, limit: float, data: st.DataObject) -> None:
         """Walk from the front, as policies do, take some of what is met, and let others come meanwhile."""
@@ -176,6 +189,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.predict([(task, 1) for task in news], old, news.__getitem__)
         self.slow.rows = [(task, news.get(task, runtime)) for task, runtime in self.slow.rows]
 
+    @precondition(settled)
     @rule(row=gone, runtime=VALUES)
     def come_back(self, row: tuple[int, float], runtime: float) -> None:
         """A task that was discarded is added again, to the end."""
@@ -217,6 +231,7 @@ class QueueMachine(RuleBasedStateMachine):
         if self.queue._sifted:
             self.queue._sift(leaves)
 
+    @precondition(settled)
     @rule(limit=LIMITS)
     def pop_before(self, limit: float) -> None:
         """What was passed over goes to another queue."""
@@ -240,11 +255,17 @@ class QueueMachine(RuleBasedStateMachine):
             return
         self.queue.check()
         assert len(self.queue) == len(self.slow.rows)
+        if not self.settled():
+            assert [task for task, _ in self.queue.tasks()] == [task for task, _ in self.slow.rows]
+            return
         assert list(self.queue.tasks()) == self.slow.rows
         ascending = sorted(runtime for _, runtime in self.slow.rows)
         assert self.queue.ascending(len(ascending)) == ascending
         assert self.queue.ascending(3) == ascending[:3]
         assert self.queue.shortest() <= min((runtime for _, runtime in self.slow.rows), default=math.inf)
+
+    def teardown(self) -> None:
+        longest_first.PREDICTED_RUNS = PREDICTED_RUNS
 
 
 TestQueues = QueueMachine.TestCase
@@ -317,6 +338,33 @@ class RegularMachine(RuleBasedStateMachine):
 TestRegular = RegularMachine.TestCase
 
 
+def test_every_second_task_of_a_bag_leaves_without_cutting_it_into_runs() -> None:
+    queue = Regular()
+    queue.add(TaskRanges([0], [200_000], [5.0]))
+    for task in range(1, 200_000, 2):
+        assert queue.drop(task, 1) == []
+    queue.tidy()
+    queue.predict([(0, 200_000)], {5.0}, lambda task: 7.0)
+    assert (len(queue), len(queue._firsts), queue.shortest()) == (100_000, 1, 7.0)
+    popped = queue.pop_before(None, 1000)
+    assert (popped.firsts, popped.runtimes) == ([*range(0, 2000, 2)], [7.0] * 1000)
+    assert (len(queue), queue.next_fit(8.0)) == (99_000, Entry((0.0, 0), 2000, 7.0))
+    queue.check()
+
+
+def test_a_prediction_for_many_runs_goes_on_while_the_queue_is_tidied() -> None:
+    queue = LongestFirst()
+    queue.add(grouped(range(0, 20_000, 2), [5.0] * 10_000))
+    queue.predict([(0, 20_000)], {5.0}, lambda task: 7.0)
+    rounds = 1
+    while queue.predicting:
+        assert queue.tidy() is not queue.predicting
+        queue.check()
+        rounds += 1
+    assert rounds > 3
+    assert queue.ascending(20_000) == [7.0] * 10_000
+
+
 @pytest.mark.parametrize("size", [1, 16, 17, 5000, 70_000, 1_200_000])
 def test_the_first_values_of_a_tree_are_dropped_in_thousands(size: int) -> None:
     tree = MinTree()
@@ -362,7 +410,7 @@ def test_the_regular_queue_knows_which_tasks_it_holds(held: set[int], gone: set[
 
 def ghosts(queue: OldestFirst | NewestFirst | LongestFirst) -> int:
     """How many entries of discarded tasks there are."""
-    return queue._ghosts if isinstance(queue, LongestFirst) else len(queue._gone)
+    return queue._ghosts if isinstance(queue, LongestFirst) else queue._gone.size
 
 
 @pytest.mark.parametrize("kind", [OldestFirst, NewestFirst, LongestFirst])

@@ -24,7 +24,7 @@ from deskgrid import wire
 from deskgrid.wire.joinline import JoinLine, parse_join_line
 from tests.live import BrokerProcess
 from tests.memory import resident
-from tests.peers import Client, SocketLine
+from tests.peers import BareWorker, Client, SocketLine, enrolled
 
 # What another client may have to wait: 99 times in a hundred, and at worst. Seconds.
 P99_S = 0.05
@@ -110,7 +110,7 @@ def admin_line(broker: BrokerProcess) -> JoinLine:
     return parse_join_line((broker.home / "admin.join").read_text(encoding="ascii").strip(), "client")
 
 
-def submit(client: Client, bag: str, tasks: int, dice: Random | None = None) -> None:
+def submit(client: Client, bag: str, tasks: int, dice: Random | None = None, runtime: float | None = 1.0) -> None:
     """A bag in batches of full size, several at a time; with ``dice``, each item has a runtime of its own."""
     waiting: deque[int] = deque()
     for first in range(0, tasks, wire.BATCH_ROWS):
@@ -118,7 +118,9 @@ def submit(client: Client, bag: str, tasks: int, dice: Random | None = None) -> 
         runtimes = () if dice is None else tuple(dice.uniform(1.0, 100.0) for _ in items)
         last = items.stop >= tasks
         payloads = [b"%d" % item for item in items]
-        batch = client.batch(bag, payloads, first=first, runtimes=runtimes, runtime=None if dice else 1.0, last=last)
+        batch = client.batch(
+            bag, payloads, first=first, runtimes=runtimes, runtime=None if dice else runtime, last=last
+        )
         waiting.append(batch.request)
         client.send(batch)
         while waiting and (last or len(waiting) == WINDOW):
@@ -142,6 +144,30 @@ def cancelled(broker: BrokerProcess, tasks: int, *, distinct: bool = False) -> F
     assert isinstance(answer, wire.Answer), answer
     assert answer.body == f'{{"cancelled": {tasks}}}'
     client.close()
+    return figures
+
+
+def every_second(broker: BrokerProcess, tasks: int) -> Figures:
+    """Every second item of a bag without predictions is cancelled by its number.
+
+    Then the first PC comes, for whose window the others are too long, and another, whose first result changes the
+    predictions of all.
+    """
+    client, bag = patient(broker), "every-second"
+    submit(client, bag, tasks, runtime=None)
+    line = broker.line("worker")
+    short, long = (BareWorker(SocketLine(enrolled(line, name)), name) for name in ("short", "long"))
+    with watched(broker, f"every second of {tasks:,} tasks cancelled, the others predicted anew") as figures:
+        for start in range(1, tasks, 2 * wire.BATCH_ROWS):
+            client.ask("cancel", bag=bag, items=[*range(start, min(tasks, start + 2 * wire.BATCH_ROWS), 2)])
+        short.join(uptime=30.0)
+        long.join()
+        (work,) = long.work()
+        long.finish(work, elapsed=5.0)
+        long.work()  # there is more when all have their new predictions
+        client.ask("cancel", bag=bag)
+    for peer in (client, short, long):
+        peer.close()
     return figures
 
 
@@ -242,6 +268,7 @@ def main() -> int:
                 lambda: cancelled(broker, asked.tasks),
                 lambda: forgotten(broker, "cancel-False"),
                 lambda: cancelled(broker, asked.tasks, distinct=True),
+                lambda: every_second(broker, asked.tasks),
                 lambda: predicted(broker, min(asked.tasks, 1_000_000), min(asked.tasks, 1_000_000) // 2),
                 lambda: busy(broker, min(asked.tasks, 50_000), asked.pcs),
                 lambda: full_house(broker, asked.bags, asked.pcs),
