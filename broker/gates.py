@@ -113,9 +113,8 @@ class Gates:
 
     def _cannot_run(self, bag: OpenBag, why: str) -> None:
         bag.cannot_run = why
-        row = bag.row
-        self._state.note("bag-cannot-run", by=row.owner, bag=row.id, name=row.name, owner=row.owner, why=why)
-        self._orders.begin(row.owner, self._orders.cancel(bag, None, spare=False))
+        self._state.note("bag-cannot-run", **self._facts(bag), why=why)
+        self._orders.begin(bag.row.owner, self._orders.cancel(bag, None, spare=False))
 
     def waits_for(self, bag: OpenBag) -> list[str]:
         """The ids of the bags that a bag waits for."""
@@ -130,20 +129,19 @@ class Gates:
             raise AskError(f"bag {bag.row.id} has ended")
         self._state.journal.order(bag.row.number, "pause")
         bag.paused = True
-        self._note("bag-paused", bag)
+        self._state.note("bag-paused", **self._facts(bag))
         return (yield from self._route(bag))
 
     def resume(self, bag: OpenBag) -> Slices:
-        """Place tasks of a bag again. Raises `AskError`."""
-        if not bag.paused:
-            raise AskError(f"bag {bag.row.id} is not paused")
+        """Place tasks of a bag again."""
         self._state.journal.carried_out(bag.row.number, "pause")
         bag.paused = False
-        self._note("bag-resumed", bag)
+        self._state.note("bag-resumed", **self._facts(bag))
         return (yield from self._route(bag))
 
-    def _note(self, event: str, bag: OpenBag) -> None:
-        self._state.note(event, by=bag.row.owner, bag=bag.row.id, name=bag.row.name, owner=bag.row.owner)
+    @staticmethod
+    def _facts(bag: OpenBag) -> dict[str, str]:
+        return {"by": bag.row.owner, "bag": bag.row.id, "name": bag.row.name, "owner": bag.row.owner}
 
     def _route(self, bag: OpenBag) -> Slices:
         """Take the waiting tasks of a bag out of their queues, or put them back, as the bag is now."""

@@ -28,7 +28,7 @@ from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
-from deskgrid.scheduler.state.tasks import BARRED, ELSEWHERE, OPEN, WAITING, TaskBatch
+from deskgrid.scheduler.state.tasks import BARRED, ELSEWHERE, OPEN, QUEUED, WAITING, TaskBatch
 from deskgrid.scheduler.trust import Trust
 from deskgrid.scheduler.workers import Workers
 
@@ -219,6 +219,9 @@ class Scheduler:
         grid = self.grid
         for batch, first, count in list(grid.tasks.pieces(event.spans)):
             if batch.bag.barred:
+                for task, _ in batch.spans(QUEUED, first, count):
+                    grid.unqueue(task, State.QUEUED)
+                    grid.tasks.move(task, State.BARRED)
                 for span in self._bar(batch, first, count):
                     self._take_from_queues(batch.bag.lane, *span)
                 continue

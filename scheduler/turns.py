@@ -90,12 +90,13 @@ class Turns:
         contender = self._of[lane.account.share]
         self._contenders.remove(contender)
         contender.standing = contender.share.standing(self._grid.now)
-        if done or not len(lane):
-            contender.lanes.remove(lane)
-            done = True
-        if contender.lanes:
-            insort(self._contenders, contender, key=_standing)
-        return done or contender.standing > self._most
+        insort(self._contenders, contender, key=_standing)
+        shut = [lane] if done or not len(lane) else []
+        if lane.key.licences:  # others need them, too
+            waiting = [other for each in self._contenders for other in each.lanes]
+            shut = [other for other in waiting if not (other.open and len(other))]
+        self.over(shut)
+        return bool(shut) or contender.standing > self._most
 
     def over(self, lanes: Sequence[Lane]) -> None:
         """The policy takes no more tasks of these lanes in this pass."""

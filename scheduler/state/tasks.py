@@ -17,6 +17,7 @@ from deskgrid.scheduler.state.prediction_error import PredictionError, ratios
 OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
 UNSENT = re.compile(b"[%c-%c]+" % (State.WAITING, State.QUEUED))
 WAITING = re.compile(b"%c+" % State.WAITING)
+QUEUED = re.compile(b"%c" % State.QUEUED)  # single tasks
 BARRED = re.compile(b"%c+" % State.BARRED)
 # Single tasks, not runs: each pauses, is bound to a slot, or is held.
 ELSEWHERE = re.compile(b"[%c-%c]" % (State.PAUSED, State.HELD))

@@ -37,7 +37,7 @@ FEW: dict[type, list[Any]] = {
 NUMBERS = [0, 0, 0, 1, 1, 2, 3, 5, *range(ATTEMPT, ATTEMPT + 8), 2**63 - 1]
 # What the broker looks at first is as it should be, or nothing would come of it.
 RIGHT = {"version": wire.VERSION, "python": python_minor(), "template": DIGEST, "digest": DIGEST}
-QUESTIONS = "status bags progress cancel cancel explain logs logs forget forget policy runtimes weather".split()
+QUESTIONS = "status bags progress cancel cancel pause pause resume shares explain logs logs forget forget policy runtimes weather".split()
 ODD: list[Any] = [
     None,
     0,
@@ -80,7 +80,15 @@ def drawn(field: Any, dice: Random) -> Any:
         case fields.Rows(kind=kind):
             return tuple(built(kind, dice) for _ in range(dice.randint(0, 3)))
         case PackedOptions():
-            return built(wire.TaskOptions, dice)
+            return replace(built(wire.TaskOptions, dice), after=dice.choice([(), (), (), BAGS[:1], BAGS[:2]]))
+        case fields.Word(pattern=pattern) if not pattern.fullmatch("b1"):
+            return dice.choice(
+                [
+                    word
+                    for word in ("ok", "ended", "lic=1", "lic=2", "other=1", DIGEST, "3.11")
+                    if pattern.fullmatch(word)
+                ]
+            )
     return dice.choice(FEW[type(field)])
 
 

@@ -80,6 +80,7 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "name": "thumbs",
         "timeout": 60.0,
         "retries": 2,
+        **{"priority": 0, "limit": None, "licences": {}, "after": (), "when": "ok"},
     }
 
 
