@@ -231,7 +231,8 @@ class Queries:
         if bag.cannot_run:
             text.append(f"it {bag.cannot_run}")
         if tasks.barred:
-            text[0] = f"{tasks.barred:,} tasks wait: {self._barred(bag)}"
+            wait = "1 task waits" if tasks.barred == 1 else f"{tasks.barred:,} tasks wait"
+            text[0] = f"{wait}: {self._barred(bag)}"
         if tasks.paused:
             text[0] += f", {tasks.paused} paused after several failures (name one to see why)"
         if ahead := row["waiting"] - tasks.paused - tasks.barred:

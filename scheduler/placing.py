@@ -103,6 +103,8 @@ class Placing:
         if turns.contested and grid.policy.timed and grid.lanes.order == "longest-first":
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (lanes := turns.choose()):
+            # A plan for everybody's tasks no longer holds when only some people have their turn.
+            grid.changes += len(lanes) < len(turns.lanes)
             if not self._ask(grid.policy.plan(PolicyView(grid, lanes, turns.lanes)), lanes, turns):
                 turns.over(lanes)
 

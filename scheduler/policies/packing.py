@@ -200,10 +200,9 @@ def _cost_s(slots: Sequence[OpenSlot], coming: Sequence[UpcomingWindows]) -> flo
 
 def _next_of(runtimes: list[float], view: View, limit: float) -> Entry | None:
     """The next task with one of ``runtimes`` that still waits and fits. Runtimes without such a task are dropped."""
-    for place in range(len(runtimes) - 1, -1, -1):
-        runtime = runtimes[place]
+    while runtimes:
+        runtime = runtimes.pop()
         entry = view.priority.next_fit(min(limit, nextafter(runtime, inf)))
         if entry is not None and entry.runtime == runtime:
-            del runtimes[place]
             return entry
     return None

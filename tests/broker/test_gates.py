@@ -119,7 +119,7 @@ def test_a_bag_begins_when_all_tasks_of_the_bags_before_it_are_done(open_office:
     worker.finish(*worker.work())
     row = client.ask("progress", bag=last)
     assert (row["note"], row["waiting"]) == ("it comes after 1 other bag", 1)
-    assert client.ask("explain", bag=last)["text"] == [f"1 tasks wait: its bag comes after {second}"]
+    assert client.ask("explain", bag=last)["text"] == [f"1 task waits: its bag comes after {second}"]
     office = open_office()
     client, worker = office.client(), joined(office)
     (work,) = worker.work()
