@@ -59,11 +59,14 @@ class Gates:
                 return f"the bag {why}"
         return ""
 
-    def enter(self, bag: OpenBag) -> None:
-        """A bag is new, or was restored: it waits for those bags before it that have not ended."""
+    def enter(self, bag: OpenBag, restored: bool = False) -> None:
+        """A bag is new: it waits for those bags before it that have not ended.
+
+        ``restored``: whether they have ended is not known yet; `decide_all` will decide.
+        """
         for before in bag.row.options.after:
             found = self._state.book.by_id.get(before)
-            if found is not None and found.row.number < bag.row.number:
+            if found is not None and found.row.number < bag.row.number and (restored or not found.complete):
                 bag.waits_for.add(found.row.number)
                 self._followers.setdefault(found.row.number, set()).add(bag.row.number)
 

@@ -73,7 +73,7 @@ class Sessions:
         for row in journal.recovery.bags():
             bag = book.open(row)
             bag.paused = row.number in paused
-            self._gates.enter(bag)
+            self._gates.enter(bag, restored=True)
             self.state.quotas.opened(row.owner)
         ended = {number: journal.recovery.outcomes(number) for number in book.by_number}
         for batch in journal.recovery.batches():

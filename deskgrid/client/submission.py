@@ -239,7 +239,7 @@ def checked_licences(licences: object) -> tuple[str, ...]:
     if not isinstance(licences, Mapping) or len(licences) > wire.LICENCES_LIMIT:
         raise BagRejected(f"licences are at most {wire.LICENCES_LIMIT} names with numbers, not {licences!r:.80}")
     for name, many in licences.items():
-        if type(many) is not int or not re.fullmatch(wire.LICENCE, f"{name}={many}"):
+        if not isinstance(name, str) or type(many) is not int or not re.fullmatch(wire.LICENCE, f"{name}={many}"):
             raise BagRejected(
                 f'licences are names with numbers, such as {{"matlab": 1}}, not {name!r:.80}: {many!r:.40}'
             )

@@ -175,6 +175,15 @@ def test_a_bag_comes_only_after_bags_of_its_owner_that_are_there_and_can_end_wel
     assert refusal(ann, after=(anns,)) == f"the bag cannot run: it comes after bag {anns}, of which 1 cancelled"
 
 
+def test_a_bag_after_one_that_has_ended_begins_at_once(office: Office) -> None:
+    client, worker = office.client(), joined(office)
+    first = client.submit([b"0"], runtime=0.6)
+    worker.finish(*worker.work())
+    last = client.submit([b"1"], runtime=0.6, options=options(after=(first,)))
+    worker.finish(*worker.work())
+    assert len(client.results(last)) == 1
+
+
 def test_a_bag_that_was_cancelled_or_forgotten_meanwhile_is_left_alone(office: Office) -> None:
     client, worker = office.client(), joined(office)
     first = client.submit([b"0"], runtime=0.6)
@@ -246,8 +255,13 @@ def test_what_people_used_is_kept_and_fades(open_office: OpenOffice) -> None:
     worker.finish(work, elapsed=40.0)
     (row,) = ann.ask("shares")["shares"]
     assert row == {
-        **{"share": "ann", "weight": 1.0, "keys": ["ann"], "used_s": pytest.approx(40.0, rel=1e-3)},
-        **{"promised_s": 50.0, "running": 1, "waits": False},
+        "share": "ann",
+        "weight": 1.0,
+        "keys": ["ann"],
+        "used_s": pytest.approx(40.0, rel=1e-3),
+        "promised_s": 50.0,
+        "running": 1,
+        "waits": False,
     }
     office.now += WRITE_S
     office.settle()
@@ -297,7 +311,7 @@ def test_a_file_that_is_wrong_is_reported_once_and_the_last_good_one_stays(offic
         ('[ann]\nkeys = "ann"', "a list of names"),
         ('[ann]\nkeys = ["a b"]', "a list of names"),
         ("[ann]\n[ben]\nkeys = ['ann']", "ann has two shares, ann and ben"),
-        ("[ann", "shares.toml: "),
+        ("[ann", r"shares\.toml: "),
         ("#" * (FILE_BYTES + 1), "the limit is"),
     ],
 )
@@ -310,13 +324,13 @@ def test_shares_that_make_no_sense_are_refused(tmp_path: Path, text: str, said: 
 @pytest.mark.parametrize("text", ["'a b' = 1", "m = 1.5", "m = true", "m = -1", "[m]"])
 def test_licences_that_make_no_sense_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / LICENCES).write_text(text)
-    with pytest.raises(ValueError, match="licences.toml: "):
+    with pytest.raises(ValueError, match=r"licences\.toml: "):
         licences_file(tmp_path).refresh()
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / LICENCES).mkdir()
-    with pytest.raises(ValueError, match="licences.toml: "):
+    with pytest.raises(ValueError, match=r"licences\.toml: "):
         licences_file(tmp_path).refresh()
     file = licences_file(tmp_path / ("x" * 300))
     with pytest.raises(ValueError, match="File name too long"):

@@ -11,9 +11,10 @@ from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.shares import HALF_LIFE_S, LEAD_S, decayed
 from deskgrid.scheduler.turns import LANES, LOOK_S
-from deskgrid.scheduler.views.explain import Restraint, restraint, waiting_of
+from deskgrid.scheduler.views.explain import Restraint, Waiting, restraint, waiting_of
 from deskgrid.scheduler.views.snapshot import Outlook
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
+from tests.scheduler.test_views import made
 
 ANN, BOB = LaneKey("ann"), LaneKey("bob")
 
@@ -238,11 +239,7 @@ def test_a_paused_bag_has_no_end_in_sight_and_does_not_delay_others() -> None:
     assert list(outlook.pieces())
     assert outlook.view(1, grid.now).eta_s is None
     assert outlook.view(2, grid.now).eta_s == pytest.approx(10.0)
-    looks = waiting_of(grid.inside, 1)
-    with pytest.raises(StopIteration) as end:
-        while True:
-            next(looks)
-    assert (end.value.value.waiting, end.value.value.barred) == (0, 2)
+    assert made(waiting_of(grid.inside, 1)) == Waiting(0, 0, 2, None)
 
 
 @pytest.mark.parametrize(
