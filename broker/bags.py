@@ -162,7 +162,7 @@ class OpenBag:
             None if options.limit is None else self.row.number,
         )
         known |= {"key": key, "barred": self.barred}
-        return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, **known)
+        return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, options.copies, **known)
 
     @property
     def barred(self) -> bool:

@@ -103,12 +103,14 @@ class Overview:
             "failed": view.failed,
             "cancelled": view.cancelled,
             "running": view.running,
+            "copies": view.copies,
             "waiting": view.total - settled - view.running,
             "closed": bag.closed,
             "paused": bag.paused,
             "age_s": max(0.0, self._state.posix(now) - bag.row.created),
             "left_s": view.left_s,
-            "eta_s": view.eta_s,
+            # Before its first result, nothing is known of a bag without a prediction.
+            "eta_s": view.eta_s if bag.row.predicted or bag.runs.count or not view.left_s else None,
             "longest_s": view.longest_s,
             "note": bag.under_way or bag.remark(self._note(bag, view.longest_s, outlook.longest_window_s)),
         }
@@ -248,6 +250,7 @@ class Overview:
         return {
             "slot": slot.slot,
             "running": None if slot.running is None else self._task_row(*slot.running),
+            "copy": slot.copy,
             "ahead": slot.ahead,
             "ahead_s": slot.ahead_s,
             "queued": slot.queued,
@@ -290,6 +293,7 @@ def _values_of(counters: Counters) -> CounterValues:
         "unfit": counters.unfit,
         "adopted": counters.adopted,
         "overdue": counters.overdue,
+        "copies": counters.copies,
         "wasted_s": counters.wasted_s,
         "window_s": counters.window_s,
         "busy_s": counters.busy_s,

@@ -233,6 +233,8 @@ class Queries:
         if tasks.barred:
             wait = "1 task waits" if tasks.barred == 1 else f"{tasks.barred:,} tasks wait"
             text[0] = f"{wait}: {self._barred(bag)}"
+        if row["copies"]:
+            text[0] += f" ({row['copies']} with a copy)"
         if tasks.paused:
             text[0] += f", {tasks.paused} paused after several failures (name one to see why)"
         if ahead := row["waiting"] - tasks.paused - tasks.barred:
@@ -256,9 +258,10 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
     """Explain in sentences why a task is in its present state."""
     start = f"task {item} (predicted {precise(why.runtime_s)})"
     if why.state != State.WAITING:
-        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}"]
+        copy = f"; a copy runs on {why.copy_on}" if why.copy_on else ""
+        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}{copy}"]
     if not workers:
-        return [f"{start} waits: no worker has joined"]
+        return [f"{start} waits: no worker is connected"]
     needs, margin = precise(why.runtime_s + why.margin_s), precise(why.margin_s)
     lines = [f"{start} waits: it needs {needs}, which includes a safety margin of {margin}"]
     if why.runtime_s + why.margin_s >= why.longest_window_s:

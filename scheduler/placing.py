@@ -6,11 +6,13 @@ Rule 3: the work that a worker holds ahead is bounded in predicted seconds, so t
 Rule 4: a worker that has never answered gets one task for each slot, and nothing ahead. If it never answers, it
 swallows little. If it works, it is busy from the start, and waits for one round trip.
 Rule 5: a bounded pass stops when its budget is used up. Nothing is lost by that, and the next pass goes on.
+Rule 6: what is left idle may run copies of running tasks (`deskgrid.scheduler.copying`), which give way to other work.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 
+from deskgrid.scheduler.copying import Copying
 from deskgrid.scheduler.events import Assign, Assignment
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
@@ -27,10 +29,13 @@ from deskgrid.scheduler.turns import LANES, Claims, Turns
 AHEAD_S = 0.5
 # The same limit in tasks, for tasks that are predicted to take no time at all.
 AHEAD_TASKS = 2_000
-# The same limit for all slots of a worker together. This is a second of work for the whole grid, and it fits into one
-# message when the worker introduces itself again and lists all of them (`deskgrid.wire.limits.HELD_ROWS`).
-WORKER_TASKS = 32_768
+# The same limit for all slots of a worker together. When it introduces itself again, it lists them in one message
+# (`deskgrid.wire.limits.HELD_ROWS`), which must not hold up others for long.
+WORKER_TASKS = 8_192
 
+# Attempts that ended before a bounded pass, and that it replaces: a thousand slots that end tasks of no length would
+# otherwise make it take a tenth of a second. The next pass replaces the others.
+REPLACED = 500
 # Runs of alike tasks that a bounded pass postpones: ten milliseconds or two. When the first PC comes, ten million tasks
 # may have waited for it.
 POSTPONED_RUNS = 2_500
@@ -55,13 +60,15 @@ class Placing:
         # Tasks that no longer fitted when they were to be sent. They wait here until the policy has finished. So the
         # policy always comes to an end, and its queue entries stay valid.
         self._unfit: list[int] = []
+        self.copying = Copying(grid)
 
     def place_all(self, now: float, most: float) -> list[Assign]:
         """Decide what can be decided at ``now``. Returns the work for each worker. ``most``: as in `PassDue`."""
         grid = self._grid
         grid.now = now
         self._assigns = {}
-        grid.budget, grid.freed = most + grid.freed, 0
+        freed = min(grid.freed, REPLACED)
+        grid.budget, grid.freed = most + freed, grid.freed - freed
         self._left_some, self._postponable = False, math.inf if most == math.inf else POSTPONED_RUNS
         for slot in grid.slots.overdue(now):
             grid.change(slot)
@@ -80,6 +87,10 @@ class Placing:
                 self._give_back_unfit()
         self._passed = grid.changes
         self._note_attempts()
+        self.copying.due = math.inf
+        if grid.tasks.copied and not self.unfinished:
+            for original, place in self.copying.choose(now):
+                self._copy(original, place)
         return list(self._assigns.values())
 
     def _tidy(self) -> list[Lane]:
@@ -207,6 +218,15 @@ class Placing:
         self._grid.counters.unfit += len(tasks)
         self._grid.to_priority(tasks)
 
+    def _copy(self, original: Slot, place: Slot) -> None:
+        """Start a copy of the attempt that ``original`` runs on ``place``. It replaces a copy that is lost."""
+        grid, ((task, _), runtime, _) = self._grid, original.sent[0]
+        grid.drop_copy(task)
+        attempt = Attempt(task, grid.next_attempt)
+        grid.run_copy(place, attempt, grid.now)
+        grid.counters.copies += 1
+        self._hand(place.worker.name, [Assignment(attempt, place.position, runtime)])
+
     # --- one slot ----------------------------------------------------------------------------------------------------
 
     def _settle_slot(self, slot: Slot, requirement: Requirement) -> int:
@@ -215,6 +235,8 @@ class Placing:
         handed = self._send(slot, requirement) if slot.queue else 0
         if slot.sent and slot.look_at > grid.now + GRACE_S:
             grid.deadlines.watch(slot, grid.now)
+        if slot.sent and grid.tasks.copied:
+            self.copying.watch(slot)
         if grid.budget <= 0 and slot.queue and self.may_send(slot):
             grid.dirty[slot.number] = slot  # the next pass goes on with it
         elif self.has_room(slot):
@@ -249,6 +271,8 @@ class Placing:
     def _send(self, slot: Slot, requirement: Requirement) -> int:
         grid = self._grid
         handed: list[Assignment] = []
+        if slot.copy is not None:
+            grid.drop_copy(slot.copy.attempt.task)
         queue, sent, ends_at, now = slot.queue, slot.sent, slot.worker.ends_at, grid.now
         position, number, budget = slot.position, grid.next_attempt, grid.budget
         # ``needs``: computed once for consecutive tasks of one runtime. ``due``: when the running task should end.

@@ -92,6 +92,10 @@ INSERT INTO bags
 DROP TABLE before;
 CREATE INDEX bags_of_template ON bags (template);
 """,
+    # Second attempts of running tasks.
+    """
+CREATE TABLE copies (task INTEGER PRIMARY KEY, number INTEGER, session TEXT);
+""",
     # What each owner has used, for fair share.
     """
 CREATE TABLE usage (owner TEXT PRIMARY KEY, used_s REAL, at REAL) WITHOUT ROWID;

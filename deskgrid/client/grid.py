@@ -48,7 +48,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[FunctionT]):
-    """A function with the runtime, timeout and retries of its calls. Made by `task`; calling it calls the function."""
+    """A function with the runtime and the options of its calls. Made by `task`; calling it calls the function."""
 
     function: FunctionT
     runtime: float | None = None
@@ -65,15 +65,18 @@ def task(
     timeout: float | None = None,
     retries: int = 0,
     modules: Sequence[str] = (),
+    *,
+    copies: bool = False,
 ) -> Task[FunctionT]:
     """Set the predicted runtime of calls of ``function``, for `Grid.submit`, `Grid.map` and `Grid.bag`.
 
     ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and counts as
-    failed. ``retries``: how many times a call that raised, or was stopped, is tried again. ``modules``: see `Grid.bag`.
+    failed. ``retries``: how many times a call that raised, or was stopped, is tried again. ``modules`` and ``copies``:
+    see `Grid.bag`.
 
     Raises `BagRejected` if one of these values is invalid.
     """
-    options = checked_options(TaskOptions(timeout, retries))
+    options = checked_options(TaskOptions(timeout, retries, copies))
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
     return Task(function, seconds, options, checked_modules(modules))
 
@@ -162,10 +165,11 @@ class Grid(Executor):
         timeout: float | None = None,
         retries: int | None = None,
         modules: Sequence[str] = (),
+        copies: bool | None = None,
         priority: int = 0,
         limit: int | None = None,
         licences: Mapping[str, int] | None = None,
-        after: "Iterable[Bag[Any, Any] | str]" = (),
+        after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
         when: str = "ok",
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
@@ -173,9 +177,10 @@ class Grid(Executor):
         ``runtime``: the predicted seconds of a call: a number, a list with a number for each item, or a function of the
         item. A prediction that is a little too long is better than one that is too short. Without predictions, the
         broker learns from the first results. ``timeout``: seconds after which a call is stopped and counts as failed.
-        ``retries``: how many times a call that raised or timed out is tried again. Both default to the values given to
-        `task`. ``modules``: names of more modules of your own that travel, packages as a whole. You need it only for
-        modules that your program has not loaded and imports by a computed name.
+        ``retries``: how many times a call that raised or timed out is tried again. ``copies``: whether a PC that would
+        be idle otherwise may run a call that takes long a second time; the first of the two answers counts. These three
+        default to the values given to `task`. ``modules``: names of more modules of your own that travel, packages as a
+        whole. You need it only for modules that your program has not loaded and imports by a computed name.
 
         ``priority``: of your own bags, those of higher numbers come first (-100 to 100). ``limit``: how many tasks of
         the bag may be on PCs at once. ``licences``: how many licences each task needs, by name, as in
@@ -194,7 +199,7 @@ class Grid(Executor):
         job = _as_task(function)
         if runtime is None:
             runtime = job.runtime
-        given: dict[str, Any] = {"timeout": timeout, "retries": retries}
+        given: dict[str, Any] = {"timeout": timeout, "retries": retries, "copies": copies}
         options = replace(job.options, **{option: value for option, value in given.items() if value is not None})
         options = checked_options(_gated(options, priority, limit, licences, before=after, when=when))
         self._check_open()
@@ -216,10 +221,11 @@ class Grid(Executor):
         name: str = "",
         timeout: float | None = None,
         retries: int = 0,
+        copies: bool = False,
         priority: int = 0,
         limit: int | None = None,
         licences: Mapping[str, int] | None = None,
-        after: "Iterable[Bag[Any, Any] | str]" = (),
+        after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
         when: str = "ok",
     ) -> Bag[str, str]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
@@ -229,7 +235,7 @@ class Grid(Executor):
         the bag is in `Bag.note`.
         """
         options = checked_options(
-            _gated(TaskOptions(timeout, retries), priority, limit, licences, before=after, when=when)
+            _gated(TaskOptions(timeout, retries, copies), priority, limit, licences, before=after, when=when)
         )
         self._check_open()
         template = command_template(argv)
@@ -413,7 +419,7 @@ def _gated(
     limit: int | None,
     licences: Mapping[str, int] | None,
     *,
-    before: "Iterable[Bag[Any, Any] | str]",
+    before: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]",
     when: str,
 ) -> TaskOptions:
     """Return ``options`` with those that say when tasks of a bag may run. ``before``: the bags that it comes after."""

@@ -152,7 +152,7 @@ def _counters(snapshot: StatusDocument) -> Iterable[Text]:
     """Show the kills by planned departures first, so that a narrow screen does not cut them off."""
     counters = snapshot["counters"]
     kills = counters["planned_kills"]
-    yield Text("So far", "bold")
+    yield Text("Since the broker was started", "bold")
     yield Text(f"killed by a planned departure {kills:,}", "bold red" if kills else "bold green")
     for name in ("departures", "losses", "crashes", "errors", "timeouts"):
         bad = name != "departures" and counters[name]
@@ -162,6 +162,8 @@ def _counters(snapshot: StatusDocument) -> Iterable[Text]:
     yield Text(f"wasted {duration(counters['wasted_s'])}")
     yield Text(f"stale answers {counters['stale']:,}")
     yield Text(f"overdue {counters['overdue']:,}")
+    if counters["copies"]:
+        yield Text(f"copies {counters['copies']:,}")
 
 
 # --- the two sections ------------------------------------------------------------------------------------------------

@@ -43,13 +43,15 @@ When = Annotated[str, Word(re.compile("ok|ended"), '"ok" or "ended"')]
 class TaskOptions:
     """``timeout``: seconds after which a task is stopped and counts as failed; None: never.
 
-    ``retries``: how many times a failed task is tried again. ``priority``: bags of higher numbers come first among
-    those of their owner. ``limit``: how many tasks of the bag may be on slots at once; None: as many as fit.
-    ``licences``: what each task needs. ``after``: ids of bags that have to end first, as ``when`` says.
+    ``retries``: how many times a failed task is tried again. ``copies``: whether an idle PC may run a second attempt of
+    a task that takes long. ``priority``: bags of higher numbers come first among those of their owner. ``limit``: how
+    many tasks of the bag may be on slots at once; None: as many as fit. ``licences``: what each task needs. ``after``:
+    ids of bags that have to end first, as ``when`` says.
     """
 
     timeout: Seconds | None = None
     retries: Annotated[int, Integer(0, RETRIES_LIMIT)] = 0
+    copies: bool = False
     priority: Annotated[int, Integer(-PRIORITY_LIMIT, PRIORITY_LIMIT)] = 0
     limit: Annotated[int, Integer(1, BAG_LIMIT)] | None = None
     licences: Annotated[tuple[Licence, ...], AtMost(LICENCES_LIMIT)] = ()

@@ -11,7 +11,7 @@ from operator import itemgetter, not_
 from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
 from deskgrid.scheduler.queues.lanes import Lane
 from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, by_batch, drop_places, grouped, joined
-from deskgrid.scheduler.state.prediction_error import PredictionError, ratios
+from deskgrid.scheduler.state.prediction_error import ENOUGH, PredictionError, ratios
 
 # Runs of tasks by their states, found at C speed.
 OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
@@ -30,6 +30,9 @@ class Bag:
     ``timeout``: the timeout of each of its tasks. ``took``: the longest actual time of a task that is done.
     ``bounded``: many tasks share one prediction, which is then an upper bound for all and not an estimate of each.
     ``prediction_error``: the error of the estimates, once there are any.
+    ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
+    actual and predicted seconds.
+    ``copies``: whether its tasks may be copied.
     ``lane``: where its tasks wait, unless it is ``barred``: then none of them may be placed.
     """
 
@@ -48,6 +51,15 @@ class Bag:
     bounded: bool = False
     barred: bool = False
     prediction_error: PredictionError | None = None
+    copies: bool = False
+    timed: int = 0
+    spent_s: float = 0.0
+    foreseen_s: float = 0.0
+
+    @property
+    def pace(self) -> float:
+        """Actual over predicted seconds of the tasks that are done; 1.0 while there are too few."""
+        return self.spent_s / self.foreseen_s if self.timed >= ENOUGH and self.foreseen_s > 0.0 else 1.0
 
     @property
     def settled(self) -> int:
@@ -148,6 +160,8 @@ class TaskTable:
 
     def __init__(self) -> None:
         self.bags: dict[int, Bag] = {}
+        # The numbers of the bags that have not ended and whose tasks may be copied.
+        self.copied: set[int] = set()
         self._firsts: list[int] = []
         self._batches: list[TaskBatch] = []
         self._next = 0
@@ -241,11 +255,14 @@ class TaskTable:
         bag.learn(told)
         if (longest := max(actual)) > bag.took:
             bag.took, self.longer = longest, True
+        foreseen = sum(predicted)
         bag.done += len(tasks)
+        bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + sum(actual)
+        bag.foreseen_s += foreseen
         bag.lane.account.new_s += sum(actual)
-        self._ended(bag, tasks, seconds := sum(predicted))
+        self._ended(bag, tasks, foreseen)
         if on_slot:
-            bag.lane.put_out(-len(tasks), -seconds)
+            bag.lane.put_out(-len(tasks), -foreseen)
         return told
 
     def _settle(self, batch: TaskBatch, task: int, state: State) -> None:
@@ -263,6 +280,7 @@ class TaskTable:
         bag.left_s -= predicted
         if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # removes what rounding left
+            self.copied.discard(bag.number)
         if self._errors or self._crashes or self._taken:
             for task in tasks:
                 self._errors.pop(task, None)
@@ -327,7 +345,7 @@ class TaskTable:
         if owner is None:
             raise IllegalEvent(f"unknown bag {bag}")
         before = set[float]().union(*(batch.runtimes for batch in owner.batches))
-        owner.bounded = True
+        owner.bounded, owner.timed, owner.spent_s, owner.foreseen_s = True, 0, 0.0, 0.0
         owner.longest, owner.left_s = runtime, runtime * (owner.total - owner.settled)
         for batch in owner.batches:
             batch.runtimes = array("d", [runtime])
@@ -391,6 +409,11 @@ class TaskTable:
         batches = {id(batch) for bag in self.bags.values() for batch in bag.batches}
         agree("batches of bags", batches, {id(batch) for batch in self._batches})
         tried = [*self._errors, *self._crashes, *self._taken]
+        agree(
+            "bags with copies",
+            self.copied,
+            {n for n, bag in self.bags.items() if bag.copies and bag.settled < bag.total},
+        )
         agree("tries of ended tasks", [task for task in tried if self.state(task) in ENDED], [])
         for bag in self.bags.values():
             bag.check()

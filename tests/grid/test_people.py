@@ -1,6 +1,7 @@
 """Pauses, limits, and bags after others, on a virtual network whose broker is killed at any step."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ def started(grid: VirtualGrid, name: str) -> int:
     return sum(count for (of, _), count in grid.witness.executions.started.items() if of == name)
 
 
-def submitted(grid: VirtualGrid, client: ClientNode, name: str, seconds: list[float], **options: object) -> None:
+def submitted(grid: VirtualGrid, client: ClientNode, name: str, seconds: list[float], **options: Any) -> None:
     plan = bag(seconds, name)
     client.submit(replace(plan, options=replace(plan.options, **options)))
     grid.run(0.5)

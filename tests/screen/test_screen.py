@@ -173,6 +173,11 @@ def test_a_worker_that_is_away_shows_its_next_window() -> None:
     assert "away, back in 5 h 00 min for 14 h 00 min" in line_with("pc ", lines(snapshot([away])))
 
 
+def test_a_worker_that_is_late_for_its_window_says_so() -> None:
+    late = worker("pc", state="away", windows=[(-30.0, 3630.0)])
+    assert "away, was due 30 s ago for 1 h 00 min" in line_with("pc ", lines(snapshot([late])))
+
+
 def test_a_worker_that_is_away_for_longer_than_a_week_says_so() -> None:
     assert "no window in the coming week" in line_with("pc ", lines(snapshot([worker("pc", state="away")])))
 
@@ -216,6 +221,12 @@ def test_a_running_task_shows_its_progress_and_what_comes_after_it() -> None:
     assert "27 s of 45 s, then 2 for 1 min 30 s" in row
 
 
+def test_a_copy_is_marked() -> None:
+    pc = worker("pc", slot(27.0, 45.0, copy=True))
+    assert "27 s of 45 s, a copy" in line_with("#17", lines(snapshot([pc])))
+    assert "a copy" not in line_with("#17", lines(snapshot([worker("pc", slot(27.0, 45.0))])))
+
+
 def test_a_task_that_outlasts_the_window_is_said_to() -> None:
     pc = worker("pc", slot(10.0, 600.0), uptime_s=60.0)
     assert "too long for this window" in line_with("#17", lines(snapshot([pc])))
@@ -240,6 +251,13 @@ def test_a_bag_shows_its_tasks_as_a_bar_and_its_time_to_go() -> None:
     assert "2 h 05 min" in row
     assert "1,000/1,063" in row
     assert "3 failed" in row
+
+
+def test_the_id_of_a_failed_bag_with_a_long_name_is_shown_at_80_columns() -> None:
+    failed = bag("a-bag-with-a-rather-long-name", id="feedfacecafe", done=6_646, failed=13_354)
+    row = line_with("feedfacecafe", lines(snapshot(bags=[failed]), 80))
+    assert row.startswith("a-bag-with-")
+    assert "13,354 failed" in row
 
 
 def test_a_bag_without_a_name_goes_by_its_id() -> None:
@@ -293,6 +311,7 @@ def test_every_counter_of_trouble_is_shown() -> None:
             "timeouts": 15,
             "stale": 16,
             "overdue": 17,
+            "copies": 18,
         }
     )
     text = " ".join(lines(snapshot(counters=numbers), 80))
@@ -304,8 +323,10 @@ def test_every_counter_of_trouble_is_shown() -> None:
         "timeouts 15",
         "stale answers 16",
         "overdue 17",
+        "copies 18",
     ):
         assert said in text
+    assert "copies" not in " ".join(lines(snapshot(), 80))
 
 
 @pytest.mark.parametrize(("kills", "colour"), [(0, "green"), (2, "red")])
