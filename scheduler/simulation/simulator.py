@@ -196,8 +196,8 @@ class Simulator:
         self._moved_at = self.now
         first, count = self._submitted, len(arrival.runtimes)
         self._submitted += count
-        options = {"timeout": arrival.timeout, "copies": arrival.copies, "key": LaneKey(arrival.owner)}
-        self._feed(ev.TasksSubmitted(first, first, count, arrival.runtimes, **options))
+        timeout, copies, key = arrival.timeout, arrival.copies, LaneKey(arrival.owner)
+        self._feed(ev.TasksSubmitted(first, first, count, arrival.runtimes, timeout=timeout, copies=copies, key=key))
 
     def _appears(self, pc: _PC) -> None:
         """A PC that is away at first says when it will come, like a worker that is started between windows."""
