@@ -10,6 +10,7 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 from deskgrid.wire import SECONDS_LIMIT
 
@@ -114,6 +115,8 @@ class OpenBag:
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
     ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
+    ``paused``: somebody has paused it. ``waits_for``: the numbers of the bags that it has to wait for.
+    ``cannot_run``: why it was cancelled instead, if a bag that it had to wait for did not end well.
     """
 
     row: BagRow
@@ -134,6 +137,9 @@ class OpenBag:
     alone_since: float | None = None
     deserted: bool = False
     under_way: str = ""
+    paused: bool = False
+    waits_for: set[int] = field(default_factory=set)
+    cannot_run: str = ""
     # The requests for results that wait: by peer and request, after which block.
     watchers: dict[bytes, dict[int, int]] = field(default_factory=dict)
 
@@ -144,12 +150,15 @@ class OpenBag:
 
     def remark(self, note: str) -> str:
         """What people should know about this bag now; ``note``: the bag's own note, as of now."""
+        if self.cannot_run:
+            return self.cannot_run
         if self.deserted:
             return f"its client did not return: {self.total:,} items arrived, perhaps not all"
         if self.complete:
             return ""
+        paused = "it is paused" if self.paused else ""
         alone = "" if self.alone_since is None else f"its client is gone: {self.total:,} items arrived, perhaps not all"
-        return "; ".join(filter(None, (alone, note)))
+        return "; ".join(filter(None, (paused, alone, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
         """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
@@ -157,6 +166,14 @@ class OpenBag:
         timeout = options.timeout
         if timeout is not None:
             timeout = min(timeout + SLOW_TRANSFER * self.first_transfer_s, SECONDS_LIMIT)
+        key = LaneKey(
+            self.row.owner,
+            options.priority,
+            options.licence_needs(),
+            options.limit or 0,
+            None if options.limit is None else self.row.number,
+        )
+        known |= {"key": key, "barred": self.barred}
         return TasksSubmitted(*numbers, batch.runtimes, options.retries, timeout, options.copies, **known)
 
     def with_transfer(self, runtimes: tuple[float, ...], count: int, slots: int) -> tuple[float, ...]:
@@ -171,6 +188,11 @@ class OpenBag:
         each = runtimes if len(runtimes) == count or not first else runtimes * count
         more = (self.first_transfer_s if place < first else self.transfer_s for place in range(len(each)))
         return tuple([min(runtime + extra, SECONDS_LIMIT) for runtime, extra in zip(each, more, strict=True)])
+
+    @property
+    def barred(self) -> bool:
+        """Whether none of its tasks may be placed now."""
+        return self.paused or bool(self.waits_for)
 
     def task(self, item: int) -> int | None:
         """The task number of ``item``; None when there is no such item."""

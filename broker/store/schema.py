@@ -104,6 +104,10 @@ CREATE INDEX holders_of_bag ON holders (bag);
 CREATE TABLE holds (digest BLOB, owner TEXT, holder INTEGER, PRIMARY KEY (digest, owner, holder)) WITHOUT ROWID;
 CREATE INDEX holds_of_holder ON holds (holder);
 """,
+    # What each owner has used, for fair share.
+    """
+CREATE TABLE usage (owner TEXT PRIMARY KEY, used_s REAL, at REAL) WITHOUT ROWID;
+""",
 )
 FORMAT = len(_FORMATS)
 
