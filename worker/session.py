@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from deskgrid import wire
-from deskgrid.worker.run.jobs import Job, JobEnded, TemplateError
+from deskgrid.worker.run.jobs import Job, JobEnded, NoRoomError, TemplateError
 from deskgrid.worker.windows.announcements import Announcements
 from deskgrid.worker.windows.uptime import Instant, Plan
 
@@ -89,7 +89,7 @@ class Session:
         self._stopped: tuple[wire.Running, ...] = ()
         self._fetching: set[str] = set()
         # Templates that cannot be used here, and why.
-        self._broken: dict[str, str] = {}
+        self._broken: dict[str, TemplateError] = {}
         self._open = False
         self._resting = True
         self._told = Announcements()
@@ -314,7 +314,7 @@ class Session:
         try:
             self._runs.know(blob.digest, bytes(blob.data))
         except Exception as error:  # any error is the bag's problem, not this worker's
-            self._broken[blob.digest] = str(error) if isinstance(error, TemplateError) else repr(error)
+            self._broken[blob.digest] = error if isinstance(error, TemplateError) else TemplateError(repr(error))
 
     def _feed(self) -> None:
         for slot, load in enumerate(self._loads):
@@ -333,9 +333,13 @@ class Session:
                     break
 
     def _fail(self, slot: int, work: wire.Work) -> None:
-        """End an attempt whose template cannot be used."""
-        payload = wire.Failure("TemplateError", self._broken[work.template]).packed()
-        result = wire.Result(work.task, work.number, int(wire.Outcome.ERROR), 0.0, payload, b"", b"")
+        """End an attempt whose template cannot be used; if this PC is to blame, the next attempt fetches it again."""
+        error, kind, outcome = self._broken[work.template], "TemplateError", wire.Outcome.ERROR
+        if isinstance(error, NoRoomError):
+            del self._broken[work.template]
+            kind, outcome = "Crash", wire.Outcome.CRASH
+        payload = wire.Failure(kind, str(error)).packed()
+        result = wire.Result(work.task, work.number, int(outcome), 0.0, payload, b"", b"")
         self._unwritten[result.task, result.number] = (slot, result)
         self._deliver([result])
 

@@ -38,6 +38,9 @@ log = logging.getLogger("deskgrid.broker")
 # that reaches it, and aborts the whole process if that connection then ends while a ping waits (libzmq issue 4364).
 # `deskgrid.broker.port.fair_queue` and `deskgrid.broker.port.receive_budget` limit how much may wait from one peer.
 RECEIVE_HIGH_WATER = 0
+# libzmq's context option ZMQ_ZERO_COPY_RECV, which pyzmq does not name. It is on by default: an unread message then
+# keeps the whole buffer into which it was received. So a message of 50 bytes takes up to 5 KB, which nobody counts.
+ZERO_COPY_RECV = 10
 # Small messages that ZeroMQ keeps for one peer. The others wait in `SendQueue`, which counts bytes. Together with
 # `LARGE` this bounds what ZeroMQ keeps for all connections of one submitter: 128 MiB.
 SEND_HIGH_WATER = 16
@@ -108,6 +111,7 @@ class Sockets:
         self._other_ends: dict[int, tcp_info.Address] = {}
         self.connections = Connections(self._cut, self._connections_allowed())
         self.context = zmq.Context()
+        self.context.set(ZERO_COPY_RECV, 0)
         self.router = self.context.socket(zmq.ROUTER)
         self._monitor = self.router.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self._zap: zmq.Socket[bytes] | None = None

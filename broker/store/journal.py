@@ -21,6 +21,7 @@ from typing import Literal
 
 import msgpack
 
+from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.integrity import (
     checksum,
     checksum_of_block,
@@ -192,7 +193,7 @@ class Journal:
                 self._newest[bag] = blocks[-1].seq
             self._blocks.clear()
             self.values.committed()
-            self.log_is_long = bool(self.values.gone) or os.stat(self._log).st_size >= self._shorten_at
+            self.log_is_long = bool(self.values.gone) or self._log_size() >= self._shorten_at
 
     def rollback(self) -> None:
         """Undo what has been written since the last commit."""
@@ -207,11 +208,18 @@ class Journal:
         if self.log_is_long:
             self.log_is_long = False
             # On a full disk the tables may have no room to grow: the commits then stay in the log.
-            self._shorten_at = os.stat(self._log).st_size + LOG_BYTES
+            self._shorten_at = self._log_size() + LOG_BYTES
             with suppress(sqlite3.OperationalError):
                 self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._shorten_at = LOG_BYTES
                 self.values.let_go()
+
+    def _log_size(self) -> int:
+        """The bytes of the log of commits. Raises `Damaged` if somebody has removed it: what follows would be lost."""
+        try:
+            return os.stat(self._log).st_size
+        except FileNotFoundError as error:
+            raise Damaged(f"{self._log.name} was removed while the broker ran") from error
 
     def free(self) -> tuple[int, int]:
         """Bytes on the disk: (free, in all)."""

@@ -290,12 +290,14 @@ def worker(
 
 def memory_size(text: str) -> int:
     """Return the bytes of a size like 512M or 1.5G (by 1024); raises BadParameter."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if found is None:
         raise click.BadParameter(f"{text!r} is not a size like 512M or 2G")
     size = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
     if 0 < size < TASK_MEMORY_LEAST:
         raise click.BadParameter(f"{text!r} is too little: Python itself needs {TASK_MEMORY_LEAST // 1024**2} MiB")
+    if size >= 2**63:
+        raise click.BadParameter(f"{text!r} is more than any PC has")
     if size and sys.platform == "win32":
         raise click.BadParameter("Windows has no such limit")
     return size

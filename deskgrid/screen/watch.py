@@ -27,6 +27,9 @@ from deskgrid.screen.view import View
 
 # Seconds between two checks of the keyboard and of the terminal's size.
 LOOK_S = 0.1
+# Terminals differ in how many cells some characters take, and names may have any of them. A line that is too wide for
+# the terminal must be cut there: if it were wrapped, the first lines would leave the screen.
+NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
 
 
 class Keys(Protocol):
@@ -83,8 +86,23 @@ def takes_ascii_only(console: Console) -> bool:
     return console.legacy_windows or not console.encoding.startswith("utf")
 
 
-def _screen(console: Console) -> Live:
-    return Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+@contextmanager
+def _screen(console: Console) -> Iterator[Live]:
+    """The whole terminal, which wraps no lines meanwhile."""
+    try:
+        _say(console, NO_WRAP)
+        with Live(
+            console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        ) as live:
+            yield live
+    finally:
+        _say(console, WRAP)
+
+
+def _say(console: Console, sequence: str) -> None:
+    if not console.legacy_windows:
+        console.file.write(sequence)
+        console.file.flush()
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from deskgrid.broker.store import journal as journal_module
+from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.integrity import wrong_with_files
 from deskgrid.broker.store.journal import NAME, Journal, JournalError
 from tests.broker.records import bag_row, batch_row, dropped, result_row
@@ -291,6 +292,15 @@ def test_an_emptied_journal_is_not_taken_for_a_new_home(tmp_path: Path, left: in
         Journal(tmp_path)
     Path(str(refusal.value).partition("remove ")[2].partition(")")[0]).unlink()
     Journal(tmp_path).close()
+
+
+def test_a_log_that_is_removed_while_the_broker_runs_ends_the_broker(tmp_path: Path) -> None:
+    """Nobody's message is to blame; and nothing may be acknowledged that a restart would not find."""
+    with closing(Journal(tmp_path)) as journal:
+        (tmp_path / LOG).unlink()
+        journal.add_bag(bag_row(1))
+        with pytest.raises(Damaged, match=f"{LOG} was removed while the broker ran"):
+            journal.commit()
 
 
 def test_damage_while_the_broker_runs_is_one_line(made: Made, copy: Callable[[], Path]) -> None:

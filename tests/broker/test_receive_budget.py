@@ -1,8 +1,10 @@
 """Unread bytes that have arrived: how they are counted, and who is cut off when there are too many."""
 
+import os
+import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,10 +26,13 @@ from deskgrid.broker.port.receive_budget import (
     ReceiveBudget,
     surplus,
 )
+from deskgrid.broker.port.sockets import Sockets
 from deskgrid.broker.port.tcp_info import received
 from deskgrid.broker.store.journal import Journal
+from tests.fuzz.test_flood import OPENING
 from tests.live import LiveGrid, live_grid
-from tests.peers import SocketLine
+from tests.memory import resident
+from tests.peers import PATIENCE_S, SocketLine
 
 MIB = 2**20
 KEYS = {"ann": b"a", "mallory": b"m", "workers": b"w"}
@@ -253,6 +258,38 @@ def test_a_message_in_very_many_parts_ends_its_connection_and_no_other(grid: Liv
         line.socket.send_multipart([b""] * 1000)
         assert line.handshake() == zmq.EVENT_HANDSHAKE_SUCCEEDED  # it was cut off, and dialled again
         assert before.ask("ping") == grid.client().ask("ping") == {}
+
+
+# Connections, messages that each sends, and bytes of a message. Nobody reads them.
+FLOODING, SAID_BY_EACH, SHORT_MESSAGE = 50, 200, 50
+# What ZeroMQ keeps beside a message that nobody has read. Bytes.
+BESIDE = 500
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how much memory a process has")
+def test_short_messages_that_nobody_has_read_take_little_memory() -> None:
+    """Each comes by itself: none of them may keep the buffer into which it was received."""
+    with ExitStack() as stack:
+        sockets = stack.enter_context(Sockets(None))
+        port = int(sockets.bind("127.0.0.1", 0).rpartition(":")[2])
+        senders = [stack.enter_context(greeted(port)) for _ in range(FLOODING)]
+        before, frame = resident(os.getpid()), bytes([0, SHORT_MESSAGE]) + bytes(SHORT_MESSAGE)
+        for _ in range(SAID_BY_EACH):
+            for sender in senders:
+                sender.sendall(frame)
+        assert sockets.wait(PATIENCE_S)
+        assert resident(os.getpid()) - before < FLOODING * SAID_BY_EACH * (SHORT_MESSAGE + BESIDE)
+
+
+def greeted(port: int) -> socket.socket:
+    """A connection without encryption on which the greetings have been exchanged."""
+    connection = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.sendall(OPENING)
+    heard = b""
+    while b"READY" not in heard:
+        heard += connection.recv(4096)
+    return connection
 
 
 def test_connections_of_one_submitter_are_few_and_those_of_others_are_let_in(

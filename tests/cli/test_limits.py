@@ -29,7 +29,7 @@ def test_sizes_are_read(text: str, size: int) -> None:
     assert memory_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "much", "-1G", "1X", "G", "1e9", "nan"])
+@pytest.mark.parametrize("text", ["", "much", "-1G", "1X", "G", "1e9", "nan", "9" * 400 + "G"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a size like 512M or 2G"):
         memory_size(text)
@@ -38,6 +38,11 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 def test_a_limit_in_which_python_itself_has_no_room_is_refused() -> None:
     with pytest.raises(click.BadParameter, match="is too little: Python itself needs 64 MiB"):
         memory_size("10M")
+
+
+def test_a_limit_beyond_what_a_system_can_be_told_is_refused() -> None:
+    with pytest.raises(click.BadParameter, match="is more than any PC has"):
+        memory_size(f"{2**23}T")
 
 
 def test_no_limit_is_no_limit() -> None:

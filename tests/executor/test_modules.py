@@ -1,5 +1,6 @@
 """The user's modules: they may have any name, and those of two bags do not mix."""
 
+import errno
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -9,8 +10,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from deskgrid.worker.run.jobs import TemplateError
-from deskgrid.worker.run.templates import read_template
+from deskgrid.worker.run.jobs import NoRoomError, TemplateError
+from deskgrid.worker.run.templates import FOLDERS_LIMIT, PARTS_LIMIT, read_template
 from tests.executor.rig import Rig, call, command_template, python_template, value
 
 ROOT = Path(__file__).parents[2]
@@ -112,6 +113,41 @@ def test_a_bundle_cannot_write_outside_its_folder(tmp_path: Path, path: object) 
     with pytest.raises(TemplateError):
         read_template(_python_blob(bundle={path: b"evil"}), tmp_path / "in" / "cache")
     assert not list(tmp_path.rglob("*evil*"))
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ["a/" * PARTS_LIMIT + "x.py"],
+        [f"{number}/" + "a/" * (PARTS_LIMIT - 3) + "x.py" for number in range(FOLDERS_LIMIT // (PARTS_LIMIT - 2) + 1)],
+    ],
+)
+def test_a_bundle_of_very_many_folders_is_refused_before_any_is_made(tmp_path: Path, paths: list[str]) -> None:
+    with pytest.raises(TemplateError):
+        read_template(_python_blob(bundle=dict.fromkeys(paths, b"")), tmp_path / "cache")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, NoRoomError), (errno.EROFS, NoRoomError), (errno.ENAMETOOLONG, TemplateError)]
+)
+def test_who_is_to_blame_for_a_bundle_that_cannot_be_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[TemplateError]
+) -> None:
+    def write(path: Path, data: bytes) -> None:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    with pytest.raises(TemplateError) as raised:
+        read_template(_python_blob(bundle={"a.py": b""}), tmp_path)
+    assert type(raised.value) is kind
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bundle_may_have_deep_folders(tmp_path: Path) -> None:
+    deepest = "a/" * (PARTS_LIMIT - 1) + "x.py"
+    read_template(_python_blob(bundle={deepest: b""}), tmp_path)
+    assert [each.name for each in tmp_path.rglob("*.py")] == ["x.py"]
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def test_q_ends_it_and_the_terminal_is_left_as_it_was() -> None:
     text = written(console)
     assert text.index("\x1b[?1049h") < text.index("lab-server.example") < text.index("\x1b[?1049l")
     assert text.rindex("\x1b[?25l") < text.rindex("\x1b[?25h")
+    assert text.index("\x1b[?7l") < text.index("lab-server.example") < text.index("\x1b[?7h")
 
 
 def test_ctrl_c_ends_it_and_the_terminal_is_left_as_it_was() -> None:
@@ -55,6 +56,7 @@ def test_ctrl_c_ends_it_and_the_terminal_is_left_as_it_was() -> None:
         watch(asked(lab(3)), console, Script(interrupted))
     text = written(console)
     assert "\x1b[?1049l" in text
+    assert text.rindex("\x1b[?7l") < text.rindex("\x1b[?7h")
     assert text.rindex("\x1b[?25l") < text.rindex("\x1b[?25h")
 
 

@@ -2,23 +2,32 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from deskgrid import wire
-from deskgrid.worker.run.jobs import Job, JobEnded
+from deskgrid.worker.run.jobs import Job, JobEnded, NoRoomError, TemplateError
 from deskgrid.worker.session import Identity, Session
 from deskgrid.worker.windows.uptime import Instant, OpenEnded
 
+DIGEST = "0" * 64
+
 
 class Processes:
-    """An executor that notes what it is given, and ends what it is told to."""
+    """An executor that notes what it is given, and ends what it is told to. ``trouble``: why it learns no template."""
 
     def __init__(self) -> None:
         self.given: list[list[int]] = []
         self.ends: list[int] = []
+        self.trouble: TemplateError | None = None
+        self.unknown: set[str] = set()
 
-    def know(self, digest: str, blob: bytes) -> None: ...
+    def know(self, digest: str, blob: bytes) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        self.unknown.discard(digest)
 
     def knows(self, digest: str) -> bool:
-        return True
+        return digest not in self.unknown
 
     def start(self) -> None: ...
 
@@ -67,3 +76,36 @@ def test_what_takes_longer_is_given_one_ahead() -> None:
 
 def test_tasks_of_another_template_wait_until_it_has_none() -> None:
     assert fed([("a", 0.04), ("b", 0.04)], [0]) == [[[0]], [[1]]]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "outcome", "is_tried_again"),
+    [
+        (NoRoomError("no space left"), wire.Outcome.CRASH, True),
+        (TemplateError("garbage"), wire.Outcome.ERROR, False),
+    ],
+)
+def test_a_bag_is_not_blamed_for_a_full_disk(
+    trouble: TemplateError, outcome: wire.Outcome, is_tried_again: bool
+) -> None:
+    processes, now = Processes(), Instant(0.0, 0.0)
+    processes.trouble, processes.unknown = trouble, {DIGEST}
+    session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
+    session.tick(now)
+
+    def answer(task: int, *more: wire.Message) -> list[wire.Message]:
+        work = wire.Work(task, task, 0, DIGEST, 1.0, wire.TaskOptions(), b"")
+        for message in (wire.Assign(1, (work,)), *more):
+            session.receive(message, now)
+        return session.tick(now)
+
+    blob = wire.Blob(DIGEST, b"")
+    (finished,) = answer(0, blob)
+    assert isinstance(finished, wire.Finished)
+    assert [result.outcome for result in finished.results] == [outcome]
+    processes.trouble = None
+    asked = answer(1)
+    assert (asked == [wire.Fetch(DIGEST)]) is is_tried_again
+    session.receive(blob, now)
+    session.tick(now)
+    assert processes.given == ([[1]] if is_tried_again else [])

@@ -6,7 +6,11 @@ from deskgrid.wire import Outcome, Payload, TaskOptions
 
 
 class TemplateError(ValueError):
-    """A template is malformed or cannot be unpacked here; either the bag or this PC's disk is at fault."""
+    """A template is malformed or cannot be unpacked here."""
+
+
+class NoRoomError(TemplateError):
+    """A template cannot be unpacked now: this PC's disk is at fault, and the bag is not."""
 
 
 class Job(NamedTuple):

@@ -1,5 +1,6 @@
 """Templates on a worker: each is checked, and its bundle of modules is unpacked once, keyed by its content."""
 
+import errno
 import hashlib
 import tempfile
 from dataclasses import dataclass
@@ -9,7 +10,14 @@ from typing import Any
 from deskgrid.wire import TemplateRefused
 from deskgrid.wire import read_template as unpack
 from deskgrid.worker.run.child import frame
-from deskgrid.worker.run.jobs import TemplateError
+from deskgrid.worker.run.jobs import NoRoomError, TemplateError
+
+# The most folders of a bundle, and the most parts of a file's path: far more than any program has, and so few that they
+# are made within seconds. A worker that takes longer is silent for so long that the broker takes it for lost.
+FOLDERS_LIMIT = 10_000
+PARTS_LIMIT = 32
+# Errors for which the disk, or the limit of open files, is to blame, and no bundle.
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,8 @@ def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
 def _unpacked(bundle: dict[str, bytes], folder: Path) -> Path:
     """Unpack ``bundle`` into ``folder``, completely or not at all, and return ``folder``."""
     files = {_place(path): source for path, source in bundle.items()}
+    if len({folder for place in files for folder in place.parents}) > FOLDERS_LIMIT:
+        raise TemplateError(f"the bundle has more than {FOLDERS_LIMIT:,} folders")
     if folder.is_dir():
         return folder
     try:
@@ -49,7 +59,8 @@ def _unpacked(bundle: dict[str, bytes], folder: Path) -> Path:
             _fill(Path(staging) / "all", files)
             _rename(Path(staging) / "all", folder)
     except OSError as error:
-        raise TemplateError(f"the bundle cannot be unpacked: {error}") from error
+        kind = NoRoomError if error.errno in _NO_ROOM else TemplateError
+        raise kind(f"the bundle cannot be unpacked: {error}") from error
     return folder
 
 
@@ -70,7 +81,7 @@ def _rename(made: Path, folder: Path) -> None:
 
 def _place(path: str) -> PurePosixPath:
     """Return ``path`` if it is a relative, normalized path that stays in its folder on any system."""
-    if not set(path) & set("\\:\0"):
+    if not set(path) & set("\\:\0") and path.count("/") < PARTS_LIMIT:
         place = PurePosixPath(path)
         if str(place) == path and place.parts and ".." not in place.parts and not place.is_absolute():
             return place
