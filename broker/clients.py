@@ -287,7 +287,10 @@ class Clients:
         self._state.journal.add_bag(row)
         self._state.quotas.opened(row.owner)
         self._state.note("bag-opened", by=row.owner, bag=row.id, name=row.name, owner=row.owner, user=client.user)
-        return self._state.book.open(row)
+        bag = self._state.book.open(row)
+        if not predicted:
+            bag.estimate_s = self._state.learning.expected(bag)
+        return bag
 
     def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], size: int, now: float) -> None:
         if not bag.row.predicted:

@@ -137,6 +137,7 @@ QUESTIONS: Mapping[str, Question] = {
         longest=LONG,
     ),
     "forget": Question("owner", {"bag": _BAG}, order=True),
+    "forget learned": Question("admin", order=True),
     "runtimes": Question(
         "owner", {"bag": _BAG, "items": Argument(_ITEMS), "runtimes": Argument(_SECONDS)}, order=True, longest=LONG
     ),

@@ -11,6 +11,7 @@ from deskgrid.broker.auth.roles import Credentials
 from deskgrid.broker.bags import BagBook, OpenBag
 from deskgrid.broker.event_log import EventLog
 from deskgrid.broker.failed_attempts import FailedAttempts
+from deskgrid.broker.learning import Learning
 from deskgrid.broker.quotas import Quotas
 from deskgrid.broker.store.disk import Disk
 from deskgrid.broker.store.journal import Journal
@@ -80,6 +81,7 @@ class BrokerState:
         self.book = BagBook(journal)
         self.quotas = Quotas()
         self.failed_attempts = FailedAttempts()
+        self.learning = Learning(journal)
         self.window_log = WindowLog(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)
@@ -212,13 +214,15 @@ class BrokerState:
             self.pending += self.handle(ev.RuntimesUpdated(list(longer), list(longer.values())), now)
 
     def learn(self, now: float) -> None:
-        """Predict the runtimes of bags from their finished tasks, if their submitters gave no predictions."""
+        """Learn from tasks that have ended, and predict those of bags whose submitters gave no predictions."""
         for number in self.fresh:
             bag = self.book.by_number[number]
             # At 1, 2, 4, 8, ... results: often while little is known, and seldom later.
-            if not bag.row.predicted and not bag.complete and bag.runs.count >= bag.learned_at:
+            if bag.runs.count >= bag.learned_at or bag.complete:
                 bag.learned_at = 2 * bag.runs.count
-                self.estimate(number, bag.runs.usual(), now)
+                self.learning.learn(bag)
+                if not bag.row.predicted and not bag.complete:
+                    self.estimate(number, self.learning.expected(bag), now)
 
     def estimate(self, number: int, runtime: float, now: float) -> None:
         """Give all tasks of a bag the same prediction, unless it hardly differs from the present one."""

@@ -86,6 +86,14 @@ class WindowEnd(NamedTuple):
     number: int
 
 
+class LearnedRow(NamedTuple):
+    """Runs of a function or a program, in seconds, or factors of quantiles; ``values``: packed doubles."""
+
+    kind: Literal["function", "program", "calibration"]
+    name: str
+    values: bytes
+
+
 class FileRow(NamedTuple):
     """The file of a large value. ``bag``: None for a template.
 

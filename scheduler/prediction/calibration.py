@@ -35,8 +35,8 @@ class Calibration:
         """The quantiles, ascending, with the factors of a stage; no upper one is above ``most``."""
         found: list[float] = []
         least = 0.0
-        for level, factor, value in zip(LEVELS, self._factors[stage], quantiles, strict=True):
-            value *= factor
+        for level, factor, quantile in zip(LEVELS, self._factors[stage], quantiles, strict=True):
+            value = factor * quantile
             least = max(least, min(value, most) if level > 0.5 else value)
             found.append(least)
         return found

@@ -33,7 +33,7 @@ class Mixture:
         self._ranks = [bisect_left(own, point) + each * place for place, point in enumerate(points)]
 
     def quantiles(self, levels: Sequence[float], running: Sequence[float]) -> list[float]:
-        """The values that these fractions (0 to 1) of all tasks do not exceed. ``running``: elapsed seconds."""
+        """The values that these fractions (above 0, below 1) of all tasks do not exceed. ``running``: elapsed seconds."""
         if not running:
             return [self._at(level * self._weight) for level in levels]
         ranks, masses, factors = self._spread(running)
@@ -48,7 +48,7 @@ class Mixture:
         """The weights of running tasks, spread over longer runs: ranks where they change, the masses there, factors.
 
         Between two of these ranks the weight of every run is multiplied by the same factor. The last mass is that of
-        everything. A task that has run for longer than everything that is known stands for itself.
+        everything.
         """
         own, points, each = self._own, self._points, self._point_weight
         elapsed = sorted(running)
@@ -59,7 +59,7 @@ class Mixture:
             rank = bisect_right(own, seconds) + each * bisect_right(points, seconds)
             longer = self._weight - rank
             if longer <= _ROUNDING:
-                break
+                break  # nothing known takes longer
             masses.append(masses[-1] + (rank - ranks[-1]) * factors[-1])
             ranks.append(rank)
             factors.append(factors[-1] + step / longer)
@@ -70,7 +70,6 @@ class Mixture:
         """The smallest value up to which runs and points weigh at least ``rank``."""
         rank -= _ROUNDING
         below = bisect_left(self._ranks, rank)  # points that begin below this rank
-        if below and (rank <= self._ranks[below - 1] + self._point_weight or not self._own):
+        if below and (not self._own or rank <= self._ranks[below - 1] + self._point_weight):
             return self._points[below - 1]
-        place = ceil(rank - self._point_weight * below) - 1
-        return self._own[min(max(place, 0), len(self._own) - 1)] if self._own else self._points[0]
+        return self._own[min(ceil(rank - self._point_weight * below), len(self._own)) - 1]

@@ -11,7 +11,7 @@ Rule 4: no value can surprise. Absurd runtimes are limited, and so is what one P
 from collections.abc import Sequence
 from math import exp, isfinite
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from deskgrid.scheduler.prediction.calibration import LEVELS, Calibration, stage_of
 from deskgrid.scheduler.prediction.mixture import Mixture
@@ -25,6 +25,8 @@ BEYOND = 1.5
 PREDICTED_SPREAD = 0.6
 # Samples of each kind that are kept. A sample takes about 20 kB.
 KEPT = 500
+
+Kind = Literal["function", "program"]
 
 _RATIOS = tuple(exp(PREDICTED_SPREAD * NormalDist().inv_cdf((place + 0.5) / POINTS)) for place in range(POINTS))
 
@@ -75,8 +77,8 @@ class Runtimes:
 
     def __init__(self) -> None:
         self._bags = Kept()
-        self.functions = Kept()
-        self.programs = Kept()
+        self._functions = Kept()
+        self._programs = Kept()
         self._ratios = Kept()
         self._all = Sample()
         self.calibration = Calibration()
@@ -94,9 +96,13 @@ class Runtimes:
         speed = features.speed
         if speed != 1.0:
             running = [seconds * speed for seconds in running]
+        longest = max(own[-1] if own else 0.0, points[-1] if points else 0.0)
+        if running and max(running) > longest:
+            # These have run for longer than all that is known: they count with what they have shown.
+            own = [*own, *sorted(_bounded(seconds) for seconds in running if seconds > longest)]
+            longest = own[-1]
         found = Mixture(own, points).quantiles(LEVELS, running)
         stage = stage_of(bag.count if bag is not None else 0, known)
-        longest = max(own[-1] if own else 0.0, points[-1] if points else 0.0)
         low, median, high, highest = self.calibration.corrected(stage, found, BEYOND * longest)
         if speed != 1.0:
             return Prediction(low / speed, median / speed, high / speed, highest / speed, stage)
@@ -109,7 +115,7 @@ class Runtimes:
             points = _RATIOS if ratios is None else ratios.points()
             expected = _bounded(features.predicted)
             return [expected * point for point in points], True
-        for sample in (self.functions.get(features.function), self.programs.get(features.program)):
+        for sample in (self._functions.get(features.function), self._programs.get(features.program)):
             if sample is not None:
                 return sample.points(), True
         return (self._all.points() if self._all.count else []), False
@@ -120,15 +126,32 @@ class Runtimes:
             self.calibration.learn(predicted.stage, predicted, seconds)
         run, pc = _bounded(seconds * features.speed), features.pc
         self._bags.add(features.bag, run, pc)
-        self.functions.add(features.function, run, pc)
-        self.programs.add(features.program, run, pc)
+        self._functions.add(features.function, run, pc)
+        self._programs.add(features.program, run, pc)
         self._all.add(run, pc)
         if features.predicted is not None:
             self._ratios.add(features.program, run / _bounded(features.predicted), pc, _RATIOS)
 
     def end(self, bag: str) -> None:
-        """A bag is complete: its own runs are no longer needed."""
+        """A bag's own runs are no longer needed; its function and its program keep theirs."""
         self._bags.pop(bag, None)
+
+    def knows(self, features: Features) -> bool:
+        """Whether there are runs of the function or the program."""
+        return features.function in self._functions or features.program in self._programs
+
+    def runs(self, kind: Kind, name: str) -> list[float]:
+        """The remembered runs of a function or a program, oldest first, to be kept for `restore`. Seconds."""
+        sample = self._of(kind).get(name)
+        return [] if sample is None else sample.runs()
+
+    def restore(self, kind: Kind, name: str, runs: Sequence[float]) -> None:
+        """Go on with what `runs` returned in an earlier life."""
+        for run in runs:
+            self._of(kind).add(name, _bounded(run), "")
+
+    def _of(self, kind: Kind) -> Kept:
+        return self._functions if kind == "function" else self._programs
 
 
 def _bounded(seconds: float) -> float:

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 REMEMBERED = 200
 # The most of these runs that one PC may have if others have any.
 OF_ONE_PC = REMEMBERED // 4
+# A run is forgotten when this many others have come after it, although one PC may have replaced its own runs.
+STALE = 4 * REMEMBERED
 # How many times the longest run of all other PCs one PC's run may be, once there are `ENOUGH` runs.
 SPIKE = 4.0
 ENOUGH = 16
@@ -30,7 +32,7 @@ class Sample:
 
     def __init__(self, known: Iterable[float] = ()) -> None:
         """``known``: runs of earlier times, whose PCs nobody knows any more."""
-        self._recent: deque[tuple[float, str]] = deque()
+        self._recent: deque[tuple[float, str, int]] = deque()
         self._by_pc: dict[str, int] = {}
         self.sorted: list[float] = []
         self.count = 0
@@ -42,23 +44,25 @@ class Sample:
         known = self.sorted
         if len(known) >= ENOUGH and run > SPIKE * known[-(len(known) // 4)]:
             run = self._believable(run, pc)
+        if known and self._recent[0][2] <= self.count - STALE:
+            self._forget(0)
         own = self._by_pc.get(pc, 0)
         if own >= OF_ONE_PC and own < len(known):
-            self._forget(next(place for place, (_, where) in enumerate(self._recent) if where == pc))
+            self._forget(next(place for place, (_, where, _) in enumerate(self._recent) if where == pc))
         elif len(known) >= REMEMBERED:
             self._forget(0)
-        self._recent.append((run, pc))
+        self._recent.append((run, pc, self.count))
         self._by_pc[pc] = self._by_pc.get(pc, 0) + 1
         insort(known, run)
         self.count += 1
 
     def _believable(self, run: float, pc: str) -> float:
         """A very long run, limited by what all other PCs have shown."""
-        others = [seconds for seconds, where in self._recent if where != pc]
+        others = [seconds for seconds, where, _ in self._recent if where != pc]
         return min(run, SPIKE * max(others)) if others else run
 
     def _forget(self, place: int) -> None:
-        run, pc = self._recent[place]
+        run, pc, _ = self._recent[place]
         del self._recent[place]
         del self.sorted[bisect_left(self.sorted, run)]
         if self._by_pc[pc] == 1:
@@ -74,4 +78,4 @@ class Sample:
 
     def runs(self) -> list[float]:
         """The remembered runs, oldest first."""
-        return [run for run, _ in self._recent]
+        return [run for run, _, _ in self._recent]

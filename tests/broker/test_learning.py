@@ -7,29 +7,6 @@ from tests.broker.office import Office, OpenOffice
 from tests.peers import BareWorker
 
 
-def seen(*seconds: float, first: int = 0) -> ObservedRuntimes:
-    runs = ObservedRuntimes()
-    runs.add(seconds[:1], first=min(first, 1))
-    if len(seconds) > 1:
-        runs.add(seconds[1:], first=max(0, first - 1))
-    return runs
-
-
-def test_of_a_few_runs_the_longest_is_what_tasks_take() -> None:
-    assert seen(1.0).usual() == 1.0
-    assert seen(*[1.0] * 9, 30.0).usual() == 30.0
-
-
-def test_of_many_runs_one_that_was_held_up_makes_the_others_no_longer() -> None:
-    assert 0.01 < seen(*[0.01] * 10_000, 1.0).usual() < 0.05
-
-
-def test_the_first_run_of_a_slot_loads_what_others_have() -> None:
-    assert seen(3.0, 2.0, 0.1, 0.2, first=2).usual() == pytest.approx(0.2)
-    assert seen(3.0, 2.0, first=2).usual() == 3.0
-    assert seen(3.0, 2.0, 0.1, first=2).count == 3
-
-
 def run(office: Office, worker: BareWorker, count: int, seconds: float) -> None:
     """The worker does the next ``count`` tasks, which take so long."""
     work = worker.work(count)
