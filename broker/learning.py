@@ -2,8 +2,9 @@
 
 Rule 1: a result costs nothing here. Results are taken over when a bag has 1, 2, 4, 8 ... of them, and when it is
 complete; of many results, only the latest ones.
-Rule 2: the broker knows a function by the digest of its template, and a program by the bag's owner and name. So a
-changed function of the same name still has a history, and nobody teaches the broker about another user's program.
+Rule 2: only tasks that are done teach. The broker knows a function by the digest of its template, and a program by the
+bag's owner and name. So a changed function of the same name still has a history, and nobody teaches the broker about
+another user's program.
 Rule 3: what was learned is written down every few seconds. If the broker is killed, it has learned a bit less.
 """
 
@@ -86,8 +87,8 @@ class Learning:
 
 def _features(bag: OpenBag, first: bool) -> Features:
     """``first``: of the first runs on slots. They are a kind of their own, as if they were of another function."""
-    names = (str(bag.row.number), bag.row.template, f"{bag.row.owner} {bag.row.name}")
-    return Features(*(f"first {name}" for name in names)) if first else Features(*names)
+    kind = "first " if first else ""
+    return Features(f"{kind}{bag.row.number}", f"{kind}{bag.row.template}", f"{kind}{bag.row.owner} {bag.row.name}")
 
 
 def _kinds(bag: OpenBag) -> tuple[Features, ...]:

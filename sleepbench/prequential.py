@@ -5,7 +5,6 @@ Bags of fewer than `LEAST` tasks teach the predictors, but they are not part of 
 """
 
 import heapq
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +28,8 @@ class PredictionRow:
     Coverages are fractions of all ``tasks``: of those that took no longer than the quantile 0.9 or 0.95, and of those
     from the quantile 0.05 to 0.95. ``bags_below_80``: the fraction of ``bags`` in which fewer than 80 % of the tasks
     stay below their quantile 0.9. ``pinball90_to_mean``: the pinball loss at 0.9 to that of the running mean, as the
-    geometric mean over bags; then as the arithmetic mean. The last two are medians over calls, in microseconds.
+    geometric mean over bags; then as the arithmetic mean; None if no bag can be compared. The last two are medians over
+    calls, in microseconds.
     """
 
     predictor: str
@@ -40,8 +40,8 @@ class PredictionRow:
     coverage95: float
     coverage_5_95: float
     bags_below_80: float
-    pinball90_to_mean: float
-    pinball90_to_mean_arithmetic: float
+    pinball90_to_mean: float | None
+    pinball90_to_mean_arithmetic: float | None
     predict_us: float
     observe_us: float
 
@@ -131,7 +131,8 @@ def _observe(predictor: Predictor, task: LoggedTask, predicted: Sequence[float],
 def _row(name: str, in_flight: int, played: _Played, base: Mapping[str, _Bag]) -> PredictionRow:
     scored = played.scored()
     bags, tasks = scored.values(), sum(bag.tasks for bag in scored.values())
-    compared = [bag.loss / base[each].loss for each, bag in scored.items() if base[each].loss > 0]
+    # A bag that one of the two predicts without any loss has no ratio.
+    compared = [bag.loss / base[each].loss for each, bag in scored.items() if bag.loss > 0 and base[each].loss > 0]
     return PredictionRow(
         predictor=name,
         in_flight=in_flight,
@@ -141,8 +142,8 @@ def _row(name: str, in_flight: int, played: _Played, base: Mapping[str, _Bag]) -
         coverage95=sum(bag.below_95 for bag in bags) / tasks,
         coverage_5_95=sum(bag.within for bag in bags) / tasks,
         bags_below_80=sum(bag.below_90 < POOR * bag.tasks for bag in bags) / len(scored),
-        pinball90_to_mean=geometric_mean(ratio for ratio in compared if ratio > 0) if any(compared) else math.nan,
-        pinball90_to_mean_arithmetic=fmean(compared) if compared else math.nan,
+        pinball90_to_mean=geometric_mean(compared) if compared else None,
+        pinball90_to_mean_arithmetic=fmean(compared) if compared else None,
         predict_us=median(played.predicting_s) / MICROSECOND,
         observe_us=median(played.observing_s) / MICROSECOND,
     )

@@ -33,7 +33,10 @@ class Mixture:
         self._ranks = [bisect_left(own, point) + each * place for place, point in enumerate(points)]
 
     def quantiles(self, levels: Sequence[float], running: Sequence[float]) -> list[float]:
-        """The values that these fractions (above 0, below 1) of all tasks do not exceed. ``running``: elapsed seconds."""
+        """The values that these fractions of all tasks do not exceed; they are above 0.
+
+        ``running``: the elapsed seconds of tasks that have not ended.
+        """
         if not running:
             return [self._at(level * self._weight) for level in levels]
         ranks, masses, factors = self._spread(running)

@@ -91,4 +91,8 @@ def _cells(row: PredictionRow) -> tuple[str, ...]:
     shares = (row.coverage90, row.coverage95, row.coverage_5_95, row.bags_below_80)
     losses = (row.pinball90_to_mean, row.pinball90_to_mean_arithmetic)
     costs = (row.predict_us, row.observe_us)
-    return (*(f"{each:.1%}" for each in shares), *(f"{each:.2f}" for each in losses), *(f"{us:.0f} µs" for us in costs))
+    return (
+        *(f"{each:.1%}" for each in shares),
+        *("" if each is None else f"{each:.2f}" for each in losses),
+        *(f"{us:.0f} µs" for us in costs),
+    )

@@ -74,7 +74,9 @@ def test_what_a_user_predicted_is_evidence_with_a_factor_that_is_learned() -> No
     runtimes, features = Runtimes(), Features("", "", "p", predicted=100.0)
     first = runtimes.predict(features)
     assert first is not None
-    assert first.low < 60.0 < 90.0 < first.median < 110.0 < 180.0 < first.high
+    assert first.low < 60.0
+    assert first.median == pytest.approx(100.0, rel=0.1)
+    assert first.high > 180.0
     for turn in range(300):
         runtimes.observe(features._replace(predicted=10.0 + turn), 2.0 * (10.0 + turn))
     assert median(runtimes, features) == pytest.approx(200.0)
@@ -180,14 +182,13 @@ def test_one_poisoned_pc_of_twenty_moves_nothing_far() -> None:
     assert other[:3] == pytest.approx(one[:3], rel=0.3)
 
 
-def test_no_quantile_is_far_above_everything_that_was_ever_seen() -> None:
+def test_no_upper_quantile_is_far_above_everything_that_was_ever_seen() -> None:
     runtimes, features = taught(Features("b", "f"), [1.0] * 20), Features("b", "f")
     for _ in range(3000):
-        runtimes.calibration.learn(7, (0.0,) * len(LEVELS), 1.0)
+        runtimes.calibration.learn(stage_of(20, known=True), (9.0, 9.0, 0.0, 0.0), 1.0)
     found = runtimes.predict(features)
     assert found is not None
-    assert found.highest == pytest.approx(math.exp(FURTHEST))  # no quantile is below the median, which may move freely
-    assert BEYOND < math.exp(FURTHEST)
+    assert found.highest == BEYOND
 
 
 def test_memory_is_bounded_and_what_was_used_last_is_kept() -> None:

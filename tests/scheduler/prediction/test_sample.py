@@ -45,7 +45,7 @@ def test_a_pc_that_is_alone_fills_the_sample() -> None:
 def test_the_runs_of_a_pc_that_is_gone_are_forgotten_in_the_end() -> None:
     sample = Sample()
     sample.add(7.0, "pc1")
-    for _ in range(STALE):
+    for _ in range(STALE - 1):
         sample.add(1.0, "pc2")
         assert 7.0 in sample.sorted
         assert len(sample.sorted) <= OF_ONE_PC + 1
