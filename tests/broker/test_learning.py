@@ -83,7 +83,7 @@ def test_a_slot_that_did_another_bag_has_a_first_run_again(open_office: OpenOffi
             first = office.bag(bags[bag]).total
             client.answer_to(client.batch(bags[bag], [b"1"], first=first, last=False))
         run(office, worker, 1, 0.1)
-    assert [office.bag(bag).runs.take() for bag in bags] == [[(0.1, "bare")], []]
+    assert [len(office.bag(bag).runs.take()) for bag in bags] == [1, 0]
     first, other = (office.bag(bag).runs.only_first for bag in bags)
     assert (first, other) == (False, True)
 
