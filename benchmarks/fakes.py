@@ -160,9 +160,10 @@ class FakeWorkers:
             self._beat_at = min(self._beat_at, time.monotonic() + self._beat_s / SHARES)
         elif isinstance(message, wire.Assign):
             done = int(wire.Outcome.DONE)
-            rows = tuple(wire.Result(work.task, work.number, done, 0.0, b"", b"", b"") for work in message.work)
-            socket.send(wire.encode(wire.Finished(rows)))
-            self.finished += len(rows)
+            rows = (wire.Result(work.task, work.number, done, 0.0, b"", b"", b"") for work in message.work)
+            for batch in wire.in_batches(rows, lambda row: 0, wire.RESULTS_ROWS):
+                socket.send(wire.encode(wire.Finished(tuple(batch))))
+                self.finished += len(batch)
         elif isinstance(message, wire.Taken):
             self.taken += len(message.attempts)
         elif isinstance(message, wire.Rejoin):  # on a busy machine a connection may break, as any may

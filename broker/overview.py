@@ -107,7 +107,8 @@ class Overview:
             "closed": bag.closed,
             "age_s": max(0.0, self._state.posix(now) - bag.row.created),
             "left_s": view.left_s,
-            "eta_s": view.eta_s,
+            # Before its first result, nothing is known of a bag without a prediction.
+            "eta_s": view.eta_s if bag.row.predicted or bag.runs.count or not view.left_s else None,
             "longest_s": view.longest_s,
             "note": bag.under_way or bag.remark(self._note(bag, view.longest_s, outlook.longest_window_s)),
         }

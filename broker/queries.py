@@ -227,7 +227,7 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
     if why.state != State.WAITING:
         return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}"]
     if not workers:
-        return [f"{start} waits: no worker has joined"]
+        return [f"{start} waits: no worker is connected"]
     needs, margin = precise(why.runtime_s + why.margin_s), precise(why.margin_s)
     lines = [f"{start} waits: it needs {needs}, which includes a safety margin of {margin}"]
     if why.runtime_s + why.margin_s >= why.longest_window_s:

@@ -109,7 +109,7 @@ def _bind(sockets: Sockets, host: str, port: int) -> str:
     try:
         return sockets.bind(host, port)
     except zmq.ZMQError as error:
-        raise BrokerError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        raise BrokerError(f"cannot listen on {host}:{port}: {zmq.strerror(error.errno or 0)}") from error
 
 
 def _facts(options: BrokerOptions, address: str) -> GridFacts:

@@ -38,6 +38,9 @@ class WindowsSource(Protocol):
     def table_for(self, name: str) -> str | None:
         """The windows of the worker of that name as JSON, or None."""
 
+    def describe(self) -> str:
+        """All windows, in one line for people."""
+
 
 @dataclass(frozen=True, slots=True)
 class GridFacts:

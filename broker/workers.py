@@ -249,9 +249,10 @@ class Workers:
             self._faded_at = min([worker.known_until for worker in self._lost.values()], default=math.inf)
 
     def refresh_windows(self) -> None:
-        """Send workers their planned windows, if these changed in the broker's file."""
+        """Send workers their planned windows, if these changed in the broker's file, and note what was understood."""
         if not self._state.windows.refresh():
             return
+        self._state.note("windows-file", in_force=self._state.windows.describe())
         for worker in self.by_peer.values():
             table = self._state.windows.table_for(worker.join.name)
             if table != worker.sent_windows:

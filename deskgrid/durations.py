@@ -1,8 +1,13 @@
-"""Durations for people, in one format for the status screen, explanations and messages."""
+"""Durations as people read them, in one format for the screen, explanations and messages, and as they type them."""
+
+import re
 
 MINUTE_S = 60
 HOUR_S = 3600
 DAY_S = 86_400
+
+_UNITS = {"s": 1, "min": MINUTE_S, "m": MINUTE_S, "h": HOUR_S, "d": DAY_S}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(s|min|m|h|d) ?")
 
 
 def duration(seconds: float) -> str:
@@ -24,3 +29,14 @@ def duration(seconds: float) -> str:
 def precise(seconds: float) -> str:
     """Format ``seconds`` with three digits below a minute, for durations that readers compare with each other."""
     return f"{seconds:.3g} s" if seconds < MINUTE_S else duration(seconds)
+
+
+def read_duration(text: str, unit_s: float = 1.0) -> float:
+    """Return the seconds in ``text``: a plain number, of ``unit_s`` seconds each, or parts with units: ``1h30min``.
+
+    The units are s, min or m, h, and d. Raises ValueError for anything else.
+    """
+    parts = _PART.findall(text)
+    if parts and not _PART.sub("", text):
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    return float(text) * unit_s

@@ -23,10 +23,13 @@ from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
 AHEAD_S = 0.5
 # The same limit in tasks, for tasks that are predicted to take no time at all.
 AHEAD_TASKS = 2_000
-# The same limit for all slots of a worker together. This is a second of work for the whole grid, and it fits into one
-# message when the worker introduces itself again and lists all of them (`deskgrid.wire.limits.HELD_ROWS`).
-WORKER_TASKS = 32_768
+# The same limit for all slots of a worker together. When it introduces itself again, it lists them in one message
+# (`deskgrid.wire.limits.HELD_ROWS`), which must not hold up others for long.
+WORKER_TASKS = 8_192
 
+# Attempts that ended before a bounded pass, and that it replaces: a thousand slots that end tasks of no length would
+# otherwise make it take a tenth of a second. The next pass replaces the others.
+REPLACED = 500
 # Runs of alike tasks that a bounded pass postpones: ten milliseconds or two. When the first PC comes, ten million tasks
 # may have waited for it.
 POSTPONED_RUNS = 2_500
@@ -55,7 +58,8 @@ class Placing:
         grid = self._grid
         grid.now = now
         self._assigns = {}
-        grid.budget, grid.freed = most + grid.freed, 0
+        freed = min(grid.freed, REPLACED)
+        grid.budget, grid.freed = most + freed, grid.freed - freed
         tidy = self._tidy()
         self._left_some = not tidy
         for slot in grid.slots.overdue(now):

@@ -41,6 +41,9 @@ log = logging.getLogger("deskgrid.worker")
 TICK_S = 0.2
 # How long a stopping worker waits for the broker to confirm its last results.
 LAST_RESULTS_S = 3.0
+# A PC may enrol for this long even if its plan is over sooner: `--until 1` is how a PC enrols, and the broker may be
+# busy with others.
+ENROL_S = 10.0
 
 
 class WorkerError(Exception):
@@ -100,12 +103,23 @@ def _work_as_known(options: WorkerOptions, stopping: Callable[[], bool], say: Ca
                     "the broker does not know this PC's key: was it revoked or forgotten? "
                     "To enrol again, give --join with the line that the broker prints"
                 ) from error
+    patience = time.monotonic() + ENROL_S
+
+    def over() -> bool:
+        late = options.plan is not None and time.monotonic() >= patience and options.plan.over(read_clocks())
+        return late or stopping()
+
     try:
-        identity = enrolled(options.join, options.name, Identities(options.home), stopping, say)
+        identity = enrolled(options.join, options.name, Identities(options.home), over, say)
     except UnknownKey as error:
         raise WorkerError("the broker does not know this join line's key: use the line that it prints now") from error
     if identity is not None:
         _work(replace(options, join=identity.line, name=identity.name), stopping, say)
+    elif not stopping():
+        address = f"{options.join.host}:{options.join.port}"
+        raise WorkerError(
+            f"this PC is not enrolled: no broker at {address} answered before the planned uptime was over"
+        )
 
 
 def _identity(options: WorkerOptions) -> PcIdentity | None:

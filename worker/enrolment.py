@@ -29,7 +29,8 @@ def enrolled(
 ) -> PcIdentity | None:
     """Enrol this PC with the broker and return its identity; None if the worker has to stop first.
 
-    If this PC already has an identity of that name, it is reused. Raises `Refusal`, `UnknownKey` and `IdentityError`.
+    If this PC already has an identity of that name, it is reused. A PC whose request was never sent, or was refused,
+    gets none. Raises `Refusal`, `UnknownKey` and `IdentityError`.
     """
     if error := name_error(name):
         raise IdentityError(f"--name: {error}")
@@ -37,9 +38,8 @@ def enrolled(
     before = identities.find(line.keys.server, name)
     pair = new_pair() if before is None else (before.keys.public, before.keys.secret)
     mine = PcIdentity(name, replace(line, keys=Keys(line.keys.server, *pair)))
-    identities.keep(mine)  # before asking: if the answer were lost, and the key with it, the name would be unusable
     try:
-        answer = _ask(line, wire.Enrol(wire.VERSION, name, mine.keys.public), stopping, say)
+        answer = _ask(line, mine, identities, stopping, say)
     except (Refusal, UnknownKey):
         if before is None:
             identities.drop(mine)
@@ -61,13 +61,17 @@ def _settled(
 
 
 def _ask(
-    line: JoinLine, request: wire.Enrol, stopping: Callable[[], bool], say: Callable[[str], None]
+    line: JoinLine, mine: PcIdentity, identities: Identities, stopping: Callable[[], bool], say: Callable[[str], None]
 ) -> wire.Enrolled | None:
+    request = wire.Enrol(wire.VERSION, mine.name, mine.keys.public)
     with Link(line) as link:
         again = 0.0
         while not stopping():
-            if link.connected and time.monotonic() >= again and link.send(request):
-                again = time.monotonic() + AGAIN_S
+            if link.connected and time.monotonic() >= again:
+                # Before asking: if the answer were lost, and the key with it, the name would be unusable.
+                identities.keep(mine)
+                if link.send(request):
+                    again = time.monotonic() + AGAIN_S
             link.wait(TICK_S)
             link.changes()
             if (answer := _answer(link)) is not None:

@@ -383,7 +383,7 @@ class Session:
         """Queue ``results``, and send queued results while fewer than FLYING_BYTES are unconfirmed."""
         self._unsaid += results
         while self._unsaid and self._flying_bytes < FLYING_BYTES:
-            batch = next(wire.in_batches(self._unsaid, _size_of))
+            batch = next(wire.in_batches(self._unsaid, _size_of, wire.RESULTS_ROWS))
             for result in batch:
                 self._unsaid.popleft()
                 size = self._flying[result.task, result.number] = _size_of(result)

@@ -5,7 +5,7 @@ Rule: stdout has only the requested output, so that it can be piped; remarks abo
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 FAILED = 1
+# How much of the last line of a command's stderr is printed with its failure. Characters.
+LAST_WORDS = 200
 RETRIES = "How often a failed task is tried again. From the fourth failure on, it pauses before each try."
 
 bag_argument = click.argument("bag_id", metavar="BAG")
@@ -30,7 +32,7 @@ item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--runtime", type=Seconds(), help="Predicted seconds per task; PCs that leave sooner do not get it.")
+@click.option("--runtime", type=Seconds(), help="Predicted duration of each task; PCs that leave sooner do not get it.")
 @click.option("--name", help="The name of the bag in the status [default: the command's name].")
 @click.option("--timeout", type=Seconds(positive=True), help="Stop a task that runs longer than this; it has failed.")
 @click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True, help=RETRIES)
@@ -56,6 +58,8 @@ def submit(
 
     COMMAND runs once for each line of --each. The line takes the place of {}, or is added at the end if there is no {}.
     COMMAND runs without a shell; if you need one, use sh -c '...'. Without --each, the bag is one task.
+
+    A DURATION is a number of seconds, or has units: 90s, 20min, 1h30min, 2d.
 
     \b
     ls *.png | deskgrid submit --runtime 20 --each - -- convert {} {}.jpg
@@ -140,7 +144,7 @@ def results(*, bag_id: str, join: str | None) -> None:
     """Print the results of BAG in the order of its tasks, and wait for missing results.
 
     The stdout of a command is printed as it is; the value of a Python function is printed as Python shows it. Failed
-    tasks are named on stderr, and the exit code is then 1.
+    tasks are named on stderr, with the last line that a command wrote there, and the exit code is then 1.
     """
     # Results of Python functions may be of classes that are defined in the current folder. At the end of the path, the
     # folder cannot replace our modules.
@@ -162,7 +166,7 @@ def results(*, bag_id: str, join: str | None) -> None:
     if failed:
         say(f"deskgrid: {len(failed):,} of {len(bag):,} failed; see deskgrid logs {bag_id} {failed[0]}", err=True)
     if cancelled:
-        say(f"deskgrid: {cancelled:,} of {len(bag):,} were cancelled", err=True)
+        say(f"deskgrid: {cancelled:,} of {len(bag):,} cancelled", err=True)
     if failed or cancelled:
         sys.exit(FAILED)
 
@@ -196,7 +200,7 @@ def _failure(item: int, error: Exception) -> str:
     where = notes[-1] if notes else f"task {item}"
     try:
         if isinstance(error, RemoteError):
-            text = f"{where}: {error}"
+            text = f"{where}: {error}{_last_words(error)}"
         elif isinstance(error, TaskError):
             text = str(error)  # the error itself names the task
         else:
@@ -204,6 +208,13 @@ def _failure(item: int, error: Exception) -> str:
     except Exception:
         text = f"{where}: {said_of(error)}"
     return " ".join(text.split())
+
+
+def _last_words(error: Exception) -> str:
+    """Return the last line of a command's stderr, after a colon; nothing if the error says the same, as Python's do."""
+    said = str(error)
+    words = str(error.__cause__ or "").strip('"\n ').rpartition("\n")[2]
+    return "" if words in said or said in words else f": {words[:LAST_WORDS]}"
 
 
 @click.command()
@@ -223,7 +234,8 @@ def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
 
 def _print_log(item: int, log: "TaskLog") -> None:
     where = f" on {log.worker} after {log.elapsed_s:.3g} s" if log.worker else ""
-    say(f"deskgrid: task {item}: {log.state}{where}", err=True)
+    later = " to a PC; its output is shown when it ends" if log.state == "sent" else ""
+    say(f"deskgrid: task {item}: {log.state}{where}{later}", err=True)
     # The error of a command is the end of its stderr, and a line that says how it ended.
     printed, _, ending = (log.error or "").rpartition("\n")
     error = ending if printed.strip() and printed.strip() in log.stderr else log.error
@@ -254,7 +266,7 @@ def cancel(*, bag_ids: tuple[str, ...], join: str | None) -> None:
     from deskgrid.screen.drawing import counted
 
     with open_grid(join) as grid:
-        for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
+        for bag in _all_attached(grid, bag_ids, "cancelled"):
             click.echo(f"cancelled {counted(bag.cancel(), 'task')} of {bag.id}")
 
 
@@ -267,7 +279,17 @@ def forget(*, bag_ids: tuple[str, ...], learned: bool, join: str | None) -> None
     if not bag_ids and not learned:
         raise click.UsageError("name a bag, or give --learned")
     with open_grid(join, admin=learned) as grid:
-        for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
+        for bag in _all_attached(grid, bag_ids, "forgotten"):
             bag.forget()
         if learned:
             grid.forget_learned()
+
+
+def _all_attached(grid: "Grid", bag_ids: Sequence[str], what: str) -> "list[Bag[Any, Any]]":
+    """Attach to all the bags before anything is done; if one of several is refused, say that no bag was ``what``."""
+    from deskgrid.errors import RequestFailed
+
+    try:
+        return [grid.attach(bag_id) for bag_id in bag_ids]
+    except RequestFailed as error:
+        raise Refusal(f"{error}; no bag was {what}" if len(bag_ids) > 1 else str(error)) from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deskgrid.durations import read_duration
 from deskgrid.wire import SECONDS_LIMIT, clean, clean_lines
 
 if TYPE_CHECKING:
@@ -44,22 +45,24 @@ class Folder(click.Path):
 
 
 class Seconds(click.ParamType[float]):
-    """A finite number of seconds, at least 0; ``positive``: more than 0."""
+    """A finite number of seconds, or a duration with units, at least 0; ``positive``: more than 0."""
 
-    name = "seconds"
+    name = "duration"
 
     def __init__(self, *, positive: bool = False) -> None:
         self._positive = positive
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number in ``value``; a usage error if it is not a number in the range."""
+        """Return the seconds in ``value``; a usage error if it is not a duration in the range."""
         try:
-            seconds = float(value)
+            seconds = read_duration(value)
         except ValueError:
             seconds = math.nan
         if not 0 <= seconds <= SECONDS_LIMIT or (self._positive and not seconds):
             least = "more than 0" if self._positive else "0 or more"
-            self.fail(f"{value!r} is not a number of seconds, {least}", param, ctx)
+            self.fail(
+                f"{value!r} is not a number of seconds, {least}, nor a duration like 20min or 1h30min", param, ctx
+            )
         return seconds
 
 

@@ -94,10 +94,10 @@ class Front(click.Group):
 def _told(error: click.ClickException) -> str:
     message = error.format_message().strip()
     if isinstance(error, click.UsageError):
-        if "\n" in message:  # a group without a command: this is its help
+        if "\n" in message and not isinstance(error, click.MissingParameter):  # a group without a command: its help
             return message
         where = error.ctx.command_path if error.ctx else "deskgrid"
-        return f"deskgrid: {message.rstrip('.')} (see {where} --help)"
+        return f"deskgrid: {' '.join(message.split()).rstrip('.')} (see {where} --help)"
     from deskgrid.wire import clean
 
     return clean(f"deskgrid: {' '.join(message.split())}")

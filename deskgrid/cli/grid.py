@@ -2,7 +2,9 @@
 
 import json
 import logging
-from collections.abc import Iterator
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -77,10 +79,14 @@ def _silent(name: str) -> Iterator[None]:
 @click.command()
 @join_option
 def bags(*, join: str | None) -> None:
-    """List the bags on the broker, oldest first, including bags that have ended."""
+    """List the bags on the broker, oldest first, including bags that have ended.
+
+    If the terminal is too narrow for all columns, some are left out.
+    """
     with open_grid(join) as grid:
         found = grid.bags()
-    for line in table([_TITLES, *map(_cells, found)]):
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in fitted_table([_TITLES, *map(_cells, found)], width):
         say(line)
     for bag in found:
         if bag["note"]:
@@ -88,6 +94,23 @@ def bags(*, join: str | None) -> None:
 
 
 _TITLES = ("BAG", "OWNER", "AGE", "TASKS", "DONE", "FAILED", "CANCELLED", "RUNNING", "WAITING", "TO GO", "NAME")
+# Columns that a narrow terminal can do without, in the order in which they are left out.
+_LEFT_OUT = ("WAITING", "RUNNING", "CANCELLED", "OWNER", "AGE")
+
+
+def fitted_table(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """Format rows, the first of which has the titles, as lines of at most ``width`` characters, if that is possible.
+
+    None: as wide as necessary.
+    """
+    lines = list(table(rows))
+    for title in _LEFT_OUT:
+        if width is None or max(map(len, lines)) <= width:
+            break
+        place = rows[0].index(title)
+        rows = [[*row[:place], *row[place + 1 :]] for row in rows]
+        lines = list(table(rows))
+    return lines
 
 
 def _cells(bag: "BagState") -> tuple[str, ...]:

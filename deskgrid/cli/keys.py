@@ -42,9 +42,9 @@ def keys() -> None:
 @click.argument("name")
 @join_option
 def add(*, role: Role, name: str, join: str | None) -> None:
-    """Let NAME in as a lab, a worker, a submitter or an admin, and print the join line for it.
+    """Let NAME in with a role, and print its join line.
 
-    The line is shown only once: nobody keeps its secret. Any number of PCs can enrol with the line of a lab, each under
+    The line is shown only once: nobody keeps its secret. Any number of PCs can enrol with a lab's line, each under
     a name of its own. The line of a worker is the key of one PC, called NAME; it works even while enrolment is off.
     """
     from deskgrid.wire.joinline import JoinLine, Keys, parse_address
@@ -65,9 +65,10 @@ def add(*, role: Role, name: str, join: str | None) -> None:
 @keys.command("list")
 @join_option
 def list_(*, join: str | None) -> None:
-    """List who is let in: PCs, the lines with which they enrol, and people, with the number of connections of each.
+    """List who is let in.
 
-    SINCE is the date when a PC was enrolled.
+    These are PCs, the lines with which they enrol, and people, each with the number of its connections. SINCE is the
+    date when a PC was enrolled.
     """
     from deskgrid.client.replies import pages
 
@@ -98,12 +99,12 @@ def _role(row: dict[str, Any]) -> str:
 @click.argument("name")
 @join_option
 def revoke(*, name: str, join: str | None) -> None:
-    """Keep NAME out: its connections are cut at once, and there will be no new ones.
+    """Keep NAME out.
 
-    Its bags stay, and an admin can follow them; what a PC was running is given to other PCs. The name of a PC stays
-    taken, so that the PC cannot enrol again by itself; see forget. When you revoke one of the three keys that a broker
-    starts with (worker, client, admin), a new one replaces it, and its line is in the broker's home. PCs that have
-    enrolled are not affected by that.
+    Its connections are cut at once, and there will be no new ones. Its bags stay, and an admin can follow them; what a
+    PC was running is given to other PCs. The name of a PC stays taken, so that the PC cannot enrol again by itself; see
+    forget. When you revoke one of the three keys that a broker starts with (worker, which is the lab's line, client,
+    admin), a new one replaces it, and its line is in the broker's home. PCs that have enrolled are not affected.
     """
     with open_link(join, admin=True) as link:
         told = _ask(link, "keys revoke", name=name)
@@ -115,9 +116,10 @@ def revoke(*, name: str, join: str | None) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @join_option
 def forget(*, names: tuple[str, ...], join: str | None) -> None:
-    """Forget PCs: their keys no longer work, and other PCs can enrol under their names.
+    """Forget PCs, and free their names for others.
 
-    Use it for a PC that was reinstalled, was replaced, or runs its worker under another user's account now.
+    Their keys no longer work, and other PCs can enrol under their names. Use it for a PC that was reinstalled, was
+    replaced, or runs its worker under another user's account now.
     """
     with open_link(join, admin=True) as link:
         for name in names:
@@ -129,7 +131,7 @@ def forget(*, names: tuple[str, ...], join: str | None) -> None:
 @click.argument("state", type=click.Choice(("on", "off")))
 @join_option
 def enrol(*, state: str, join: str | None) -> None:
-    """Turn enrolment with the lines of labs on or off. PCs that have enrolled are not affected.
+    """Turn enrolment on or off. PCs that have enrolled are not affected.
 
     The setting stays when the broker is restarted.
     """

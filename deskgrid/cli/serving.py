@@ -18,6 +18,7 @@ import click
 from deskgrid.cli.base import Folder, Refusal, default_home, key_values
 from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
+from deskgrid.durations import DAY_S, read_duration
 from deskgrid.wire import SECONDS_LIMIT, SLOTS_LIMIT
 from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
 
@@ -38,20 +39,22 @@ DURABILITIES = ("process", "power")
 
 
 class Days(click.ParamType[float | None]):
-    """A number of days that is more than 0, or "forever"."""
+    """A number of days, or a duration with units, that is more than 0, or "forever"."""
 
     name = "days"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
-        """Return the number in ``value``, or None for "forever"; a usage error if it is neither."""
+        """Return the days in ``value``, or None for "forever"; a usage error if it is neither."""
         if value == "forever":
             return None
         try:
-            days = float(value)
+            days = read_duration(value, DAY_S) / DAY_S
         except ValueError:
             days = math.nan
-        if not 0 < days * 86_400 <= SECONDS_LIMIT:
-            self.fail(f'{value!r} is not a number of days, more than 0, or "forever"', param, ctx)
+        if not 0 < days * DAY_S <= SECONDS_LIMIT:
+            self.fail(
+                f'{value!r} is not a number of days, more than 0, nor a duration like 36h, nor "forever"', param, ctx
+            )
         return days
 
 
@@ -164,7 +167,7 @@ def _announce(ready: "Ready") -> None:
     said = [
         f"deskgrid broker at {ready.address}, home {ready.home}",
         "",
-        "# On each PC of the lab, the first time; afterwards `deskgrid worker` is enough:",
+        "# The lab's line. On each PC, the first time; afterwards `deskgrid worker` is enough:",
         f"deskgrid worker --join {ready.worker_line}",
         "",
         "# Wherever you submit work:",
@@ -181,7 +184,7 @@ def _announce(ready: "Ready") -> None:
 @click.option(
     "--join",
     metavar="LINE",
-    help="The line for workers that the broker printed, or @FILE that holds it. Needed only once per PC.",
+    help="The lab's line, which the broker printed, or @FILE that holds it. Needed only once per PC.",
 )
 @click.option(
     "--broker",
@@ -224,13 +227,15 @@ def _announce(ready: "Ready") -> None:
     help="How much memory a task's process may use, such as 512M or 2G; not on Windows [default: no limit].",
 )
 @click.option(
-    "--until", metavar="HH:MM|SECONDS", help="Planned uptime: from now until this time, or for this many seconds."
+    "--until",
+    metavar="HH:MM|DURATION",
+    help="Planned uptime: from now until this time, or for so long: seconds, or with units, such as 1h30min.",
 )
 @click.option(
     "--cycle",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Planned uptime: a file with lines of seconds up and seconds down, repeated.",
+    help="Planned uptime: a file with lines of two durations, up and down, repeated.",
 )
 @level_option
 @stdin_option

@@ -6,6 +6,7 @@ worker. An exception that cannot be rebuilt becomes a `TaskError`.
 
 import io
 import pickle
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -228,6 +229,10 @@ _KINDS: dict[int, tuple[type[TaskError], str]] = {
 }
 
 
+# In the message of a TypeError: an option of `task` that was given to a function which does not know it.
+_OPTION = re.compile("unexpected keyword argument '(runtime|timeout|retries|modules)'")
+
+
 def _failure(result: BagResult, bag: str) -> Exception:
     told = read_failure(result.payload)
     where = _where(result, bag)
@@ -239,6 +244,8 @@ def _failure(result: BagResult, bag: str) -> Exception:
         said = f"{told.kind}: {told.message}" if told.message else told.kind
         error = RemoteError(said) if rebuilt is None else rebuilt
         add_note(error, f"{RAISED_BY}{where}")
+        if told.kind == "TypeError" and (option := _OPTION.search(told.message)):
+            add_note(error, f"deskgrid: if {option[1]} is meant for the grid, submit task(function, {option[1]}=...)")
     if told.trace:
         # Not through the attribute, which the exception's class may have redefined.
         object.__setattr__(error, "__cause__", RemoteTraceback(told.trace))

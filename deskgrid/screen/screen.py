@@ -152,7 +152,7 @@ def _counters(snapshot: StatusDocument) -> Iterable[Text]:
     """Show the kills by planned departures first, so that a narrow screen does not cut them off."""
     counters = snapshot["counters"]
     kills = counters["planned_kills"]
-    yield Text("So far", "bold")
+    yield Text("Since the broker was started", "bold")
     yield Text(f"killed by a planned departure {kills:,}", "bold red" if kills else "bold green")
     for name in ("departures", "losses", "crashes", "errors", "timeouts"):
         bad = name != "departures" and counters[name]

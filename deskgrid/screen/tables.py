@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from deskgrid.durations import duration
-from deskgrid.screen.drawing import Column, Part, bar, counted, row
+from deskgrid.screen.drawing import GAP, Column, Part, bar, counted, row
 from deskgrid.wire import clean
 from deskgrid.wire.status import BagState, RunningTask, SlotState, Totals, WorkerState
 
@@ -34,8 +34,10 @@ IDLE = "·"
 MEDIUM = 76
 WIDE = 120
 
-# Cells of: the shortest useful bar; the longest duration below 100 days; a bag's id; the most slots with a glyph each.
+# Cells of: the shortest useful bar; what a name keeps when other columns need room; the longest duration below 100
+# days; a bag's id; the most slots with a glyph each.
 BAR_LEAST = 8
+NAME_LEAST = 12
 DURATION = 11
 BAG_ID = 12
 STRIP = 8
@@ -67,15 +69,17 @@ def legend(parts: Iterable[Part]) -> Text:
 def filled_up(width: int, columns: list[Column], flexible: int) -> list[Column]:
     """Fit columns into ``width``. The one at ``flexible`` gets the width left by the others.
 
-    While it has too little, columns are dropped from the right.
+    If that is too little, the names in the first column are cut; then columns are dropped from the right.
     """
     columns = list(columns)
     while True:
-        present = [column.width for column in columns if column.width]
-        left = width - sum(present) - 2 * len(present)
+        others = [column.width for place, column in enumerate(columns) if column.width and place != flexible]
+        left = width - sum(others) - GAP * len(others)
         droppable = [place for place, column in enumerate(columns) if column.width and place > flexible]
-        if left >= BAR_LEAST or not droppable:
-            columns[flexible] = Column(max(left, 0))
+        spare = min(max(0, BAR_LEAST - left), max(0, columns[0].width - NAME_LEAST))
+        if left + spare >= BAR_LEAST or not droppable:
+            columns[0] = Column(columns[0].width - spare)
+            columns[flexible] = Column(max(left + spare, 0))
             return columns
         columns[droppable[-1]] = Column(0)
 
@@ -87,7 +91,7 @@ def worker_heading(totals: Totals) -> Iterable[Text]:
     """Draw the numbers of workers and slots, and the legend of the bars."""
     yield Text("Workers", "bold")
     if not worker_count(totals):
-        yield Text("none yet; start one on a PC with the line that the broker printed", "yellow")
+        yield Text("none; start one on a PC with the line that the broker printed", "yellow")
         return
     lost = totals["workers_lost"]
     yield Text(f"{totals['workers_up']:,} up")
@@ -224,7 +228,8 @@ def _absence(worker: WorkerState) -> Text:
     said = f"lost, silent for {duration(worker['silent_s'])}" if lost else "away"
     if worker["windows"]:
         starts_in, lasts = worker["windows"][0]
-        back = f"back in {duration(starts_in)} for {duration(lasts)}"
+        when = f"back in {duration(starts_in)}" if starts_in > 0 else f"was due {duration(-starts_in)} ago"
+        back = f"{when} for {duration(lasts + min(starts_in, 0.0))}"
     else:
         back = "" if lost else "no window in the coming week"
     return Text(f"{said}, {back}" if back else said, "bold red" if lost else "dim")

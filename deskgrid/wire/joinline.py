@@ -83,7 +83,8 @@ def read_join_line(text: str, side: Side) -> JoinLine:
             raise JoinLineError(f"{path} can be read by others: chmod 600 {path}")
         return parse_join_line(path.read_text(encoding="utf-8"), side)
     except (OSError, UnicodeDecodeError) as error:
-        raise JoinLineError(f"{path}, which should hold a join line, cannot be read: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise JoinLineError(f"{path}, which should hold a join line, cannot be read: {reason}") from error
 
 
 def is_open_to_others(path: Path) -> bool:

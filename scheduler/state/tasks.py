@@ -10,7 +10,7 @@ from operator import itemgetter, not_
 
 from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
 from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, by_batch, drop_places, grouped, joined
-from deskgrid.scheduler.state.prediction_error import PredictionError, ratios
+from deskgrid.scheduler.state.prediction_error import ENOUGH, PredictionError, ratios
 
 # Runs of tasks by their states, found at C speed.
 OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
@@ -27,6 +27,8 @@ class Bag:
     ``timeout``: the timeout of each of its tasks. ``took``: the longest actual time of a task that is done.
     ``bounded``: many tasks share one prediction, which is then an upper bound for all and not an estimate of each.
     ``prediction_error``: the error of the estimates, once there are any.
+    ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
+    actual and predicted seconds.
     """
 
     number: int
@@ -42,6 +44,14 @@ class Bag:
     batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
     prediction_error: PredictionError | None = None
+    timed: int = 0
+    spent_s: float = 0.0
+    foreseen_s: float = 0.0
+
+    @property
+    def pace(self) -> float:
+        """Actual over predicted seconds of the tasks that are done; 1.0 while there are too few."""
+        return self.spent_s / self.foreseen_s if self.timed >= ENOUGH and self.foreseen_s > 0.0 else 1.0
 
     @property
     def settled(self) -> int:
@@ -212,8 +222,11 @@ class TaskTable:
         bag.learn(told)
         if (longest := max(actual)) > bag.took:
             bag.took, self.longer = longest, True
+        foreseen = sum(predicted)
         bag.done += len(tasks)
-        self._ended(bag, tasks, sum(predicted))
+        bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + sum(actual)
+        bag.foreseen_s += foreseen
+        self._ended(bag, tasks, foreseen)
         return told
 
     def _settle(self, batch: TaskBatch, task: int, state: State) -> None:
@@ -296,7 +309,7 @@ class TaskTable:
         if owner is None:
             raise IllegalEvent(f"unknown bag {bag}")
         before = set[float]().union(*(batch.runtimes for batch in owner.batches))
-        owner.bounded = True
+        owner.bounded, owner.timed, owner.spent_s, owner.foreseen_s = True, 0, 0.0, 0.0
         owner.longest, owner.left_s = runtime, runtime * (owner.total - owner.settled)
         for batch in owner.batches:
             batch.runtimes = array("d", [runtime])

@@ -66,11 +66,14 @@ class Capacity:
         """Whether some window is longer than ``seconds``."""
         return self.longest_s > seconds
 
-    def time_to_do(self, work_s: float, longest_s: float) -> float | None:
-        """Seconds until ``work_s`` slot seconds have passed, with a task of ``longest_s`` among them; None: never."""
+    def time_to_do(self, work_s: float, longest_s: float, takes_s: float) -> float | None:
+        """Seconds until ``work_s`` slot seconds have passed; None: never.
+
+        Among them is a task that needs a window of ``longest_s``, and then takes ``takes_s`` of it.
+        """
         if not self.holds(longest_s):
             return None
-        fits = self._opens[bisect_left(self._lengths, -longest_s) - 1] + longest_s
+        fits = self._opens[bisect_left(self._lengths, -longest_s) - 1] + takes_s
         place = max(0, bisect_left(self._done, work_s) - 1)
         if not self._slots[place]:
             return None

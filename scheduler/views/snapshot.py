@@ -4,7 +4,7 @@ All times are seconds from the moment of the snapshot. Infinite ones are None, b
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -88,7 +88,10 @@ class Outlook:
         # How many slots are busy, and how many there are.
         self.busy = self.slots = 0
         self._grid = grid
+        # By bag: its running tasks, the seconds that they have run, and the longest time that one of them still takes.
         self._running: Counter[int] = Counter()
+        self._elapsed: defaultdict[int, float] = defaultdict(float)
+        self._rest: defaultdict[int, float] = defaultdict(float)
         self._capacity = Capacity()
         # Seconds of work before each bag that has not ended, by number; and before a bag that comes now.
         self._ahead: dict[int, float] = {}
@@ -99,24 +102,23 @@ class Outlook:
         spans: list[Span] = []
         yield from self._looks(spans)
         yield from self._capacity.build(spans)
-        margin = self._grid.policy.requirement.margin
         for some in _in_pieces(list(self._grid.tasks.bags.values())):
             for bag in some:
                 if bag.settled < bag.total:
                     self._ahead[bag.number] = self._work
                     # A bag that can never end as things are does not delay later bags: their tasks are placed first.
-                    self._work += bag.left_s if self._capacity.holds(_longest(bag) + margin) else 0.0
+                    self._work += self._left(bag) if self._capacity.holds(self._longest(bag)[0]) else 0.0
             yield len(some)
 
     def _looks(self, spans: list[Span]) -> Iterator[int]:
         """Look at the workers, and add their windows to ``spans``."""
-        rows, known = 0, self._grid.tasks.known
+        rows = 0
         for worker in list(self._grid.slots.workers.values()):
             spans += spans_of_worker(worker, self.made)
             for slot in worker.slots:
                 if slot.sent:
                     self.busy += 1
-                    self._running[known(slot.sent[0].attempt.task).bag.number] += 1
+                    self._look_at(slot)
             self.slots += len(worker.slots)
             rows += 1 + len(worker.slots) + len(worker.windows)
             if rows >= PIECE:
@@ -126,6 +128,27 @@ class Outlook:
             spans += (span for away in some for span in spans_of_away(away, self.made))
             yield sum([1 + len(away.windows) for away in some])
         yield rows
+
+    def _look_at(self, slot: Slot) -> None:
+        """Count the task that runs on a slot. Tasks of its bag take longer or shorter than predicted by its pace."""
+        bag, elapsed = self._grid.tasks.known(slot.sent[0].attempt.task).bag, self.made - slot.started
+        takes = slot.sent[0].runtime * bag.pace
+        self._running[bag.number] += 1
+        self._elapsed[bag.number] += min(elapsed, takes)
+        self._rest[bag.number] = max(self._rest[bag.number], takes - elapsed)
+
+    def _left(self, bag: Bag) -> float:
+        """Seconds of work left of a bag, by its predictions and its pace."""
+        return max(0.0, bag.left_s * bag.pace - self._elapsed[bag.number])
+
+    def _longest(self, bag: Bag) -> tuple[float, float]:
+        """The window that the longest task left needs, and how long it takes."""
+        if self._running[bag.number] >= bag.total - bag.settled:
+            return self._rest[bag.number], self._rest[bag.number]
+        margin = self._grid.policy.requirement.margin
+        # `bag.longest` may have ended, but no task exceeds the work left.
+        longest = min(bag.longest, bag.left_s)
+        return longest + margin, longest * bag.pace + margin
 
     @property
     def longest_window_s(self) -> float:
@@ -137,8 +160,8 @@ class Outlook:
         bag = self._grid.tasks.bags[number]
         eta: float | None = 0.0
         if bag.settled < bag.total:
-            work = self._ahead.get(bag.number, self._work) + bag.left_s
-            eta = self._capacity.time_to_do(work, _longest(bag) + self._grid.policy.requirement.margin)
+            work = self._ahead.get(bag.number, self._work) + self._left(bag)
+            eta = self._capacity.time_to_do(work, *self._longest(bag))
             eta = None if eta is None else max(0.0, eta - (now - self.made))
         return BagView(
             number=bag.number,
@@ -151,11 +174,6 @@ class Outlook:
             longest_s=bag.longest,
             eta_s=eta,
         )
-
-
-def _longest(bag: Bag) -> float:
-    """A bound on the longest task that is left: ``bag.longest`` may have ended, but no task exceeds the work left."""
-    return min(bag.longest, bag.left_s)
 
 
 def _in_pieces(rows: list[RowT]) -> Iterator[list[RowT]]:

@@ -43,6 +43,9 @@ class Windows:
     def table_for(self, name: str) -> str | None:
         return self._seen.get(name)
 
+    def describe(self) -> str:
+        return " ".join(self._seen)
+
 
 class Office:
     """One broker. ``now`` is its clock, moved by the test; ``lines`` are its connections."""

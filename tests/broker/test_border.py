@@ -93,7 +93,7 @@ def test_the_workers_of_a_crash_are_named_behind_the_longest_message() -> None:
         ({"session": "a b"}, "Join.session: not 1 to 64 letters"),
         ({"slots": 1025}, "Join.slots: not an integer from 1 to 1024: 1025"),
         ({"windows": ((1.0, 1.0),) * 65}, "Join.windows: 65 values where there are at most 64"),
-        ({"running": ((1, 1, 1, None),) * 32_769}, "Join.running: 32,769 values where there are at most 32,768"),
+        ({"running": ((1, 1, 1, None),) * 8_193}, "Join.running: 8,193 values where there are at most 8,192"),
     ],
 )
 def test_an_introduction_that_is_too_much_is_refused(office: Office, changes: dict[str, Any], reason: str) -> None:

@@ -189,7 +189,7 @@ def test_a_worker_that_leaves_with_a_task_of_a_forgotten_bag_harms_nobody(office
 def test_a_task_waits_because_nobody_is_there(client: Client) -> None:
     bag = client.submit([b"0"], runtime=30.0)
     answer = client.ask("explain", bag=bag, item=0)
-    assert answer["text"] == ["task 0 (predicted 30 s) waits: no worker has joined"]
+    assert answer["text"] == ["task 0 (predicted 30 s) waits: no worker is connected"]
     assert (answer["waiting"], answer["longest_s"], answer["slots"], answer["coming"]) == (1, 30.0, [], [])
 
 

@@ -163,12 +163,14 @@ def test_a_change_of_the_windows_file_reaches_joined_workers(
 ) -> None:
     monkeypatch.setattr(loop_module, "WINDOWS_S", 0.01)
     monkeypatch.setattr(loop_module, "TICK_S", 0.02)
+    caplog.set_level("INFO", "deskgrid.broker")
     file = tmp_path / "windows.toml"
     with live_grid(tmp_path) as grid:
         lab, other = grid.bare_worker("lab3-07"), grid.bare_worker("office")
         assert (lab.join().windows, other.join().windows) == (None, None)
         file.write_text('["lab3-*"]\nwindows = ["daily 18:00-08:00"]\n')
         assert lab.expect(wire.Planned).windows == '{"windows": ["daily 18:00-08:00"]}'
+        assert eventually(lambda: "in_force='[lab3-*] daily 18:00-08:00 (local time)'" in caplog.text, PATIENCE_S)
         file.write_text('["lab3-*"]\nwindows = ["daily 25:00-08:00"]\n')
         assert eventually(lambda: "the last good one stays in force" in caplog.text, PATIENCE_S)
         late = grid.bare_worker("lab3-08")

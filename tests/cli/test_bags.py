@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from deskgrid.cli.bags import LAST_WORDS
 from deskgrid.cli.base import show
 from deskgrid.client.bag import TaskLog
 from deskgrid.client.payload import RAISED_BY
-from deskgrid.errors import BagRejected, GridUnreachable, RemoteError, TaskCancelled
+from deskgrid.errors import (
+    BagRejected,
+    GridUnreachable,
+    RemoteError,
+    RemoteTraceback,
+    RequestFailed,
+    TaskCancelled,
+)
 from tests.cli.fakes import LOG, FakeBag, FakeGrid, deskgrid, use
 from tests.screen.builders import BAG
 
@@ -62,6 +70,11 @@ def test_the_broker_is_that_of_join_or_the_one_that_the_grid_finds_by_itself(gri
 def test_submit_prints_the_bags_id_alone_on_stdout(grid: FakeGrid) -> None:
     result = deskgrid("submit", "--", "true")
     assert (result.exit_code, result.stdout, result.stderr) == (0, f"{BAG}\n", "")
+
+
+def test_durations_may_have_units(grid: FakeGrid) -> None:
+    deskgrid("submit", "--runtime", "1h30min", "--timeout", "2h", "--", "true")
+    assert (grid.submitted["runtime"], grid.submitted["timeout"]) == (5400.0, 7200.0)
 
 
 def test_what_the_broker_has_to_say_about_a_bag_goes_to_stderr(grid: FakeGrid) -> None:
@@ -190,8 +203,19 @@ def test_a_failed_task_is_one_line_on_stderr_and_exit_code_1(monkeypatch: pytest
         "deskgrid: task 2: ZeroDivisionError: division by zero",
         "deskgrid: task 3 of bag x was cancelled",
         f"deskgrid: 2 of 4 failed; see deskgrid logs {BAG} 1",
-        "deskgrid: 1 of 4 were cancelled",
+        "deskgrid: 1 of 4 cancelled",
     ]
+
+
+def test_a_failed_command_is_shown_with_the_last_line_of_its_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    command, silent, python = (RemoteError(text) for text in ("CommandFailed: exit code 3", "exit code 1", "Odd: 7"))
+    command.__cause__ = RemoteTraceback(f"a warning\n{'x' * 300}\n\n")
+    python.__cause__ = RemoteTraceback("Traceback (most recent call last):\n  ...\nmy.Odd: 7")
+    use(monkeypatch, FakeGrid(FakeBag([(0, command), (1, silent), (2, python)])))
+    first, second, third, _ = deskgrid("results", BAG).stderr.splitlines()
+    assert first == f"deskgrid: task 0: CommandFailed: exit code 3: {'x' * LAST_WORDS}"
+    assert second == "deskgrid: task 1: exit code 1"
+    assert third == "deskgrid: task 2: Odd: 7"
 
 
 # --- the rest --------------------------------------------------------------------------------------------------------
@@ -206,10 +230,14 @@ def test_a_tasks_log_keeps_stdout_and_stderr_apart(grid: FakeGrid) -> None:
 
 def test_without_an_item_the_log_of_every_task_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = TaskLog("waiting", None, 0.0, "", "", None)
-    use(monkeypatch, FakeGrid(FakeBag([(0, ""), (1, "")], logged={0: LOG, 1: waiting})))
+    sent = TaskLog("sent", None, 0.0, "", "", None)
+    use(monkeypatch, FakeGrid(FakeBag([(0, ""), (1, ""), (2, "")], logged={0: LOG, 1: waiting, 2: sent})))
     result = deskgrid("logs", BAG)
     assert result.stdout == "out\n"
-    assert result.stderr.splitlines()[-1] == "deskgrid: task 1: waiting"
+    assert result.stderr.splitlines()[-2:] == [
+        "deskgrid: task 1: waiting",
+        "deskgrid: task 2: sent to a PC; its output is shown when it ends",
+    ]
 
 
 def test_a_traceback_is_printed_but_the_end_of_stderr_not_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +262,22 @@ def test_without_a_place_for_the_line_it_is_said_where_it_goes(grid: FakeGrid) -
 
 def test_cancel_says_how_many_it_cancelled(grid: FakeGrid) -> None:
     assert deskgrid("cancel", BAG).stdout == f"cancelled 1,234 tasks of {BAG}\n"
+
+
+def test_when_one_bag_is_refused_no_bag_is_cancelled_or_forgotten(
+    grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def attach(bag_id: str) -> FakeBag:
+        if bag_id == "nope":
+            raise RequestFailed("no bag nope")
+        return grid.bag
+
+    monkeypatch.setattr(grid, "attach", attach)
+    for command, what in (("cancel", "cancelled"), ("forget", "forgotten")):
+        result = deskgrid(command, BAG, "nope")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == f"deskgrid: no bag nope; no bag was {what}\n"
+    assert not grid.bag.forgotten
 
 
 def test_forget_forgets(grid: FakeGrid) -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from deskgrid.cli.grid import fitted_table
 from deskgrid.client.replies import ANSWER_S, ORDER_S
 from tests.cli.fakes import ADMIN, FakeGrid, deskgrid, use
 from tests.screen.builders import BAG, bag, lab, snapshot, worker
@@ -66,6 +67,18 @@ def test_bags_are_a_table_with_the_oldest_first(grid: FakeGrid) -> None:
     assert [sweep.split()[place] for place in range(6, 12)] == ["1268", "1204", "3", "1", "4", "56"]
     assert sweep.endswith("  15 min  sweep")
     assert new.endswith("  unknown  new")
+
+
+def test_on_a_narrow_terminal_bags_have_fewer_columns() -> None:
+    titles = ("BAG", "OWNER", "AGE", "TASKS", "DONE", "FAILED", "CANCELLED", "RUNNING", "WAITING", "TO GO", "NAME")
+    rows = [titles, (BAG, "client", "9 min 32 s", "5", "4", "1", "0", "0", "0", "ended", "checks-of-data")]
+    assert max(map(len, fitted_table(rows, None))) > 80
+    for width in (80, 100):
+        header, line = fitted_table(rows, width)
+        assert 60 < len(line) <= width
+        assert {"BAG", "OWNER", "TASKS", "DONE", "FAILED", "NAME"} <= set(header.split())
+        assert header.index("NAME") == line.index("checks-of-data")
+    assert fitted_table(rows, 1)[0].split() == ["BAG", "TASKS", "DONE", "FAILED", "TO", "GO", "NAME"]
 
 
 def test_bags_are_listed_without_what_a_terminal_might_obey(grid: FakeGrid) -> None:

@@ -99,6 +99,11 @@ def test_without_options_the_broker_listens_everywhere_and_lives_in_its_home(ser
     assert serve.options == BrokerOptions(home=home, listen="0.0.0.0:7077", keep_days=90.0)
 
 
+def test_a_time_to_keep_bags_may_have_a_unit(serve: Broker) -> None:
+    assert deskgrid("broker", "--keep", "36h").exit_code == 0
+    assert serve.options.keep_days == 1.5
+
+
 def test_bags_can_be_kept_for_ever(serve: Broker) -> None:
     assert deskgrid("broker", "--keep", "forever").exit_code == 0
     assert serve.options.keep_days is None
@@ -108,7 +113,7 @@ def test_bags_can_be_kept_for_ever(serve: Broker) -> None:
 def test_a_time_to_keep_bags_that_is_none_is_refused(serve: Broker, days: str) -> None:
     result = deskgrid("broker", "--keep", days)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert 'is not a number of days, more than 0, or "forever"' in result.stderr
+    assert 'is not a number of days, more than 0, nor a duration like 36h, nor "forever"' in result.stderr
 
 
 def test_the_brokers_windows_are_those_of_the_file_in_its_home(serve: Broker, home: Path) -> None:

@@ -164,6 +164,14 @@ def test_every_way_to_fail_has_its_own_error(grid: Grid) -> None:
     assert "LookupError: no such star" in (bag.logs(0).error or "")
 
 
+def test_an_option_in_the_place_of_an_argument_is_told_where_it_belongs(grid: Grid) -> None:
+    hinted = grid.submit(lambda n: n, 1, runtime=3).exception(30)
+    other = grid.submit(lambda n: n, 1, colour=3).exception(30)
+    assert type(hinted) is type(other) is TypeError
+    assert "submit task(function, runtime=...)" in hinted.__notes__[-1]
+    assert "task(function" not in "".join(other.__notes__)
+
+
 def test_a_commands_result_is_what_it_prints(grid: Grid) -> None:
     bag = grid.command([sys.executable, "-c", "import sys; print(sys.argv[1].upper())", "{}"], ["a", "b"], runtime=1)
     assert [text.split() for text in bag.results()] == [["A"], ["B"]]

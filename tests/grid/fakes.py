@@ -195,3 +195,6 @@ class FakeWindows:
 
     def table_for(self, name: str) -> str | None:
         return self._seen.get(name)
+
+    def describe(self) -> str:
+        return " ".join(self._seen)

@@ -6,9 +6,14 @@ from pathlib import Path
 from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
+from deskgrid.broker.learning import Learning
 from deskgrid.broker.retention import DAY_S, LOOK_S
+from deskgrid.broker.store.journal import Journal
+from deskgrid.broker.store.rows import BagRow
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.quarantine import STREAK
+from deskgrid.wire import TaskOptions
 from deskgrid.wire.key_pair import new_pair
 from tests.broker.office import ADMIN, Office, OfficeLine
 from tests.grid.builders import bag, executions
@@ -140,6 +145,30 @@ def thief(seed: int, home: Path) -> None:
         expect(isinstance(holder.receive(), wire.Refused), "a revoked PC has enrolled again by itself")
 
 
+def liar(seed: int, home: Path) -> None:
+    """A PC that answers at once gets most tasks, and others fail at once: neither makes tasks look short."""
+    with closing(Journal(home)) as journal:
+        known = OpenBag(BagRow(1, "b", "sweep", "command", "ann", "digest", TaskOptions(), False, False, 0.0), False)
+        learning = Learning(journal)
+        for turn in range(200):
+            known.runs.add([10.0], 0, f"pc{turn % 3}")
+            known.runs.add([0.0] * 40, 0, "liar")
+            learning.learn(known)
+        learning.write_down(0.0)
+        journal.commit()
+        expect(learning.expected(known) > 5.0, "tasks of 10 s are expected to take {}", learning.expected(known))
+    with closing(Office(home)) as office:
+        client, worker = office.client(), office.worker()
+        worker.join()
+        client.submit([b"0", b"1"], runtime=None)
+        worker.finish(*worker.work(), outcome=wire.Outcome.ERROR, elapsed=0.0)
+        office.settle()
+        estimates = [each.estimate_s for each in office.sessions.state.book.by_number.values()]
+        expect(estimates == [ASSUMED_RUNTIME_S], "expected are {}", estimates)
+        learned = [row.name for row in office.journal.learned.rows()]
+        expect("digest" in learned, "what was learned is {}", learned)
+
+
 SCRIPTS = {
     "black hole": black_hole,
     "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),
@@ -149,4 +178,5 @@ SCRIPTS = {
     "kept": kept,
     "revoked": revoked,
     "thief": thief,
+    "liar": liar,
 }

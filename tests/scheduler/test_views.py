@@ -10,6 +10,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.state.prediction_error import ENOUGH
 from deskgrid.scheduler.views import explain as explanations
 from deskgrid.scheduler.views import snapshot
 from deskgrid.scheduler.views.explain import (
@@ -202,11 +203,11 @@ def test_work_is_done_when_enough_slot_seconds_have_passed() -> None:
     grid = Grid()
     grid.pc("a", 100, slots=2)
     grid.pc("b", 50)
-    assert capacity(grid).time_to_do(30, longest_s=10) == 10
-    assert capacity(grid).time_to_do(150, longest_s=10) == 50
-    assert capacity(grid).time_to_do(170, longest_s=10) == 60
-    assert capacity(grid).time_to_do(250, longest_s=10) == 100
-    assert capacity(grid).time_to_do(251, longest_s=10) is None
+    assert capacity(grid).time_to_do(30, 10, 10) == 10
+    assert capacity(grid).time_to_do(150, 10, 10) == 50
+    assert capacity(grid).time_to_do(170, 10, 10) == 60
+    assert capacity(grid).time_to_do(250, 10, 10) == 100
+    assert capacity(grid).time_to_do(251, 10, 10) is None
 
 
 def test_announced_windows_count_of_workers_that_are_up_and_of_those_that_are_away() -> None:
@@ -215,28 +216,28 @@ def test_announced_windows_count_of_workers_that_are_up_and_of_those_that_are_aw
     grid.pc("b", 5)
     grid.tell(ev.WorkerLeft("b", planned=True, windows=[(40, 10)]))
     questions = capacity(grid)
-    assert questions.time_to_do(20, longest_s=1) == 10
-    assert questions.time_to_do(30, longest_s=1) == 25
-    assert questions.time_to_do(45, longest_s=1) == 45
-    assert questions.time_to_do(51, longest_s=1) is None
+    assert questions.time_to_do(20, 1, 1) == 10
+    assert questions.time_to_do(30, 1, 1) == 25
+    assert questions.time_to_do(45, 1, 1) == 45
+    assert questions.time_to_do(51, 1, 1) is None
     grid.wait(60)  # all these windows have closed meanwhile
     grid.pc("c", 10)
-    assert capacity(grid).time_to_do(10, longest_s=1) == 10
-    assert capacity(grid).time_to_do(11, longest_s=1) is None
+    assert capacity(grid).time_to_do(10, 1, 1) == 10
+    assert capacity(grid).time_to_do(11, 1, 1) is None
 
 
 def test_the_longest_task_needs_a_window_that_is_longer() -> None:
     grid = Grid()
     grid.pc("a", 10, windows=[(20, 60)])
-    assert capacity(grid).time_to_do(5, longest_s=10) == 30
-    assert capacity(grid).time_to_do(5, longest_s=9) == 9
-    assert capacity(grid).time_to_do(5, longest_s=60) is None
+    assert capacity(grid).time_to_do(5, 10, 10) == 30
+    assert capacity(grid).time_to_do(5, 9, 9) == 9
+    assert capacity(grid).time_to_do(5, 60, 60) is None
 
 
 def test_an_open_ended_worker_ends_everything() -> None:
     grid = Grid()
     grid.pc("a")
-    assert capacity(grid).time_to_do(1e9, longest_s=1e9) == 1e9
+    assert capacity(grid).time_to_do(1e9, 1e9, 1e9) == 1e9
 
 
 def test_a_window_that_should_have_closed_gives_nothing_and_takes_nothing() -> None:
@@ -244,8 +245,8 @@ def test_a_window_that_should_have_closed_gives_nothing_and_takes_nothing() -> N
     grid.pc("late", 10)
     grid.wait(100)
     grid.pc("a", 50)
-    assert capacity(grid).time_to_do(50, longest_s=1) == 50
-    assert Capacity().time_to_do(1, 0) is None
+    assert capacity(grid).time_to_do(50, 1, 1) == 50
+    assert Capacity().time_to_do(1, 0, 0) is None
 
 
 def test_a_bag_waits_for_the_work_of_those_before_it() -> None:
@@ -262,6 +263,38 @@ def test_the_margin_is_part_of_what_the_longest_task_needs() -> None:
     grid.tasks(18, bag=1)
     assert [bag.eta_s for bag in bags(grid.scheduler, grid.now)] == [None]
     assert [bag.eta_s for bag in bags(at_work().scheduler, 10)] == [pytest.approx(30)]
+
+
+def test_the_time_that_a_task_has_run_is_not_to_go_any_more() -> None:
+    grid = Grid(pgs(margin=2))
+    grid.pc("a", 100)
+    (task,) = grid.tasks(60)
+    grid.expect(a=[task])
+    for elapsed, eta in ((0, 60), (20, 40), (30, 10), (40, 0)):
+        grid.wait(elapsed)
+        assert [bag.eta_s for bag in bags(grid.scheduler, grid.now)] == [eta]
+
+
+def test_with_others_behind_it_the_time_that_a_task_has_run_is_work_that_is_done() -> None:
+    grid = Grid(pgs(margin=0))
+    grid.pc("a")
+    first, _ = grid.tasks(10, 10)
+    grid.expect(a=[first])
+    grid.wait(4)
+    assert [bag.eta_s for bag in bags(grid.scheduler, grid.now)] == [16]
+
+
+def test_when_enough_tasks_are_done_the_rest_is_expected_at_their_pace() -> None:
+    grid = Grid(pgs(margin=0))
+    grid.pc("a")
+    grid.tasks(*[10.0] * (ENOUGH + 5))
+    for number in range(ENOUGH):
+        assert bags(grid.scheduler, grid.now)[0].eta_s == 10.0 * (ENOUGH + 5 - number)
+        grid.tell_pass()
+        grid.end(grid.running("a"), elapsed=2.0)
+    assert bags(grid.scheduler, grid.now)[0].eta_s == 5 * 2.0
+    grid.tell(ev.BagPredicted(0, 4.0))
+    assert bags(grid.scheduler, grid.now)[0].eta_s == 5 * 4.0
 
 
 # --- why it waits --------------------------------------------------------------------------------------------------

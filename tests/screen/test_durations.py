@@ -2,7 +2,7 @@
 
 import pytest
 
-from deskgrid.durations import duration, precise
+from deskgrid.durations import duration, precise, read_duration
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,36 @@ def test_a_duration_is_said_in_the_units_people_use_and_never_rounded_up(seconds
 )
 def test_short_durations_that_are_compared_have_three_digits(seconds: float, said: str) -> None:
     assert precise(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90.0),
+        ("1e3", 1000.0),
+        ("0.5s", 0.5),
+        ("20min", 1200.0),
+        ("20m", 1200.0),
+        ("1h30min", 5400.0),
+        ("1 h 30 min", 5400.0),
+        ("2d", 172_800.0),
+        ("1.5 h", 5400.0),
+    ],
+)
+def test_a_typed_duration_is_seconds_or_has_units(text: str, seconds: float) -> None:
+    assert read_duration(text) == seconds
+
+
+def test_only_a_plain_number_takes_the_unit_of_its_option() -> None:
+    assert (read_duration("2", 86_400.0), read_duration("36h", 86_400.0)) == (172_800.0, 129_600.0)
+
+
+@pytest.mark.parametrize("text", ["", "h", "1x", "1h30", "-1h", "1h -2min", "30 1h", "nan h", "18:30"])
+def test_anything_else_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="could not convert"):
+        read_duration(text)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 9.9, 200, 5400, 100_000 // 3600 * 3600])
+def test_a_duration_that_was_printed_can_be_typed(seconds: float) -> None:
+    assert read_duration(duration(seconds)) == seconds

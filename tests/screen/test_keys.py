@@ -118,7 +118,7 @@ def test_the_cursor_stays_on_its_pc_when_others_come_and_stays_in_its_place_when
     player.seen = seen(snapshot([row for row in pcs(50)["workers"] if row["name"] != "lab3-020"]))
     assert player.row == "pc lab3-021"
     player.seen = seen(snapshot([]))
-    assert "none yet" in player.text()
+    assert "none; start one" in player.text()
 
 
 def test_a_view_is_as_you_left_it() -> None:

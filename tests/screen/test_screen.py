@@ -173,6 +173,11 @@ def test_a_worker_that_is_away_shows_its_next_window() -> None:
     assert "away, back in 5 h 00 min for 14 h 00 min" in line_with("pc ", lines(snapshot([away])))
 
 
+def test_a_worker_that_is_late_for_its_window_says_so() -> None:
+    late = worker("pc", state="away", windows=[(-30.0, 3630.0)])
+    assert "away, was due 30 s ago for 1 h 00 min" in line_with("pc ", lines(snapshot([late])))
+
+
 def test_a_worker_that_is_away_for_longer_than_a_week_says_so() -> None:
     assert "no window in the coming week" in line_with("pc ", lines(snapshot([worker("pc", state="away")])))
 
@@ -240,6 +245,13 @@ def test_a_bag_shows_its_tasks_as_a_bar_and_its_time_to_go() -> None:
     assert "2 h 05 min" in row
     assert "1,000/1,063" in row
     assert "3 failed" in row
+
+
+def test_the_id_of_a_failed_bag_with_a_long_name_is_shown_at_80_columns() -> None:
+    failed = bag("a-bag-with-a-rather-long-name", id="feedfacecafe", done=6_646, failed=13_354)
+    row = line_with("feedfacecafe", lines(snapshot(bags=[failed]), 80))
+    assert row.startswith("a-bag-with-")
+    assert "13,354 failed" in row
 
 
 def test_a_bag_without_a_name_goes_by_its_id() -> None:

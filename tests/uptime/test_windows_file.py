@@ -48,6 +48,15 @@ def table_for(file: WindowsFile, name: str) -> dict[str, object]:
     return table
 
 
+def test_what_was_read_is_described_in_one_line(path: Path) -> None:
+    assert WindowsFile(path).describe() == "no windows"
+    write(path, LAB3)
+    assert read(path).describe() == (
+        "[lab3-*] mon-fri 18:00-08:00, sat-sun all day; 1 dated exception (Europe/Brussels) "
+        "[ny-pc] daily 20:00-07:00 (America/New_York) [*] daily 20:00-07:00 (Europe/Brussels)"
+    )
+
+
 def test_a_worker_gets_the_table_of_the_first_pattern_that_matches_its_name(path: Path) -> None:
     write(path, LAB3)
     file = read(path)

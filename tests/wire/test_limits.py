@@ -162,9 +162,9 @@ def test_what_a_peer_says_in_one_message_has_8_mib_at_most(kind: type[wire.Messa
 
 
 def test_one_value_of_many_rows_is_not_made_more_of_than_a_message_has() -> None:
-    count = 2_000
+    count = wire.RESULTS_ROWS
     columns = [[*range(count)], [1], [0], [0.5], [bytes(wire.LARGE_BYTES - 1)], [b""], [b""]]
-    with pytest.raises(wire.ProtocolError, match="2000 rows that have more than 70,254,592 bytes"):
+    with pytest.raises(wire.ProtocolError, match="500 rows that have more than 70,254,592 bytes"):
         wire.decode(msgpack.packb([TAGS[wire.Finished], columns]))
 
 

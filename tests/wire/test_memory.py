@@ -12,7 +12,7 @@ from deskgrid.wire.fields import Many, Optional, Rows
 
 TAGS = {kind: tag for tag, kind in enumerate(wire.MESSAGES)}
 SIZE = 2**18
-# For the rows of one message, of which there are 32,768 at most.
+# For the rows of one message, of which there are 10,000 at most.
 ROWS_BYTES = 16 * 2**20
 
 # Small things of which many fit: empty containers, nil, small integers, empty texts; nested ones; promises.
@@ -77,7 +77,7 @@ def test_decoding_does_not_multiply(filling: bytes) -> None:
 def test_valid_messages_with_as_many_rows_as_there_may_be_do_not_multiply() -> None:
     refs = wire.encode(wire.Returned(tuple(wire.Ref(1, 1) for _ in range(wire.HELD_ROWS))))
     attempts = wire.encode(wire.Leave("", True, True, (), (wire.Running(1, 1, 1, 0.5),) * wire.HELD_ROWS))
-    results = (wire.Result(1, 1, 1, 0.5, b"", b"", b""),) * wire.BATCH_ROWS
+    results = (wire.Result(1, 1, 1, 0.5, b"", b"", b""),) * wire.RESULTS_ROWS
     for data in (refs, attempts, wire.encode(wire.Finished(results))):
         assert peak_of(lambda data=data: wire.decode(data)) < 8 * len(data) + ROWS_BYTES  # type: ignore[misc]
 

@@ -30,7 +30,7 @@ def test_a_payload_of_the_limit_arrives() -> None:
 
 
 def test_a_full_batch_arrives() -> None:
-    refs = tuple(wire.Ref(task, 1) for task in range(wire.BATCH_ROWS))
+    refs = tuple(wire.Ref(task, 1) for task in range(wire.HELD_ROWS))
     assert wire.decode(wire.encode(wire.Taken(refs))) == wire.Taken(refs)
 
 

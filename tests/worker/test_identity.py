@@ -5,16 +5,22 @@ import pickle
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
+from zmq.utils import z85
 
+from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.cli.hiding import without
+from deskgrid.worker import agent
 from deskgrid.worker.identities import Identities
+from deskgrid.worker.windows.uptime import Until
 from tests.executor.rig import call, command_template, python_template
 from tests.live import LiveGrid, live_grid
-from tests.waiting import eventually
+from tests.peers import PATIENCE_S
 from tests.worker.machine import worker_process
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of processes")
@@ -224,17 +230,48 @@ def test_a_task_inherits_no_credential_and_no_file(live: LiveGrid, tmp_path: Pat
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _silent_broker(keys: KeyRing, address: str) -> Iterator[zmq.Socket[bytes]]:
+    """A socket with a broker's key at its address, which answers nothing."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        router.linger, router.curve_server = 0, 1
+        router.curve_publickey, router.curve_secretkey = map(z85.encode, keys.server)
+        router.bind(f"tcp://{address}")
+        yield router
+
+
 def test_an_identity_whose_answer_was_lost_is_used_again(live: LiveGrid, tmp_path: Path) -> None:
     """A worker that was killed between asking and hearing comes again with the same key."""
-    log, line = tmp_path / "log", live.broker.ready.worker_line
+    log, line, address = tmp_path / "log", live.broker.ready.worker_line, live.broker.ready.address
     live.broker.stop()
-    with worker_process(log, "--join", line, *options(tmp_path)) as waiting:
-        assert eventually(lambda: any((tmp_path / "pc").rglob("*.join")))
+    keys = KeyRing(live.home)
+    with _silent_broker(keys, address) as silent, worker_process(log, "--join", line, *options(tmp_path)) as waiting:
+        assert silent.poll(int(PATIENCE_S * 1000))
         waiting.kill()
-    server = live.broker.line("worker").keys
-    assert server is not None
-    before = Identities(tmp_path / "pc").find(server.server, "lab3-07")
-    live.broker = live._broker(live.broker.ready.address)
+    before = Identities(tmp_path / "pc").find(keys.server[0], "lab3-07")
+    assert before is not None
+    live.broker = live._broker(address)
     with worker_process(log, "--join", line, *options(tmp_path)) as again:
         assert again.joined()
-    assert Identities(tmp_path / "pc").find(server.server, "lab3-07") == before
+    assert Identities(tmp_path / "pc").find(keys.server[0], "lab3-07") == before
+
+
+def test_a_pc_that_reaches_no_broker_in_time_ends_and_keeps_no_identity(
+    live: LiveGrid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "ENROL_S", 0.0)
+    live.broker.stop()
+    over = Until(0.0, on_wall=False, text="over")
+    options = agent.WorkerOptions(live.broker.line("worker"), 1, "lab3-07", tmp_path / "pc", plan=over)
+    with pytest.raises(agent.WorkerError, match="this PC is not enrolled: no broker at"):
+        agent.run_worker(options, lambda: False, lambda line: None)
+    assert not (tmp_path / "pc").exists()
+
+
+def test_a_pc_may_enrol_for_longer_than_its_plan_lasts(live: LiveGrid, tmp_path: Path) -> None:
+    said: list[str] = []
+    over = Until(0.0, on_wall=False, text="over")
+    options = agent.WorkerOptions(live.broker.line("worker"), 1, "lab3-07", tmp_path / "pc", plan=over)
+    agent.run_worker(options, lambda: False, said.append)
+    assert any(line.startswith("enrolled at") for line in said)
+    assert Identities(tmp_path / "pc").choose(None, None) is not None

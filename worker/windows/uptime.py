@@ -21,6 +21,7 @@ from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from typing import Protocol
 
+from deskgrid.durations import read_duration
 from deskgrid.wire import WINDOWS_LIMIT
 from deskgrid.worker.windows.weekly import (
     DAY_MIN,
@@ -155,11 +156,11 @@ class Until:
 
 
 def parse_until(text: str, now: Instant) -> Until:
-    """Return the plan that ``HH:MM`` or seconds stand for.
+    """Return the plan that ``HH:MM`` or a duration stands for.
 
     ``HH:MM`` is the next time that clocks in the machine's zone show this: later than now and at most a day
     ahead, by the wall clock. If clocks show it twice in a night, this may be the second time; if clocks skip it,
-    this is the moment of the change. Seconds (``90``, ``90.5``) count from now. Raises PlanError for anything
+    this is the moment of the change. A duration (``90``, ``1h30min``) counts from now. Raises PlanError for anything
     else.
     """
     wanted = text.strip()
@@ -173,7 +174,7 @@ def parse_until(text: str, now: Instant) -> Until:
     try:
         seconds = _seconds(wanted)
     except ValueError as error:
-        raise PlanError(f"until {text!r}: expected HH:MM or seconds: {error}") from error
+        raise PlanError(f"until {text!r}: expected HH:MM or a duration: {error}") from error
     if seconds <= 0:
         raise PlanError(f"until {text!r}: must be more than 0 seconds")
     return Until(now.mono + seconds, on_wall=False, text=f"for {seconds:g} s from its start")
@@ -195,9 +196,9 @@ def _next_time(minutes: int, wall: float) -> float:
 def _seconds(text: str) -> float:
     """Return ``text`` as seconds, 0 to 1e9; a ValueError says what is wrong with it."""
     try:
-        seconds = float(text)
+        seconds = read_duration(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is not a number of seconds") from error
+        raise ValueError(f"{text!r} is not a number of seconds, nor a duration like 1h30min") from error
     if not 0 <= seconds <= _LONGEST_S:  # also refuses NaN
         raise ValueError(f"{text!r} is not from 0 to {_LONGEST_S:g} seconds")
     return seconds
@@ -349,10 +350,7 @@ class Weekly:
 
     def describe(self) -> str:
         """Return the windows as they were written, how many dates are exceptions, and the zone."""
-        count = len(self._calendar.dates)
-        dated = f"{count} dated exception{'s' * (count > 1)}" if count else ""
-        zone = self._calendar.zone.key if self._calendar.zone else "local time"
-        return f"{'; '.join(filter(None, (self._calendar.text, dated)))} ({zone})"
+        return self._calendar.describe()
 
     def _locate(self, wall: float) -> tuple[Timeline, int]:
         """Return a timeline around ``wall`` and the index in it of the first window that is not over."""

@@ -79,6 +79,13 @@ class Calendar:
     dates: Mapping[date, tuple[Span, ...]]  # exceptions; no span: closed
     text: str  # the weekly windows as people wrote them
 
+    def describe(self) -> str:
+        """Return the windows as they were written, how many dates are exceptions, and the zone."""
+        count = len(self.dates)
+        dated = f"{count} dated exception{'s' * (count > 1)}" if count else ""
+        zone = self.zone.key if self.zone else "local time"
+        return f"{'; '.join(filter(None, (self.text, dated)))} ({zone})"
+
     def day_of(self, wall: float) -> date:
         """Return the local date at POSIX second ``wall``."""
         return reading(wall, self.zone).date()

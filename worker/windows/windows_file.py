@@ -22,8 +22,8 @@ from pathlib import Path
 from deskgrid.wire import TABLE_BYTES
 from deskgrid.worker.windows.weekly import PlanError, calendar_from_table, read_text, toml_table, zone_named
 
-# (pattern, its table as JSON)
-_Tables = tuple[tuple[str, str], ...]
+# (pattern, its table as JSON, its windows for people)
+_Tables = tuple[tuple[str, str, str], ...]
 
 
 class WindowsFile:
@@ -54,7 +54,11 @@ class WindowsFile:
 
     def table_for(self, name: str) -> str | None:
         """Return the table of the first pattern that matches a worker's ``name``, as JSON, or None."""
-        return next((text for pattern, text in self._tables if fnmatchcase(name, pattern)), None)
+        return next((text for pattern, text, _ in self._tables if fnmatchcase(name, pattern)), None)
+
+    def describe(self) -> str:
+        """Return what was read, in one line for people: ``[lab3-*] daily 20:00-07:00 (local time)``."""
+        return " ".join(f"[{pattern}] {said}" for pattern, _, said in self._tables) or "no windows"
 
     def _look(self) -> tuple[int, int] | None:
         try:
@@ -70,15 +74,16 @@ class WindowsFile:
         top = toml_table(read_text(self._path), where)
         zone = top.pop("zone", None)
         zone_named(zone, where)
-        return tuple((pattern, _pattern_text(pattern, table, zone, where)) for pattern, table in top.items())
+        return tuple((pattern, *_read_table(pattern, table, zone, where)) for pattern, table in top.items())
 
 
-def _pattern_text(pattern: str, table: object, zone: object, where: str) -> str:
+def _read_table(pattern: str, table: object, zone: object, where: str) -> tuple[str, str]:
+    """Return the table as JSON, and its windows for people."""
     if not isinstance(table, Mapping):
         raise PlanError(f'{where}: {pattern!r}: expected zone, or a table for a pattern such as ["lab3-*"]')
     whole = dict(table) if zone is None else {"zone": zone, **table}
-    calendar_from_table(whole, f"{where}: [{pattern!r}]")
+    calendar = calendar_from_table(whole, f"{where}: [{pattern!r}]")
     text = json.dumps(whole)
     if len(text) > TABLE_BYTES:
         raise PlanError(f"{where}: {pattern!r:.80}: {len(text):,} bytes as JSON; the limit is {TABLE_BYTES:,}")
-    return text
+    return text, calendar.describe()

@@ -24,6 +24,7 @@ from deskgrid.wire.limits import (
     HELD_ROWS,
     KEY_BYTES,
     PRINTED_BYTES,
+    RESULTS_ROWS,
     SLOTS_LIMIT,
     TABLE_BYTES,
     WINDOWS_LIMIT,
@@ -131,7 +132,7 @@ class Heartbeat:
 class Finished:
     """Attempts that ended. They are sent again after each reconnection until `Taken` names them."""
 
-    results: Annotated[tuple[Result, ...], AtMost(BATCH_ROWS, tidy_results)]
+    results: Annotated[tuple[Result, ...], AtMost(RESULTS_ROWS, tidy_results)]
 
 
 @dataclass(frozen=True, slots=True)
