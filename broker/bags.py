@@ -1,7 +1,6 @@
 """The broker's bags: which tasks they have, who waits for their results, and how long their tasks take."""
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -12,12 +11,13 @@ from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.prediction.runtimes import Prediction
-from deskgrid.scheduler.prediction.sample import REMEMBERED
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
 # a task does not start in the last moments of a window, and short enough for a lunch break.
 ASSUMED_RUNTIME_S = 60.0
+# The most runs of a bag that wait until the broker learns from them: very many bags may be open.
+LATEST = 50
 # A run: how long it took, in seconds, and on which worker.
 Run = tuple[float, str]
 # The note of a bag that was submitted before any worker joined.
@@ -54,8 +54,8 @@ class ObservedRuntimes:
     __slots__ = ("_first", "_others", "count", "only_first")
 
     def __init__(self) -> None:
-        self._first: deque[Run] = deque(maxlen=REMEMBERED)
-        self._others: deque[Run] = deque(maxlen=REMEMBERED)
+        self._first: list[Run] = []
+        self._others: list[Run] = []
         self.only_first = True
         self.count = 0
 
@@ -63,17 +63,22 @@ class ObservedRuntimes:
         """Add runs on ``worker``, in seconds; the first ``first`` of them were the first on their slots."""
         self.count += len(elapsed)
         if first and self.only_first:
-            self._first.extend(zip(elapsed[:first], repeat(worker)))
+            _append(self._first, elapsed[:first], worker)
         if len(elapsed) > first:
-            self._others.extend(zip(elapsed[first:], repeat(worker)))
+            _append(self._others, elapsed[first:], worker)
 
     def take(self) -> list[Run]:
-        """The runs since the last call, at most the latest."""
+        """The runs since the last call, at most `LATEST`."""
         self.only_first = self.only_first and not self._others
-        runs = list(self._first if self.only_first else self._others)
-        self._first.clear()
-        self._others.clear()
-        return runs
+        runs = self._first if self.only_first else self._others
+        self._first, self._others = [], []
+        return runs[-LATEST:]
+
+
+def _append(runs: list[Run], elapsed: Sequence[float], worker: str) -> None:
+    runs.extend(zip(elapsed[-LATEST:], repeat(worker)))
+    if len(runs) > 2 * LATEST:
+        del runs[:-LATEST]
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ Rule 3: what was learned is written down every few seconds. If the broker is kil
 
 import math
 from array import array
+from collections.abc import Iterator
 
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
 from deskgrid.broker.store.journal import Journal
@@ -55,13 +56,15 @@ class Learning:
         runs = bag.runs.take()
         features = _features(bag, first=bag.runs.only_first)
         kind, judged = bag.prediction or ("", None)
+        if kind != features.bag:
+            judged = None
+        if bag.complete:
+            self._runtimes.end(features.bag)
+            features = features._replace(bag="")  # only its function and its program can still use them
         for seconds, worker in runs:
-            self._runtimes.observe(features._replace(pc=worker), seconds, judged if kind == features.bag else None)
+            self._runtimes.observe(features._replace(pc=worker), seconds, judged)
         if runs:
             self._unwritten["function", features.function] = self._unwritten["program", features.program] = None
-        if bag.complete:
-            for first in (True, False):
-                self._runtimes.end(_features(bag, first).bag)
 
     def forget(self) -> None:
         """Forget everything."""
@@ -91,7 +94,8 @@ def _features(bag: OpenBag, first: bool) -> Features:
     return Features(f"{kind}{bag.row.number}", f"{kind}{bag.row.template}", f"{kind}{bag.row.owner} {bag.row.name}")
 
 
-def _kinds(bag: OpenBag) -> tuple[Features, ...]:
+def _kinds(bag: OpenBag) -> Iterator[Features]:
     """The kinds of runs that a bag can be predicted from, the best first."""
-    first = _features(bag, first=True)
-    return (first,) if bag.runs.count and bag.runs.only_first else (_features(bag, first=False), first)
+    if not (bag.runs.count and bag.runs.only_first):
+        yield _features(bag, first=False)
+    yield _features(bag, first=True)

@@ -8,7 +8,7 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.broker import learning
-from deskgrid.broker.bags import ASSUMED_RUNTIME_S, ObservedRuntimes
+from deskgrid.broker.bags import ASSUMED_RUNTIME_S, LATEST, ObservedRuntimes
 from deskgrid.broker.learning import WRITE_S
 from deskgrid.broker.store.rows import LearnedRow
 from tests.broker.office import ADMIN, Office, OpenOffice
@@ -57,6 +57,14 @@ def test_only_runs_of_slots_that_are_ready_count_once_there_are_any() -> None:
     runs.add([5.0], 1, "pc3")
     assert runs.take() == []
     assert runs.count == 6
+
+
+def test_of_many_runs_the_latest_are_kept() -> None:
+    runs = ObservedRuntimes()
+    for turn in range(30):
+        runs.add([float(turn)] * 7, 0, "pc1")
+    runs.add([99.0] * (LATEST - 1), 0, "pc1")
+    assert runs.take() == [(29.0, "pc1"), *[(99.0, "pc1")] * (LATEST - 1)]
 
 
 def test_a_bag_that_nobody_predicted_is_predicted_by_what_its_tasks_take_when_slots_have_done_one(
