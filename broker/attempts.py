@@ -73,8 +73,8 @@ class Attempts:
         self._state = state
         self._send = state.send
         self._by_name = by_name
-        # For each task whose newest attempt no worker holds now: its number, the session that was given it, and when.
-        self._given: dict[int, tuple[int, str, float | None]] = {}
+        # For each attempt that counts although no worker holds it now: the session that was given it, and when.
+        self._given: dict[Attempt, tuple[str, float | None]] = {}
         # For the `Finished` message that is being handled: its results, until the scheduler says which of them count;
         # its tasks that crashed, with the workers where they crashed before; and the worker that sent the message.
         self._results: dict[Attempt, wire.Result] = {}
@@ -112,14 +112,14 @@ class Attempts:
         """
         scheduler, given = self._state.scheduler, self._given
         if len(given) > 2 * scheduler.orphans + SPARE:
-            self._given = {task: to for task, to in given.items() if scheduler.is_orphan(Attempt(task, to[0]))}
-        self._given.update((task, (number, session, at)) for task, number, session, at in rows)
+            self._given = {attempt: to for attempt, to in given.items() if scheduler.is_orphan(attempt)}
+        self._given.update((Attempt(task, number), (session, at)) for task, number, session, at in rows)
 
     def _lookup(self) -> AttemptLookup:
         return AttemptLookup(self._state.scheduler.grid)
 
     def _holder(self, attempt: Attempt, found: tuple[str, float] | None) -> str | None:
-        """The session that was given an attempt: "" if unknown, None if the attempt is not the newest of its task.
+        """The session that was given an attempt: "" if unknown, None if the attempt no longer counts.
 
         ``found``: the result of `AttemptLookup.find` for this attempt.
         """
@@ -127,20 +127,19 @@ class Attempts:
             return self._by_name[found[0]].session
         if not self._state.scheduler.is_orphan(attempt):
             return None
-        number, session, _ = self._given.get(attempt.task, (attempt.number, "", None))
-        return session if number == attempt.number else ""
+        return self._given.get(attempt, ("", None))[0]
 
     def _most_s(self, attempt: Attempt, found: tuple[str, float] | None, now: float) -> float:
         """The seconds since an attempt was sent or, if that is unknown, since its bag was submitted."""
         if found is not None:
             return now - found[1]
-        number, _, at = self._given.get(attempt.task, (attempt.number, "", None))
-        if at is not None and number == attempt.number:
+        _, at = self._given.get(attempt, ("", None))
+        if at is not None:
             return now - at
         return max(0.0, self._state.posix(now) - self._state.book.find(attempt.task)[0].row.created)
 
     def its_own(self, worker: WorkerSession, attempts: Iterable[Attempt], lookup: AttemptLookup) -> list[Attempt]:
-        """The attempts that are the newest of their tasks and were given to this worker, as far as is known."""
+        """The attempts that count and were given to this worker, as far as is known."""
         return [each for each in attempts if self._holder(each, lookup.find(each)) in ("", worker.session)]
 
     def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
@@ -288,6 +287,7 @@ class Attempts:
         worker = self._by_name[command.worker]
         rows: list[wire.Work] = []
         remembered: list[tuple[int, int, str]] = []
+        copies: list[tuple[int, int, str]] = []
         size = 0
         book, journal = self._state.book, self._state.journal
         bag, batch, _ = book.find(command.work[0].attempt.task)
@@ -304,7 +304,12 @@ class Attempts:
                 self.send_template(worker, template)
             if runtime >= REMEMBERED_S or task in bag.remembered:
                 bag.remembered.add(task)
-                remembered.append((task, number, worker.session))
+                if (original := self._state.scheduler.original_of(attempt)) is not None:
+                    copies.append((task, number, worker.session))
+                    (_, number_of_original), holder = original
+                    remembered.append((task, number_of_original, self._by_name[holder].session))
+                else:
+                    remembered.append((task, number, worker.session))
             payload = journal.payload(batch.first, task - batch.first)
             rows.append(wire.Work(task, number, slot, template, runtime, bag.row.options, payload))
             size += len(payload)
@@ -315,6 +320,8 @@ class Attempts:
             self._hand_out(worker, rows, bool(remembered))
         if remembered:
             self._state.journal.add_sent(remembered)
+        if copies:
+            self._state.journal.add_copies(copies)
 
     def _hand_out(self, worker: WorkerSession, rows: list[wire.Work], remembered: bool) -> None:
         """Send work: after the commit if it has to be ``remembered`` across a restart, otherwise before the commit."""

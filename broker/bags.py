@@ -133,7 +133,7 @@ class OpenBag:
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
         """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
-        return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, **known)
+        return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, options.copies, **known)
 
     def task(self, item: int) -> int | None:
         """The task number of ``item``; None when there is no such item."""

@@ -103,6 +103,7 @@ class Overview:
             "failed": view.failed,
             "cancelled": view.cancelled,
             "running": view.running,
+            "copies": view.copies,
             "waiting": view.total - settled - view.running,
             "closed": bag.closed,
             "age_s": max(0.0, self._state.posix(now) - bag.row.created),
@@ -246,6 +247,7 @@ class Overview:
         return {
             "slot": slot.slot,
             "running": None if slot.running is None else self._task_row(*slot.running),
+            "copy": slot.copy,
             "ahead": slot.ahead,
             "ahead_s": slot.ahead_s,
             "queued": slot.queued,
@@ -288,6 +290,7 @@ def _values_of(counters: Counters) -> CounterValues:
         "unfit": counters.unfit,
         "adopted": counters.adopted,
         "overdue": counters.overdue,
+        "copies": counters.copies,
         "wasted_s": counters.wasted_s,
         "window_s": counters.window_s,
         "busy_s": counters.busy_s,

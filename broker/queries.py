@@ -214,6 +214,8 @@ class Queries:
         cancelled = f", {row['cancelled']} cancelled" if row["cancelled"] else ""
         counts = f"{row['done']} done, {row['failed']} failed{cancelled}, {row['running']} running"
         text = [f"no task of this bag waits: {counts}"]
+        if row["copies"]:
+            text[0] += f" ({row['copies']} with a copy)"
         if paused:
             text[0] += f", {paused} paused after several failures (name one to see why)"
         if ahead := row["waiting"] - paused:
@@ -225,7 +227,8 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
     """Explain in sentences why a task is in its present state."""
     start = f"task {item} (predicted {precise(why.runtime_s)})"
     if why.state != State.WAITING:
-        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}"]
+        copy = f"; a copy runs on {why.copy_on}" if why.copy_on else ""
+        return [f"{start} {_STATE_TEXT[why.state].format(on=why.on, again=precise(why.again_s))}{copy}"]
     if not workers:
         return [f"{start} waits: no worker is connected"]
     needs, margin = precise(why.runtime_s + why.margin_s), precise(why.margin_s)

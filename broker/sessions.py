@@ -100,9 +100,11 @@ class Sessions:
             batch = replace(batch, runtimes=(bag.estimate_s,))
         sent = [row for row in state.journal.recovery.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
-        held = [Attempt(task, number) for task, number, _ in sent]
-        state.handle(bag.submitted(batch, done=done, cancelled=cancelled, failed=failed, held=held), now)
-        self.workers.attempts.restore((task, number, session or "", None) for task, number, session in sent)
+        copies = [row for row in state.journal.recovery.copies(batch.first, batch.count) if row[0] not in over]
+        held, held_copies = ([Attempt(task, number) for task, number, _ in rows] for rows in (sent, copies))
+        known = {"done": done, "cancelled": cancelled, "failed": failed, "held": held, "held_copies": held_copies}
+        state.handle(bag.submitted(batch, **known), now)
+        self.workers.attempts.restore((task, number, session or "", None) for task, number, session in sent + copies)
 
     def successor(self, now: float, disk_full: str = "") -> "Sessions":
         """New sessions, restored from the journal after a rollback.

@@ -1,13 +1,16 @@
 """Answers from workers: each frees its slot, and counts if it is for the newest attempt of its task.
 
-Rule 1: a task is done if and only if the answer was of its newest attempt.
+Rule 1: a task is done if and only if the answer was of its newest attempt, or of one of two that count.
 Rule 2: a departure or a loss never counts against a task; crashes and errors do. A task that fails again and again
 pauses.
+Rule 3: if a task has a copy, the first success of the two counts, and the other attempt is stopped. If one of the two
+fails, the other goes on, and the failure does not count against the task.
 """
 
 from collections.abc import Sequence
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.copying import learn_pace
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, Outcome, State
 from deskgrid.scheduler.state.pauses import pause_after
@@ -32,7 +35,7 @@ class Answers:
                 self._grid.counters.stale += 1
                 continue
             self._trust.judge(*where, ended, now)
-            if self._judge(ended, now):
+            if self._judge(where[0], ended, now):
                 settled.append(ended.attempt)
         if settled:
             self._grid.commands.append(ev.Settle(settled))
@@ -82,6 +85,10 @@ class Answers:
         slot.started = now
         slot.busy_s += sum(elapsed)
         grid.counters.done += len(run)
+        if grid.tasks.copied:
+            for task, seconds in zip(tasks, elapsed, strict=True):
+                learn_pace(grid.tasks.known(task), slot.worker, task, seconds)
+                grid.drop_copy(task)
         grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed))
         self._trust.clear(slot.worker, now)
 
@@ -90,29 +97,44 @@ class Answers:
         grid, task = self._grid, ended.attempt.task
         paid = self._trust.pay(reporter, ended.attempt) if grid.deadlines.debts else None
         slot = grid.bound.get(task)
-        if slot is not None:
-            place = slot.place_of(task)
-            if place >= 0 and slot.sent[place].attempt == ended.attempt:
-                grid.withdraw(slot, place, now, ended.elapsed)
-                return slot.worker.name, slot.position
+        if slot is not None and slot.runs(ended.attempt):
+            grid.withdraw(slot, slot.place_of(task), now, ended.elapsed)
+            return slot.worker.name, slot.position
         if grid.is_orphan(ended.attempt):
             # The worker was given up for lost, but finished the work. No newer attempt exists, so this answer counts.
-            grid.claim(task)
+            grid.claim(ended.attempt)
             return reporter, 0
+        if grid.is_copy(ended.attempt):
+            return self._take_copy(ended, reporter)
         if paid is not None and ended.outcome != Outcome.CRASH:
             self._trust.clear(paid, now)
         return None
 
-    def _judge(self, ended: ev.EndedAttempt, now: float) -> bool:
-        """Count the outcome; True if the task has ended, False if it will be tried again."""
+    def _take_copy(self, ended: ev.EndedAttempt, reporter: str) -> tuple[str, int]:
+        """Free the slot of a copy that has ended. If it failed, its original gets no other one."""
+        grid, task = self._grid, ended.attempt.task
+        slot, first = grid.end_copy(task), grid.bound[task]
+        if ended.outcome:
+            first.copied_in_vain = first.sent[first.place_of(task)].attempt
+        return (reporter, 0) if slot is None else (slot.worker.name, slot.position)
+
+    def _judge(self, worker: str, ended: ev.EndedAttempt, now: float) -> bool:
+        """Count the outcome; True if the task has ended, False if it goes on or will be tried again."""
         grid = self._grid
         (task, _), outcome, elapsed = ended
+        if outcome and (task in grid.bound or grid.go_on_with_copy(task)):
+            return False
         grid.counters.count(outcome)
         if not outcome:  # done
+            self._stop_others(task, now)
+            if grid.tasks.copied and worker in grid.slots.workers:
+                learn_pace(grid.tasks.known(task), grid.slots.workers[worker], task, elapsed)
             grid.prediction_error.add(grid.tasks.succeed([task], [elapsed]))
             return True
+        grid.drop_copy(task)
         pause = 0.0
         if outcome == Outcome.CRASH:
+            grid.tasks.crashed(task, worker)
             places = grid.tasks.crashes(task)
             again = len(places) < self._crash_limit or grid.quarantine.excuses(places)
         else:
@@ -128,6 +150,15 @@ class Answers:
             grid.to_priority([task])
         return not again
 
+    def _stop_others(self, task: int, now: float) -> None:
+        """``task`` is done: stop its other attempt, if there is one."""
+        grid = self._grid
+        grid.drop_copy(task)
+        slot = grid.bound.get(task)
+        if slot is not None:
+            attempt = grid.withdraw(slot, slot.place_of(task), now)
+            grid.commands.append(ev.Stop(slot.worker.name, [attempt]))
+
     def returned(self, event: ev.AttemptsReturned, now: float) -> None:
         """A worker handed attempts back."""
         grid = self._grid
@@ -135,7 +166,10 @@ class Answers:
             self._trust.pay(event.worker, attempt)
             slot = grid.bound.get(attempt.task)
             # Any other attempt answers a recall that something newer has overtaken.
-            place = -1 if slot is None else slot.place_of(attempt.task)
-            if slot is not None and place >= 0 and slot.sent[place].attempt == attempt:
-                grid.withdraw(slot, place, now, elapsed=0.0)
-                grid.to_priority([attempt.task])
+            if grid.is_copy(attempt):
+                grid.end_copy(attempt.task)
+            elif slot is not None and slot.runs(attempt):
+                grid.withdraw(slot, slot.place_of(attempt.task), now, elapsed=0.0)
+                if not grid.go_on_with_copy(attempt.task):
+                    grid.drop_copy(attempt.task)
+                    grid.to_priority([attempt.task])

@@ -27,6 +27,7 @@ from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, within
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
+from deskgrid.scheduler.state.slots import Copy
 from deskgrid.scheduler.state.tasks import ELSEWHERE, OPEN, WAITING
 from deskgrid.scheduler.trust import Trust
 from deskgrid.scheduler.workers import Workers
@@ -85,7 +86,9 @@ class Scheduler:
         ended = ((event.done, State.DONE), (event.failed, State.FAILED), (event.cancelled, State.CANCELLED))
         self._check_restored(event)
         batch = grid.tasks.add(event.bag, event.first, event.count, event.runtimes)
-        batch.bag.retries, batch.bag.timeout = event.retries, event.timeout
+        batch.bag.retries, batch.bag.timeout, batch.bag.copies = event.retries, event.timeout, event.copies
+        if event.copies:
+            grid.tasks.copied.add(event.bag)
         grid.counters.submitted += event.count
         for tasks, state in ended:
             for task in tasks:
@@ -93,6 +96,8 @@ class Scheduler:
         for attempt in event.held:
             grid.tasks.move(attempt.task, State.HELD)
             grid.orphans[attempt.task] = attempt.number
+        for attempt in event.held_copies:
+            grid.copies[attempt.task] = Copy(attempt.number)
         grid.regular.add(batch.waiting())
         grid.changes += 1
 
@@ -102,7 +107,10 @@ class Scheduler:
         known = [*event.done, *event.failed, *event.cancelled, *held]
         if any(not 0 <= task - event.first < event.count for task in known) or len(set(known)) < len(known):
             raise IllegalEvent(f"the batch from {event.first} on is restored with tasks not its own, or twice")
-        if any(attempt.number >= self.grid.next_attempt for attempt in event.held):
+        copied = [attempt.task for attempt in event.held_copies]
+        if not set(copied) <= set(held) or len(set(copied)) < len(copied) or (copied and not event.copies):
+            raise IllegalEvent(f"the batch from {event.first} on is restored with copies of tasks that have none")
+        if any(attempt.number >= self.grid.next_attempt for attempt in (*event.held, *event.held_copies)):
             raise IllegalEvent("an attempt is held whose number has not been given yet")
 
     def _runtimes_updated(self, event: ev.RuntimesUpdated, now: float) -> None:
@@ -167,6 +175,7 @@ class Scheduler:
         if state == State.SENT:
             slot = grid.bound[task]
             stops.setdefault(slot.worker.name, []).append(grid.withdraw(slot, slot.place_of(task), now))
+            grid.drop_copy(task)
         else:
             grid.unqueue(task, state)
 
@@ -241,8 +250,8 @@ class Scheduler:
 
     @property
     def wakes_at(self) -> float:
-        """When a pass is due although nothing has happened: a new worker gets more slots, or a pause ends."""
-        return min(self.grid.pauses.next_end, self.trust.next_widening)
+        """When a pass is due although nothing has happened: for a new worker, after a pause, or to start a copy."""
+        return min(self.grid.pauses.next_end, self.trust.next_widening, self._placing.copying.due)
 
     @property
     def next_look(self) -> float:
@@ -256,8 +265,10 @@ class Scheduler:
         return worker in self.grid.slots.workers
 
     def attempts_at(self, worker: str) -> list[Attempt]:
-        """Every attempt that ``worker``, which is up, holds: slot by slot, in the order in which they run."""
-        return [sent.attempt for slot in self.grid.slots.workers[worker].slots for sent in slot.sent]
+        """Every attempt that ``worker``, which is up, holds: slot by slot, in the order of their work; then copies."""
+        slots = self.grid.slots.workers[worker].slots
+        copies = [slot.copy.attempt for slot in slots if slot.copy is not None]
+        return [sent.attempt for slot in slots for sent in slot.sent] + copies
 
     def owed_by(self, worker: str) -> Collection[Attempt]:
         """Attempts that were taken back from ``worker`` and that it has not answered for since."""
@@ -278,13 +289,21 @@ class Scheduler:
     # --- what a driver may ask of tasks and their attempts -----------------------------------------------------------
 
     def is_orphan(self, attempt: Attempt) -> bool:
-        """Whether ``attempt`` is the newest of its task, and on no slot: an answer still counts."""
-        return self.grid.is_orphan(attempt)
+        """Whether an answer of ``attempt``, which is on no slot, still counts."""
+        return self.grid.is_orphan(attempt) or self.grid.is_lost_copy(attempt)
 
     @property
     def orphans(self) -> int:
-        """For how many attempts `is_orphan` is true."""
-        return len(self.grid.orphans)
+        """For how many attempts `is_orphan` is true, at most."""
+        return len(self.grid.orphans) + len(self.grid.copies)
+
+    def original_of(self, attempt: Attempt) -> tuple[Attempt, str] | None:
+        """If ``attempt`` is a copy on a slot: the first attempt of its task, and its worker. None if it is no copy."""
+        grid, task = self.grid, attempt.task
+        if not grid.is_copy(attempt) or task not in grid.bound:
+            return None
+        slot = grid.bound[task]
+        return slot.sent[slot.place_of(task)].attempt, slot.worker.name
 
     def state(self, task: int) -> State:
         """Where ``task`` is. Raises `IllegalEvent` if it is unknown."""

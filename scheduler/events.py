@@ -21,8 +21,9 @@ class TasksSubmitted:
     """A batch of a bag arrived: tasks ``first`` .. ``first + count - 1``.
 
     ``runtimes`` has ``count`` entries, or one for all. ``retries``: how many errors or timeouts a task survives.
-    ``timeout``: seconds after which a worker stops a task, if any.
+    ``timeout``: seconds after which a worker stops a task, if any. ``copies``: whether tasks may be copied at the tail.
     ``done``, ``failed``, ``cancelled``, ``held``: what a restored grid already knows of them (empty for new ones).
+    ``held_copies``: copies of held tasks, which may still be running, too.
     """
 
     bag: int
@@ -31,10 +32,12 @@ class TasksSubmitted:
     runtimes: Sequence[float]
     retries: int = 0
     timeout: float | None = None
+    copies: bool = False
     done: Sequence[int] = ()
     failed: Sequence[int] = ()
     cancelled: Sequence[int] = ()
     held: Sequence[Attempt] = ()
+    held_copies: Sequence[Attempt] = ()
 
 
 @dataclass(frozen=True, slots=True)

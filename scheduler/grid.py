@@ -19,7 +19,7 @@ from deskgrid.scheduler.state.deadlines import Deadlines
 from deskgrid.scheduler.state.pauses import Pauses
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.quarantine import Quarantine
-from deskgrid.scheduler.state.slots import Away, Sent, Slot, SlotTable, Worker
+from deskgrid.scheduler.state.slots import Away, Copy, Sent, Slot, SlotTable, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
 
 
@@ -44,6 +44,8 @@ class GridState:
         self.orphans: dict[int, int] = {}
         # The slot of each task that is bound to one, queued or sent.
         self.bound: dict[int, Slot] = {}
+        # The second attempt of each task that has two which count. If the first is on no slot, neither is the second.
+        self.copies: dict[int, Copy] = {}
         # Slots that changed since the last pass. They are in no index until the next one.
         self.dirty: dict[int, Slot] = {}
         # This number grows with each change that no plan could foresee: of workers, windows, tasks, predictions.
@@ -60,14 +62,32 @@ class GridState:
     # --- attempts that no slot has -----------------------------------------------------------------------------------
 
     def is_orphan(self, attempt: Attempt) -> bool:
-        """Whether ``attempt`` is the newest of its task although no slot has it: its answer still counts."""
-        return self.orphans.get(attempt.task) == attempt.number
+        """Whether no slot has ``attempt`` nor any other of its task, and its answer still counts."""
+        number = self.orphans.get(attempt.task)
+        return number is not None and (number == attempt.number or self.is_lost_copy(attempt))
 
-    def claim(self, task: int) -> None:
-        """The worker of an orphan is back with it, or with its answer: ``task`` need not be done again."""
+    def claim(self, attempt: Attempt) -> None:
+        """The worker of an orphan is back with it, or with its answer: its task need not be done again."""
+        task, number = attempt
         self.unqueue(task, self.tasks.state(task))
-        del self.orphans[task]
+        other = self.orphans.pop(task)
+        if other != number:
+            self.copies[task] = Copy(other)
         self.counters.adopted += 1
+
+    def lose(self, attempts: Sequence[Attempt]) -> list[int]:
+        """No slot has these attempts any more, but their answers still count. Returns their tasks, which must wait.
+
+        A task whose copy goes on does not have to wait.
+        """
+        waiting: list[int] = []
+        for attempt in attempts:
+            if self.copies and self.go_on_with_copy(attempt.task):
+                self.copies[attempt.task] = Copy(attempt.number)
+            else:
+                self.orphans[attempt.task] = attempt.number
+                waiting.append(attempt.task)
+        return waiting
 
     def disown(self, tasks: Iterable[int]) -> None:
         """Orphans of these tasks no longer count: the tasks get newer attempts, or none.
@@ -76,10 +96,60 @@ class GridState:
         """
         for task in tasks:
             number = self.orphans.pop(task, None)
-            if number is not None and self.deadlines.debts and self.deadlines.timeout(task) is None:
-                debtor = self.deadlines.debtor(attempt := Attempt(task, number))
-                if debtor is not None:
-                    self.commands.append(Stop(debtor, [attempt]))
+            if number is not None:
+                self._stop_debtor(Attempt(task, number))
+                self.drop_copy(task)
+
+    def _stop_debtor(self, attempt: Attempt) -> None:
+        """Stop an attempt that no longer counts at the worker that owes an answer for it, if there is one."""
+        if self.deadlines.debts and self.deadlines.timeout(attempt.task) is None:
+            debtor = self.deadlines.debtor(attempt)
+            if debtor is not None:
+                self.commands.append(Stop(debtor, [attempt]))
+
+    # --- second attempts ---------------------------------------------------------------------------------------------
+
+    def is_copy(self, attempt: Attempt) -> bool:
+        """Whether ``attempt`` is the second of its task that counts."""
+        copy = self.copies.get(attempt.task)
+        return copy is not None and copy.number == attempt.number
+
+    def is_lost_copy(self, attempt: Attempt) -> bool:
+        """Whether ``attempt`` is the second of its task that counts, and no slot has it."""
+        return self.copies.get(attempt.task) == Copy(attempt.number)
+
+    def run_copy(self, slot: Slot, attempt: Attempt, started: float) -> None:
+        """Note that ``slot``, which is idle, runs ``attempt`` as the second of its task since ``started``."""
+        slot.copy = Sent(attempt, self.tasks.runtime(attempt.task), started)
+        self.copies[attempt.task] = Copy(attempt.number, slot)
+
+    def end_copy(self, task: int) -> Slot | None:
+        """The second attempt of ``task`` has ended. Returns the slot that it was on, if any."""
+        slot = self.copies.pop(task).slot
+        if slot is not None:
+            slot.copy = None
+        return slot
+
+    def drop_copy(self, task: int) -> None:
+        """The second attempt of ``task``, if it has one, no longer counts, and is stopped."""
+        if task in self.copies:
+            attempt = Attempt(task, self.copies[task].number)
+            slot = self.end_copy(task)
+            if slot is None:
+                self._stop_debtor(attempt)
+            else:
+                self.commands.append(Stop(slot.worker.name, [attempt]))
+
+    def go_on_with_copy(self, task: int) -> bool:
+        """Make the copy of ``task`` its first attempt, if a slot has one: the first is on no slot any more."""
+        copy = self.copies.get(task)
+        if copy is None or copy.slot is None or copy.slot.copy is None:
+            return False
+        started = copy.slot.copy.at
+        self.end_copy(task)
+        self.change(copy.slot)
+        self.resume(copy.slot, Attempt(task, copy.number), started)
+        return True
 
     # --- slots -------------------------------------------------------------------------------------------------------
 

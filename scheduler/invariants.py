@@ -7,7 +7,7 @@ changes nothing.
 from collections.abc import Iterator
 
 from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.model import ENDED, State, agree
+from deskgrid.scheduler.model import ENDED, Attempt, State, agree
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.state.slots import NEVER
@@ -22,6 +22,7 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
     _check_places(grid)
     _check_predictions(grid)
     _check_attempts(grid)
+    _check_copies(grid)
     slots = grid.slots.slots
     grid.quarantine.check(slots.values(), grid.tasks.bags)
     agree("changed slots", {n: s for n, s in slots.items() if n in grid.dirty}, grid.dirty)
@@ -91,6 +92,22 @@ def _check_attempts(grid: GridState) -> None:
             agree(f"task {task}, {state.name}, awaits an attempt", state == State.HELD, False)
     agree("attempts of unknown tasks", orphans, set())
     at_workers = [sent.attempt.number for slot in grid.slots.slots.values() for sent in slot.sent]
-    numbers = [*grid.orphans.values(), *at_workers]
+    numbers = [*grid.orphans.values(), *at_workers, *(copy.number for copy in grid.copies.values())]
     agree("attempt numbers", len(numbers), len(set(numbers)))
     agree("attempt numbers grow", max(numbers, default=-1) < grid.next_attempt, True)
+
+
+def _check_copies(grid: GridState) -> None:
+    """A second attempt belongs to a task whose first attempt is at a worker, or awaited just like the second."""
+    running = {slot.copy.attempt: slot for slot in grid.slots.slots.values() if slot.copy is not None}
+    here = {Attempt(task, copy.number): copy.slot for task, copy in grid.copies.items() if copy.slot is not None}
+    agree("copies on slots", running, here)
+    for task, copy in grid.copies.items():
+        sent = grid.tasks.state(task) == State.SENT
+        agree(f"the first attempt of task {task}, which has a second", sent or (task in grid.orphans), True)
+        agree(
+            f"the copy of task {task}, whose first attempt is on no slot, is on a slot",
+            not sent and copy.slot is not None,
+            False,
+        )
+        agree(f"the bag of task {task} allows copies", grid.tasks.known(task).bag.copies, True)

@@ -12,6 +12,7 @@ class Counters:
     ``kills``: attempts that ran when their worker went; ``planned_kills``: those of them whose worker left as planned,
     the number this project exists to keep at 0. ``stale``: answers of old attempts, ignored. ``unfit``: placements that
     no longer fitted when their turn came. ``adopted``: attempts whose worker came back with them.
+    ``copies``: second attempts of running tasks; they are not in ``attempts``.
     ``overdue``: attempts taken back from workers that did not answer in time. ``window_s`` and
     ``busy_s`` cover only slots whose windows have closed.
     """
@@ -31,6 +32,7 @@ class Counters:
     unfit: int = 0
     adopted: int = 0
     overdue: int = 0
+    copies: int = 0
     wasted_s: float = 0.0
     window_s: float = 0.0
     busy_s: float = 0.0

@@ -6,10 +6,12 @@ Rule 3: the work that a worker holds ahead is bounded in predicted seconds, so t
 Rule 4: a worker that has never answered gets one task for each slot, and nothing ahead. If it never answers, it
 swallows little. If it works, it is busy from the start, and waits for one round trip.
 Rule 5: a bounded pass stops when its budget is used up. Nothing is lost by that, and the next pass goes on.
+Rule 6: what is left idle may run copies of running tasks (`deskgrid.scheduler.copying`), which give way to other work.
 """
 
 import math
 
+from deskgrid.scheduler.copying import Copying
 from deskgrid.scheduler.events import Assign, Assignment
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
@@ -52,6 +54,7 @@ class Placing:
         # Tasks that no longer fitted when they were to be sent. They wait here until the policy has finished. So the
         # policy always comes to an end, and its queue entries stay valid.
         self._unfit: list[int] = []
+        self.copying = Copying(grid)
 
     def place_all(self, now: float, most: float) -> list[Assign]:
         """Decide what can be decided at ``now``. Returns the work for each worker. ``most``: as in `PassDue`."""
@@ -83,6 +86,10 @@ class Placing:
                 self._give_back_unfit()
         self._passed = grid.changes
         self._note_attempts()
+        self.copying.due = math.inf
+        if grid.tasks.copied and not self.unfinished:
+            for original, place in self.copying.choose(now):
+                self._copy(original, place)
         return list(self._assigns.values())
 
     def _tidy(self) -> bool:
@@ -156,6 +163,15 @@ class Placing:
         self._grid.counters.unfit += len(tasks)
         self._grid.to_priority(tasks)
 
+    def _copy(self, original: Slot, place: Slot) -> None:
+        """Start a copy of the attempt that ``original`` runs on ``place``. It replaces a copy that is lost."""
+        grid, ((task, _), runtime, _) = self._grid, original.sent[0]
+        grid.drop_copy(task)
+        attempt = Attempt(task, grid.next_attempt)
+        grid.run_copy(place, attempt, grid.now)
+        grid.counters.copies += 1
+        self._hand(place.worker.name, [Assignment(attempt, place.position, runtime)])
+
     # --- one slot ----------------------------------------------------------------------------------------------------
 
     def _settle_slot(self, slot: Slot, requirement: Requirement) -> int:
@@ -164,6 +180,8 @@ class Placing:
         handed = self._send(slot, requirement) if slot.queue else 0
         if slot.sent and slot.look_at > grid.now + GRACE_S:
             grid.deadlines.watch(slot, grid.now)
+        if slot.sent and grid.tasks.copied:
+            self.copying.watch(slot)
         if grid.budget <= 0 and slot.queue and self.may_send(slot):
             grid.dirty[slot.number] = slot  # the next pass goes on with it
         elif self.has_room(slot):
@@ -198,6 +216,8 @@ class Placing:
     def _send(self, slot: Slot, requirement: Requirement) -> int:
         grid = self._grid
         handed: list[Assignment] = []
+        if slot.copy is not None:
+            grid.drop_copy(slot.copy.attempt.task)
         queue, sent, ends_at, now = slot.queue, slot.sent, slot.worker.ends_at, grid.now
         position, number, budget = slot.position, grid.next_attempt, grid.budget
         # ``needs``: computed once for consecutive tasks of one runtime. ``due``: when the running task should end.

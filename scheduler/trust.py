@@ -119,13 +119,12 @@ class Trust:
         grid, worker, taken, changed = self._grid, slots[0].worker, list[Attempt](), False
         for slot in slots:
             since, attempts = slot.started, [sent.attempt for sent in slot.sent]
-            for attempt in attempts:
+            for _ in attempts:
                 grid.withdraw(slot, 0, now, elapsed=0.0)
-                grid.orphans[attempt.task] = attempt.number
             slot.started = since
             self._deadlines.owe(slot, attempts[0])
             grid.tasks.taken(attempts[0].task)
-            grid.to_priority([*(attempt.task for attempt in attempts), *grid.release_queue(slot)])
+            grid.to_priority([*grid.lose(attempts), *grid.release_queue(slot)])
             grid.counters.overdue += 1
             changed |= grid.quarantine.silent(worker.name, slot.position, grid.slots.workers, now)
             taken += attempts
@@ -180,7 +179,7 @@ class Trust:
             return
         if self._deadlines.timeout(attempt.task) is None:
             self.pay(slot.worker.name, attempt)
-            self._grid.claim(attempt.task)
+            self._grid.claim(attempt)
             self._grid.resume(slot, attempt, since)
 
     # --- quarantine --------------------------------------------------------------------------------------------------
@@ -190,9 +189,8 @@ class Trust:
         grid = self._grid
         worker = grid.slots.workers.get(name)
         if ended.outcome == _CRASH:
-            task = ended.attempt.task
-            grid.tasks.crashed(task, name)
-            changed = grid.quarantine.crashed(name, slot, grid.tasks.known(task).bag, grid.slots.workers, now)
+            bag = grid.tasks.known(ended.attempt.task).bag
+            changed = grid.quarantine.crashed(name, slot, bag, grid.slots.workers, now)
             if worker is not None:
                 self.hear(worker, now)
                 if changed:

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.model import IllegalEvent, Window, Windows
+from deskgrid.scheduler.model import Attempt, IllegalEvent, Window, Windows
 from deskgrid.scheduler.state.prediction_error import ratios
-from deskgrid.scheduler.state.slots import UPTIME_JITTER_S, Away, Slot, Worker, announced, differ, uptime_end
+from deskgrid.scheduler.state.slots import UPTIME_JITTER_S, Away, Copy, Slot, Worker, announced, differ, uptime_end
 from deskgrid.scheduler.trust import Trust
 
 
@@ -41,18 +41,25 @@ class Workers:
         self._adopt(worker, event.holds, now)
 
     def _adopt(self, worker: Worker, holds: Sequence[ev.HeldAttempt], now: float) -> None:
-        """Let a worker keep those attempts it holds that are still the newest of their tasks; stop the others."""
-        grid, stale = self._grid, []
+        """Let a worker keep those attempts it holds that still count; stop the others."""
+        grid, others, stale = self._grid, list[ev.HeldAttempt](), list[Attempt]()
         for hold in sorted(holds, key=lambda hold: hold.elapsed is None):
             welcome = grid.is_orphan(hold.attempt) and 0 <= hold.slot < len(worker.slots)
             if not welcome:
-                stale.append(hold.attempt)
+                others.append(hold)
                 continue
-            grid.claim(hold.attempt.task)
+            grid.claim(hold.attempt)
             slot, elapsed = worker.slots[hold.slot], hold.elapsed or 0.0
             # Time before this window is not part of it. It was counted with the slot that the attempt had then.
             slot.busy_s -= elapsed
             grid.resume(slot, hold.attempt, now - elapsed)
+        for hold in others:
+            slots = worker.slots[hold.slot : hold.slot + 1]
+            idle = bool(slots) and not slots[0].sent and slots[0].copy is None
+            if idle and grid.is_lost_copy(hold.attempt) and hold.attempt.task in grid.bound:
+                grid.run_copy(slots[0], hold.attempt, now - (hold.elapsed or 0.0))
+            else:
+                stale.append(hold.attempt)
         if stale:
             grid.commands.append(ev.Stop(worker.name, stale))
 
@@ -133,14 +140,17 @@ class Workers:
         worker = grid.slots.leave(name)
         self._trust.dismiss(worker)
         for slot in worker.slots:
+            if slot.copy is not None:
+                attempt, slot.copy = slot.copy.attempt, None
+                grid.copies[attempt.task] = Copy(attempt.number)
+        for slot in worker.slots:
             grid.dirty.pop(slot.number, None)
-            tasks = [sent.attempt.task for sent in slot.sent]
-            grid.orphans.update((sent.attempt.task, sent.attempt.number) for sent in slot.sent)
-            for task in tasks:
-                del grid.bound[task]
-            grid.to_priority([*tasks, *grid.release_queue(slot)])
+            lost = [sent.attempt for sent in slot.sent]
+            for attempt in lost:
+                del grid.bound[attempt.task]
+            grid.to_priority([*grid.lose(lost), *grid.release_queue(slot)])
             grid.counters.window_s += now - worker.joined_at
-            grid.counters.busy_s += slot.busy_s + (now - slot.started if tasks else 0.0)
+            grid.counters.busy_s += slot.busy_s + (now - slot.started if lost else 0.0)
 
     def forgotten(self, event: ev.WorkerForgotten, now: float) -> None:
         """A worker that is away will not be back."""

@@ -15,10 +15,10 @@ Options = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """``overhead_s``, ``opening_s``, ``gap_s``, ``jitter``: as in `Conditions`.
+    """``overhead_s``, ``opening_s``, ``gap_s``, ``jitter``, ``slow``: as in `Conditions`.
 
-    ``overhead_known``: predictions include the overhead. ``announces``: PCs announce their coming windows. ``options``:
-    of each policy, by its name; policies that are not listed have their defaults.
+    ``overhead_known``: predictions include the overhead. ``announces``: PCs announce their coming windows. ``copies``:
+    tasks may be copied. ``options``: of each policy, by its name; policies that are not listed have their defaults.
     """
 
     restart_s: float = RESTART_S
@@ -27,12 +27,14 @@ class Parameters:
     opening_s: float = 0.0
     gap_s: float = 0.0
     jitter: float = 0.0
+    slow: float = 0.0
+    copies: bool = False
     announces: bool = True
     options: Mapping[str, Options] = field(default_factory=dict)
 
     def conditions(self, seed: int) -> Conditions:
         """The simulator's conditions for the run with this seed."""
-        return Conditions(self.overhead_s, self.opening_s, self.announces, self.jitter, seed, self.gap_s)
+        return Conditions(self.overhead_s, self.opening_s, self.announces, self.jitter, seed, self.gap_s, self.slow)
 
 
 def paper_parameters() -> Parameters:

@@ -72,7 +72,12 @@ class Trial:
     def by_chance(self) -> bool:
         """Whether the result depends on the seed, given the problem."""
         errors = self.runtime_error != 1.0 or self.uptime_error != 1.0
-        return errors or self.parameters.jitter > 0.0 or takes_option(self.policy, seed=self.seed)
+        return (
+            errors
+            or self.parameters.jitter > 0.0
+            or self.parameters.slow > 0.0
+            or takes_option(self.policy, seed=self.seed)
+        )
 
     def twin_of(self, other: "Trial") -> bool:
         """Whether the two differ only in number and seed, and the result does not depend on these."""
@@ -140,7 +145,7 @@ def _predicted(trial: Trial, arrivals: Sequence[Arrival]) -> list[Arrival]:
     else:
         wrong = [list(arrival.runtimes) for arrival in arrivals]
     return [
-        Arrival([seconds + known_s for seconds in told], arrival.really(), arrival.at)
+        Arrival([seconds + known_s for seconds in told], arrival.really(), arrival.at, copies=trial.parameters.copies)
         for told, arrival in zip(wrong, arrivals, strict=True)
     ]
 

@@ -307,6 +307,10 @@ class Journal:
         """Record (task, attempt number, session) of attempts that a restart should wait for."""
         self._write("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", rows)
 
+    def add_copies(self, rows: Sequence[tuple[int, int, str]]) -> None:
+        """Record (task, attempt number, session) of copies that a restart should wait for, beside their originals."""
+        self._write("INSERT OR REPLACE INTO copies VALUES (?, ?, ?)", rows)
+
     def add_cancelled(self, bag: int, tasks: Sequence[int], items: Sequence[int], ended: float) -> None:
         """Record that these tasks, ascending, were cancelled. ``ended``: POSIX seconds."""
         self._add_block(cancelled_block(bag, tasks, items, ended))

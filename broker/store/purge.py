@@ -44,6 +44,7 @@ class Purge:
         query = "SELECT first, first + count FROM batches WHERE bag = ? AND first <= ?"
         tasks = self._db.execute(query, (bag, last)).fetchall()
         self._write("DELETE FROM sent WHERE task >= ? AND task < ?", tasks)
+        self._write("DELETE FROM copies WHERE task >= ? AND task < ?", tasks)
         self._write("DELETE FROM predictions WHERE first = ?", [(first,) for first, _ in tasks])
         self._write("DELETE FROM batches WHERE bag = ? AND first <= ?", [(bag, last)])
         return True

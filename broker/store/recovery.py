@@ -82,6 +82,11 @@ class Recovery:
         query = "SELECT task, number, session FROM sent WHERE task >= ? AND task < ?"
         return self._db.execute(query, (first, first + count)).fetchall()
 
+    def copies(self, first: int, count: int) -> list[tuple[int, int, str]]:
+        """(task, attempt number, session) of copies newer than the attempts in `sent`; they may have ended since."""
+        query = "SELECT c.* FROM copies c JOIN sent s USING (task) WHERE c.number > s.number AND task >= ? AND task < ?"
+        return self._db.execute(query, (first, first + count)).fetchall()
+
     def next_task(self) -> int:
         """The smallest task number never used."""
         row = self._db.execute("SELECT max(first + count) FROM batches").fetchone()

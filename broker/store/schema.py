@@ -92,6 +92,10 @@ INSERT INTO bags
 DROP TABLE before;
 CREATE INDEX bags_of_template ON bags (template);
 """,
+    # Second attempts of running tasks.
+    """
+CREATE TABLE copies (task INTEGER PRIMARY KEY, number INTEGER, session TEXT);
+""",
     # What was learned about runtimes. No row is longer than a page of the table, so it needs no checksum.
     """
 CREATE TABLE learned (number INTEGER PRIMARY KEY, kind TEXT, name TEXT, learned BLOB, UNIQUE (kind, name));

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 FAILED = 1
+COPIES = "Let an idle PC run a task that takes long a second time; the first answer counts."
 # How much of the last line of a command's stderr is printed with its failure. Characters.
 LAST_WORDS = 200
 RETRIES = "How often a failed task is tried again. From the fourth failure on, it pauses before each try."
@@ -36,6 +37,7 @@ item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min
 @click.option("--name", help="The name of the bag in the status [default: the command's name].")
 @click.option("--timeout", type=Seconds(positive=True), help="Stop a task that runs longer than this; it has failed.")
 @click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True, help=RETRIES)
+@click.option("--copies", is_flag=True, help=COPIES)
 @click.option(
     "--each",
     "lines",

@@ -40,7 +40,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[FunctionT]):
-    """A function with the runtime, timeout and retries of its calls. Made by `task`; calling it calls the function."""
+    """A function with the runtime and the options of its calls. Made by `task`; calling it calls the function."""
 
     function: FunctionT
     runtime: float | None = None
@@ -57,15 +57,18 @@ def task(
     timeout: float | None = None,
     retries: int = 0,
     modules: Sequence[str] = (),
+    *,
+    copies: bool = False,
 ) -> Task[FunctionT]:
     """Set the predicted runtime of calls of ``function``, for `Grid.submit`, `Grid.map` and `Grid.bag`.
 
     ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and counts as
-    failed. ``retries``: how many times a call that raised, or was stopped, is tried again. ``modules``: see `Grid.bag`.
+    failed. ``retries``: how many times a call that raised, or was stopped, is tried again. ``modules`` and ``copies``:
+    see `Grid.bag`.
 
     Raises `BagRejected` if one of these values is invalid.
     """
-    options = checked_options(TaskOptions(timeout, retries))
+    options = checked_options(TaskOptions(timeout, retries, copies))
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
     return Task(function, seconds, options, checked_modules(modules))
 
@@ -154,15 +157,17 @@ class Grid(Executor):
         timeout: float | None = None,
         retries: int | None = None,
         modules: Sequence[str] = (),
+        copies: bool | None = None,
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
         ``runtime``: the predicted seconds of a call: a number, a list with a number for each item, or a function of the
         item. A prediction that is a little too long is better than one that is too short. Without predictions, the
         broker learns from the first results. ``timeout``: seconds after which a call is stopped and counts as failed.
-        ``retries``: how many times a call that raised or timed out is tried again. Both default to the values given to
-        `task`. ``modules``: names of more modules of your own that travel, packages as a whole. You need it only for
-        modules that your program has not loaded and imports by a computed name.
+        ``retries``: how many times a call that raised or timed out is tried again. ``copies``: whether a PC that would
+        be idle otherwise may run a call that takes long a second time; the first of the two answers counts. These three
+        default to the values given to `task`. ``modules``: names of more modules of your own that travel, packages as a
+        whole. You need it only for modules that your program has not loaded and imports by a computed name.
 
         ``items`` are taken one by one, so a generator may yield millions of items. These are not kept in memory, and
         `Bag.as_completed` yields their indexes instead. The function and the program's own modules travel as they are
@@ -175,7 +180,7 @@ class Grid(Executor):
         job = _as_task(function)
         if runtime is None:
             runtime = job.runtime
-        given: dict[str, Any] = {"timeout": timeout, "retries": retries}
+        given: dict[str, Any] = {"timeout": timeout, "retries": retries, "copies": copies}
         options = replace(job.options, **{option: value for option, value in given.items() if value is not None})
         options = checked_options(options)
         self._check_open()
@@ -197,6 +202,7 @@ class Grid(Executor):
         name: str = "",
         timeout: float | None = None,
         retries: int = 0,
+        copies: bool = False,
     ) -> Bag[str, str]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
@@ -204,7 +210,7 @@ class Grid(Executor):
         exit code other than 0 has failed. The rest is as for `bag`, but nothing is logged: the broker's remark about
         the bag is in `Bag.note`.
         """
-        options = checked_options(TaskOptions(timeout, retries))
+        options = checked_options(TaskOptions(timeout, retries, copies))
         self._check_open()
         template = command_template(argv)
         label = name or cut(argv[0], NAME_BYTES)

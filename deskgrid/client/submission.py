@@ -205,6 +205,8 @@ def checked_options(options: TaskOptions) -> TaskOptions:
     retries = options.retries
     if type(retries) is not int or not 0 <= retries <= wire.RETRIES_LIMIT:
         raise BagRejected(f"retries is a number of times, 0 to {wire.RETRIES_LIMIT:,}, not {retries!r:.80}")
+    if type(options.copies) is not bool:
+        raise BagRejected(f"copies is True or False, not {options.copies!r:.80}")
     if options.timeout is None:
         return options
     seconds = checked_seconds(options.timeout, "the timeout")

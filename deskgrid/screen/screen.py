@@ -162,6 +162,8 @@ def _counters(snapshot: StatusDocument) -> Iterable[Text]:
     yield Text(f"wasted {duration(counters['wasted_s'])}")
     yield Text(f"stale answers {counters['stale']:,}")
     yield Text(f"overdue {counters['overdue']:,}")
+    if counters["copies"]:
+        yield Text(f"copies {counters['copies']:,}")
 
 
 # --- the two sections ------------------------------------------------------------------------------------------------

@@ -277,6 +277,8 @@ def progress(task: RunningTask) -> Text:
 def said_of(worker: WorkerState, slot: SlotState, task: RunningTask) -> Text:
     """How long a task has run, and what comes after it on its slot."""
     text = Text(f"{duration(task['elapsed_s'])} of {duration(task['runtime_s'])}")
+    if slot["copy"]:
+        text.append(", a copy", "dim")
     if beyond(worker, slot):
         text.append(", too long for this window", "bold yellow")
     if waiting := slot["ahead"] + slot["queued"]:

@@ -54,6 +54,7 @@ class SlotState(TypedDict):
 
     slot: int  # its number on the worker, from 0
     running: RunningTask | None
+    copy: bool  # what it runs is a copy, which stops when other work needs the slot
     ahead: int  # tasks handed to the worker ahead of need
     ahead_s: float
     queued: int  # tasks in the slot's queue, held by the broker
@@ -82,7 +83,7 @@ class WorkerState(TypedDict):
     quarantine_s: float | None  # until one task is tried there; null when not in quarantine
     note: str  # for people: what is wrong with the worker; may be empty
     slot_count: int
-    busy: int  # slots that run a task
+    busy: int  # slots that run a task; copies do not count
     slots: list[SlotState]  # the first slots: at most 4,000 divided by the number of workers here, but at least one
 
 
@@ -98,6 +99,7 @@ class BagState(TypedDict):
     failed: int
     cancelled: int
     running: int  # on slots; tasks that were sent ahead and wait there do not count
+    copies: int  # running tasks of which a copy runs, too
     waiting: int
     closed: bool  # no more tasks will be added
     age_s: float
@@ -145,6 +147,7 @@ class CounterValues(TypedDict):
     unfit: int  # placements that no longer fitted when their turn came
     adopted: int  # attempts that their worker still held when it came back
     overdue: int  # attempts taken back from workers that did not answer in time
+    copies: int  # second attempts of running tasks, which do not count as attempts
     wasted_s: float
     window_s: float
     busy_s: float

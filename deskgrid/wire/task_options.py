@@ -27,11 +27,13 @@ _REMEMBERED = 256
 class TaskOptions:
     """``timeout``: seconds after which a task is stopped and counts as failed; None: never.
 
-    ``retries``: how many times a failed task is tried again.
+    ``retries``: how many times a failed task is tried again. ``copies``: whether an idle PC may run a second attempt of
+    a task that takes long.
     """
 
     timeout: Seconds | None = None
     retries: Annotated[int, Integer(0, RETRIES_LIMIT)] = 0
+    copies: bool = False
 
     def packed(self) -> bytes:
         """Return the packed form, which is sent and stored."""

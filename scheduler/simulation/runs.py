@@ -15,25 +15,30 @@ class Stalled(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPC:
-    """A PC, when it is there, and how many tasks it runs at once. ``silent``: it takes work and never answers."""
+    """A PC, when it is there, and how many tasks it runs at once.
+
+    ``silent``: it takes work and never answers. ``speed``: it needs the runtime of a task divided by this.
+    """
 
     name: str
     timetable: Timetable = always
     slots: int = 1
     silent: bool = False
+    speed: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A bag submitted at ``at``. ``runtimes``: predicted, one for each task. ``actual``: the real ones; None: the same.
 
-    ``timeout``: the timeout of each task, which none of them may exceed.
+    ``timeout``: the timeout of each task, which none of them may exceed. ``copies``: whether tasks may be copied.
     """
 
     runtimes: Sequence[float]
     actual: Sequence[float] | None = None
     at: float = 0.0
     timeout: float | None = None
+    copies: bool = False
 
     def __post_init__(self) -> None:
         if not self.runtimes or not 0.0 <= self.at < math.inf:
@@ -48,6 +53,10 @@ class Arrival:
         return self.runtimes if self.actual is None else self.actual
 
 
+# How many times as long a slow attempt takes.
+SLOWLY = 5.0
+
+
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """What a simulated grid adds to the work itself: overhead, delays, jitter. Seconds.
@@ -58,7 +67,8 @@ class Conditions:
     once. Neither delay is part of the elapsed time that an attempt reports, because it is not measured there.
     ``announces``: whether coming windows are announced, or only the current one. ``jitter``: each attempt takes
     1 + ``jitter`` * E times as long, E exponential with mean and deviation 1, drawn by ``seed``: a sleep, or a busy PC,
-    is late now and then, and never early.
+    is late now and then, and never early. ``slow``: the fraction of attempts that take `SLOWLY` times as long. Which
+    these are depends only on ``seed``, the task and how often it was tried before, not on how the run goes.
     """
 
     overhead_s: float = 0.0
@@ -67,8 +77,11 @@ class Conditions:
     jitter: float = 0.0
     seed: int = 0
     gap_s: float = 0.0
+    slow: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0.0 <= self.slow <= 1.0:
+            raise SchedulerError(f"a fraction of {self.slow} attempts")
         if not all(0.0 <= value < math.inf for value in (self.overhead_s, self.opening_s, self.jitter, self.gap_s)):
             raise SchedulerError(f"conditions are finite numbers from 0 up: {self}")
 
@@ -92,6 +105,8 @@ class Execution:
 class Run:
     """The outcome of a simulated run. ``idle_s``: window time in which no task ran, overhead included.
 
+    ``ran_s``: the time in which attempts ran, also those that were killed or stopped; overhead not included.
+
     For a traced run: ``executions`` in the order they ended, and each PC's spans in the order they opened.
     """
 
@@ -100,3 +115,4 @@ class Run:
     counters: Counters
     executions: tuple[Execution, ...] = ()
     spans: tuple[tuple[str, Span], ...] = ()
+    ran_s: float = 0.0

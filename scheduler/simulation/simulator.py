@@ -7,7 +7,7 @@ Rule 3: the scheduler sees what is predicted and announced; what happens is in `
 
 import heapq
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -19,7 +19,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.simulation.runs import IDEAL, Arrival, Conditions, Execution, Run, SimulatedPC, Stalled
+from deskgrid.scheduler.simulation.runs import IDEAL, SLOWLY, Arrival, Conditions, Execution, Run, SimulatedPC, Stalled
 from deskgrid.scheduler.simulation.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
 
 __all__ = [
@@ -68,6 +68,7 @@ class _PC:
     calendar: Calendar
     slots: list[_SimulatedSlot]
     silent: bool
+    speed: float
     opened: float = 0.0
 
 
@@ -100,12 +101,14 @@ class Simulator:
         self._arrivals = deque(sorted(arrivals, key=lambda arrival: arrival.at))
         self._predicted = [seconds for arrival in self._arrivals for seconds in arrival.runtimes]
         self._actual = [seconds for arrival in self._arrivals for seconds in arrival.really()]
-        self._longest_task_s = max(self._actual, default=0.0)
+        slowest = min([pc.speed for pc in pcs], default=1.0) / (SLOWLY if conditions.slow else 1.0)
+        self._longest_task_s = max(self._actual, default=0.0) / slowest
         self._pcs = {pc.name: _new_pc(pc) for pc in pcs}
         # If no PC is silent, no slot has to be looked at between events.
         self._silent = [pc.name for pc in pcs if pc.silent]
         self._conditions = conditions
         self._random = Random(conditions.seed)
+        self._tries = Counter[int]()
         self._trace = trace
         self._executions: list[Execution] = []
         self._spans: list[tuple[str, Span]] = []
@@ -113,6 +116,7 @@ class Simulator:
         self._sequence = 0
         self._submitted = 0
         self._settled = 0
+        self._ran_s = 0.0  # of attempts that ended or were stopped
         self._moved_at = 0.0  # when a bag arrived or a task ended, the last time
         self._longest_cycle_s = 0.0
         self._table: dict[type, Callable[[Any], None]] = {
@@ -143,7 +147,9 @@ class Simulator:
             for name in self._silent:
                 self._say_alive(name)
             self._feed(_PASS)
-        return Run(self.now, self._idle_s(), self.scheduler.counters, tuple(self._executions), tuple(self._spans))
+        counters, executions, spans = self.scheduler.counters, tuple(self._executions), tuple(self._spans)
+        ran_s = self._ran_s + counters.wasted_s
+        return Run(self.now, self._open_s() - ran_s, counters, executions, spans, ran_s)
 
     def _next(self) -> float:
         """When the next thing happens, or is due."""
@@ -186,11 +192,12 @@ class Simulator:
 
     def _arrives(self) -> None:
         arrival = self._arrivals.popleft()
-        runtimes, timeout = arrival.runtimes, arrival.timeout
         self._moved_at = self.now
-        first, count = self._submitted, len(runtimes)
+        first, count = self._submitted, len(arrival.runtimes)
         self._submitted += count
-        self._feed(ev.TasksSubmitted(bag=first, first=first, count=count, runtimes=runtimes, timeout=timeout))
+        self._feed(
+            ev.TasksSubmitted(first, first, count, arrival.runtimes, timeout=arrival.timeout, copies=arrival.copies)
+        )
 
     def _appears(self, pc: _PC) -> None:
         """A PC that is away at first says when it will come, like a worker that is started between windows."""
@@ -246,6 +253,7 @@ class Simulator:
         if slot.generation != generation:
             return
         attempt, elapsed = slot.work.popleft().attempt, self.now - slot.started
+        self._ran_s += elapsed - self._conditions.overhead_s
         if self._trace:
             self._traced(pc, slot, attempt.task, done=True)
         if slot.work:
@@ -259,7 +267,12 @@ class Simulator:
         conditions = self._conditions
         slot.generation += 1
         slot.started = max(self.now + gap_s, pc.opened + conditions.opening_s)
-        takes = self._actual[slot.work[0].attempt.task] + conditions.overhead_s
+        task = slot.work[0].attempt.task
+        takes = self._actual[task] / pc.speed + conditions.overhead_s
+        if conditions.slow:
+            self._tries[task] += 1
+            slow = Random(f"slow {conditions.seed} {task} {self._tries[task]}").random() < conditions.slow
+            takes *= SLOWLY if slow else 1.0
         if conditions.jitter:
             takes *= 1.0 + conditions.jitter * self._random.expovariate(1.0)
         self._at(slot.started + takes, _ENDS, partial(self._ends, pc, slot, slot.generation))
@@ -267,11 +280,11 @@ class Simulator:
     def _traced(self, pc: _PC, slot: _SimulatedSlot, task: int, done: bool) -> None:
         self._executions.append(Execution(pc.name, slot.number, task, slot.started, self.now, done))
 
-    def _idle_s(self) -> float:
-        """Window time less the time of tasks, done or killed."""
-        counters, workers = self.scheduler.counters, self.scheduler.grid.slots.workers.values()
+    def _open_s(self) -> float:
+        """The time of all windows."""
+        workers = self.scheduler.grid.slots.workers.values()
         open_s = sum((self.now - worker.joined_at) * len(worker.slots) for worker in workers)
-        return counters.window_s + open_s - math.fsum(self._actual) - counters.wasted_s
+        return self.scheduler.counters.window_s + open_s
 
     # --- commands of the scheduler ----------------------------------------------------------------------------------
 
@@ -299,14 +312,19 @@ class Simulator:
             self._recall(ev.Recall(overdue.worker, overdue.attempts))
 
     def _stop(self, stop: ev.Stop) -> None:
-        """End these without a result, and say so. Their slots hold nothing else: a doubted slot gets no more work."""
+        """End these, which run, without a result, and say so. What is behind them on their slots begins."""
         pc, unwanted = self._pcs[stop.worker], set(stop.attempts)
         if pc.silent:
             return
         for slot in pc.slots:
             if slot.work and slot.work[0].attempt in unwanted:
-                slot.work.clear()
+                self._ran_s += max(0.0, self.now - slot.started)
+                if self._trace:
+                    self._traced(pc, slot, slot.work[0].attempt.task, done=False)
+                slot.work.popleft()
                 slot.generation += 1
+                if slot.work:
+                    self._start(pc, slot)
         self._feed(ev.AttemptsReturned(pc.name, list(stop.attempts)))
 
     def _recall(self, recall: ev.Recall) -> None:
@@ -324,4 +342,4 @@ class Simulator:
 
 
 def _new_pc(pc: SimulatedPC) -> _PC:
-    return _PC(pc.name, Calendar(pc.timetable), [*map(_SimulatedSlot, range(pc.slots))], pc.silent)
+    return _PC(pc.name, Calendar(pc.timetable), [*map(_SimulatedSlot, range(pc.slots))], pc.silent, pc.speed)

@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
@@ -44,7 +45,8 @@ class Slot:
     """One slot of a worker. ``sent[0]`` is running since ``started``; ``queue`` is held here.
 
     ``owes``: an attempt that was taken back and has not been answered since. It began at ``started``, and may still
-    run.
+    run. ``copy``: a copy that runs here while the slot is idle otherwise. It gives way to whatever the slot is sent, so
+    nothing else takes it into account.
     """
 
     number: int
@@ -60,6 +62,9 @@ class Slot:
     look_at: float = math.inf  # when `Deadlines` looks at it
     batch: TaskBatch | None = None  # of the task that `Deadlines` last watched here
     owes: Attempt | None = None
+    copy: Sent | None = None
+    copy_look_at: float = math.inf  # when `Copying` looks at it
+    copied_in_vain: Attempt | None = None  # an attempt whose copy failed, so that it gets no other copy
     # The index list that has its entry (None when it has no room), and the entry.
     rows: list[_Row] | None = None
     row: _Row = (0.0, 0.0, 0)
@@ -82,6 +87,11 @@ class Slot:
                 return place
         return -1
 
+    def runs(self, attempt: Attempt) -> bool:
+        """Whether ``attempt`` is one of those in ``sent``."""
+        place = self.place_of(attempt.task)
+        return place >= 0 and self.sent[place].attempt == attempt
+
     def in_flight_s(self) -> float:
         """Predicted seconds of everything at the worker, the running task in full."""
         return self.sent[0].runtime + self.ahead_s if self.sent else 0.0
@@ -91,7 +101,15 @@ class Slot:
         near(f"seconds ahead on slot {self.number}", self.ahead_s, sum(sent.runtime for sent in list(self.sent)[1:]))
         near(f"seconds queued on slot {self.number}", self.queued_s, sum(runtime for _, runtime in self.queue))
         agree(f"slot {self.number} began in the past", self.started <= now, True)
+        agree(f"work beside the copy on slot {self.number}", bool(self.copy and self.sent), False)
         agree(f"slot {self.number} is in its place on its worker", self.worker.slots[self.position] is self, True)
+
+
+class Copy(NamedTuple):
+    """The second attempt of a task that counts. ``slot``: None when its worker is gone, or not seen since a restore."""
+
+    number: int
+    slot: Slot | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +131,11 @@ class Worker:
     # How many of its slots are used (the first ones), and when that number grows.
     width: int = sys.maxsize
     wider_at: float = math.inf
+    # How many tasks of bags with copies it has done in this window, how long they took, and how long such tasks take on
+    # average. Seconds.
+    done: int = 0
+    took_s: float = 0.0
+    usual_s: float = 0.0
 
     def uptime(self, now: float) -> float:
         """ru, seconds left of the current window."""
@@ -175,6 +198,11 @@ class SlotIndex:
             if best is None or row < best:
                 return row
         return best
+
+    def above(self, limit: float, now: float) -> Iterator[int]:
+        """The numbers of the idle slots with a tl strictly above ``limit``, the tightest first."""
+        rows = self.falling  # the tl of an idle slot falls
+        return (number for _, _, number in islice(rows, bisect_right(rows, (limit + now, math.inf, 0)), None))
 
     def widest(self, now: float) -> float:
         """The largest tl, or minus infinity."""

@@ -29,6 +29,7 @@ class Bag:
     ``prediction_error``: the error of the estimates, once there are any.
     ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
     actual and predicted seconds.
+    ``copies``: whether its tasks may be copied.
     """
 
     number: int
@@ -44,6 +45,7 @@ class Bag:
     batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
     prediction_error: PredictionError | None = None
+    copies: bool = False
     timed: int = 0
     spent_s: float = 0.0
     foreseen_s: float = 0.0
@@ -135,6 +137,8 @@ class TaskTable:
 
     def __init__(self) -> None:
         self.bags: dict[int, Bag] = {}
+        # The numbers of the bags that have not ended and whose tasks may be copied.
+        self.copied: set[int] = set()
         self._firsts: list[int] = []
         self._batches: list[TaskBatch] = []
         self._next = 0
@@ -244,6 +248,7 @@ class TaskTable:
         bag.left_s -= predicted
         if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # removes what rounding left
+            self.copied.discard(bag.number)
         if self._errors or self._crashes or self._taken:
             for task in tasks:
                 self._errors.pop(task, None)
@@ -372,6 +377,11 @@ class TaskTable:
         batches = {id(batch) for bag in self.bags.values() for batch in bag.batches}
         agree("batches of bags", batches, {id(batch) for batch in self._batches})
         tried = [*self._errors, *self._crashes, *self._taken]
+        agree(
+            "bags with copies",
+            self.copied,
+            {n for n, bag in self.bags.items() if bag.copies and bag.settled < bag.total},
+        )
         agree("tries of ended tasks", [task for task in tried if self.state(task) in ENDED], [])
         for bag in self.bags.values():
             bag.check()

@@ -47,7 +47,7 @@ class ComingWindow:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a task is and, if it waits, why. ``on`` is the worker that has it.
+    """Where a task is and, if it waits, why. ``on`` is the worker that has it, ``copy_on`` the one that has its copy.
 
     ``margin_s``: how many seconds a slot must have beyond the predicted runtime: to start up, and to allow for the
     prediction error. ``errors``: how often the task has failed and was tried again. ``again_s``: if it pauses, in how
@@ -63,6 +63,7 @@ class Explanation:
     slots: tuple[SlotReason, ...]
     coming: tuple[ComingWindow, ...]
     longest_window_s: float
+    copy_on: str = ""
 
 
 def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Explanation]:
@@ -84,7 +85,7 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
             slots, coming = _nearest(slots), _soonest(coming)
             yield rows
             rows = 0
-    state, holder = grid.tasks.state(task), grid.bound.get(task)
+    state, holder, copy = grid.tasks.state(task), grid.bound.get(task), grid.copies.get(task)
     return Explanation(
         state=state,
         runtime_s=runtime,
@@ -95,6 +96,7 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
         slots=tuple(_nearest(slots)),
         coming=tuple(_soonest(coming)),
         longest_window_s=longest,
+        copy_on=copy.slot.worker.name if copy is not None and copy.slot is not None else "",
     )
 
 

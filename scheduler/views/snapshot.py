@@ -23,7 +23,10 @@ RowT = TypeVar("RowT")
 
 @dataclass(frozen=True, slots=True)
 class SlotView:
-    """One slot. ``running`` is (task, predicted runtime, elapsed); ``left_s`` is tl, None when open-ended."""
+    """One slot. ``running`` is (task, predicted runtime, elapsed); ``left_s`` is tl, None when open-ended.
+
+    ``copy``: whether what it runs is a copy, so that it is idle for all other work.
+    """
 
     slot: int
     running: tuple[int, float, float] | None
@@ -32,6 +35,7 @@ class SlotView:
     queued: int
     queued_s: float
     left_s: float | None
+    copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,8 @@ class WorkerView:
 class BagView:
     """One bag. ``eta_s``: when it should be done if the predictions and plans hold; None when that cannot be seen.
 
-    ``running``: tasks that run; tasks that were sent ahead and wait on their slots do not count.
+    ``running``: tasks that run; tasks that were sent ahead and wait on their slots do not count. ``copies``: how many
+    of them also have a copy that runs.
     """
 
     number: int
@@ -65,6 +70,7 @@ class BagView:
     left_s: float
     longest_s: float
     eta_s: float | None
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,7 @@ class Outlook:
         self._grid = grid
         # By bag: its running tasks, the seconds that they have run, and the longest time that one of them still takes.
         self._running: Counter[int] = Counter()
+        self._copies: Counter[int] = Counter()
         self._elapsed: defaultdict[int, float] = defaultdict(float)
         self._rest: defaultdict[int, float] = defaultdict(float)
         self._capacity = Capacity()
@@ -119,6 +126,8 @@ class Outlook:
                 if slot.sent:
                     self.busy += 1
                     self._look_at(slot)
+                elif slot.copy is not None:
+                    self._copies[self._grid.tasks.known(slot.copy.attempt.task).bag.number] += 1
             self.slots += len(worker.slots)
             rows += 1 + len(worker.slots) + len(worker.windows)
             if rows >= PIECE:
@@ -173,6 +182,7 @@ class Outlook:
             left_s=max(0.0, bag.left_s),
             longest_s=bag.longest,
             eta_s=eta,
+            copies=min(self._copies[bag.number], bag.total - bag.settled),
         )
 
 
@@ -212,6 +222,8 @@ def _slot(slot: Slot, now: float) -> SlotView:
     running = None
     if slot.sent:
         running = (slot.sent[0].attempt.task, slot.sent[0].runtime, now - slot.started)
+    elif slot.copy is not None:
+        running = (slot.copy.attempt.task, slot.copy.runtime, now - slot.copy.at)
     return SlotView(
         slot=slot.position,
         running=running,
@@ -220,6 +232,7 @@ def _slot(slot: Slot, now: float) -> SlotView:
         queued=len(slot.queue),
         queued_s=slot.queued_s,
         left_s=_finite(slot.remaining(now)),
+        copy=slot.copy is not None,
     )
 
 

@@ -24,6 +24,8 @@ class Chosen(NamedTuple):
     queue: int | None
     announce: str
     policy_option: Mapping[str, object]
+    slow: float | None = None
+    copies: bool = False
 
     def parameters(self, policies: Sequence[str]) -> Parameters:
         """The parameters of an ideal grid, or of the paper's, changed by the given options."""
@@ -34,6 +36,8 @@ class Chosen(NamedTuple):
             "overhead_known": self.overhead_known,
             "opening_s": self.opening,
             "jitter": self.jitter,
+            "slow": self.slow,
+            "copies": self.copies,
         }
         changed: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
         options = {name: self._options(name, base.options.get(name, {})) for name in policies}

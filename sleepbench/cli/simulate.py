@@ -75,6 +75,8 @@ from deskgrid.sleepbench.workloads.options import Sources, source_options
     metavar="X",
     help="How late attempts end on average, as a fraction of the time they take.  [default: 0]",
 )
+@click.option("--slow", type=Factor(0, 1), metavar="X", help="The fraction of attempts that take five times as long.")
+@click.option("--copies", is_flag=True, help="Let idle slots run a task that takes long a second time.")
 @click.option(
     "--announce",
     type=click.Choice(["all", "current"]),

@@ -84,7 +84,7 @@ def test_what_the_broker_has_to_say_about_a_bag_goes_to_stderr(grid: FakeGrid) -
 
 
 def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
-    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --each - -- convert -x {} {}.jpg"
+    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --copies --each - -- convert -x {} {}.jpg"
     deskgrid("submit", *words.split(), stdin="a.png\n\nb b.png\r\n \nc.png")
     assert grid.submitted == {
         "argv": ["convert", "-x", "{}", "{}.jpg"],
@@ -93,6 +93,7 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "name": "thumbs",
         "timeout": 60.0,
         "retries": 2,
+        "copies": True,
     }
 
 

@@ -181,12 +181,12 @@ def test_runtimes_that_differ_go_with_the_items(fake: FakeGrid, grid: Grid, runt
 
 
 def test_a_task_brings_its_prediction(fake: FakeGrid, grid: Grid) -> None:
-    job = task(double, runtime=30, timeout=60, retries=1)
+    job = task(double, runtime=30, timeout=60, retries=1, copies=True)
     assert job(4) == 8
     assert grid.bag(job, [1]).results() == [2]
-    grid.bag(job, [1], runtime=7, timeout=8, retries=0)
+    grid.bag(job, [1], runtime=7, timeout=8, retries=0, copies=False)
     first, second = fake.memory.of(wire.Submit)
-    assert (first.runtime, first.options) == (30.0, wire.TaskOptions(60.0, 1))
+    assert (first.runtime, first.options) == (30.0, wire.TaskOptions(60.0, 1, copies=True))
     assert (second.runtime, second.options) == (7.0, wire.TaskOptions(8.0, 0))
 
 

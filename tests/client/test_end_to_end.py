@@ -251,6 +251,25 @@ def _environments() -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of processes")
+def test_a_task_that_hangs_on_one_worker_is_copied_to_another(tmp_path: Path) -> None:
+    """The first attempt hangs; the copy answers, and the slot of the first is free again."""
+
+    def slow_the_first_time(folder: Path) -> str:
+        try:
+            (folder / "begun").mkdir()
+        except FileExistsError:
+            return "the copy"
+        time.sleep(600.0)
+        return "the original"
+
+    with Grid.local(workers=2) as grid:
+        bag = grid.bag(slow_the_first_time, [tmp_path], runtime=0.1, copies=True)
+        assert bag.results() == ["the copy"]
+        naps = grid.bag(time.sleep, [1.0] * 4, runtime=1.0)
+        naps.results()
+        assert len({naps.logs(item).worker for item in range(4)}) == 2
+
+
 def test_in_a_local_grid_nobody_has_the_join_line_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DESKGRID_JOIN", "client@elsewhere:7077/secret")
     with Grid.local(workers=1) as grid:

@@ -100,6 +100,12 @@ def test_impossible_retries_are_refused(bad: Any) -> None:
         checked_options(TaskOptions(retries=bad))
 
 
+@pytest.mark.parametrize("bad", [1, "yes", None])
+def test_copies_are_allowed_or_not(bad: Any) -> None:
+    with pytest.raises(BagRejected, match="copies is True or False, not "):
+        checked_options(TaskOptions(copies=bad))
+
+
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 

@@ -259,7 +259,7 @@ class Storm(Weather):
         assert isinstance(plan.runtimes, list)
         noisy = [seconds * draw.choice([0.3, 1.0, 3.0]) for seconds in plan.runtimes]
         plan.runtimes = draw.choice([plan.runtimes, noisy, 5.0, 0.0, None])
-        plan.options = wire.TaskOptions(draw.choice([None, None, None, 4.0]), draw.randint(0, 2))
+        plan.options = wire.TaskOptions(draw.choice([None, None, None, 4.0]), draw.randint(0, 2), draw.random() < 0.5)
         draw.choice(alive).submit(plan)
 
     # --- what happens ------------------------------------------------------------------------------------------------

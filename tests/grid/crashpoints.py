@@ -1,8 +1,8 @@
 """A scripted run in which the broker is killed at each of its steps: each commit, each message, each decision.
 
 The script covers everything that a broker records: bags in several batches, results of all kinds, attempts that are
-recorded and attempts that are not, a worker that leaves and comes back, cancelled items, a cancelled bag, and a bag
-that is forgotten in many slices.
+recorded and attempts that are not, a worker that leaves and comes back, cancelled items, a cancelled bag, a bag that is
+forgotten in many slices, and a task with a copy.
 """
 
 import tempfile
@@ -13,11 +13,14 @@ from unittest.mock import patch
 
 from deskgrid.broker import operations, orders
 from deskgrid.broker.store import purge
+from deskgrid.wire import TaskOptions
 from tests.grid.builders import bag
 from tests.grid.grid import VirtualGrid, cycle
 
 # How long the script is on its way; seconds of virtual time.
 SCRIPT_S = 14.0
+# How long a task takes that is predicted to take a second, so that it gets a copy.
+TAIL_S = 3.5
 # The broker is down for so long when it was killed.
 DOWN_S = 0.7
 # When it is killed twice, the second time is so many steps after the first: all within the first moments of the life
@@ -59,6 +62,10 @@ def begun(grid: VirtualGrid) -> None:
     grid.world.after(4.5, lambda: client.cancel("late", [2]))
     grid.world.after(6.0, lambda: client.submit(bag([5.0] * 24, "whole", size=6)))
     grid.world.after(7.5, lambda: client.cancel("whole", None))
+    tail = bag([TAIL_S, 1.0], "tail")
+    tail.options, tail.runtimes = TaskOptions(copies=True), 1.0
+    grid.work_s += 2 * TAIL_S
+    grid.world.after(8.0, lambda: client.submit(tail))
 
 
 def steps() -> int:

@@ -61,8 +61,9 @@ class Executions:
     def __init__(self) -> None:
         self.started: Counter[tuple[str, int]] = Counter()
         self.crashed: Counter[tuple[str, int]] = Counter()
-        # PCs on which everything crashes.
+        # PCs on which everything crashes; and how many times as long slow PCs take for a task.
         self.broken: set[str] = set()
+        self.slow: dict[str, float] = {}
         # What each attempt that ended answered, and the PC that ran it.
         self.answers: dict[tuple[int, int], tuple[Outcome, bytes, str]] = {}
 
@@ -150,10 +151,10 @@ class FakeExecutor:
             task = task_of(bytes(lane.jobs[0].payload))
             self._executions.started[task.bag, task.item] += 1
 
-    @staticmethod
-    def _end_of(lane: _Lane) -> float:
+    def _end_of(self, lane: _Lane) -> float:
         job = lane.jobs[0]
         seconds, timeout = task_of(bytes(job.payload)).seconds, job.options.timeout
+        seconds *= self._executions.slow.get(self._name, 1.0)
         return lane.since + (seconds if timeout is None else min(seconds, timeout))
 
     def _finish(self, slot: int, lane: _Lane) -> None:

@@ -120,6 +120,8 @@ class Holdings:
         silent_since = self._answered.get(before[1], -math.inf)
         if overdue and now >= silent_since + GRACE_S - SLACK_S:
             return ""
+        if work.options.copies:
+            return ""  # it may be a copy
         if was_free or before[1] in self.liars or self._is_silent(before[1], now, lease_s):
             return ""
         return f"task {work.task} is given to somebody again, and {before[1]} has it"

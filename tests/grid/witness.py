@@ -48,6 +48,8 @@ class Witness:
         # Rows of the journal as they were when first committed: (task, outcome, number, payload) by (bag, item).
         self.recorded: dict[tuple[str, int], tuple[int, int, int, bytes]] = {}
         self.newest: dict[int, int] = {}
+        # Tasks that may have two attempts at once. Either may count, and either may be stopped.
+        self.copied: set[int] = set()
         # How many results came in each message.
         self.deliveries: list[int] = []
         # How many messages of each kind the broker has sent.
@@ -69,7 +71,8 @@ class Witness:
         elif isinstance(message, wire.Finished):
             self.deliveries.append(len(message.results))
             done = {(row.task, row.number) for row in message.results if row.outcome == wire.Outcome.DONE}
-            self._due |= {attempt: peer for attempt in done if self.holdings.holds(peer, *attempt)}
+            held = {attempt for attempt in done if self.holdings.holds(peer, *attempt)}
+            self._due |= {attempt: peer for attempt in held if attempt[0] not in self.copied}
 
     def sent(self, peer: bytes, message: wire.Message, uncommitted: bool, now: float, lease_s: float) -> None:
         """The broker sends a message."""
@@ -82,6 +85,8 @@ class Witness:
         if isinstance(message, wire.Assign):
             for work in message.work:
                 self._assigned(work)
+                if work.options.copies:
+                    self.copied.add(work.task)
                 wrong = self.holdings.given(peer, work, now, lease_s)
                 expect(not wrong, "{}", wrong)
         elif isinstance(message, wire.Taken):
@@ -154,7 +159,8 @@ class Witness:
             expect(place[0] in self.cancelled, "{} is recorded as cancelled, and nobody asked for it", place)
             return
         expect(self._where.get(task) == place, "the answer of {} is recorded for {}", self._where.get(task), place)
-        expect(number == self.newest[task], "{}: recorded {}, newest is {}", place, number, self.newest[task])
+        counts = number == self.newest[task] or task in self.copied
+        expect(counts, "{}: recorded {}, newest is {}", place, number, self.newest[task])
         ran = self.executions.answers.get((task, number))
         expect(ran is not None, "{}: attempt {} of task {} never ended anywhere", place, number, task)
         assert ran is not None

@@ -17,17 +17,21 @@ from deskgrid.wire import TaskOptions
 from deskgrid.wire.key_pair import new_pair
 from tests.broker.office import ADMIN, Office, OfficeLine
 from tests.grid.builders import bag, executions
+from tests.grid.clients import ClientNode
 from tests.grid.grid import VirtualGrid
 from tests.grid.hostile import HostileSubmitter, HostileWorker
 from tests.grid.late import late_answer
 from tests.grid.raid import raid
 from tests.grid.witness import expect
+from tests.grid.worker_node import WorkerNode
 from tests.peers import BareWorker, Peer
 
 KEEP_DAYS = 0.01
 # Seconds of work beside a broken PC: time for three crashes, then one after each rest, of 10, 20, 40 and 80 seconds.
 WORK_S = 120
 CRASHES = STREAK + 4
+# How long a task takes that gets a copy: longer than a lease, so that the loss of a PC is known before the copy ends.
+TAIL_S = 30.0
 
 
 def broken_pc(seed: int, home: Path) -> None:
@@ -43,6 +47,51 @@ def broken_pc(seed: int, home: Path) -> None:
         grid.run_until(lambda: client.idle, 2.0 * WORK_S, "all done")
         crashes = grid.counters["crashes"]
         expect(STREAK <= crashes <= CRASHES, "{} tasks crashed on the broken PC", crashes)
+        grid.finish()
+
+
+def _copied(grid: VirtualGrid) -> tuple[WorkerNode, ClientNode]:
+    """A task runs on a slow PC and, as a copy, on another one. The slow PC, and the client that submitted it."""
+    grid.witness.executions.slow["slow"] = 10.0
+    grid.broker.start()
+    slow, client = grid.worker("slow"), grid.client()
+    grid.run(1.0)
+    plan = bag([TAIL_S], "tail")
+    plan.options = wire.TaskOptions(copies=True)
+    client.submit(plan)
+    grid.run(1.0)
+    grid.worker("quick")
+    grid.run_until(lambda: grid.counters["copies"] > 0, 2 * TAIL_S, "a copy")
+    grid.run(1.0)
+    return slow, client
+
+
+def copy(seed: int, home: Path) -> None:
+    """A copy gives way to other work, is started again, and ends first: the original is stopped."""
+    grid = VirtualGrid(seed, home)
+    with closing(grid):
+        slow, client = _copied(grid)
+        client.submit(bag([1.0], "other"))
+        grid.run_until(lambda: grid.counters["done"] == 1, 3.0, "the work that the copy gave way to")
+        grid.run_until(lambda: client.idle, 2 * TAIL_S, "the answer of the second copy")
+        grid.run(1.0)
+        expect(slow.idle, "the slow PC was not stopped")
+        expect(grid.counters["attempts"] == 2, "{} attempts of two tasks", grid.counters["attempts"])
+        grid.finish()
+
+
+def copy_alone(seed: int, home: Path) -> None:
+    """A PC and the broker are gone; the copy goes on, and counts."""
+    grid = VirtualGrid(seed, home)
+    with closing(grid):
+        slow, client = _copied(grid)
+        if seed % 2:
+            grid.restart_broker(0.5)
+        slow.crash()
+        grid.run(1.0)
+        before = grid.counters["attempts"]
+        grid.run_until(lambda: client.idle, 2 * TAIL_S, "the answer of the copy")
+        expect(grid.counters["attempts"] == before, "the task was begun anew")
         grid.finish()
 
 
@@ -178,5 +227,7 @@ SCRIPTS = {
     "kept": kept,
     "revoked": revoked,
     "thief": thief,
+    "copy": copy,
+    "copy alone": copy_alone,
     "liar": liar,
 }

@@ -7,7 +7,7 @@ MUTATIONS = (
     Mutation(
         "accept the answer of a stale attempt",
         "deskgrid.scheduler.answers:Answers._take",
-        "slot.sent[place].attempt == ended.attempt",
+        "slot.runs(ended.attempt)",
         "True",
     ),
     Mutation(
@@ -35,8 +35,8 @@ MUTATIONS = (
     Mutation(
         "lose the queue of a slot at a departure",
         "deskgrid.scheduler.workers:Workers._detach",
-        "[*tasks, *grid.release_queue(slot)]",
-        "(tasks, grid.release_queue(slot))[0]",
+        "[*grid.lose(lost), *grid.release_queue(slot)]",
+        "(grid.lose(lost), grid.release_queue(slot))[0]",
     ),
     Mutation(
         "requeue twice what was held for a worker",
@@ -48,8 +48,58 @@ MUTATIONS = (
     Mutation(
         "requeue what is handed back, and leave it where it was",
         "deskgrid.scheduler.answers:Answers.returned",
-        "grid.withdraw(slot, place, now, elapsed=0.0)",
+        "grid.withdraw(slot, slot.place_of(attempt.task), now, elapsed=0.0)",
         "pass",
+    ),
+    Mutation(
+        "do not stop the original when its copy is done",
+        "deskgrid.scheduler.answers:Answers._stop_others",
+        "grid.commands.append(ev.Stop(slot.worker.name, [attempt]))",
+        "pass",
+        "copy",
+    ),
+    Mutation(
+        "let a copy go on beside other work",
+        "deskgrid.scheduler.placing:Placing._send",
+        "if slot.copy is not None:",
+        "if False:",
+        "copy",
+    ),
+    Mutation(
+        "place other work as if a copy were in its way",
+        "deskgrid.scheduler.placing:Placing.has_room",
+        "if slot.owes is not None",
+        "if slot.copy is not None or slot.owes is not None",
+        "copy",
+    ),
+    Mutation(
+        "begin a task anew although its copy goes on",
+        "deskgrid.scheduler.grid:GridState.lose",
+        "if self.copies and self.go_on_with_copy(attempt.task):",
+        "if False:",
+        "copy alone",
+    ),
+    Mutation(
+        "forget copies when the broker is restarted",
+        "deskgrid.broker.sessions:Sessions._restore",
+        '"held_copies": held_copies',
+        '"held_copies": []',
+        "copy alone",
+        first=1,
+    ),
+    Mutation(
+        "do not record copies",
+        "deskgrid.broker.attempts:Attempts._assign",
+        "if copies:",
+        "if False:",
+        "copy alone",
+        first=1,
+    ),
+    Mutation(
+        "let a failure count although the other attempt goes on",
+        "deskgrid.scheduler.answers:Answers._judge",
+        "if outcome and (task in grid.bound or grid.go_on_with_copy(task)):",
+        "if False:",
     ),
     Mutation(
         "settle twice",
@@ -142,8 +192,8 @@ MUTATIONS = (
     Mutation(
         "restore cancelled tasks as waiting",
         "deskgrid.broker.sessions:Sessions._restore",
-        "cancelled=cancelled,",
-        "cancelled=[],",
+        '"cancelled": cancelled,',
+        '"cancelled": [],',
         first=20,
     ),
     Mutation(

@@ -1,7 +1,7 @@
 """All events that can happen to a grid, in any order, under every policy, compared with a model of what must hold.
 
-A task is done if and only if its newest attempt was reported as done. In the end, every task that was not cancelled has
-ended.
+A task is done if and only if an attempt of it that counts was reported as done: its newest one, or one of two. In the
+end, every task that was not cancelled has ended.
 """
 
 import math
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.copying import SLOTS_A_COPY
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.policies import POLICIES, Policy, make_policy
@@ -32,6 +33,7 @@ NAMES = st.sampled_from(["a", "b", "c", "d"])
 FIRST_ATTEMPT = 1000
 # Of the bags, by their numbers.
 TIMEOUTS = (None, 1.0, 20.0)
+COPIES = (True, False, True)
 
 QUEUES: dict[str, st.SearchStrategy[Any]] = {
     "queue_length": st.sampled_from([0, 1, 2, 10]),
@@ -55,15 +57,42 @@ def policies() -> st.SearchStrategy[Policy]:
 
 @dataclass(slots=True)
 class Known:
-    """What the model knows of one task. ``newest``: the attempt that counts; ``at``: the worker it is with, if any."""
+    """What the model knows of one task. ``newest``: the attempt that counts; ``at``: the worker it is with, if any.
+
+    ``other``: a second attempt that counts, if there is one; ``other_at``: the worker it is with, if any.
+    """
 
     bag: int
     retries: int
     newest: int | None = None
     at: str | None = None
+    other: int | None = None
+    other_at: str | None = None
     errors: int = 0
     crashes: list[str] = field(default_factory=list)
     ended: State | None = None
+
+    def counts(self, number: int) -> bool:
+        return self.ended is None and number in (self.newest, self.other)
+
+    def swap(self) -> None:
+        self.newest, self.at, self.other, self.other_at = self.other, self.other_at, self.newest, self.at
+
+    def lose(self) -> None:
+        """The worker of the newest is gone, or silent."""
+        self.at = None
+        if self.other_at is not None:
+            self.swap()
+
+    def fail(self) -> bool:
+        """The newest has failed; whether the other goes on."""
+        goes_on = self.other_at is not None
+        if goes_on:
+            self.swap()
+        else:
+            self.newest = self.at = None
+        self.other = self.other_at = None
+        return goes_on
 
 
 class GridMachine(RuleBasedStateMachine):
@@ -90,7 +119,9 @@ class GridMachine(RuleBasedStateMachine):
         # Every attempt that was ever handed out: to whom, on which slot.
         self.sent: dict[Attempt, tuple[str, int]] = {}
         # What was taken back from whom and is not answered; and who has ever answered.
-        self.owed: set[tuple[str, Attempt]] = set()
+        self.owed: dict[tuple[str, Attempt], None] = {}
+        # What has to be stopped because of the answers that are being told.
+        self.stopped: set[tuple[str, Attempt]] = set()
         self.heard: set[str] = set()
         # Something to do, and somewhere to do it, so that things get complicated sooner.
         self._submit(0, len(runtimes), runtimes, 1)
@@ -121,9 +152,16 @@ class GridMachine(RuleBasedStateMachine):
         for task, known in self.known.items():
             assert (states[task] == State.SENT) == (known.at is not None), f"task {task}: {known}"
             assert known.at is None or sent[task] == known.at
+        copies = self.watched.scheduler.grid.copies.items()
+        assert {(task, number, slot and slot.worker.name) for task, (number, slot) in copies} == {
+            (task, known.other, known.other_at)
+            for task, known in self.known.items()
+            if known.other is not None and known.ended is None
+        }
 
     @rule(most=st.sampled_from([1, 3, math.inf]))
     def pass_due(self, most: float = math.inf) -> None:
+        before = sum(known.other_at is not None for known in self.known.values() if known.ended is None)
         commands = self.watched.handle(ev.PassDue(most), self.now)
         self._believed_again()
         for command in commands:
@@ -131,10 +169,7 @@ class GridMachine(RuleBasedStateMachine):
                 self._given_up(command)
         self.health.look(set(self.up), self.now)
         stops = [(c.worker, attempt) for c in commands if isinstance(c, ev.Stop) for attempt in c.attempts]
-        assert self.owed.issuperset(stops), "somebody is to stop who was not doubted"
-        anew = {work.attempt.task for c in commands if isinstance(c, ev.Assign) for work in c.work}
-        newest = {(name, at) for name, at in self.owed if self._goes_on(at)}
-        assert {owing for owing in newest if owing[1].task in anew} == set(stops)
+        assert set(stops) == self._replaced(commands), "the wrong ones are to stop"
         for command in commands:
             if not isinstance(command, ev.Assign):
                 continue
@@ -143,18 +178,51 @@ class GridMachine(RuleBasedStateMachine):
             for work in command.work:
                 known = self.known[work.attempt.task]
                 assert known.ended is None
-                assert known.at is None, "handed out while another has it"
                 assert work.attempt not in self.sent, "a number was given twice"
                 assert known.newest is None or work.attempt.number > known.newest
                 assert work.slot < self.up[command.worker]
                 assert (command.worker, work.slot) not in self._shut(), "work for a slot that owes an answer"
-                known.newest, known.at = work.attempt.number, command.worker
+                if known.at is None:
+                    known.newest, known.at, known.other = work.attempt.number, command.worker, None
+                else:
+                    assert COPIES[known.bag], "handed out while another has it"
+                    assert known.other_at is None, "a third attempt"
+                    assert known.at != command.worker, "a copy beside its original"
+                    known.other, known.other_at = work.attempt.number, command.worker
                 self.sent[work.attempt] = (command.worker, work.slot)
                 if command.worker not in self.heard:
-                    wide = FIRST_SLOTS * 2 ** ((self.now - self.joined_at[command.worker] + 1e-6) // WIDER_S)
+                    wide = FIRST_SLOTS * 2 ** min(60.0, (self.now - self.joined_at[command.worker] + 1e-6) // WIDER_S)
                     assert work.slot < wide, "a new one gets too many tasks"
-                    assert self._at(command.worker, work.slot) == 1, "a new one gets work ahead"
+                    ahead = self._at(command.worker, work.slot) - (known.at == command.worker)
+                    assert not ahead, "a new one gets work ahead"
+        copies = sum(known.other_at is not None for known in self.known.values() if known.ended is None)
+        assert copies <= max(1, sum(self.up.values()) // SLOTS_A_COPY) or copies <= before, "too many copies"
         self.compare()
+
+    def _replaced(self, commands: list[ev.Command]) -> set[tuple[str, Attempt]]:
+        """What no longer counts because of what is handed out, and has to be stopped."""
+        stopped = set[tuple[str, Attempt]]()
+        work = [(c.worker, each) for c in commands if isinstance(c, ev.Assign) for each in c.work]
+        for _, each in work:
+            known = self.known[each.attempt.task]
+            if known.at is None:
+                stopped |= self._owing(each.attempt.task, known.newest, known.other)
+            else:
+                stopped |= self._owing(each.attempt.task, known.other)
+        taken = {(name, each.slot) for name, each in work if self.known[each.attempt.task].at is None}
+        for task, known in self.known.items():
+            if known.ended is None and known.other is not None and known.other_at is not None:
+                copy = Attempt(task, known.other)
+                if (known.other_at, self.sent[copy][1]) in taken:
+                    stopped.add((known.other_at, copy))
+                    known.other = known.other_at = None
+        return stopped
+
+    def _owing(self, task: int, *numbers: int | None) -> set[tuple[str, Attempt]]:
+        """Those that owe an answer for one of these attempts, and may go on with it until they are stopped."""
+        if TIMEOUTS[self.known[task].bag] is not None:
+            return set()
+        return {(name, at) for name, at in self.owed if at.task == task and at.number in numbers}
 
     def _at(self, name: str, slot: int) -> int:
         """How many attempts a slot has."""
@@ -165,13 +233,10 @@ class GridMachine(RuleBasedStateMachine):
         """The slots that owe an answer."""
         return {(name, self.sent[attempt][1]) for name, attempt in self.owed}
 
-    def _is_newest(self, attempt: Attempt) -> bool:
-        known = self.known.get(attempt.task)
-        return known is not None and known.ended is None and known.newest == attempt.number
-
     def _goes_on(self, attempt: Attempt) -> bool:
         """Whether what was taken back was not stopped, and still may count."""
-        return self._is_newest(attempt) and TIMEOUTS[self.known[attempt.task].bag] is None
+        known = self.known.get(attempt.task)
+        return known is not None and known.counts(attempt.number) and TIMEOUTS[known.bag] is None
 
     def _given_up(self, command: ev.GiveUp) -> None:
         """What is overdue waits again; the first of each slot is still to be answered."""
@@ -179,27 +244,29 @@ class GridMachine(RuleBasedStateMachine):
         for attempt in command.attempts:
             known, slot = self.known[attempt.task], self.sent[attempt][1]
             assert (known.at, known.newest) == (command.worker, attempt.number)
-            known.at = None
+            known.lose()
             if slot in slots:
                 continue
             slots.add(slot)
             assert command.stop == (TIMEOUTS[known.bag] is not None)
-            self.owed.add((command.worker, attempt))
+            self.owed[command.worker, attempt] = None
             self.health.fails(command.worker, set(self.up), self.now)
 
     def _believed_again(self) -> None:
         """What turned out not to be late is where it was."""
         for name, attempt in sorted(self.owed):
-            if self._is_newest(attempt) and self.watched.scheduler.grid.tasks.state(attempt.task) == State.SENT:
+            if self._goes_on(attempt) and self.watched.scheduler.grid.tasks.state(attempt.task) == State.SENT:
                 slot = self.watched.scheduler.grid.bound[attempt.task]
-                if slot.worker.name == name and slot.sent[slot.place_of(attempt.task)].attempt == attempt:
+                if slot.worker.name == name and slot.runs(attempt):
                     self._believe(name, attempt)
 
     def _believe(self, name: str, attempt: Attempt) -> None:
         known = self.known[attempt.task]
         assert TIMEOUTS[known.bag] is None
+        if attempt.number == known.other:
+            known.swap()
         known.at = name
-        self.owed.remove((name, attempt))
+        del self.owed[name, attempt]
 
     def _answers(self, name: str, *, well: bool = True) -> None:
         """A worker has answered: it is believed."""
@@ -208,7 +275,8 @@ class GridMachine(RuleBasedStateMachine):
         if name in self.up:
             self.heard.add(name)
             for owed in [owed for owed in self.owed if owed[0] == name and self._goes_on(owed[1])]:
-                self._believe(*owed)
+                if self.known[owed[1].task].at is None:
+                    self._believe(*owed)
 
     @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 4.0, 30.0]))
     def wait(self, seconds: float) -> None:
@@ -229,17 +297,22 @@ class GridMachine(RuleBasedStateMachine):
         """A batch of one task in each state, the last two held by a worker that is not back yet."""
         first = self.next_task
         held = [Attempt(first + 4, self.next_held), Attempt(first + 5, self.next_held + 1)]
-        self.next_held += 2
-        self._submit(bag, 6, [runtime], 1, done=[first], failed=[first + 1], cancelled=[first + 2], held=held)
+        copies = [Attempt(first + 5, self.next_held + 2)] if COPIES[bag] else []
+        self.next_held += 3
+        ended = {"done": [first], "failed": [first + 1], "cancelled": [first + 2]}
+        self._submit(bag, 6, [runtime], 1, **ended, held=held, held_copies=copies)
         for task, state in zip(range(first, first + 3), (State.DONE, State.FAILED, State.CANCELLED), strict=True):
             self.known[task].ended = state
         for attempt in held:
             self.known[attempt.task].newest = attempt.number
             self.sent[attempt] = (name, 0)
+        for attempt in copies:
+            self.known[attempt.task].other = attempt.number
+            self.sent[attempt] = (name, 1)
 
     def _submit(self, bag: int, count: int, runtimes: list[float], retries: int, **restored: Any) -> None:
         first, self.next_task = self.next_task, self.next_task + count
-        event = ev.TasksSubmitted(bag, first, count, runtimes, retries, TIMEOUTS[bag], **restored)
+        event = ev.TasksSubmitted(bag, first, count, runtimes, retries, TIMEOUTS[bag], COPIES[bag], **restored)
         for known in self.known.values():
             if known.bag == bag:
                 known.retries = retries
@@ -252,7 +325,12 @@ class GridMachine(RuleBasedStateMachine):
 
     def some_attempt(self, data: st.DataObject) -> Attempt:
         """Any ever made; or, more likely than by chance, one that counts."""
-        counts = [Attempt(task, known.newest) for task, known in self.known.items() if known.newest and not known.ended]
+        counts = [
+            Attempt(task, number)
+            for task, known in self.known.items()
+            for number in (known.newest, known.other)
+            if number and not known.ended
+        ]
         return data.draw(st.sampled_from(list(self.sent)) | st.sampled_from(counts or list(self.sent)))
 
     @precondition(lambda self: self.known)
@@ -267,8 +345,10 @@ class GridMachine(RuleBasedStateMachine):
             if known.ended is None:
                 if known.at is not None:
                     stopped.add((known.at, known.newest))
+                if known.other_at is not None:
+                    stopped.add((known.other_at, known.other))
                 stopped |= {(name, at.number) for name, at in self.owed if at.task == task and self._goes_on(at)}
-                known.ended, known.at = State.CANCELLED, None
+                known.ended, known.at, known.other_at = State.CANCELLED, None, None
         commands = self.tell(ev.TasksCancelled(spans_of(sorted(set(tasks)))))
         assert {(c.worker, a.number) for c in commands if isinstance(c, ev.Stop) for a in c.attempts} == stopped
 
@@ -311,12 +391,25 @@ class GridMachine(RuleBasedStateMachine):
         holds = [ev.HeldAttempt(attempt, self.sent[attempt][1], data.draw(elapsed)) for attempt in attempts]
         self._take_away(name)
         stopped = set()
-        for hold in holds:
+        others, busy = list[ev.HeldAttempt](), set[int]()
+        for hold in sorted(holds, key=lambda hold: hold.elapsed is None):
             known = self.known.get(hold.attempt.task)
-            if known is None or known.ended or known.at or known.newest != hold.attempt.number or hold.slot >= slots:
-                stopped.add(hold.attempt)
+            if known is None or not known.counts(hold.attempt.number) or known.at or hold.slot >= slots:
+                others.append(hold)
+                continue
+            if known.other == hold.attempt.number:
+                known.swap()
+            known.at = name
+            busy.add(hold.slot)
+        for hold in others:
+            known = self.known.get(hold.attempt.task)
+            idle = hold.slot < slots and hold.slot not in busy
+            is_lost = known is not None and not known.ended and known.other == hold.attempt.number
+            if known is not None and idle and is_lost and known.at and not known.other_at:
+                known.other_at = name
+                busy.add(hold.slot)
             else:
-                known.at = name
+                stopped.add(hold.attempt)
         self.up[name] = slots
         self.joined_at[name] = self.now
         commands = self.tell(ev.WorkerJoined(name, slots, uptime, [(uptime + 10, 50.0)], "", holds))
@@ -324,10 +417,12 @@ class GridMachine(RuleBasedStateMachine):
 
     def _take_away(self, name: str) -> None:
         self.up.pop(name, None)
-        self.owed = {owed for owed in self.owed if owed[0] != name}
+        self.owed = {owed: None for owed in self.owed if owed[0] != name}
         for known in self.known.values():
+            if known.other_at == name:
+                known.other_at = None
             if known.at == name:
-                known.at = None
+                known.lose()
 
     @rule(name=NAMES, planned=st.booleans(), data=st.data())
     def leave(self, name: str, planned: bool, data: st.DataObject) -> None:
@@ -387,8 +482,7 @@ class GridMachine(RuleBasedStateMachine):
         """A silent worker answers for what was taken back from it, or says that it has stopped."""
         name, attempt = data.draw(st.sampled_from(sorted(self.owed)))
         if stopped:
-            self.owed.remove((name, attempt))
-            assert self.tell(ev.AttemptsReturned(name, [attempt])) == []
+            self._return([attempt], name)
         else:
             self._end([(attempt, outcome)], name)
 
@@ -396,17 +490,20 @@ class GridMachine(RuleBasedStateMachine):
     @rule(data=st.data(), outcome=st.sampled_from(Outcome), late=st.sampled_from([0.0, 0.0, 3.0, 60.0]))
     def end_running(self, data: st.DataObject, outcome: Outcome, late: float) -> None:
         """What a worker has ends, at its time or late."""
-        slots = [slot for slot in self.watched.scheduler.grid.slots.slots.values() if slot.sent]
+        slots = [slot for slot in self.watched.scheduler.grid.slots.slots.values() if slot.sent or slot.copy]
         slot = data.draw(st.sampled_from(slots))
         self.now = max(self.now, slot.due + late)
-        self._end([(slot.sent[0].attempt, outcome)], slot.worker.name)
+        self._end([((slot.copy or slot.sent[0]).attempt, outcome)], slot.worker.name)
 
     def _end(self, answers: list[tuple[Attempt, Outcome]], name: str) -> None:
+        self.stopped = set()
         settled = sorted(attempt for attempt, outcome in answers if self._counts(attempt, outcome, name))
         event = ev.AttemptsEnded(name, [ev.EndedAttempt(attempt, outcome, 1.0) for attempt, outcome in answers])
         commands = self.tell(event)
         recalls = [command for command in commands if isinstance(command, ev.Recall)]
-        others = [command for command in commands if command not in recalls]
+        stops = [command for command in commands if isinstance(command, ev.Stop)]
+        assert {(stop.worker, attempt) for stop in stops for attempt in stop.attempts} == self.stopped
+        others = [command for command in commands if command not in recalls and command not in stops]
         assert [sorted(command.attempts) for command in others if isinstance(command, ev.Settle)] == [settled][
             : len(others)
         ]
@@ -416,17 +513,27 @@ class GridMachine(RuleBasedStateMachine):
     def _counts(self, attempt: Attempt, outcome: Outcome, reporter: str) -> bool:
         """Whether the model's task ends by this answer."""
         known, owes = self.known.get(attempt.task), (reporter, attempt) in self.owed
-        self.owed.discard((reporter, attempt))
-        if known is None or known.ended is not None or known.newest != attempt.number:
+        self.owed.pop((reporter, attempt), None)
+        if known is None or not known.counts(attempt.number):
             if owes and outcome != Outcome.CRASH:
                 self._answers(reporter)
             return False
+        if known.other == attempt.number:
+            known.swap()
         worker = known.at or reporter
-        known.newest = known.at = None
+        numbers = (known.newest, known.other)
+        if outcome == Outcome.DONE and known.other_at is not None and known.other is not None:
+            self.stopped.add((known.other_at, Attempt(attempt.task, known.other)))
+            known.other_at = None
+        goes_on = known.fail()
         self._answers(worker, well=outcome != Outcome.CRASH)
         if outcome == Outcome.CRASH:
-            known.crashes.append(worker)
             self.health.crashes(worker, known.bag, self._done_of(known.bag), set(self.up), self.now)
+        if goes_on:
+            return False
+        self.stopped |= self._owing(attempt.task, *numbers)
+        if outcome == Outcome.CRASH:
+            known.crashes.append(worker)
             excused = set(known.crashes) == {worker} and worker in self.health.quarantined
             failed = len(known.crashes) >= CRASH_LIMIT and not excused
         else:
@@ -446,13 +553,22 @@ class GridMachine(RuleBasedStateMachine):
     def give_back(self, data: st.DataObject) -> None:
         self._return([self.some_attempt(data), self.some_attempt(data)])
 
-    def _return(self, attempts: list[Attempt]) -> None:
+    def _return(self, attempts: list[Attempt], name: str = "a") -> None:
+        stopped = set[tuple[str, Attempt]]()
         for attempt in attempts:
             known = self.known.get(attempt.task)
-            self.owed.discard(("a", attempt))
-            if known is not None and known.at is not None and known.newest == attempt.number:
-                known.newest = known.at = None
-        assert self.tell(ev.AttemptsReturned("a", attempts)) == []
+            self.owed.pop((name, attempt), None)
+            if known is None or known.ended is not None:
+                continue
+            if known.other == attempt.number:
+                known.other = known.other_at = None
+            elif known.at is not None and known.newest == attempt.number:
+                lost = known.other
+                if not known.fail():
+                    stopped |= self._owing(attempt.task, lost)
+        commands = self.tell(ev.AttemptsReturned(name, attempts))
+        assert {(c.worker, a) for c in commands if isinstance(c, ev.Stop) for a in c.attempts} == stopped
+        assert all(isinstance(command, ev.Stop) for command in commands)
 
     @rule()
     def hold_expires(self) -> None:
@@ -483,6 +599,7 @@ class GridMachine(RuleBasedStateMachine):
             assert (bag.settled, bag.left_s) == (bag.total, 0.0)
         assert len(self.watched.scheduler.grid.priority) == len(self.watched.scheduler.grid.regular) == 0
         assert not self.watched.scheduler.grid.orphans
+        assert not self.watched.scheduler.grid.copies
 
 
 # Ten seconds, and several times that where coverage is measured on a busy machine.

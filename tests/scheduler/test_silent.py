@@ -61,6 +61,7 @@ def test_an_honest_pc_that_was_doubted_stops_when_another_begins_and_takes_other
     arrivals = [Arrival([1.0], actual=[3000.0]), Arrival([400.0, 400.0], at=1500.0)]
     ended = Simulator(make_policy("pgs"), [late, other], arrivals, trace=True).run()
     assert {(each.pc, each.task, each.start, each.end) for each in ended.executions} == {
+        ("late", 0, 0.0, 1200.0),
         ("late", 1, 1500.0, 1900.0),
         ("late", 2, 1500.0, 1900.0),
         ("other", 0, 1200.0, 4200.0),

@@ -302,3 +302,14 @@ def test_windows_that_tasks_would_fill_exactly_but_for_rounding_lose_nothing(see
     longest = round(max(up for up, _ in cycles) * 10)
     runtimes = [draw.randint(1, longest - 1) / 10 for _ in range(60)]
     assert Simulator(pgs(queue_length=4), pcs, [Arrival(runtimes)]).run().counters.planned_kills == 0
+
+
+def test_what_is_behind_a_stopped_attempt_begins_when_that_is_stopped() -> None:
+    """The slow PC has one task ahead; the other PC copies the first after a second, and the next a second later."""
+    pcs = [SimulatedPC("slow", speed=0.1), SimulatedPC("b")]
+    run = Simulator(pgs(), pcs, [Arrival([0.25] * 4, copies=True)], trace=True).run()
+    assert {(each.start, each.end, each.done) for each in run.executions if each.pc == "slow"} == {
+        (0.0, 1.25, False),
+        (1.25, 2.5, False),
+    }
+    assert (run.makespan_s, run.counters.copies, run.ran_s) == (2.5, 2, 2.5 + 4 * 0.25)

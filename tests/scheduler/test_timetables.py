@@ -314,3 +314,9 @@ def mean(values: Iterable[float]) -> float:
 def test_conditions_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(SchedulerError, match="finite numbers from 0 up"):
         Conditions(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("slow", [-0.1, 1.1, math.nan])
+def test_a_fraction_of_slow_attempts_is_from_0_to_1(slow: float) -> None:
+    with pytest.raises(SchedulerError, match="a fraction of"):
+        Conditions(slow=slow)

@@ -2,7 +2,7 @@
 
 The second check needs a memory that the state does not have. A slot is excused, as long as it has work, once its
 running task was overdue, or its window, a prediction or the policy changed after it got the work. A long shot is
-excused, too.
+excused, too, and so is a copy that became the only attempt of its task.
 """
 
 from deskgrid.scheduler import events as ev
@@ -28,7 +28,7 @@ class Watched:
     def handle(self, event: ev.Event, now: float) -> list[ev.Command]:
         """Hand on ``event``, and look at everything afterwards."""
         slots = self.scheduler.grid.slots.slots
-        self._excused |= {number for number, slot in slots.items() if slot.sent and slot.due < now}
+        self._excused |= {number for number, slot in slots.items() if slot.copy or (slot.sent and slot.due < now)}
         commands = self.scheduler.handle(event, now)
         self.scheduler.check(now)
         self._excused &= {number for number, slot in slots.items() if slot.sent or slot.queue}

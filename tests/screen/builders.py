@@ -26,6 +26,7 @@ NO_COUNTS = CounterValues(
     unfit=0,
     adopted=0,
     overdue=0,
+    copies=0,
     wasted_s=0.0,
     window_s=0.0,
     busy_s=0.0,
@@ -41,12 +42,22 @@ def slot(
     queued: int = 0,
     queued_s: float = 0.0,
     left_s: float | None = 3600.0,
+    copy: bool = False,
 ) -> SlotState:
     """A slot, idle unless ``elapsed_s`` is given."""
     running = None
     if elapsed_s is not None:
         running = RunningTask(bag=BAG, item=item, runtime_s=runtime_s, elapsed_s=elapsed_s)
-    return SlotState(slot=slot, running=running, ahead=0, ahead_s=0.0, queued=queued, queued_s=queued_s, left_s=left_s)
+    return SlotState(
+        slot=slot,
+        running=running,
+        copy=copy,
+        ahead=0,
+        ahead_s=0.0,
+        queued=queued,
+        queued_s=queued_s,
+        left_s=left_s,
+    )
 
 
 def worker(
@@ -108,6 +119,7 @@ def bag(
         failed=failed,
         cancelled=cancelled,
         running=running,
+        copies=0,
         waiting=waiting,
         closed=closed,
         age_s=age_s,

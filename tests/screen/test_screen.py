@@ -221,6 +221,12 @@ def test_a_running_task_shows_its_progress_and_what_comes_after_it() -> None:
     assert "27 s of 45 s, then 2 for 1 min 30 s" in row
 
 
+def test_a_copy_is_marked() -> None:
+    pc = worker("pc", slot(27.0, 45.0, copy=True))
+    assert "27 s of 45 s, a copy" in line_with("#17", lines(snapshot([pc])))
+    assert "a copy" not in line_with("#17", lines(snapshot([worker("pc", slot(27.0, 45.0))])))
+
+
 def test_a_task_that_outlasts_the_window_is_said_to() -> None:
     pc = worker("pc", slot(10.0, 600.0), uptime_s=60.0)
     assert "too long for this window" in line_with("#17", lines(snapshot([pc])))
@@ -305,6 +311,7 @@ def test_every_counter_of_trouble_is_shown() -> None:
             "timeouts": 15,
             "stale": 16,
             "overdue": 17,
+            "copies": 18,
         }
     )
     text = " ".join(lines(snapshot(counters=numbers), 80))
@@ -316,8 +323,10 @@ def test_every_counter_of_trouble_is_shown() -> None:
         "timeouts 15",
         "stale answers 16",
         "overdue 17",
+        "copies 18",
     ):
         assert said in text
+    assert "copies" not in " ".join(lines(snapshot(), 80))
 
 
 @pytest.mark.parametrize(("kills", "colour"), [(0, "green"), (2, "red")])

@@ -1,0 +1,144 @@
+"""The tail of a bag: a copy of a running task is started on a slot that would be idle otherwise.
+
+Rule 1: only tasks of bags that allow it are copied, and only after a pass that left nothing to place and some slots
+idle. A slot that runs a copy still counts as idle: the copy is stopped as soon as the slot is sent a task.
+Rule 2: a task is copied if its attempt is behind, or if the copy should end sooner because its PC is faster. The copy
+has to fit into the window of its slot, which belongs to another worker.
+Rule 3: a task has at most two attempts that count, and at most one slot in ten runs a copy, but at least one slot may.
+Rule 4: no pass looks at all running attempts. Slots are in a heap, ordered by the time of their next look. That time
+may be too early; then the slot goes back into the heap.
+
+All times are seconds on the driver's clock.
+"""
+
+import heapq
+import math
+from collections.abc import Collection, Iterator
+from itertools import islice
+
+from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.state.slots import Slot, Worker
+from deskgrid.scheduler.state.tasks import TaskBatch
+
+# An attempt is behind after this many times its predicted runtime, but not before it has taken LEAST_S: a copy of a
+# shorter task would hardly begin before its original ends.
+BEHIND = 1.5
+LEAST_S = 1.0
+# A copy of an attempt that is not behind has to take at most this fraction of the time that the attempt still needs.
+SOONER = 0.8
+# One slot in this many may run a copy.
+SLOTS_A_COPY = 10
+# How many tasks a worker must have done before it counts as faster or slower than others: one slow task says little.
+ENOUGH = 3
+# How soon to look again at an attempt that could not be copied, although it was due. Seconds.
+AGAIN_S = 5.0
+# Attempts that one pass looks at, and idle slots that it looks at for each of them, at most: some milliseconds in all.
+LOOKS = 50
+CHOICES = 100
+# The heap is rebuilt when it has this many entries for each slot: all but one of them are out of date.
+ENTRIES = 4
+
+
+def learn_pace(batch: TaskBatch, worker: Worker, task: int, took_s: float) -> None:
+    """Note how long ``worker`` took for a task of ``batch``, and how long such a task takes on average."""
+    if batch.bag.copies:
+        worker.done += 1
+        worker.took_s += took_s
+        worker.usual_s += batch.runtime(task) * batch.bag.pace
+
+
+def pace(worker: Worker) -> float:
+    """How long ``worker`` takes for a task, as a multiple of what is usual: below 1.0 for a fast PC."""
+    return worker.took_s / worker.usual_s if worker.done >= ENOUGH and worker.usual_s else 1.0
+
+
+class Copying:
+    """Chooses what to copy, and where. `deskgrid.scheduler.placing` carries it out."""
+
+    def __init__(self, grid: GridState) -> None:
+        self._grid = grid
+        self._looks: list[tuple[float, int]] = []
+        # When a pass may start a copy although nothing has happened since the last one; infinity if none may.
+        self.due = math.inf
+
+    def watch(self, slot: Slot) -> None:
+        """Schedule a look at the attempt that ``slot`` runs, if it is of a bag that allows copies."""
+        if self._allows_copies(slot):
+            self._look(slot, slot.started if pace(slot.worker) > 1.0 else _behind_at(slot))
+
+    def _look(self, slot: Slot, at: float) -> None:
+        if at < slot.copy_look_at:
+            slot.copy_look_at = at
+            heapq.heappush(self._looks, (at, slot.number))
+
+    def choose(self, now: float) -> list[tuple[Slot, Slot]]:
+        """What to copy now: pairs of the slot of the original, and the idle slot for the copy."""
+        grid, chosen = self._grid, dict[int, tuple[Slot, Slot]]()
+        running = sum([copy.slot is not None for copy in grid.copies.values()])
+        room = min(max(1, len(grid.slots.slots) // SLOTS_A_COPY), len(grid.slots.idle)) - running
+        for slot in self._due_looks(now) if room > 0 else ():
+            place = self._place_for(slot, now, chosen)
+            if place is not None:
+                chosen[place.number] = slot, place
+            self._look(slot, _next_look(slot, now))
+            if len(chosen) == room:
+                break
+        if self._looks and len(chosen) < room:
+            self.due = max(now, self._looks[0][0])
+        return list(chosen.values())
+
+    def _due_looks(self, now: float) -> Iterator[Slot]:
+        """Take slots whose look is due off the heap, and yield those that run an attempt that may be copied."""
+        slots = self._grid.slots.slots
+        if len(self._looks) > ENTRIES * (len(slots) + LOOKS):
+            self._looks = [(slot.copy_look_at, n) for n, slot in slots.items() if slot.copy_look_at < math.inf]
+            heapq.heapify(self._looks)
+        for _ in range(LOOKS):
+            if not self._looks or self._looks[0][0] > now:
+                return
+            at, number = heapq.heappop(self._looks)
+            slot = slots.get(number)
+            if slot is not None and slot.copy_look_at == at:
+                slot.copy_look_at = math.inf
+                if slot.sent and slot.sent[0].attempt != slot.copied_in_vain and self._allows_copies(slot):
+                    yield slot
+
+    def _allows_copies(self, slot: Slot) -> bool:
+        """Whether the attempt that ``slot`` runs is of a bag that allows copies."""
+        return self._grid.tasks.known(slot.sent[0].attempt.task).bag.copies
+
+    def _place_for(self, slot: Slot, now: float, taken: Collection[int]) -> Slot | None:
+        """The idle slot for a copy of the attempt that ``slot`` runs; None if it should not be copied now."""
+        grid, (attempt, runtime, _) = self._grid, slot.sent[0]
+        copy = grid.copies.get(attempt.task)
+        if copy is not None and copy.slot is not None:
+            return None
+        needs = grid.policy.requirement.needs(runtime) + ROUNDING_S
+        slots = grid.slots.slots
+        idle = (slots[number] for number in grid.slots.idle.above(needs, now) if number not in taken)
+        shut = {slot.worker.name, *grid.quarantine.workers}
+        others = (place for place in idle if place.copy is None and place.worker.name not in shut)
+        best = min(islice(others, CHOICES), key=lambda place: pace(place.worker), default=None)
+        return best if best is not None and self._pays(slot, best, now) else None
+
+    def _pays(self, slot: Slot, place: Slot, now: float) -> bool:
+        """Whether the attempt that ``slot`` runs is behind, or a copy on ``place`` should end sooner."""
+        if now >= _behind_at(slot):
+            return True
+        usual_s = slot.sent[0].runtime * self._grid.tasks.known(slot.sent[0].attempt.task).bag.pace
+        left_s = usual_s * pace(slot.worker) - (now - slot.started)
+        return slot.started < now and usual_s * pace(place.worker) < SOONER * left_s
+
+
+def _behind_at(slot: Slot) -> float:
+    """When the attempt that ``slot`` runs will be behind."""
+    return slot.started + max(BEHIND * slot.sent[0].runtime, LEAST_S)
+
+
+def _next_look(slot: Slot, now: float) -> float:
+    """When to look at the attempt that ``slot`` runs after a look at ``now``."""
+    behind_at, again_at = _behind_at(slot), now + AGAIN_S
+    if now >= behind_at:
+        return again_at
+    return min(behind_at, again_at) if pace(slot.worker) > 1.0 else behind_at
