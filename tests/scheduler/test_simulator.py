@@ -305,11 +305,13 @@ def test_windows_that_tasks_would_fill_exactly_but_for_rounding_lose_nothing(see
 
 
 def test_what_is_behind_a_stopped_attempt_begins_when_that_is_stopped() -> None:
-    """The slow PC has one task ahead; the other PC copies the first after a second, and the next a second later."""
+    """Both PCs have answered before, so that they are sent a task ahead. The quick PC copies what the slow one runs."""
     pcs = [SimulatedPC("slow", speed=0.1), SimulatedPC("b")]
-    run = Simulator(pgs(), pcs, [Arrival([0.25] * 4, copies=True)], trace=True).run()
+    arrivals = [Arrival([0.25] * 2), Arrival([0.25] * 4, at=10.0, copies=True)]
+    run = Simulator(pgs(), pcs, arrivals, trace=True).run()
     assert {(each.start, each.end, each.done) for each in run.executions if each.pc == "slow"} == {
-        (0.0, 1.25, False),
-        (1.25, 2.5, False),
+        (0.0, 2.5, True),
+        (10.0, 11.25, False),
+        (11.25, 12.5, False),
     }
-    assert (run.makespan_s, run.counters.copies, run.ran_s) == (2.5, 2, 2.5 + 4 * 0.25)
+    assert (run.makespan_s, run.counters.copies, run.ran_s) == (12.5, 2, 2.5 + 2.5 + 5 * 0.25)
