@@ -47,7 +47,7 @@ def jobs(tmp_path: Path) -> Path:
 
 
 def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(sleepbench_group, ["predict", *map(str, arguments)], terminal_width=120)
+    return CliRunner().invoke(sleepbench_group, ["predict", *map(str, arguments)], env={"COLUMNS": "80"})
 
 
 def rows(folder: Path, *arguments: object) -> dict[str, dict[str, Any]]:
@@ -87,7 +87,8 @@ def test_the_table_says_what_was_measured(tasks: Path) -> None:
     result = invoke("--csv", tasks)
     assert result.exit_code == 0
     assert "5,401 tasks of tasks.csv, bag after bag, 16 in flight" in result.output
-    assert "deskgrid" in result.output
+    headings = ["at .9", "at .95", ".05-.95", "poor", "loss", "arith.", "predict", "learn"]
+    assert all(text in result.output for text in [*headings, "deskgrid"])
 
 
 @pytest.mark.parametrize("both", [False, True])
