@@ -25,7 +25,8 @@ from deskgrid.wire.status import Presence
 
 # Attempts predicted to take at least this long are recorded when they are sent, and the broker waits for them after a
 # restart. Shorter attempts simply run again. (Once one attempt of a task is recorded, all its later attempts are
-# recorded too, because the record must name the newest one.) Seconds.
+# recorded too, because the record must name the newest one. So are attempts with licences: these stay in use while the
+# broker is away.) Seconds.
 REMEMBERED_S = 1.0
 # Bytes of work that may wait for a worker: eight of the largest arguments. The worker gets more when it has taken some.
 UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
@@ -270,10 +271,9 @@ class Attempts:
         for bag, batch, part in self._state.book.by_batch(tasks):
             number, item_of_0, its = bag.row.number, batch.start - batch.first, results[part]
             self._state.settled(bag, len(its))
-            # The last piece of a task that went on from a checkpoint does not tell how long the task takes.
-            whole = [result.elapsed for result in its if result.task not in bag.checkpoints]
-            if whole:
-                bag.runs.add(whole, worker.first_runs(number, len(whole)))
+            # Only of tasks that are done. The last piece of one that went on from a checkpoint does not tell the whole.
+            elapsed = [result.elapsed for result in its if not (result.outcome or result.task in bag.checkpoints)]
+            bag.runs.add(elapsed, worker.first_runs(number, len(its)), self._from)
             drop_ended(self._state, bag, tasks[part])
             if bag.remembered:
                 bag.remembered.difference_update(tasks[part])
@@ -328,7 +328,7 @@ class Attempts:
         if self.may_save(worker, message):
             elapsed = min(message.elapsed, self._most_s(attempt, self._lookup().find(attempt), now))
             kept = self._checkpoints.keep(attempt, message, elapsed, now)
-        self._send(worker.peer, wire.Kept(message.task, message.serial, kept))
+        self._send(worker.peer, wire.CheckpointKept(message.task, message.serial, kept))
 
     def resume(self, worker: WorkerSession, message: wire.Resume) -> None:
         """A worker asks for the checkpoint that an attempt goes on from."""
@@ -358,7 +358,7 @@ class Attempts:
             template = bag.row.template
             if template not in worker.templates:
                 self.send_template(worker, template)
-            if runtime >= REMEMBERED_S or task in bag.remembered:
+            if runtime >= REMEMBERED_S or task in bag.remembered or bag.row.options.licences:
                 bag.remembered.add(task)
                 if (original := self._state.scheduler.original_of(attempt)) is not None:
                     copies.append((task, number, worker.session))

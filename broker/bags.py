@@ -1,24 +1,32 @@
 """The broker's bags: which tasks they have, who waits for their results, and how long their tasks take."""
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
+from deskgrid.scheduler.prediction.runtimes import Prediction
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
+from deskgrid.wire import SECONDS_LIMIT
 from deskgrid.wire.saving import FIRST_COST_S, reserve_s
 
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
 # a task does not start in the last moments of a window, and short enough for a lunch break.
 ASSUMED_RUNTIME_S = 60.0
-# A bag's prediction is the mean plus this many standard deviations. If runtimes are normally distributed, about one
-# task in a thousand takes longer; with any distribution, at most one in ten does.
-DEVIATIONS = 3.0
+# A task is not taken back for its timeout before its files could have come this many times as slowly as assumed.
+SLOW_TRANSFER = 10.0
+# So many tasks of a bag count as the first on a slot, if there are no more slots now.
+FIRST_TASKS = 64
+# The most runs of a bag that wait until the broker learns from them: very many bags may be open.
+LATEST = 50
+# A run: how long it took, in seconds, and on which worker.
+Run = tuple[float, str]
 # The note of a bag that was submitted before any worker joined.
 NO_WORKER = "no worker is known yet: the bag waits"
 
@@ -41,59 +49,43 @@ class OpenBatch:
     count: int
 
 
-@dataclass(slots=True)
-class _Some:
-    """Statistics of some runs, in seconds."""
-
-    count: int = 0
-    longest: float = 0.0
-    total: float = 0.0
-    squares: float = 0.0
-
-    def add(self, elapsed: Sequence[float]) -> None:
-        """Add runs, at least one."""
-        self.count += len(elapsed)
-        self.longest = max(self.longest, *elapsed)
-        self.total += sum(elapsed)
-        self.squares += sum([seconds * seconds for seconds in elapsed])
-
-    def usual(self) -> float:
-        """How long nearly all runs take: the mean plus three standard deviations, but no more than the longest run.
-
-        With few runs this is the longest run. With many, a single run on a busy PC must not make a thousand short tasks
-        look long: only a few of them would be handed out at once.
-        """
-        mean = self.total / self.count
-        variance = max(0.0, self.squares / self.count - mean * mean)
-        return min(self.longest, mean + DEVIATIONS * math.sqrt(variance))
-
-
-@dataclass(slots=True)
 class ObservedRuntimes:
-    """How long the finished tasks of a bag took.
+    """How long the tasks of a bag took lately, until somebody learns from that.
 
-    ``first``: the first run on each slot, which loads everything that the tasks need, and may take many times as long;
-    ``others``: all other runs.
+    The first run on each slot loads everything that the tasks need, and may take many times as long as the others. So
+    first runs count only as long as there are no others.
+
+    ``count``: all runs so far. ``only_first``: whether only first runs have been taken.
     """
 
-    first: _Some = field(default_factory=_Some)
-    others: _Some = field(default_factory=_Some)
+    __slots__ = ("_first", "_others", "count", "only_first")
 
-    @property
-    def count(self) -> int:
-        """How many runs there are."""
-        return self.first.count + self.others.count
+    def __init__(self) -> None:
+        self._first: list[Run] = []
+        self._others: list[Run] = []
+        self.only_first = True
+        self.count = 0
 
-    def add(self, elapsed: Sequence[float], first: int) -> None:
-        """Add runs, in seconds; the first ``first`` of them were the first on their slots."""
-        if first:
-            self.first.add(elapsed[:first])
+    def add(self, elapsed: Sequence[float], first: int, worker: str) -> None:
+        """Add runs on ``worker``, in seconds; the first ``first`` of them were the first on their slots."""
+        self.count += len(elapsed)
+        if first and self.only_first:
+            _append(self._first, elapsed[:first], worker)
         if len(elapsed) > first:
-            self.others.add(elapsed[first:])
+            _append(self._others, elapsed[first:], worker)
 
-    def usual(self) -> float:
-        """How long nearly all runs take, without first runs if there are any others."""
-        return (self.others if self.others.count else self.first).usual()
+    def take(self) -> list[Run]:
+        """The runs since the last call, at most `LATEST`."""
+        self.only_first = self.only_first and not self._others
+        runs = self._first if self.only_first else self._others
+        self._first, self._others = [], []
+        return runs[-LATEST:]
+
+
+def _append(runs: list[Run], elapsed: Sequence[float], worker: str) -> None:
+    runs.extend(zip(elapsed[-LATEST:], repeat(worker)))
+    if len(runs) > 2 * LATEST:
+        del runs[:-LATEST]
 
 
 class KeptCheckpoint(NamedTuple):
@@ -112,12 +104,17 @@ class OpenBag:
     ``size``: bytes of its arguments and results.
     ``settled``: tasks that have ended.
     ``estimate_s``: the prediction for its tasks, if its submitter gave none.
-    ``learned_at``: the number of runs at which this prediction is updated next.
+    ``first_transfer_s``, ``transfer_s``: how long the files of its first task on a slot, and of each other, should
+    take.
+    ``prediction``: what this was made of: the kind of runs, and their quantiles.
+    ``learned_at``: the number of runs at which it is learned from them next.
     ``checkpoints``: of its tasks that have not ended, by task, the newest last.
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
     ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
+    ``paused``: somebody has paused it. ``waits_for``: the numbers of the bags that it has to wait for.
+    ``cannot_run``: why it was cancelled instead, if a bag that it had to wait for did not end well.
     """
 
     row: BagRow
@@ -128,15 +125,21 @@ class OpenBag:
     size: int = 0
     settled: int = 0
     estimate_s: float = ASSUMED_RUNTIME_S
+    prediction: tuple[str, Prediction] | None = None
     runs: ObservedRuntimes = field(default_factory=ObservedRuntimes)
     note: str = ""
     sent_note: str = ""  # the last note that its client was sent
     learned_at: int = 1
+    first_transfer_s: float = 0.0
+    transfer_s: float = 0.0
     remembered: set[int] = field(default_factory=set)
     checkpoints: dict[int, list[KeptCheckpoint]] = field(default_factory=dict)
     alone_since: float | None = None
     deserted: bool = False
     under_way: str = ""
+    paused: bool = False
+    waits_for: set[int] = field(default_factory=set)
+    cannot_run: str = ""
     # The requests for results that wait: by peer and request, after which block.
     watchers: dict[bytes, dict[int, int]] = field(default_factory=dict)
 
@@ -147,19 +150,51 @@ class OpenBag:
 
     def remark(self, note: str) -> str:
         """What people should know about this bag now; ``note``: the bag's own note, as of now."""
+        if self.cannot_run:
+            return self.cannot_run
         if self.deserted:
             return f"its client did not return: {self.total:,} items arrived, perhaps not all"
         if self.complete:
             return ""
+        paused = "it is paused" if self.paused else ""
         alone = "" if self.alone_since is None else f"its client is gone: {self.total:,} items arrived, perhaps not all"
-        return "; ".join(filter(None, (alone, note)))
+        return "; ".join(filter(None, (paused, alone, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
         """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
+        timeout = options.timeout
+        if timeout is not None:
+            timeout = min(timeout + SLOW_TRANSFER * self.first_transfer_s, SECONDS_LIMIT)
+        key = LaneKey(
+            self.row.owner,
+            options.priority,
+            options.licence_needs(),
+            options.limit or 0,
+            None if options.limit is None else self.row.number,
+        )
+        known |= {"key": key, "barred": self.barred}
         if options.checkpoint:
             known |= {"min_piece": options.min_piece, "reserve_s": reserve_s(FIRST_COST_S)}
-        return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, options.copies, **known)
+        return TasksSubmitted(*numbers, batch.runtimes, options.retries, timeout, options.copies, **known)
+
+    def with_transfer(self, runtimes: tuple[float, ...], count: int, slots: int) -> tuple[float, ...]:
+        """The runtimes of its next ``count`` tasks with the time for their files. ``slots``: there are so many.
+
+        The files that tasks share travel with the first task on each slot, and the first tasks are placed first. If all
+        counted, no worker would be given short tasks ahead.
+        """
+        if not self.first_transfer_s:
+            return runtimes
+        first = 0 if self.total else min(count, max(slots, FIRST_TASKS))
+        each = runtimes if len(runtimes) == count or not first else runtimes * count
+        more = (self.first_transfer_s if place < first else self.transfer_s for place in range(len(each)))
+        return tuple([min(runtime + extra, SECONDS_LIMIT) for runtime, extra in zip(each, more, strict=True)])
+
+    @property
+    def barred(self) -> bool:
+        """Whether none of its tasks may be placed now."""
+        return self.paused or bool(self.waits_for)
 
     def task(self, item: int) -> int | None:
         """The task number of ``item``; None when there is no such item."""

@@ -63,11 +63,18 @@ class Clients:
         """Handle a message of a client."""
         if isinstance(message, wire.Hello):
             self._hello(peer, who, message, now)
-        elif peer not in self.by_peer or self.by_peer[peer].who != who:
+        elif not self.heard(peer, who, now):
             self._state.send(peer, wire.Rejoin())
         else:
-            self.by_peer[peer].heard = now
             self._handle(peer, message, now)
+
+    def heard(self, peer: bytes, who: Credential, now: float) -> bool:
+        """Note that a client is there; return whether this peer is one."""
+        client = self.by_peer.get(peer)
+        if client is None or client.who != who:
+            return False
+        client.heard = now
+        return True
 
     def _handle(self, peer: bytes, message: wire.Message, now: float) -> None:
         if isinstance(message, wire.Submit):
@@ -266,10 +273,8 @@ class Clients:
         if submit.first:
             return f"template: no bag {submit.bag}: its first batch did not arrive, or it was forgotten"
         client = self.by_peer[peer]
-        if kind == "python" and client.python != self._state.facts.python:
-            return (
-                f"this grid runs Python {self._state.facts.python}, and this bag was made with Python {client.python}"
-            )
+        if refusal := self._refusal_of_bag(client, submit, kind):
+            return refusal
         predicted = submit.runtime is not None or bool(submit.runtimes)
         row = BagRow(
             number=self._state.book.new_number(),
@@ -287,12 +292,25 @@ class Clients:
         self._state.journal.add_bag(row)
         self._state.quotas.opened(row.owner)
         self._state.note("bag-opened", by=row.owner, bag=row.id, name=row.name, owner=row.owner, user=client.user)
-        return self._state.book.open(row)
+        bag = self._state.book.open(row)
+        self._queries.orders.gates.enter(bag)
+        if not predicted:
+            bag.estimate_s = self._state.learning.expected(bag)
+        return bag
+
+    def _refusal_of_bag(self, client: ClientSession, submit: wire.Submit, kind: wire.Kind) -> str:
+        """Why a new bag cannot run here; empty when it can."""
+        grid_python = self._state.facts.python
+        if kind == "python" and client.python != grid_python:
+            return f"this grid runs Python {grid_python}, and this bag was made with Python {client.python}"
+        return self._queries.orders.gates.refusal(submit.bag, client.who.name, submit.options)
 
     def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], size: int, now: float) -> None:
         if not bag.row.predicted:
             runtimes = (bag.estimate_s,)
         count = len(submit.payloads)
+        self._state.note_transfer(bag)
+        runtimes = bag.with_transfer(runtimes, count, len(self._state.scheduler.grid.slots.slots))
         batch = BatchRow(self._state.book.next_task, bag.row.number, bag.total, count, runtimes, size)
         self._state.journal.add_batch(batch, submit.payloads, self._state.posix(now))
         self._state.book.extend(bag, batch)

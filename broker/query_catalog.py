@@ -136,7 +136,11 @@ QUESTIONS: Mapping[str, Question] = {
         order=True,
         longest=LONG,
     ),
+    "pause": Question("owner", {"bag": _BAG}, order=True),
+    "resume": Question("owner", {"bag": _BAG}, order=True),
+    "shares": Question("everyone"),
     "forget": Question("owner", {"bag": _BAG}, order=True),
+    "forget learned": Question("admin", order=True),
     "runtimes": Question(
         "owner", {"bag": _BAG, "items": Argument(_ITEMS), "runtimes": Argument(_SECONDS)}, order=True, longest=LONG
     ),

@@ -8,6 +8,7 @@ answer, if one is due soon.
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from deskgrid import wire
 from deskgrid.broker.auth.enrolment import Enrolment
@@ -21,6 +22,8 @@ from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import JournalFull
 from deskgrid.broker.store.rows import BatchRow
 from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.transfers import Transfers
+from deskgrid.broker.usage import Usage
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.events import SavedTask
@@ -38,9 +41,9 @@ PASS_TASKS = 100
 # admin.
 SAYS: Mapping[Role, tuple[type[wire.Message], ...]] = {
     "lab": wire.FROM_LAB,
-    "worker": (*wire.FROM_LAB, *wire.FROM_WORKER),
-    "submitter": wire.FROM_CLIENT,
-    "admin": (*wire.FROM_WORKER, *wire.FROM_CLIENT),
+    "worker": (*wire.FROM_LAB, *wire.FROM_WORKER, *wire.FROM_BOTH),
+    "submitter": (*wire.FROM_CLIENT, *wire.FROM_BOTH),
+    "admin": (*wire.FROM_WORKER, *wire.FROM_CLIENT, *wire.FROM_BOTH),
 }
 
 
@@ -52,9 +55,12 @@ class Sessions:
         self.state = state
         self.workers = Workers(state)
         self._enrolment = Enrolment(state)
+        self.usage = Usage(state)
         self._throughput = Throughput()
-        self.queries = Queries(state, self.workers, self._throughput, lambda: self.clients.credentials)
+        self.queries = Queries(state, self.workers, self._throughput, self.usage, lambda: self.clients.credentials)
+        self._gates = self.queries.orders.gates
         self.clients = Clients(state, self.queries)
+        self.transfers = Transfers(state, self.workers, self.clients, self.queries.operations)
         self._retention = Retention(state, self.queries.operations, self.queries.orders, keep_days)
         self._counted = 0
         self._news = True
@@ -68,13 +74,18 @@ class Sessions:
             self.state.disk.failed(self.state.journal.full, now)
             self.state.note("disk-full", reason=self.state.journal.full, home=str(self.state.journal.home))
         book, journal = self.state.book, self.state.journal
+        self.transfers.restore()
+        self.usage.restore(now)
+        paused = {number for number, what in journal.recovery.orders() if what == "pause"}
         for row in journal.recovery.bags():
-            book.open(row)
+            bag = book.open(row)
+            self.state.note_transfer(bag)
+            bag.paused = row.number in paused
+            self._gates.enter(bag, restored=True)
             self.state.quotas.opened(row.owner)
-        for bag, task, number, progress, left_s, size in journal.recovery.checkpoints():
-            if bag in book.by_number:
-                kept = KeptCheckpoint(number, progress, left_s, size)
-                book.by_number[bag].checkpoints.setdefault(task, []).append(kept)
+        for owner, task, *facts in journal.recovery.checkpoints():
+            if owner in book.by_number:
+                book.by_number[owner].checkpoints.setdefault(task, []).append(KeptCheckpoint(*facts))
         ended = {number: journal.recovery.outcomes(number) for number in book.by_number}
         for batch in journal.recovery.batches():
             if batch.bag not in ended:
@@ -101,6 +112,9 @@ class Sessions:
         failed = [task for tasks in its.values() for task in tasks]
         state.settled(bag, len(done) + len(cancelled) + len(failed))
         over = {*done, *cancelled, *failed}
+        if not bag.row.predicted and len(over) < batch.count:
+            bag.estimate_s = state.learning.expected(bag)
+            batch = replace(batch, runtimes=(bag.estimate_s,))
         sent = [row for row in state.journal.recovery.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
         copies = [row for row in state.journal.recovery.copies(batch.first, batch.count) if row[0] not in over]
@@ -136,6 +150,8 @@ class Sessions:
         """Whether the payloads of ``message`` may be recorded, as far as we know before it is handled."""
         if not isinstance(message, SAYS[who.role]) or not self.state.disk.records(message):
             return False
+        if isinstance(message, wire.Part):
+            return self.transfers.records(peer, who, message)
         return not isinstance(message, wire.Finished | wire.Saved) or self.workers.expects(peer, message)
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
@@ -143,7 +159,7 @@ class Sessions:
         self._news = self._news or not isinstance(message, wire.Heartbeat)
         if not self.state.disk.takes(message):
             # A worker keeps its results, and sends them again when it is asked to.
-            if isinstance(message, wire.Ask):
+            if isinstance(message, wire.Ask) or (isinstance(message, wire.FROM_BOTH) and peer in self.clients.by_peer):
                 self.state.send(peer, wire.Failed(message.request, self.state.disk.refusal))
         elif not isinstance(message, SAYS[who.role]):
             self.state.send(peer, wire.Refused(f"{with_article(who.role)} may not send {type(message).__name__}"))
@@ -151,6 +167,8 @@ class Sessions:
             self._refuse(peer, who, message, refusal)
         elif isinstance(message, wire.Enrol):
             self._enrolment.ask(peer, who, message)
+        elif isinstance(message, wire.FROM_BOTH):
+            self.transfers.receive(peer, who, message, now)
         elif isinstance(message, wire.FROM_WORKER):
             self.workers.receive(peer, who, message, now)
         else:
@@ -183,6 +201,7 @@ class Sessions:
         """A connection has ended."""
         self.workers.gone(peer)
         self.clients.gone(peer)
+        self.transfers.gone(peer)
         self._enrolment.gone(peer)
 
     @property
@@ -197,6 +216,7 @@ class Sessions:
             or self.clients.watchers.has_to_tell
             or state.scheduler.unsettled
             or self.queries.operations.waiting
+            or self.transfers.waiting
             or self._enrolment.pressing
         )
 
@@ -235,7 +255,10 @@ class Sessions:
             self._hold_until = None
             self.state.handle(ev.HoldExpired(), now)
         self.clients.sweep(now)
+        self.transfers.sweep(now)
+        self.transfers.send_some()
         self.queries.operations.work(now)
+        self._gates.look()
         self.state.learn(now)
         # No pass while the disk is full, because assignments are recorded, too.
         handed_out = self.state.handle(ev.PassDue(PASS_TASKS), now) if self.state.disk.state != "full" else []
@@ -247,6 +270,8 @@ class Sessions:
         self._counted = ended
         if self.state.disk.state != "full":
             self.state.window_log.write_down(now)
+            self.usage.write_down(now)
+            self.state.learning.write_down(now)
         self.clients.watchers.tell(now)
         return self.state.take_leaving()
 
@@ -282,6 +307,7 @@ class Sessions:
         self.state.window_log.broker_ends(now)
         try:
             self.state.window_log.write_down(now)
+            self.usage.write_down(now, last=True)
             self.state.journal.commit()
         except JournalFull:
             self.state.journal.rollback()

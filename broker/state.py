@@ -11,6 +11,8 @@ from deskgrid.broker.auth.roles import Credentials
 from deskgrid.broker.bags import BagBook, OpenBag
 from deskgrid.broker.event_log import EventLog
 from deskgrid.broker.failed_attempts import FailedAttempts
+from deskgrid.broker.home_files import licences_file, shares_file
+from deskgrid.broker.learning import Learning
 from deskgrid.broker.quotas import Quotas
 from deskgrid.broker.store.disk import Disk
 from deskgrid.broker.store.journal import Journal
@@ -18,7 +20,19 @@ from deskgrid.broker.store.window_log import WindowLog
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.policies import Policy
-from deskgrid.wire import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Checkpoint, Failed, Message, Taken, weight
+from deskgrid.wire import (
+    BATCH_BYTES,
+    SECONDS_LIMIT,
+    Accepted,
+    Assign,
+    Blob,
+    Checkpoint,
+    Failed,
+    Message,
+    Part,
+    Taken,
+    weight,
+)
 
 # Lines in the log that one credential may cause: `LINES` at once, and then one every `LINE_S` seconds.
 LINES = 200
@@ -26,6 +40,9 @@ LINE_S = 1.0
 # A prediction is changed only if it is off by more than this factor, because each change costs new indexes of waiting
 # tasks.
 CHANGED_BY = 1.25
+# How fast files are assumed to reach a PC, for the test whether a task fits: less than half of what a network of a
+# gigabit carries. Bytes per second.
+TRANSFER_BYTES_PER_S = 50e6
 
 
 class WindowsSource(Protocol):
@@ -76,13 +93,17 @@ class BrokerState:
         self.facts = facts
         self.journal = journal
         self.windows = windows
+        self.shares_file, self.licences_file = shares_file(journal.home), licences_file(journal.home)
         self.credentials = credentials
         # Names of credentials that were revoked in this turn; their peers are dropped when it is settled.
         self.revoked: list[str] = []
         self.disk = Disk(journal, str(journal.home))
         self.book = BagBook(journal)
         self.quotas = Quotas()
+        # The bytes of files that the first task of a bag on a slot needs, and each other, by bag and owner.
+        self.file_needs: dict[tuple[str, str], tuple[int, int]] = {}
         self.failed_attempts = FailedAttempts()
+        self.learning = Learning(journal)
         self.window_log = WindowLog(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)
@@ -115,6 +136,7 @@ class BrokerState:
         """A new state, to be restored from the journal. No attempt number is used twice."""
         state = BrokerState(self.facts, self.journal, self.windows, self.unused_policy, self.credentials)
         state.revoked = self.revoked
+        state.shares_file, state.licences_file = self.shares_file, self.licences_file
         state.broken_orders = self.broken_orders
         state.waiting, state.crowded = self.waiting, self.crowded
         state.disk = self.disk
@@ -136,7 +158,7 @@ class BrokerState:
             self._addressed.add(peer)
         self.owed[peer] += weight(message)
 
-    def hand_out(self, peer: bytes, message: Assign | Blob | Checkpoint) -> None:
+    def hand_out(self, peer: bytes, message: Assign | Blob | Checkpoint | Part) -> None:
         """Queue work, which a crash may lose: it leaves before the commit, unless other messages are ahead of it."""
         (self._words if peer in self._addressed else self._work).append((peer, message))
         self.owed[peer] += weight(message)
@@ -162,6 +184,8 @@ class BrokerState:
         """Forget a complete bag; its watchers are told ``why``."""
         self.handle(ev.BagForgotten(bag.row.number), self.now)
         self.book.forget(bag)
+        self.journal.parts.forget(bag.row.id)
+        self.file_needs.pop((bag.row.id, bag.row.owner), None)
         self.quotas.forgotten(bag)
         self.fresh.discard(bag.row.number)
         for peer, its in bag.watchers.items():
@@ -215,19 +239,27 @@ class BrokerState:
             self.pending += self.handle(ev.RuntimesUpdated(list(longer), list(longer.values())), now)
 
     def learn(self, now: float) -> None:
-        """Predict the runtimes of bags from their finished tasks, if their submitters gave no predictions."""
+        """Learn from tasks that have ended, and predict those of bags whose submitters gave no predictions."""
         for number in self.fresh:
             bag = self.book.by_number[number]
             # At 1, 2, 4, 8, ... results: often while little is known, and seldom later.
             if bag.row.options.checkpoint:
                 continue  # each task's own checkpoints tell what is left of it
-            if not bag.row.predicted and not bag.complete and bag.runs.count >= bag.learned_at:
+            if bag.runs.count >= bag.learned_at or bag.complete:
                 bag.learned_at = 2 * bag.runs.count
-                self.estimate(number, bag.runs.usual(), now)
+                self.learning.learn(bag)
+                if not bag.row.predicted and not bag.complete:
+                    self.estimate(number, self.learning.expected(bag), now)
 
     def estimate(self, number: int, runtime: float, now: float) -> None:
         """Give all tasks of a bag the same prediction, unless it hardly differs from the present one."""
         bag = self.book.by_number[number]
         if not bag.estimate_s / CHANGED_BY <= runtime <= bag.estimate_s * CHANGED_BY:
             bag.estimate_s = runtime
-            self.pending += self.handle(ev.BagPredicted(number, runtime), now)
+            runtime += bag.transfer_s
+            self.pending += self.handle(ev.BagPredicted(number, min(runtime, SECONDS_LIMIT)), now)
+
+    def note_transfer(self, bag: OpenBag) -> None:
+        """Note how long the files of a bag's tasks should take to a PC."""
+        first, each = self.file_needs.get((bag.row.id, bag.row.owner), (0, 0))
+        bag.first_transfer_s, bag.transfer_s = first / TRANSFER_BYTES_PER_S, each / TRANSFER_BYTES_PER_S

@@ -5,12 +5,13 @@ in the grid and consecutive within a batch. All durations are seconds.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.queues.task_ranges import Spans
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -26,6 +27,7 @@ class TasksSubmitted:
     they are not. ``reserve_s``: what a slot must have left besides that, to begin the piece and to save its end.
     ``done``, ``failed``, ``cancelled``, ``held``, ``saved``: what a restored grid already knows of them (empty for new
     ones). ``held_copies``: copies of held tasks, which may still be running, too.
+    ``key``: of the lane for the bag, whose later batches go there, too. ``barred``: as in `BagGated`.
     """
 
     bag: int
@@ -40,6 +42,8 @@ class TasksSubmitted:
     cancelled: Sequence[int] = ()
     held: Sequence[Attempt] = ()
     held_copies: Sequence[Attempt] = ()
+    key: LaneKey = field(default_factory=LaneKey)
+    barred: bool = False
     min_piece: float | None = None
     reserve_s: float = 0.0
     saved: Sequence["SavedTask"] = ()
@@ -95,6 +99,45 @@ class TasksCancelled:
     """The tasks in these ranges are no longer wanted. Tasks that have already ended stay as they are."""
 
     spans: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class BagGated:
+    """From now on no task of the bag is placed (``barred``), or its tasks may be placed again.
+
+    Tasks that wait move only with `TasksRouted`, because there may be many of them.
+    """
+
+    bag: int
+    barred: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TasksRouted:
+    """Waiting tasks in these ranges leave their queues if their bag is barred; otherwise barred ones come back."""
+
+    spans: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class SharesArranged:
+    """The share and its weight of some owners, by owner; all others have a share of their own, of weight 1."""
+
+    shares: Mapping[str, tuple[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRestored:
+    """What owners had used before this scheduler began, in slot-seconds that count now."""
+
+    used_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LicencesCounted:
+    """How many the grid has of each licence."""
+
+    total: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +255,11 @@ Event = (
     | RuntimesUpdated
     | BagPredicted
     | TasksCancelled
+    | BagGated
+    | TasksRouted
+    | SharesArranged
+    | UsageRestored
+    | LicencesCounted
     | BagForgotten
     | WorkerJoined
     | UptimeRefreshed

@@ -5,17 +5,18 @@ other task that fits there. The slots with the least time left come first. So th
 task would fill, and a very long one begins early.
 Rule 2: what is still idle afterwards gets checkpointable tasks, whatever the policy.
 Rule 3: a slot gets one piece, and nothing with it: the piece takes what is left of the window.
+Rule 4: whoever has used least of the grid comes first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 
 from deskgrid.scheduler.events import Assignment
 from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.model import Attempt
+from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Requirement
 from deskgrid.scheduler.policy_view import ROUNDING_S
-from deskgrid.scheduler.queues.longest_first import LongestFirst
+from deskgrid.scheduler.queues.lanes import Lane
 from deskgrid.scheduler.queues.waiting import Entry
 from deskgrid.scheduler.state.slots import Sent, Slot
 from deskgrid.scheduler.state.tasks import Bag
@@ -34,30 +35,43 @@ class Pieces:
         self._hand = hand
         self._settle = settle
 
-    def place(self, *, longer: bool) -> None:
-        """Give idle slots pieces. ``longer``: only of tasks that have more left than any other that fits there."""
-        for piece in sorted(self._grid.pieces.queues, reverse=True):
-            queue = self._grid.pieces.queues[piece]
-            while len(queue) and self._grid.budget > 0 and self._place_one(queue, longer):
-                pass
+    def place(self, lanes: Sequence[Lane], others: Sequence[Lane], *, longer: bool) -> None:
+        """Give idle slots pieces of the tasks in ``lanes``.
 
-    def _place_one(self, queue: LongestFirst, longer: bool) -> bool:
+        ``longer``: only of tasks that have more left than any task in ``others`` that fits there.
+        """
+        waiting = [lane for lane in lanes if lane.open]
+        while waiting and self._grid.budget > 0:
+            lane = min(waiting, key=self._turn)
+            if not (lane.open and self._place_one(lane, others if longer else ())):
+                waiting.remove(lane)
+
+    def _turn(self, lane: Lane) -> tuple[float, int, float]:
+        """Lanes with less come first."""
+        return lane.account.share.standing(self._grid.now), -lane.key.priority, -(lane.key.piece or 0.0)
+
+    def _place_one(self, lane: Lane, others: Sequence[Lane]) -> bool:
         """Give one slot a piece; False if there is none to give, or no slot for it."""
         grid = self._grid
-        entry = queue.next_fit(inf)
+        entry = lane.priority.next_fit(inf)
         if entry is None:
             return False
         row = grid.slots.idle.tightest(self._needs(entry), grid.now)
         if row is None:
             # Tasks that end in less than a piece may still fit.
-            entry = queue.next_fit(grid.slots.idle.widest(grid.now) - self._reserve(entry))
+            entry = lane.priority.next_fit(grid.slots.idle.widest(grid.now) - self._reserve(entry))
             row = None if entry is None else grid.slots.idle.tightest(self._needs(entry), grid.now)
         if entry is None or row is None:
             return False
+        if self._bag(entry).barred:  # it waits in no queue from now on
+            lane.priority.take(entry)
+            grid.tasks.move_all([entry.task], State.BARRED)
+            grid.budget -= 1
+            return True
         left_s, _, number = row
-        if longer and self._other(left_s) > entry.runtime:
+        if self._longest(others, left_s) > entry.runtime:
             return False
-        self._begin(queue, entry, grid.slots.slots[number])
+        self._begin(lane, entry, grid.slots.slots[number])
         return True
 
     def _bag(self, entry: Entry) -> Bag:
@@ -69,15 +83,16 @@ class Pieces:
     def _needs(self, entry: Entry) -> float:
         return self._bag(entry).needs_s(entry.runtime) + self._grid.policy.requirement.margin + ROUNDING_S
 
-    def _other(self, left_s: float) -> float:
-        """The runtime of the first task in each queue of the policy that fits into ``left_s``: the longer one."""
+    def _longest(self, lanes: Sequence[Lane], left_s: float) -> float:
+        """The longest runtime among the first tasks of these lanes' queues that fit into ``left_s``."""
         limit = left_s - self._grid.policy.requirement.margin
-        found = [queue.next_fit(limit) for queue in (self._grid.priority, self._grid.regular)]
+        found = [queue.next_fit(limit) for lane in lanes if lane.open for queue in (lane.priority, lane.regular)]
         return max([entry.runtime for entry in found if entry is not None], default=0.0)
 
-    def _begin(self, queue: LongestFirst, entry: Entry, slot: Slot) -> None:
+    def _begin(self, lane: Lane, entry: Entry, slot: Slot) -> None:
         grid = self._grid
-        queue.take(entry)
+        lane.priority.take(entry)
+        lane.put_out(1, entry.runtime)
         grid.slots.unindex(slot)
         attempt = Attempt(entry.task, grid.next_attempt)
         slot.started = grid.now

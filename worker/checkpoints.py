@@ -2,8 +2,8 @@
 
 Rule 1: a checkpoint is due shortly before the window closes. Then the piece ends with it. Another one is due every T
 seconds, so that little is lost if the PC vanishes.
-Rule 2: a worker forgets a checkpoint when the broker has it in its journal (`Kept`). Until then it sends it again on
-each connection, before the results, because the end of a piece counts only after its checkpoint.
+Rule 2: a worker forgets a checkpoint when the broker has it in its journal (`CheckpointKept`). Until then it sends it
+again on each connection, before the results, because the end of a piece counts only after its checkpoint.
 
 Pure: ``now`` is monotonic seconds.
 """
@@ -86,6 +86,13 @@ class Checkpoints:
         """Whether a checkpointable task runs here."""
         return bool(self._pieces)
 
+    def receive(self, message: wire.CheckpointKept | wire.Checkpoint, now: float) -> None:
+        """Handle a message of the broker."""
+        if isinstance(message, wire.CheckpointKept):
+            self.kept(message, now)
+        else:
+            self.arrived(message)
+
     # --- a piece begins ----------------------------------------------------------------------------------------------
 
     def lacks(self, work: wire.Work) -> wire.Resume | None:
@@ -151,7 +158,7 @@ class Checkpoints:
         self._unkept[job.task] = message, now
         return message
 
-    def kept(self, message: wire.Kept, now: float) -> None:
+    def kept(self, message: wire.CheckpointKept, now: float) -> None:
         """The broker confirmed a checkpoint."""
         waiting = self._unkept.get(message.task)
         if waiting is None or waiting[0].serial != message.serial:

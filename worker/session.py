@@ -36,7 +36,7 @@ class Refusal(Exception):
 
 
 class TaskExecutor(Protocol):
-    """The part of `deskgrid.worker.run.executor.Executor` that the session uses. ``now`` is monotonic seconds."""
+    """The part of `deskgrid.worker.files.stage.Stage` that the session uses. ``now`` is monotonic seconds."""
 
     @property
     def checkpoints(self) -> Store: ...
@@ -51,6 +51,9 @@ class TaskExecutor(Protocol):
     def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
     def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
+    def say(self, now: float) -> Sequence[wire.Message]: ...
+    def hear(self, message: wire.Part | wire.Lacks | wire.Kept | wire.Failed, now: float) -> None: ...
+    def reconnected(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +128,10 @@ class Session:
             self._taken(message.attempts)
         elif isinstance(message, wire.Blob):
             self._learn(message)
-        elif isinstance(message, wire.Kept):
-            self._checkpoints.kept(message, now.mono)
-        elif isinstance(message, wire.Checkpoint):
-            self._checkpoints.arrived(message)
+        elif isinstance(message, wire.CheckpointKept | wire.Checkpoint):
+            self._checkpoints.receive(message, now.mono)
+        elif isinstance(message, wire.Part | wire.Lacks | wire.Kept | wire.Failed):
+            self._runs.hear(message, now.mono)
         elif isinstance(message, wire.Recall):
             self._recall(message)
         elif isinstance(message, wire.Stop):
@@ -183,6 +186,8 @@ class Session:
         if self._open:
             self._feed(now)
             self._tell_times(now)
+        if self.joined:
+            self._out += self._runs.say(now.mono)
         out, self._out = self._out, []
         return out
 
@@ -272,6 +277,7 @@ class Session:
         self._checkpoints.loss_s = welcome.loss
         self._checkpoints.reconnected()
         self._fetching.clear()  # requests or answers may have been lost with the last connection
+        self._runs.reconnected()
         if self._owes_results:
             self._owes_results = False
             self._deliver_all()

@@ -33,7 +33,7 @@ CALM_S = 120.0
 READS = frozenset(
     {
         *("ping", "status", "worker", "plan", "bags", "progress", "explain", "tasks", "logs", "output"),
-        *("events", "events all", "policy", "keys"),
+        *("events", "events all", "policy", "keys", "shares"),
     }
 )
 
@@ -88,13 +88,13 @@ class Disk:
             return True
         if isinstance(message, wire.Ask):
             return message.what in READS
-        return not isinstance(message, wire.Finished | wire.Saved | wire.Blob)
+        return not isinstance(message, wire.Finished | wire.Saved | wire.Blob | wire.Offer | wire.Part)
 
     def records(self, message: wire.Message) -> bool:
         """Whether the large payloads of ``message`` may be written to files. Keeps room for those of a submission."""
         if not self.takes(message):
             return False
-        if isinstance(message, wire.Submit | wire.Blob):
+        if isinstance(message, wire.Submit | wire.Blob | wire.Part):
             size = sum(map(len, wire.large_of(message)))
             if self.refusal_of(size):
                 return False

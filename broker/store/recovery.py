@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, repeat
 from operator import itemgetter
+from typing import Any
 
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.result_blocks import columns_in
-from deskgrid.broker.store.rows import BagRow, BatchRow, Order
+from deskgrid.broker.store.rows import BagRow, BatchRow, Order, UsageRow
 from deskgrid.wire import read_task_options
 
 
@@ -83,7 +84,7 @@ class Recovery:
         query = "SELECT task, number, session FROM sent WHERE task >= ? AND task < ?"
         return self._db.execute(query, (first, first + count)).fetchall()
 
-    def checkpoints(self) -> Iterator[tuple[int, int, int, float | None, float, int]]:
+    def checkpoints(self) -> Iterator[tuple[Any, ...]]:
         """Every checkpoint, the oldest first: bag, task, number, progress, seconds left, size."""
         columns = "bag, task, number, progress, left_s, size"
         yield from self._db.execute(f"SELECT {columns} FROM checkpoints ORDER BY number")
@@ -92,6 +93,10 @@ class Recovery:
         """(task, attempt number, session) of copies newer than the attempts in `sent`; they may have ended since."""
         query = "SELECT c.* FROM copies c JOIN sent s USING (task) WHERE c.number > s.number AND task >= ? AND task < ?"
         return self._db.execute(query, (first, first + count)).fetchall()
+
+    def usage(self) -> list[UsageRow]:
+        """What owners had used."""
+        return [UsageRow(*row) for row in self._db.execute("SELECT owner, used_s, at FROM usage")]
 
     def next_task(self) -> int:
         """The smallest task number never used."""

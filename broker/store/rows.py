@@ -8,8 +8,9 @@ from deskgrid.wire import Kind, Payload, TaskOptions
 
 # How a window closed: as planned; the worker left early; the worker fell silent; the broker stopped first.
 How = Literal["departure", "stop", "loss", "broker"]
-# An order on a bag: cancel all tasks that have not ended, cancel only those that are at no worker, or forget the bag.
-Order = Literal["cancel", "cancel waiting", "forget"]
+# An order on a bag: cancel all tasks that have not ended, cancel only those that are at no worker, or forget the bag. A
+# pause stays until somebody resumes the bag.
+Order = Literal["cancel", "cancel waiting", "forget", "pause"]
 
 
 class ResultRow(NamedTuple):
@@ -86,14 +87,31 @@ class WindowEnd(NamedTuple):
     number: int
 
 
-class FileRow(NamedTuple):
-    """The file of a large value. ``bag``: None for a template.
+class UsageRow(NamedTuple):
+    """What an owner had used, in slot-seconds that counted at ``at``, POSIX seconds."""
 
-    ``batch``: for an argument, the first task of its batch; None for a result.
+    owner: str
+    used_s: float
+    at: float
+
+
+class LearnedRow(NamedTuple):
+    """Runs of a function or a program, in seconds, or factors of quantiles; ``values``: packed doubles."""
+
+    kind: Literal["function", "program", "calibration"]
+    name: str
+    values: bytes
+
+
+class FileRow(NamedTuple):
+    """The file of a large value. ``bag``: None for a template, or a part of a stored file.
+
+    ``batch``: for an argument, the first task of its batch; None for a result. ``checksum``: None for a part, which
+    has a digest.
     """
 
     name: str
     bag: int | None
     batch: int | None
     size: int
-    checksum: int
+    checksum: int | None

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deskgrid.cli.base import Refusal, Seconds, join_option, open_grid, say, show
+from deskgrid.cli.base import Folder, Refusal, Seconds, join_option, open_grid, say, show
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
@@ -30,6 +30,17 @@ RETRIES = "How often a failed task is tried again. From the fourth failure on, i
 bag_argument = click.argument("bag_id", metavar="BAG")
 bags_argument = click.argument("bag_ids", metavar="BAG...", nargs=-1, required=True)
 item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min=0), required=False)
+
+
+def licence_needs(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
+    """Read NAME or NAME=N, each once."""
+    found: dict[str, int] = {}
+    for text in given:
+        name, equals, many = text.partition("=")
+        if not name or name in found or not (many.isdecimal() if equals else True):
+            raise click.BadParameter(f"{text!r}: a licence is NAME or NAME=N, each name once")
+        found[name] = int(many) if equals else 1
+    return found
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -68,6 +79,42 @@ item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min
     type=click.File("rb"),
     metavar="FILE",
     help="Make one task of each line of this file, or of stdin if FILE is -. Empty lines are skipped.",
+)
+@click.option(
+    "--input",
+    "inputs",
+    metavar="[NAME=]PATH",
+    multiple=True,
+    help="A file or a folder that each task finds in a fresh folder, in which it then runs; may be repeated.",
+)
+@click.option(
+    "--output",
+    "outputs",
+    metavar="PATTERN",
+    multiple=True,
+    help="The files that a task leaves in its folder, such as 'out/*.npz', for deskgrid fetch; may be repeated.",
+)
+@click.option(
+    "--priority", type=click.IntRange(-100, 100), default=0, help="Bags of higher numbers come first: your own."
+)
+@click.option("--limit", type=click.IntRange(min=1), help="How many tasks of the bag may be on PCs at once.")
+@click.option(
+    "--licence",
+    "licences",
+    multiple=True,
+    metavar="NAME[=N]",
+    callback=licence_needs,
+    help="A licence that each task needs, or N of it. Repeat it for other licences.",
+)
+@click.option(
+    "--after", multiple=True, metavar="BAG", help="Begin when this bag of yours has ended. Repeat it for more."
+)
+@click.option(
+    "--when",
+    type=click.Choice(["ok", "ended"]),
+    default="ok",
+    show_default=True,
+    help="With --after: only if all its tasks are done, or however it ends.",
 )
 @join_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -244,6 +291,31 @@ def _last_words(error: Exception) -> str:
 
 
 @click.command()
+@click.option("--to", type=Folder(), default=".", help="The folder for the files [default: the current one].")
+@bag_argument
+@item_argument
+@join_option
+def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
+    """Fetch the files that the tasks of BAG left, and wait for tasks that have not ended.
+
+    The files of each task go into a folder that is named after its number in the bag, from 0. With ITEM, only those of
+    that task are fetched, directly into the folder. A fetch that was interrupted goes on where it stopped.
+    """
+    from deskgrid.errors import DeskgridError, TaskError
+
+    with open_grid(join) as grid, _waiting(bag_id):
+        bag = _attached(grid, bag_id)
+        try:
+            found = bag.fetch(to, item)
+        except Exception as error:  # that of the task, which may be of any class
+            if isinstance(error, DeskgridError) and not isinstance(error, TaskError):
+                raise
+            raise Refusal(_failure(item or 0, error)) from error
+        for path in found:
+            say(str(path))
+
+
+@click.command()
 @bag_argument
 @item_argument
 @join_option
@@ -299,11 +371,36 @@ def cancel(*, bag_ids: tuple[str, ...], join: str | None) -> None:
 @click.command()
 @bags_argument
 @join_option
-def forget(*, bag_ids: tuple[str, ...], join: str | None) -> None:
-    """Drop each BAG with its results and logs. All its tasks must have ended."""
+def pause(*, bag_ids: tuple[str, ...], join: str | None) -> None:
+    """Start no more tasks of each BAG until you resume it. Tasks that run go on."""
     with open_grid(join) as grid:
+        for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
+            bag.pause()
+
+
+@click.command()
+@bags_argument
+@join_option
+def resume(*, bag_ids: tuple[str, ...], join: str | None) -> None:
+    """Start tasks of each BAG again, which somebody paused."""
+    with open_grid(join) as grid:
+        for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
+            bag.resume()
+
+
+@click.command()
+@click.argument("bag_ids", metavar="[BAG]...", nargs=-1)
+@click.option("--learned", is_flag=True, help="Forget what the broker learned about runtimes; only admins may do that.")
+@join_option
+def forget(*, bag_ids: tuple[str, ...], learned: bool, join: str | None) -> None:
+    """Drop each BAG with its results and logs. All its tasks must have ended."""
+    if not bag_ids and not learned:
+        raise click.UsageError("name a bag, or give --learned")
+    with open_grid(join, admin=learned) as grid:
         for bag in _all_attached(grid, bag_ids, "forgotten"):
             bag.forget()
+        if learned:
+            grid.forget_learned()
 
 
 def _all_attached(grid: "Grid", bag_ids: Sequence[str], what: str) -> "list[Bag[Any, Any]]":

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -16,14 +16,31 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from deskgrid.client.bag import Bag, ItemT, ResultT
+from deskgrid.client.bag_files import BagFiles, KnownFiles, command_files, new_bag_id
 from deskgrid.client.discovery import client_line
 from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
-from deskgrid.client.payload import pack_call, pack_text
+from deskgrid.client.payload import pack_text
 from deskgrid.client.replies import ANSWER_S, ask, pages
-from deskgrid.client.submission import Runtime, checked_modules, checked_options, checked_seconds, kept, submit_bag
-from deskgrid.client.template import Template, command_template, name_of, pickle_function, python_template
+from deskgrid.client.submission import (
+    Runtime,
+    checked_licences,
+    checked_modules,
+    checked_options,
+    checked_seconds,
+    kept,
+    submit_bag,
+)
+from deskgrid.client.template import (
+    Template,
+    checked_saving,
+    command_template,
+    name_of,
+    pickle_function,
+    python_template,
+)
 from deskgrid.errors import GridUnreachable
+from deskgrid.files import Shared
 from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
 
 if TYPE_CHECKING:
@@ -38,6 +55,7 @@ _LOOK_S = 0.01
 MIN_PIECE_S = TaskOptions().min_piece
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +111,8 @@ class Grid(Executor):
     def __init__(self, join: str | None = None, *, timeout: float = OPENING_S) -> None:
         line = client_line(join)
         self._link = Link(line)
-        self._futures = Futures(self._link)
+        self._known_files = KnownFiles()
+        self._futures = Futures(self._link, self._known_files)
         self._shut = False
         # Also runs at the end of the program. It must not refer to this Grid, so that an unreferenced Grid is closed,
         # too.
@@ -164,6 +183,11 @@ class Grid(Executor):
         checkpoint: bool | None = None,
         min_piece: float | None = None,
         copies: bool | None = None,
+        priority: int = 0,
+        limit: int | None = None,
+        licences: Mapping[str, int] | None = None,
+        after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
+        when: str = "ok",
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
@@ -176,6 +200,12 @@ class Grid(Executor):
         PC needs only ``min_piece`` seconds for it, 60 if you give none. These five default to the values given to
         `task`. ``modules``: names of more modules of your own that travel, packages as a whole. You need it only for
         modules that your program has not loaded and imports by a computed name.
+
+        ``priority``: of your own bags, those of higher numbers come first (-100 to 100). ``limit``: how many tasks of
+        the bag may be on PCs at once. ``licences``: how many licences each task needs, by name, as in
+        ``{"matlab": 1}``; the broker's licences.toml says how many there are. ``after``: your bags, or their ids, that
+        come before this one. It begins when all their tasks are done, or, with ``when="ended"``, when these have ended
+        in any way.
 
         ``items`` are taken one by one, so a generator may yield millions of items. These are not kept in memory, and
         `Bag.as_completed` yields their indexes instead. The function and the program's own modules travel as they are
@@ -191,12 +221,18 @@ class Grid(Executor):
         given: dict[str, Any] = {"timeout": timeout, "retries": retries, "copies": copies}
         given |= {"checkpoint": checkpoint, "min_piece": min_piece}
         options = replace(job.options, **{option: value for option, value in given.items() if value is not None})
-        options = checked_options(options)
+        options = checked_options(_gated(options, priority, limit, licences, before=after, when=when))
         self._check_open()
         label = name_of(job.function)
-        template = python_template(pickle_function(job.function), label, job.modules + checked_modules(modules))
+        files = self._files_of_a_bag()
+        pickled, inputs = files.common(lambda: pickle_function(job.function))
+        template = python_template(pickled, label, job.modules + checked_modules(modules), inputs)
+
+        def pack(item: Any, what: str) -> Payload:
+            return files.pack_call((item,), {}, what)
+
         bag: Bag[ItemT, ResultT] = self._submit(
-            template, items, pack=_pack_item, name=name or label, runtime=runtime, options=options
+            template, items, pack=pack, name=name or label, runtime=runtime, options=options, files=files
         )
         if bag.note:
             log.warning("bag %s (%s): %s", bag.id, bag.name, bag.note)
@@ -216,23 +252,50 @@ class Grid(Executor):
         checkpoint_exit: int = 85,
         min_piece: float = MIN_PIECE_S,
         copies: bool = False,
+        inputs: Iterable[str] = (),
+        outputs: Sequence[str] = (),
+        priority: int = 0,
+        limit: int | None = None,
+        licences: Mapping[str, int] | None = None,
+        after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
+        when: str = "ok",
     ) -> Bag[str, str]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
         If there is no "{}", the text is added at the end. The result is the stdout of the command; a command with an
-        exit code other than 0 has failed.
+        exit code other than 0 has failed. The rest is as for `bag`, but nothing is logged: the broker's remark about
+        the bag is in `Bag.note`.
 
         ``checkpoint``: patterns of the files in which the command saves its state, such as ``["state/*"]``; the command
         need not fit into one window then. It runs in a folder of its own, with the files that it saved last. When it
         is to save, it gets the signal ``checkpoint_signal``, saves, and exits with the code ``checkpoint_exit``.
 
-        The rest is as for `bag`, but nothing is logged: the broker's remark about the bag is in `Bag.note`.
+        ``inputs``: files and folders, each PATH or NAME=PATH, that every task finds in a fresh folder, in which its
+        command runs. ``outputs``: patterns of the files that the command leaves there, such as "out/*.npz", for
+        `Bag.fetch`. A task with a pattern that matches nothing has failed.
         """
-        options = checked_options(TaskOptions(timeout, retries, copies, bool(checkpoint), min_piece))
+        options = TaskOptions(timeout, retries, copies, bool(checkpoint), min_piece)
+        options = checked_options(_gated(options, priority, limit, licences, before=after, when=when))
         self._check_open()
-        template = command_template(argv, checkpoint, checkpoint_signal, checkpoint_exit)
+        files = self._files_of_a_bag()
+        trees, patterns = command_files(inputs, outputs)
+        files.need(trees)
+        saving = checked_saving(checkpoint, checkpoint_signal, checkpoint_exit)
+        template = command_template(argv, b"".join([tree.digest for tree in trees]), patterns, saving)
         label = name or cut(argv[0], NAME_BYTES)
-        return self._submit(template, items, pack=pack_text, name=label, runtime=runtime, options=options)
+        return self._submit(template, items, pack=pack_text, name=label, runtime=runtime, options=options, files=files)
+
+    def share(self, value: ValueT) -> Shared[ValueT]:
+        """Share an object with all tasks of a bag: use what is returned in their function, or in its items.
+
+        In a task it is the object itself. It travels to each PC once, and the large arrays in it (everything that
+        supports pickle's out-of-band buffers) are read from one copy there, so they are read-only. Do not change the
+        object afterwards.
+        """
+        return Shared(value)
+
+    def _files_of_a_bag(self) -> BagFiles:
+        return BagFiles(self._link, self._known_files, new_bag_id())
 
     def _submit(
         self,
@@ -243,6 +306,7 @@ class Grid(Executor):
         name: str,
         runtime: Runtime,
         options: TaskOptions,
+        files: BagFiles,
     ) -> Bag[Any, Any]:
         held = kept(items)
         bag, total, note = submit_bag(
@@ -253,6 +317,7 @@ class Grid(Executor):
             name=name,
             runtime=runtime,
             options=options,
+            files=files,
         )
         return Bag(self._link, bag, name, total, items=held, note=note, owner=self)
 
@@ -365,9 +430,23 @@ class Grid(Executor):
         """Return all bags on the broker, oldest first: ids ("bag"), names and counts, as in the status."""
         return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
 
+    def shares(self) -> list[dict[str, Any]]:
+        """Return what each share of the grid has used, those that are ahead first.
+
+        Each is a dictionary: "share" (its name), "weight", "keys" (the credentials that have it), "used_s"
+        (slot-seconds, of which half is left after three days), "promised_s" (predicted for the tasks that it has on
+        PCs), "running" (how many these are), and "waits" (whether tasks of it wait).
+        """
+        found: list[dict[str, Any]] = self._ask("shares", {})["shares"]
+        return found
+
     def policy(self, name: str, **options: object) -> None:
         """Change the policy of the running grid. Raises `RequestFailed` unless you are an admin."""
         self._ask("policy", {"name": name, "options": options})
+
+    def forget_learned(self) -> None:
+        """Have the broker forget how long tasks took. Raises `RequestFailed` unless you are an admin."""
+        self._ask("forget learned", {})
 
     def _ask(self, what: str, args: dict[str, Any], timeout: float = ANSWER_S) -> dict[str, Any]:
         self._check_open()
@@ -395,8 +474,25 @@ def _as_task(function: Any) -> Task[Any]:
     return Task(function)
 
 
-def _pack_item(item: Any, what: str) -> Payload:
-    return pack_call((item,), {}, what)
+def _gated(
+    options: TaskOptions,
+    priority: int,
+    limit: int | None,
+    licences: Mapping[str, int] | None,
+    *,
+    before: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]",
+    when: str,
+) -> TaskOptions:
+    """Return ``options`` with those that say when tasks of a bag may run. ``before``: the bags that it comes after."""
+    bags = [before] if isinstance(before, str | Bag) else list(before)
+    return replace(
+        options,
+        priority=priority,
+        limit=limit,
+        licences=checked_licences(licences or {}),
+        after=tuple([bag.id if isinstance(bag, Bag) else bag for bag in bags]),
+        when=when,
+    )
 
 
 def _chunks(calls: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:

@@ -8,7 +8,7 @@ is cancelled before the error is raised.
 import math
 import numbers
 import queue
-import secrets
+import re
 from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from deskgrid import wire
+from deskgrid.client.bag_files import BagFiles
 from deskgrid.client.conversation import Reply
 from deskgrid.client.link import Link
 from deskgrid.client.replies import SLICE_S, ask
@@ -60,8 +61,11 @@ def submit_bag(
     name: str,
     runtime: Runtime,
     options: TaskOptions,
+    files: BagFiles,
 ) -> Accepted:
     """Submit a bag with one task for each of ``items``; ``pack(item, what)`` makes a task's payload.
+
+    ``files``: of this bag; they are sent before the tasks that need them.
 
     Raises `BagRejected` (or `PicklingFailed`); then nothing of the bag is left on the grid.
     """
@@ -71,7 +75,7 @@ def submit_bag(
     count = len(items) if isinstance(items, Collection) else None
     _check_count(count)
     runtimes = Runtimes(runtime, count)
-    sender = _Sender(link, template, name, options, runtimes.same)
+    sender = _Sender(link, template, name, options, runtimes.same, files=files)
     try:
         rows = Rows(items, pack, runtimes)
         for batch in wire.in_batches(rows, _payload_size):
@@ -128,8 +132,18 @@ def _payload_size(row: Row) -> int:
 class _Sender:
     """Sends the batches of one bag, a few of them at a time."""
 
-    def __init__(self, link: Link, template: Template, name: str, options: TaskOptions, runtime: float | None) -> None:
-        self.bag = secrets.token_hex(6)
+    def __init__(
+        self,
+        link: Link,
+        template: Template,
+        name: str,
+        options: TaskOptions,
+        runtime: float | None,
+        *,
+        files: BagFiles,
+    ) -> None:
+        self.bag = files.bag
+        self._files = files
         self.total = 0
         self.note = ""
         self._link = link
@@ -144,6 +158,7 @@ class _Sender:
 
     def send(self, batch: list[Row], *, last: bool) -> None:
         """Send ``batch`` as soon as WINDOW and WINDOW_BYTES allow it."""
+        self._files.send()
         size = sum(map(_payload_size, batch))
         while self._has_no_room(size) or not self._replies.empty():
             self._take()
@@ -212,12 +227,44 @@ def checked_options(options: TaskOptions) -> TaskOptions:
     options = replace(options, min_piece=checked_seconds(options.min_piece, "min_piece"))
     if options.checkpoint and options.copies:
         raise BagRejected("a checkpointable task is not copied: choose checkpoint or copies")
+    _check_gates(options)
     if options.timeout is None:
         return options
     seconds = checked_seconds(options.timeout, "the timeout")
     if not seconds:
         raise BagRejected("the timeout is 0 s, in which no task can run")
     return replace(options, timeout=seconds)
+
+
+def _check_gates(options: TaskOptions) -> None:
+    """Check when and where tasks of a bag may run. Raises `BagRejected`."""
+    most = wire.PRIORITY_LIMIT
+    # What a program gives may be of any type.
+    given: tuple[Any, Any, Sequence[Any]] = options.priority, options.limit, options.after
+    priority, limit, after = given
+    if type(priority) is not int or not -most <= priority <= most:
+        raise BagRejected(f"a priority is a whole number from {-most} to {most}, not {priority!r:.80}")
+    if limit is not None and (type(limit) is not int or not 1 <= limit <= wire.BAG_LIMIT):
+        raise BagRejected(f"the limit is a number of tasks from 1 up, not {limit!r:.80}")
+    if len(after) > wire.AFTER_LIMIT:
+        raise BagRejected(f"a bag can come after {wire.AFTER_LIMIT} bags at most, not {len(after)}")
+    for before in after:
+        if not isinstance(before, str) or not re.fullmatch(r"[!-~]{1,64}", before):
+            raise BagRejected(f"after has bags or their ids, not {before!r:.80}")
+    if options.when not in ("ok", "ended"):
+        raise BagRejected(f'when is "ok" or "ended", not {options.when!r:.80}')
+
+
+def checked_licences(licences: object) -> tuple[str, ...]:
+    """Check the licences that a user gave, and convert them to those of `TaskOptions`. Raises `BagRejected`."""
+    if not isinstance(licences, Mapping) or len(licences) > wire.LICENCES_LIMIT:
+        raise BagRejected(f"licences are at most {wire.LICENCES_LIMIT} names with numbers, not {licences!r:.80}")
+    for name, many in licences.items():
+        if not isinstance(name, str) or type(many) is not int or not re.fullmatch(wire.LICENCE, f"{name}={many}"):
+            raise BagRejected(
+                f'licences are names with numbers, such as {{"matlab": 1}}, not {name!r:.80}: {many!r:.40}'
+            )
+    return tuple([f"{name}={many}" for name, many in sorted(licences.items())])
 
 
 def checked_modules(modules: Iterable[object]) -> tuple[str, ...]:

@@ -7,10 +7,11 @@ import hashlib
 import io
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 import msgpack
@@ -52,38 +53,48 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
     return buffer.getvalue()
 
 
-def python_template(pickled: bytes, name: str, modules: Sequence[str] = ()) -> Template:
+def python_template(pickled: bytes, name: str, modules: Sequence[str] = (), inputs: bytes = b"") -> Template:
     """Make the template of the function ``name``, with the program's own modules as they are now.
 
-    ``modules``: names of more of them that travel. Raises `BagRejected`.
+    ``modules``: names of more of them that travel. ``inputs``: the digests of the trees that the function needs. Raises
+    `BagRejected`.
     """
     bundle = make_bundle(modules)
     if len(bundle) > FILES_LIMIT:
         raise BagRejected(f"the program's own modules are {len(bundle):,} files; the limit is {FILES_LIMIT:,}")
     table = {"kind": "python", "python": PYTHON, "function": pickled, "bundle": bundle}
+    if inputs:
+        table["inputs"] = inputs
     return _template(table, PYTHON, f"the function {name}")
 
 
 def command_template(
-    argv: Sequence[str], checkpoint: Sequence[str] = (), signal: str = "USR1", exit_code: int = 85
+    argv: Sequence[str],
+    inputs: bytes = b"",
+    outputs: Sequence[str] | None = None,
+    saving: Mapping[str, object] = MappingProxyType({}),
 ) -> Template:
     """Make the template of a command line, in which "{}" stands for a task's text.
 
-    ``checkpoint``: patterns of the files that a checkpointable command saves; ``signal``: tells it to save;
-    ``exit_code``: with this code it ends a piece. Raises `BagRejected`.
+    ``inputs``: the digests of the trees that are unpacked in a folder of each task's own. ``outputs``: patterns of the
+    files that it leaves there; None: there is no such folder. ``saving``: what `checked_saving` returns.
     """
     if isinstance(argv, str) or not argv or not all(isinstance(part, str) for part in argv):
         raise BagRejected(f"a command is a list of texts, its program first, not {argv!r:.80}")
     if len(argv) > ARGUMENTS_LIMIT:
         raise BagRejected(f"the command line has {len(argv):,} words; the limit is {ARGUMENTS_LIMIT:,}")
     table: dict[str, Any] = {"kind": "command", "argv": list(argv)}
-    if checkpoint:
-        table |= _saving(checkpoint, signal, exit_code)
-    return _template(table, None, "the command line")
+    if outputs is not None:
+        table |= {"inputs": inputs, "outputs": list(outputs)}
+    return _template(table | dict(saving), None, "the command line")
 
 
-def _saving(patterns: Sequence[str], signal: str, exit_code: int) -> dict[str, Any]:
-    """Check and return how a checkpointable command saves. Raises `BagRejected`."""
+def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int = 85) -> dict[str, object]:
+    """Check how a command saves, and return it as a template has it; nothing without ``patterns``.
+
+    ``patterns``: of the files that it saves; ``signal``: tells it to save; ``exit_code``: with it, it ends a piece.
+    Raises `BagRejected`.
+    """
     if isinstance(patterns, str) or not all(map(_stays_below, patterns)):
         what = 'checkpoint is a list of patterns of files in the folder of the task, such as ["state/*"]'
         raise BagRejected(f"{what}, not {patterns!r:.80}")
@@ -91,6 +102,8 @@ def _saving(patterns: Sequence[str], signal: str, exit_code: int) -> dict[str, A
         raise BagRejected(f"a signal is a name such as USR1 or TERM, not {signal!r:.80}")
     if type(exit_code) is not int or not 1 <= exit_code <= EXIT_CODE_LIMIT:
         raise BagRejected(f"the exit code of a piece is a number from 1 to {EXIT_CODE_LIMIT}, not {exit_code!r:.80}")
+    if not patterns:
+        return {}
     return {"checkpoint": list(patterns), "signal": signal.removeprefix("SIG"), "exit": exit_code}
 
 

@@ -53,8 +53,14 @@ SECONDS_LIMIT = 1e10
 NAME_BYTES = 255
 # A public key of CURVE.
 KEY_BYTES = 32
-# The packed options for every task of a bag: a few names and numbers.
-OPTIONS_BYTES = 1024
+# The packed options for every task of a bag: a few numbers, and at most AFTER_LIMIT ids and LICENCES_LIMIT names.
+OPTIONS_BYTES = 4 * 2**10
+# Bags that a bag may come after: more belong into one bag.
+AFTER_LIMIT = 32
+# Kinds of licences that a task may need: more than any program that we know.
+LICENCES_LIMIT = 16
+# The priority of a bag, up or down. A hundred steps are more than anybody tells apart.
+PRIORITY_LIMIT = 100
 # One line for people: a reason, a note, a plan.
 LINE_BYTES = 1024
 # The broker's windows for a worker, as JSON: a table with a year of exceptions takes a tenth of this.
@@ -67,6 +73,23 @@ ACCOUNT_CHARACTERS = 64 * 2**10 + 2**8
 PICKLED_BYTES = 64 * 2**10
 # A whole account of a failure: the above, with four bytes for each character.
 ACCOUNT_BYTES = 2**20
+
+# A part of a stored file: a cut transfer repeats at most one, and one holds up a connection only for a moment.
+PART_BYTES = 4 * 2**20
+# Parts that one message names: the broker looks them up, and records them, in a few milliseconds.
+OFFER_PARTS = 1_024
+# The bytes of a SHA-256.
+DIGEST_BYTES = 32
+# Files in one tree, the bytes of a file, and those of a name with its folders: more is a mistake, or an archive.
+TREE_FILES = 10_000
+FILE_BYTES = 16 * 2**30
+PLACE_BYTES = 1_024
+# An argument or a result that is a stored file: more would not fit into the memory of most PCs.
+VALUE_BYTES = 2 * 2**30
+# Trees that one payload needs.
+TREES_LIMIT = 1_000
+# Patterns of output files: more than anybody types.
+PATTERNS_LIMIT = 100
 
 # Arguments of a command line, and files in the bundle of a Python template: more than we have ever seen, and so few
 # that a template needs little more memory than its size.

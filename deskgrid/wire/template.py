@@ -5,9 +5,10 @@ The broker reads only the kind of a template; a worker reads the rest.
 
 from typing import Any, Literal, get_args
 
-from deskgrid.wire.limits import ARGUMENTS_LIMIT, FILES_LIMIT
+from deskgrid.wire.limits import ARGUMENTS_LIMIT, FILES_LIMIT, PATTERNS_LIMIT
 from deskgrid.wire.payload import Payload
 from deskgrid.wire.source import UNREADABLE, Source, Wrong, source_of
+from deskgrid.wire.trees import read_digests
 
 # Kinds of template a worker can run.
 Kind = Literal["python", "command"]
@@ -84,6 +85,12 @@ def _exit_code(source: Source) -> int:
     return code
 
 
+def _patterns(source: Source) -> list[str]:
+    return [str(_of_type(value, str)) for value in source.many(PATTERNS_LIMIT)]
+
+
+# ``inputs``: the trees that every task of the bag needs; a command gets them unpacked in its folder. ``outputs``: the
+# patterns of the files that a command leaves there.
 _ENTRIES = {
     "kind": _text,
     "python": _text,
@@ -93,4 +100,6 @@ _ENTRIES = {
     "checkpoint": _texts,
     "signal": _text,
     "exit": _exit_code,
+    "inputs": read_digests,
+    "outputs": _patterns,
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import SchedulerError
-from deskgrid.scheduler.queues.by_piece import rounded_piece
+from deskgrid.scheduler.queues.lanes import rounded_piece
 from deskgrid.scheduler.simulation.timetable import Span, Timetable, always
 
 
@@ -34,6 +34,7 @@ class Arrival:
 
     ``timeout``: the timeout of each task, which none of them may exceed. ``copies``: whether tasks may be copied.
     ``min_piece``: the tasks are checkpointable, and an attempt gets at least so many seconds; None: they are not.
+    ``owner``: who submits it.
     """
 
     runtimes: Sequence[float]
@@ -42,6 +43,7 @@ class Arrival:
     timeout: float | None = None
     copies: bool = False
     min_piece: float | None = None
+    owner: str = ""
 
     def __post_init__(self) -> None:
         if not self.runtimes or not 0.0 <= self.at < math.inf:

@@ -38,7 +38,7 @@ def save(
 ) -> int:
     """Send a checkpoint; the number under which it is kept."""
     worker.send(wire.Saved(work.task, work.number, serial, progress, 60.0, 1.0, wire.payload_of(data)))
-    while not isinstance(message := worker.receive(), wire.Kept):
+    while not isinstance(message := worker.receive(), wire.CheckpointKept):
         assert isinstance(message, wire.Assign | wire.Blob)
     assert (message.task, message.serial) == (work.task, serial)
     return message.checkpoint

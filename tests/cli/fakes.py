@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ class FakeBag:
     in_time: bool = True
     logged: dict[int, TaskLog] = field(default_factory=dict)
     forgotten: bool = False
+    paused: bool | None = None
 
     def __len__(self) -> int:
         return len(self.ended)
@@ -49,6 +51,12 @@ class FakeBag:
     def logs(self, item: int) -> TaskLog:
         return self.logged.get(item, LOG)
 
+    def fetch(self, to: Path, item: int | None) -> list[Path]:
+        value = None if item is None else dict(self.ended)[item]
+        if isinstance(value, Exception):
+            raise value
+        return [to / str(number) / "out" for number, _ in self.ended] if item is None else [to / "out"]
+
     def explain(self, item: int | None) -> str:
         return f"task {item} waits"
 
@@ -57,6 +65,12 @@ class FakeBag:
 
     def forget(self) -> None:
         self.forgotten = True
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
 
 
 class FakeGrid:
@@ -70,6 +84,7 @@ class FakeGrid:
         self.policies: list[tuple[str, dict[str, object]]] = []
         self.snapshot: dict[str, Any] = {}
         self.rows: list[Any] = []
+        self.forgot_learned = False
 
     def __call__(self, join: str | None = None) -> "FakeGrid":
         self.joins.append(join)
@@ -95,11 +110,18 @@ class FakeGrid:
     def status(self) -> dict[str, Any]:
         return self.snapshot
 
+    def shares(self) -> list[dict[str, Any]]:
+        times = {"used_s": 4200.0, "promised_s": 0.0}
+        return [{"share": "ann", "weight": 2.0, "keys": ["ann", "ann-laptop"], **times, "running": 3, "waits": True}]
+
     def bags(self) -> list[Any]:
         return self.rows
 
     def policy(self, name: str, **options: object) -> None:
         self.policies.append((name, options))
+
+    def forget_learned(self) -> None:
+        self.forgot_learned = True
 
 
 def deskgrid(*arguments: str, stdin: str | bytes | None = None) -> Result:

@@ -18,7 +18,7 @@ from deskgrid.errors import (
     RequestFailed,
     TaskCancelled,
 )
-from tests.cli.fakes import LOG, FakeBag, FakeGrid, deskgrid, use
+from tests.cli.fakes import ADMIN, LOG, FakeBag, FakeGrid, deskgrid, use
 from tests.screen.builders import BAG
 
 
@@ -35,6 +35,8 @@ COMMANDS = [
     ["logs", BAG, "0"],
     ["explain", BAG],
     ["cancel", BAG],
+    ["pause", BAG],
+    ["resume", BAG],
     ["forget", BAG],
     ["bags"],
     ["status", "--json"],
@@ -86,8 +88,9 @@ def test_what_the_broker_has_to_say_about_a_bag_goes_to_stderr(grid: FakeGrid) -
 def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
     words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --copies --each -"
     saves = "--checkpoint state/* --checkpoint log --checkpoint-signal TERM --checkpoint-exit 9 --min-piece 30"
+    files = "--input a --input b=c --output *.jpg"
     command = "-- convert -x {} {}.jpg"
-    deskgrid("submit", *f"{words} {saves} {command}".split(), stdin="a.png\n\nb b.png\r\n \nc.png")
+    deskgrid("submit", *f"{words} {saves} {files} {command}".split(), stdin="a.png\n\nb b.png\r\n \nc.png")
     assert grid.submitted == {
         "argv": ["convert", "-x", "{}", "{}.jpg"],
         "items": ["a.png", "b b.png", "c.png"],
@@ -100,6 +103,13 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "checkpoint_exit": 9,
         "min_piece": 30.0,
         "copies": True,
+        "inputs": ("a", "b=c"),
+        "outputs": ("*.jpg",),
+        "priority": 0,
+        "limit": None,
+        "licences": {},
+        "after": (),
+        "when": "ok",
     }
 
 
@@ -292,6 +302,23 @@ def test_forget_forgets(grid: FakeGrid) -> None:
     assert grid.bag.forgotten
 
 
+def test_forget_forgets_what_was_learned_as_an_admin(grid: FakeGrid) -> None:
+    assert deskgrid("forget", BAG, "--join", "client@lab:1").exit_code == 0
+    before = grid.forgot_learned
+    assert deskgrid("forget", "--learned").exit_code == 0
+    assert (before, grid.forgot_learned) == (False, True)
+    assert grid.joins == ["client@lab:1", ADMIN]
+
+
+def test_forget_without_anything_to_forget_is_a_wrong_command_line(grid: FakeGrid) -> None:
+    result = deskgrid("forget")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "deskgrid: name a bag, or give --learned (see deskgrid forget --help)\n",
+    )
+    assert not grid.joins
+
+
 @pytest.mark.parametrize("command", ["cancel", "forget"])
 def test_several_bags_are_found_before_the_first_is_changed(
     command: str, grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
@@ -370,3 +397,45 @@ def test_an_exception_that_cannot_be_shown_is_told_by_its_type(monkeypatch: pyte
     result = deskgrid("results", BAG)
     assert result.stdout == "fine\n"
     assert result.stderr.startswith("deskgrid: task 0: Resisting()\n")
+
+
+# --- fetch -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_files_that_were_fetched_are_named(grid: FakeGrid) -> None:
+    grid.bag.ended = [(0, "a"), (1, RemoteError("no such star"))]
+    assert deskgrid("fetch", BAG, "--to", "x").stdout == "x/0/out\nx/1/out\n"
+    assert deskgrid("fetch", BAG, "0").stdout == "out\n"
+
+
+@pytest.mark.parametrize("error", [RemoteError("no such star"), ValueError("no such star")])
+def test_a_task_that_failed_has_no_files_but_a_reason(grid: FakeGrid, error: Exception) -> None:
+    grid.bag.ended = [(0, error)]
+    result = deskgrid("fetch", BAG, "0")
+    assert (result.exit_code, result.stdout, "no such star" in result.stderr) == (2, "", True)
+
+
+def test_bags_are_paused_and_resumed(grid: FakeGrid) -> None:
+    assert (deskgrid("pause", BAG).stdout, grid.bag.paused) == ("", True)
+    assert (deskgrid("resume", BAG).stdout, grid.bag.paused) == ("", False)
+
+
+def test_what_a_bag_needs_and_comes_after_arrives(grid: FakeGrid) -> None:
+    words = "--priority -3 --limit 5 --licence matlab --licence spss=2 --after one --after two --when ended -- true"
+    deskgrid("submit", *words.split())
+    gates = {name: grid.submitted[name] for name in ("priority", "limit", "licences", "after", "when")}
+    licences = {"matlab": 1, "spss": 2}
+    assert gates == {"priority": -3, "limit": 5, "licences": licences, "after": ("one", "two"), "when": "ended"}
+
+
+@pytest.mark.parametrize("words", ["=1", "m=", "m=x", "m --licence m=2"])
+def test_a_licence_that_makes_no_sense_is_refused(grid: FakeGrid, words: str) -> None:
+    result = deskgrid("submit", "--licence", *words.split(), "--", "true")
+    assert result.exit_code == 2
+    assert "a licence is NAME or NAME=N" in result.stderr
+
+
+def test_shares_are_a_table(grid: FakeGrid) -> None:
+    titles, row = deskgrid("shares").stdout.splitlines()
+    assert titles.split() == ["SHARE", "WEIGHT", "USED", "PROMISED", "ON", "PCS", "WAITS", "KEYS"]
+    assert row.split() == ["ann", "2", "1", "h", "10", "min", "0", "s", "3", "yes", "ann,", "ann-laptop"]

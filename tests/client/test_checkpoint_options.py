@@ -6,7 +6,7 @@ import pytest
 
 from deskgrid import task, wire
 from deskgrid.client.grid import MIN_PIECE_S
-from deskgrid.client.template import command_template
+from deskgrid.client.template import checked_saving, command_template
 from deskgrid.errors import BagRejected
 
 
@@ -23,7 +23,7 @@ def test_options_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_a_command_says_how_it_saves() -> None:
-    made = wire.read_template(command_template(["run"], ["state/*", "log"], "SIGTERM", 9).data)
+    made = wire.read_template(command_template(["run"], saving=checked_saving(["state/*", "log"], "SIGTERM", 9)).data)
     expected = {"kind": "command", "argv": ["run"], "checkpoint": ["state/*", "log"], "signal": "TERM", "exit": 9}
     assert made == expected
     assert wire.read_template(command_template(["run"]).data) == {"kind": "command", "argv": ["run"]}
@@ -32,17 +32,17 @@ def test_a_command_says_how_it_saves() -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"checkpoint": "state/*"}, "list of patterns"),
-        ({"checkpoint": ["../state"]}, "list of patterns"),
-        ({"checkpoint": ["/state"]}, "list of patterns"),
-        ({"checkpoint": [""]}, "list of patterns"),
-        ({"checkpoint": ["a\\b"]}, "list of patterns"),
-        ({"checkpoint": ["state"], "signal": "usr1"}, "signal"),
-        ({"checkpoint": ["state"], "signal": ""}, "signal"),
-        ({"checkpoint": ["state"], "exit_code": 0}, "exit code"),
-        ({"checkpoint": ["state"], "exit_code": 256}, "exit code"),
+        ({"patterns": "state/*"}, "list of patterns"),
+        ({"patterns": ["../state"]}, "list of patterns"),
+        ({"patterns": ["/state"]}, "list of patterns"),
+        ({"patterns": [""]}, "list of patterns"),
+        ({"patterns": ["a\\b"]}, "list of patterns"),
+        ({"patterns": ["state"], "signal": "usr1"}, "signal"),
+        ({"patterns": ["state"], "signal": ""}, "signal"),
+        ({"patterns": ["state"], "exit_code": 0}, "exit code"),
+        ({"patterns": ["state"], "exit_code": 256}, "exit code"),
     ],
 )
 def test_a_command_that_cannot_save_so_is_refused(wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(BagRejected, match=reason):
-        command_template(["run"], **wrong)
+        checked_saving(**wrong)

@@ -39,6 +39,7 @@ PRINTED = {
     "docs/how-to/explain.md": ["no window that is open or announced is that long", "['one\\n']"],
     "docs/how-to/failures.md": ["4 0.25\n", "after all the others: division by zero\n", "0 failed\n", "0.1 True 1\n"],
     "docs/how-to/from-a-pool.md": ["[0, 1, 4, 9, 16]\n49\n[0, 1, 4, 9, 16]\n49\n"],
+    "docs/how-to/people.md": ["\nall prepared\n", "[20] 1.0\n"],
     "docs/how-to/policy.md": ["first-fit"],
     "docs/scheduling.md": ["packing"],
 }
@@ -111,11 +112,12 @@ def test_the_pages_that_print_something_are_run() -> None:
     assert set(PRINTED) <= set(RUN)
 
 
-@pytest.mark.parametrize("program", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+@pytest.mark.parametrize("program", sorted(path.name for path in (ROOT / "examples").glob("*.[ps][yh]")))
 def test_an_example_runs(program: str, home: Path) -> None:
-    environment = os.environ | {"DESKGRID_JOIN": f"@{home / 'client.join'}"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"DESKGRID_JOIN": f"@{home / 'client.join'}", "PATH": path}
     ran = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / program)],
+        ["sh" if program.endswith(".sh") else sys.executable, str(ROOT / "examples" / program)],
         env=environment,
         capture_output=True,
         text=True,

@@ -409,7 +409,19 @@ def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
         (tmp_path / name).symlink_to(Path(str(importlib.import_module(name).__file__)).parent)
     out = tmp_path / "slot.out"
     (tmp_path / "slot.due").write_bytes(struct.pack("ddd", 0.0, NEVER, 1.0))
-    argv = [sys.executable, "-S", "-P", str(PROGRAM), str(out), str(tmp_path / "err"), "name", "1000", "1000", "0"]
+    argv = [
+        sys.executable,
+        "-S",
+        "-P",
+        str(PROGRAM),
+        str(out),
+        str(tmp_path / "err"),
+        "name",
+        "1000",
+        "1000",
+        "0",
+        str(tmp_path),
+    ]
     template = {"kind": "python", "python": HERE, "function": cloudpickle.dumps(saves_at_once), "folder": ""}
     told = frame(["template", "digest", template]) + frame(["run", "digest", [[1, 1, call(), b""]]])
     environment = {"PYTHONPATH": str(tmp_path)}

@@ -46,10 +46,10 @@ def saved_by_others(seed: int, home: Path) -> None:
         (work,) = worker.work()
         thief.join(uptime=1.0)
         thief.send(wire.Saved(work.task, work.number, 1, 0.9, 1.0, 1.0, b"forged"))
-        expect(thief.expect(wire.Kept).checkpoint == 0, "somebody else's checkpoint is kept")
+        expect(thief.expect(wire.CheckpointKept).checkpoint == 0, "somebody else's checkpoint is kept")
         for serial in (1, 2, 3):
             worker.send(wire.Saved(work.task, work.number, serial, serial / 10, 1.0, 1.0, b"%d" % serial))
-            expect(worker.expect(wire.Kept).checkpoint > 0, "its own checkpoint is not kept")
+            expect(worker.expect(wire.CheckpointKept).checkpoint > 0, "its own checkpoint is not kept")
         held = len(list(office.journal.recovery.checkpoints()))
         expect(held == 2, "{} checkpoints are kept", held)
         for outcome, expected in ((wire.Outcome.PIECE, b"3"), (wire.Outcome.UNREADABLE, b"2")):

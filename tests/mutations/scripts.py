@@ -1,14 +1,26 @@
 """Scripted runs for faults that random runs are unlikely to find: each succeeds, or raises."""
 
+import math
 from contextlib import closing
 from pathlib import Path
 
 from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
+from deskgrid.broker.home_files import LICENCES
+from deskgrid.broker.learning import Learning
 from deskgrid.broker.retention import DAY_S, LOOK_S
+from deskgrid.broker.store.journal import Journal
+from deskgrid.broker.store.rows import BagRow
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.model import State
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.quarantine import STREAK
+from deskgrid.wire import TaskOptions
 from deskgrid.wire.key_pair import new_pair
 from tests.broker.office import ADMIN, Office, OfficeLine
 from tests.grid.builders import bag, executions
@@ -20,6 +32,7 @@ from tests.grid.pieces import pieces, saved_by_others
 from tests.grid.raid import raid
 from tests.grid.witness import expect
 from tests.grid.worker_node import WorkerNode
+from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
 
 KEEP_DAYS = 0.01
@@ -190,7 +203,78 @@ def thief(seed: int, home: Path) -> None:
         expect(isinstance(holder.receive(), wire.Refused), "a revoked PC has enrolled again by itself")
 
 
+def people(seed: int, home: Path) -> None:
+    """A pause, a licence that is in use, and what people used survive the broker; limits and turns are kept."""
+    (home / LICENCES).write_text("matlab = 1\n", encoding="utf-8")
+    with closing(Office(home)) as office:
+        office.sessions.usage.refresh(office.now)
+        ann, pc = office.client(Credential("ann", "submitter")), office.worker("pc1")
+        pc.join()
+        before = ann.submit([b"before"], runtime=0.6)
+        after = ann.submit([b"after"], options=wire.TaskOptions(after=(before,)))
+        work = pc.work()
+        office.now += 5.0
+        pc.finish(*work, outcome=wire.Outcome.CRASH, payload=b"\x90", elapsed=5.0)
+        ann.ask("cancel", bag=before)
+        expect(ann.ask("progress", bag=after)["cancelled"] == 1, "a bag can run although the one before it cannot")
+        licences = wire.TaskOptions(licences=("matlab=1",), limit=1)
+        ann.submit([b"0", b"1"], runtime=0.2, options=licences)
+        pc.work()
+        paused = ann.submit([b"paused"], runtime=0.6)
+        ann.ask("pause", bag=paused)
+        office.now += 2.0
+        office.settle()
+    with closing(Office(home)) as office:
+        office.sessions.usage.refresh(office.now)
+        ann = office.client(Credential("ann", "submitter"))
+        other = office.worker("pc2")
+        other.join(slots=3)
+        office.settle()
+        bags = {row["bag"]: row for row in ann.ask("bags")["bags"]}
+        expect(bags[paused]["paused"] and not bags[paused]["running"], "a bag is not paused any more")
+        running = sum(row["running"] for row in bags.values())
+        expect(running == 0, "{} tasks run with a licence that is in use", running)
+        (share,) = ann.ask("shares")["shares"]
+        expect(share["used_s"] > 0.0, "what ann used is forgotten")
+        limited = ann.submit([b"0"] * 3, runtime=0.6, options=wire.TaskOptions(limit=1))
+        office.settle()
+        expect(ann.ask("progress", bag=limited)["running"] == 1, "a limit is not kept")
+    for contested in (True, False):
+        grid = Scheduler(make_policy("packing"))
+        grid.handle(ev.UsageRestored({"ann": 1e6 if contested else 0.0}), 0.0)
+        for number, owner in enumerate(("ann", "ben")):
+            grid.handle(ev.TasksSubmitted(number, number, 1, [50.0 - number], key=LaneKey(owner)), 0.0)
+        grid.handle(ev.WorkerJoined("pc", 1, math.inf), 0.0)
+        grid.handle(ev.PassDue(), 0.0)
+        expect((grid.state(0) == State.SENT) != contested, "it is the turn of {}", "ben" if contested else "ann")
+
+
+def liar(seed: int, home: Path) -> None:
+    """A PC that answers at once gets most tasks, and others fail at once: neither makes tasks look short."""
+    with closing(Journal(home)) as journal:
+        known = OpenBag(BagRow(1, "b", "sweep", "command", "ann", "digest", TaskOptions(), False, False, 0.0), False)
+        learning = Learning(journal)
+        for turn in range(200):
+            known.runs.add([10.0], 0, f"pc{turn % 3}")
+            known.runs.add([0.0] * 40, 0, "liar")
+            learning.learn(known)
+        learning.write_down(0.0)
+        journal.commit()
+        expect(learning.expected(known) > 5.0, "tasks of 10 s are expected to take {}", learning.expected(known))
+    with closing(Office(home)) as office:
+        client, worker = office.client(), office.worker()
+        worker.join()
+        client.submit([b"0", b"1"], runtime=None)
+        worker.finish(*worker.work(), outcome=wire.Outcome.ERROR, elapsed=0.0)
+        office.settle()
+        estimates = [each.estimate_s for each in office.sessions.state.book.by_number.values()]
+        expect(estimates == [ASSUMED_RUNTIME_S], "expected are {}", estimates)
+        learned = [row.name for row in office.journal.learned.rows()]
+        expect("digest" in learned, "what was learned is {}", learned)
+
+
 SCRIPTS = {
+    "people": people,
     "black hole": black_hole,
     "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),
     "late answer": late_answer,
@@ -201,6 +285,10 @@ SCRIPTS = {
     "kept": kept,
     "revoked": revoked,
     "thief": thief,
+    "files at the broker": at_the_broker,
+    "files on a PC": on_a_pc,
+    "files in folders": in_folders,
     "copy": copy,
     "copy alone": copy_alone,
+    "liar": liar,
 }

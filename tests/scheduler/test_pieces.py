@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
-from deskgrid.scheduler.pieces import Pieces
+from deskgrid.scheduler.model import IllegalEvent, Outcome, State
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.queues.by_piece import rounded_piece
+from deskgrid.scheduler.queues.lanes import LaneKey, rounded_piece
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator, Stalled, cycle
 from deskgrid.scheduler.state.progress import IDLE_LIMIT, Progress
 from deskgrid.sleepbench.scenarios import paper_scenario
 from deskgrid.sleepbench.simulated import Trial, scenario_problem, simulate
-from tests.scheduler.builders import Grid, packing, pgs
+from tests.scheduler.builders import Grid, packing
 from tests.scheduler.test_views import explained
 
 HOUR_S = 3600.0
@@ -259,7 +258,7 @@ def test_a_cancelled_task_leaves_nothing(grid: Grid) -> None:
     grid.expect(a=[tasks[0]])
     kept(grid, tasks[0], 0.5, 50.0)
     assert grid.cancel(*tasks) == {"a": [tasks[0]]}
-    assert len(grid.inside.pieces) == len(grid.inside.tasks.progress) == 0
+    assert len(grid.inside.lanes) == len(grid.inside.tasks.progress) == 0
 
 
 def test_a_task_that_was_running_and_is_found_again_goes_on_where_it_is(grid: Grid) -> None:
@@ -414,10 +413,40 @@ def test_a_task_that_saves_nothing_is_given_up_in_a_simulation_too() -> None:
     assert made.run().counters.done == 0
 
 
-def test_nothing_is_placed_without_a_slot() -> None:
-    grid = Grid(pgs())
-    grid.tasks(HOUR_S, **CHECKPOINTABLE)
-    pieces = Pieces(grid.inside, lambda name, work: None, lambda slot, requirement: 0)
-    pieces.place(longer=False)
-    assert len(grid.inside.pieces) == 1
-    assert Attempt(0, 1) not in grid.attempts.values()
+def test_whoever_has_used_least_of_the_grid_comes_first_and_limits_hold(grid: Grid) -> None:
+    rich = grid.tasks(*[HOUR_S] * 3, bag=1, key=LaneKey("rich"), **CHECKPOINTABLE)
+    poor = grid.tasks(*[HOUR_S] * 3, bag=2, key=LaneKey("poor", 0, (), 2, 2), **CHECKPOINTABLE)
+    grid.inside.shares.account("rich").new_s = 100.0
+    handed = []
+    for name in ("a", "b", "c", "d"):
+        grid.pc(name, 200.0)
+        handed += [task for its in grid.tell_pass().values() for task in its]
+    assert handed == [poor[0], rich[0], poor[1], rich[1]]
+    grid.pc("e", 200.0)
+    grid.expect(e=[rich[2]])
+    grid.pc("f", 200.0)
+    grid.expect()
+
+
+def test_tasks_of_a_paused_bag_are_not_begun(grid: Grid) -> None:
+    first, second = grid.tasks(HOUR_S, HOUR_S, barred=True, **CHECKPOINTABLE)
+    grid.pc("a", 200.0)
+    grid.expect()
+    grid.tell(ev.BagGated(0, False))
+    grid.tell(ev.TasksRouted([(first, 2)]))
+    grid.tell(ev.BagGated(0, True))
+    grid.expect()
+    assert [grid.state(task) for task in (first, second)] == [State.BARRED] * 2
+    grid.tell(ev.BagGated(0, False))
+    grid.tell(ev.TasksRouted([(first, 2)]))
+    grid.expect(a=[first])
+
+
+@pytest.mark.parametrize("policy", ["pgs", "fcfs"])
+def test_the_order_of_checkpointable_tasks_is_the_same_under_each_policy(grid: Grid, policy: str) -> None:
+    short, long = grid.tasks(HOUR_S, 2 * HOUR_S, **CHECKPOINTABLE)
+    grid.tell(ev.PolicyChanged(make_policy(policy)))
+    grid.pc("a", 200.0)
+    grid.expect(a=[long])
+    grid.pc("b", 200.0)
+    grid.expect(b=[short])

@@ -43,7 +43,7 @@ def saved(kept: Checkpoints, now: float, cost: float = 0.0, data: bytes = b"stat
 
 
 def confirm(kept: Checkpoints, message: wire.Saved, now: float, number: int = 3) -> None:
-    kept.kept(wire.Kept(message.task, message.serial, number), now)
+    kept.kept(wire.CheckpointKept(message.task, message.serial, number), now)
 
 
 def times(kept: Checkpoints, closes: float, now: float) -> Times:

@@ -22,15 +22,16 @@ from deskgrid.wire.messages.client import (
     Watch,
 )
 from deskgrid.wire.messages.common import Blob, Fetch, Goodbye, Refused, Rejoin
+from deskgrid.wire.messages.files import Kept, Lacks, Offer, Part, Want
 from deskgrid.wire.messages.worker import (
     Assign,
     Checkpoint,
+    CheckpointKept,
     Enrol,
     Enrolled,
     Finished,
     Heartbeat,
     Join,
-    Kept,
     Leave,
     Planned,
     Recall,
@@ -70,9 +71,14 @@ Message = (
     | Failed
     | Enrol
     | Enrolled
+    | Offer
+    | Part
+    | Want
+    | Lacks
+    | Kept
     | Saved
     | Resume
-    | Kept
+    | CheckpointKept
     | Checkpoint
 )
 
@@ -82,8 +88,10 @@ MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 FROM_LAB = (Enrol,)
 FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch, Saved, Resume)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
+# From workers and clients.
+FROM_BOTH = (Offer, Part, Want)
 
 # The maximum bytes of each message, not counting the large payloads behind it. CONTROL_BYTES is for control messages.
 MOST: dict[type[Message], int] = dict.fromkeys(MESSAGES, CONTROL_BYTES)
-MOST |= dict.fromkeys((Finished, Saved, Submit, Blob), SAID_BYTES)
+MOST |= dict.fromkeys((Finished, Saved, Submit, Blob, Part), SAID_BYTES)
 MOST |= dict.fromkeys((Assign, Checkpoint, Outcomes, Answer), MESSAGE_LIMIT)

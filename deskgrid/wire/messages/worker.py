@@ -161,7 +161,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint of an attempt. It is sent again after each reconnection until `Kept` names its ``serial``.
+    """A checkpoint of an attempt. It is sent again after each reconnection until `CheckpointKept` names its ``serial``.
 
     ``progress``: how much of the task is done; None: the task does not say. ``elapsed``: how long the attempt had run.
     ``cost``: how long it took the last time to save and to send a checkpoint of this kind.
@@ -246,7 +246,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CheckpointKept:
     """A checkpoint is in the journal under this number, or nobody needs it (0): the worker can forget it."""
 
     task: Count
