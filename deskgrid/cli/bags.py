@@ -69,7 +69,7 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
 @click.option(
     "--min-piece",
     type=Seconds(),
-    default=60.0,
+    default="60",
     show_default=True,
     help="How long a PC must be there for a piece of a command with --checkpoint.",
 )
