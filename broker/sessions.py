@@ -21,6 +21,7 @@ from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import JournalFull
 from deskgrid.broker.store.rows import BatchRow
 from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.transfers import Transfers
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent
@@ -36,9 +37,9 @@ PASS_TASKS = 100
 # admin.
 SAYS: Mapping[Role, tuple[type[wire.Message], ...]] = {
     "lab": wire.FROM_LAB,
-    "worker": (*wire.FROM_LAB, *wire.FROM_WORKER),
-    "submitter": wire.FROM_CLIENT,
-    "admin": (*wire.FROM_WORKER, *wire.FROM_CLIENT),
+    "worker": (*wire.FROM_LAB, *wire.FROM_WORKER, *wire.FROM_BOTH),
+    "submitter": (*wire.FROM_CLIENT, *wire.FROM_BOTH),
+    "admin": (*wire.FROM_WORKER, *wire.FROM_CLIENT, *wire.FROM_BOTH),
 }
 
 
@@ -53,6 +54,7 @@ class Sessions:
         self._throughput = Throughput()
         self.queries = Queries(state, self.workers, self._throughput, lambda: self.clients.credentials)
         self.clients = Clients(state, self.queries)
+        self.transfers = Transfers(state, self.workers, self.clients, self.queries.operations)
         self._retention = Retention(state, self.queries.operations, self.queries.orders, keep_days)
         self._counted = 0
         self._news = True
@@ -66,8 +68,9 @@ class Sessions:
             self.state.disk.failed(self.state.journal.full, now)
             self.state.note("disk-full", reason=self.state.journal.full, home=str(self.state.journal.home))
         book, journal = self.state.book, self.state.journal
+        self.transfers.restore()
         for row in journal.recovery.bags():
-            book.open(row)
+            self.state.note_transfer(book.open(row))
             self.state.quotas.opened(row.owner)
         ended = {number: journal.recovery.outcomes(number) for number in book.by_number}
         for batch in journal.recovery.batches():
@@ -88,7 +91,6 @@ class Sessions:
     def _restore(self, batch: BatchRow, ended: Mapping[int, Sequence[int]], now: float) -> None:
         """Restore a batch. ``ended``: the tasks of its bag that have ended, ascending, by outcome."""
         state, bag, end = self.state, self.state.book.by_number[batch.bag], batch.first + batch.count
-        state.book.extend(bag, batch)
         state.quotas.extended(bag.row.owner, batch.count, batch.size)
         its = {how: tasks[bisect_left(tasks, batch.first) : bisect_left(tasks, end)] for how, tasks in ended.items()}
         done, cancelled = its.pop(wire.Outcome.DONE, ()), its.pop(wire.Outcome.CANCELLED, ())
@@ -97,7 +99,9 @@ class Sessions:
         over = {*done, *cancelled, *failed}
         if not bag.row.predicted and len(over) < batch.count:
             bag.estimate_s = state.learning.expected(bag)
-            batch = replace(batch, runtimes=(bag.estimate_s,))
+            slots = len(state.scheduler.grid.slots.slots)
+            batch = replace(batch, runtimes=bag.with_transfer((bag.estimate_s,), batch.count, slots))
+        state.book.extend(bag, batch)
         sent = [row for row in state.journal.recovery.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
         copies = [row for row in state.journal.recovery.copies(batch.first, batch.count) if row[0] not in over]
@@ -129,6 +133,8 @@ class Sessions:
         """Whether the payloads of ``message`` may be recorded, as far as we know before it is handled."""
         if not isinstance(message, SAYS[who.role]) or not self.state.disk.records(message):
             return False
+        if isinstance(message, wire.Part):
+            return self.transfers.records(peer, who, message)
         return not isinstance(message, wire.Finished) or self.workers.expects(peer, message)
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
@@ -136,7 +142,7 @@ class Sessions:
         self._news = self._news or not isinstance(message, wire.Heartbeat)
         if not self.state.disk.takes(message):
             # A worker keeps its results, and sends them again when it is asked to.
-            if isinstance(message, wire.Ask):
+            if isinstance(message, wire.Ask) or (isinstance(message, wire.FROM_BOTH) and peer in self.clients.by_peer):
                 self.state.send(peer, wire.Failed(message.request, self.state.disk.refusal))
         elif not isinstance(message, SAYS[who.role]):
             self.state.send(peer, wire.Refused(f"{with_article(who.role)} may not send {type(message).__name__}"))
@@ -144,6 +150,8 @@ class Sessions:
             self._refuse(peer, who, message, refusal)
         elif isinstance(message, wire.Enrol):
             self._enrolment.ask(peer, who, message)
+        elif isinstance(message, wire.FROM_BOTH):
+            self.transfers.receive(peer, who, message, now)
         elif isinstance(message, wire.FROM_WORKER):
             self.workers.receive(peer, who, message, now)
         else:
@@ -176,6 +184,7 @@ class Sessions:
         """A connection has ended."""
         self.workers.gone(peer)
         self.clients.gone(peer)
+        self.transfers.gone(peer)
         self._enrolment.gone(peer)
 
     @property
@@ -190,6 +199,7 @@ class Sessions:
             or self.clients.watchers.has_to_tell
             or state.scheduler.unsettled
             or self.queries.operations.waiting
+            or self.transfers.waiting
             or self._enrolment.pressing
         )
 
@@ -228,6 +238,8 @@ class Sessions:
             self._hold_until = None
             self.state.handle(ev.HoldExpired(), now)
         self.clients.sweep(now)
+        self.transfers.sweep(now)
+        self.transfers.send_some()
         self.queries.operations.work(now)
         self.state.learn(now)
         # No pass while the disk is full, because assignments are recorded, too.
