@@ -22,7 +22,8 @@ from deskgrid.wire.status import Presence
 
 # Attempts predicted to take at least this long are recorded when they are sent, and the broker waits for them after a
 # restart. Shorter attempts simply run again. (Once one attempt of a task is recorded, all its later attempts are
-# recorded too, because the record must name the newest one.) Seconds.
+# recorded too, because the record must name the newest one. So are attempts with licences: these stay in use while the
+# broker is away.) Seconds.
 REMEMBERED_S = 1.0
 # Bytes of work that may wait for a worker: eight of the largest arguments. The worker gets more when it has taken some.
 UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
@@ -302,7 +303,7 @@ class Attempts:
             template = bag.row.template
             if template not in worker.templates:
                 self.send_template(worker, template)
-            if runtime >= REMEMBERED_S or task in bag.remembered:
+            if runtime >= REMEMBERED_S or task in bag.remembered or bag.row.options.licences:
                 bag.remembered.add(task)
                 if (original := self._state.scheduler.original_of(attempt)) is not None:
                     copies.append((task, number, worker.session))

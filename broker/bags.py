@@ -11,20 +11,21 @@ from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.prediction.runtimes import Prediction
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 from deskgrid.wire import SECONDS_LIMIT
 
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
 # a task does not start in the last moments of a window, and short enough for a lunch break.
 ASSUMED_RUNTIME_S = 60.0
-# The most runs of a bag that wait until the broker learns from them: very many bags may be open.
-LATEST = 50
-# A run: how long it took, in seconds, and on which worker.
-Run = tuple[float, str]
 # A task is not taken back for its timeout before its files could have come this many times as slowly as assumed.
 SLOW_TRANSFER = 10.0
 # So many tasks of a bag count as the first on a slot, if there are no more slots now.
 FIRST_TASKS = 64
+# The most runs of a bag that wait until the broker learns from them: very many bags may be open.
+LATEST = 50
+# A run: how long it took, in seconds, and on which worker.
+Run = tuple[float, str]
 # The note of a bag that was submitted before any worker joined.
 NO_WORKER = "no worker is known yet: the bag waits"
 
@@ -93,14 +94,16 @@ class OpenBag:
     ``size``: bytes of its arguments and results.
     ``settled``: tasks that have ended.
     ``estimate_s``: the prediction for its tasks, if its submitter gave none.
-    ``prediction``: what this was made of: the kind of runs, and their quantiles.
-    ``learned_at``: the number of runs at which it is learned from them next.
     ``first_transfer_s``, ``transfer_s``: how long the files of its first task on a slot, and of each other, should
     take.
+    ``prediction``: what this was made of: the kind of runs, and their quantiles.
+    ``learned_at``: the number of runs at which it is learned from them next.
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
     ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
+    ``paused``: somebody has paused it. ``waits_for``: the numbers of the bags that it has to wait for.
+    ``cannot_run``: why it was cancelled instead, if a bag that it had to wait for did not end well.
     """
 
     row: BagRow
@@ -122,6 +125,9 @@ class OpenBag:
     alone_since: float | None = None
     deserted: bool = False
     under_way: str = ""
+    paused: bool = False
+    waits_for: set[int] = field(default_factory=set)
+    cannot_run: str = ""
     # The requests for results that wait: by peer and request, after which block.
     watchers: dict[bytes, dict[int, int]] = field(default_factory=dict)
 
@@ -132,12 +138,15 @@ class OpenBag:
 
     def remark(self, note: str) -> str:
         """What people should know about this bag now; ``note``: the bag's own note, as of now."""
+        if self.cannot_run:
+            return self.cannot_run
         if self.deserted:
             return f"its client did not return: {self.total:,} items arrived, perhaps not all"
         if self.complete:
             return ""
+        paused = "it is paused" if self.paused else ""
         alone = "" if self.alone_since is None else f"its client is gone: {self.total:,} items arrived, perhaps not all"
-        return "; ".join(filter(None, (alone, note)))
+        return "; ".join(filter(None, (paused, alone, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
         """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
@@ -145,6 +154,14 @@ class OpenBag:
         timeout = options.timeout
         if timeout is not None:
             timeout = min(timeout + SLOW_TRANSFER * self.first_transfer_s, SECONDS_LIMIT)
+        key = LaneKey(
+            self.row.owner,
+            options.priority,
+            options.licence_needs(),
+            options.limit or 0,
+            None if options.limit is None else self.row.number,
+        )
+        known |= {"key": key, "barred": self.barred}
         return TasksSubmitted(*numbers, batch.runtimes, options.retries, timeout, options.copies, **known)
 
     def with_transfer(self, runtimes: tuple[float, ...], count: int, slots: int) -> tuple[float, ...]:
@@ -159,6 +176,11 @@ class OpenBag:
         each = runtimes if len(runtimes) == count or not first else runtimes * count
         more = (self.first_transfer_s if place < first else self.transfer_s for place in range(len(each)))
         return tuple([min(runtime + extra, SECONDS_LIMIT) for runtime, extra in zip(each, more, strict=True)])
+
+    @property
+    def barred(self) -> bool:
+        """Whether none of its tasks may be placed now."""
+        return self.paused or bool(self.waits_for)
 
     def task(self, item: int) -> int | None:
         """The task number of ``item``; None when there is no such item."""

@@ -273,10 +273,8 @@ class Clients:
         if submit.first:
             return f"template: no bag {submit.bag}: its first batch did not arrive, or it was forgotten"
         client = self.by_peer[peer]
-        if kind == "python" and client.python != self._state.facts.python:
-            return (
-                f"this grid runs Python {self._state.facts.python}, and this bag was made with Python {client.python}"
-            )
+        if refusal := self._refusal_of_bag(client, submit, kind):
+            return refusal
         predicted = submit.runtime is not None or bool(submit.runtimes)
         row = BagRow(
             number=self._state.book.new_number(),
@@ -295,9 +293,17 @@ class Clients:
         self._state.quotas.opened(row.owner)
         self._state.note("bag-opened", by=row.owner, bag=row.id, name=row.name, owner=row.owner, user=client.user)
         bag = self._state.book.open(row)
+        self._queries.orders.gates.enter(bag)
         if not predicted:
             bag.estimate_s = self._state.learning.expected(bag)
         return bag
+
+    def _refusal_of_bag(self, client: ClientSession, submit: wire.Submit, kind: wire.Kind) -> str:
+        """Why a new bag cannot run here; empty when it can."""
+        grid_python = self._state.facts.python
+        if kind == "python" and client.python != grid_python:
+            return f"this grid runs Python {grid_python}, and this bag was made with Python {client.python}"
+        return self._queries.orders.gates.refusal(submit.bag, client.who.name, submit.options)
 
     def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], size: int, now: float) -> None:
         if not bag.row.predicted:

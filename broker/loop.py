@@ -41,8 +41,9 @@ HEAVY_BYTES = 5 * wire.PAYLOAD_LIMIT // 4
 TURN_S = 0.01
 # A message of at least this size has a turn of its own: with its commit it takes ten milliseconds or more.
 LONG_BYTES = wire.BATCH_BYTES // 4
-# How long the loop waits for a message before it checks leases, the windows file and whether to stop. Messages without
-# news, like nearly every heartbeat, are settled only this often: a thousand workers send 500 of them in a second.
+# How long the loop waits for a message before it checks leases, the files in the home and whether to stop. Messages
+# without news, like nearly every heartbeat, are settled only this often: a thousand workers send 500 of them in a
+# second.
 TICK_S = 0.2
 # Each kind of misbehaviour is logged at most once in this time, so that no peer can fill the disk. Seconds.
 TELL_S = 1.0
@@ -54,8 +55,8 @@ FAILURES_LIMIT = 10
 # the broker asked for something wrong.
 BEYOND_US = (sqlite3.DatabaseError, Damaged)
 OUR_FAULTS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
-# How often the windows file is checked. Seconds.
-WINDOWS_S = 1.0
+# How often the files in the home (windows, shares, licences) are checked. Seconds.
+FILES_S = 1.0
 # When only heartbeats have arrived for `SILENCE_S`, less than `OFTEN_S` apart, the loop sleeps for `REST_S` to handle
 # several of them at once, because waking up costs more than handling one. With fewer than a hundred workers the loop
 # never sleeps. With more, only the first message after a silence has to wait. Seconds.
@@ -83,7 +84,7 @@ class Loop:
         self._careful_until = -math.inf
         self._failures = 0
         self._start = time.monotonic()
-        self._windows_at = 0.0
+        self._files_at = 0.0
         self._settle_at = 0.0
         self._quiet_at = -OFTEN_S
         # When something other than a heartbeat was last handled.
@@ -106,7 +107,7 @@ class Loop:
         """Serve until ``stopping()``. Raises errors that the broker cannot recover from."""
         state = self._sessions.state
         state.waiting, state.crowded = self._sockets.waiting, self._sockets.crowded
-        self._look_at_windows()
+        self._look_at_files()
         while not stopping():
             arrived = self._sockets.wait(self._patience)
             self._gone += self._sockets.tend(self._now())
@@ -144,8 +145,8 @@ class Loop:
         self._drop_revoked()
         handled = self._handle_messages()
         self._drop_revoked()
-        if self._now() >= self._windows_at:
-            self._look_at_windows()
+        if self._now() >= self._files_at:
+            self._look_at_files()
         if self._sessions.unsettled or self._suspect or self._now() >= self._settle_at:
             self._settle_at = self._now() + TICK_S
             self._finish(self._sessions.settle(self._now()))
@@ -365,9 +366,13 @@ class Loop:
             self._logged_at[event] = self._now()
             log.warning(event, *facts, exc_info=error)
 
-    def _look_at_windows(self) -> None:
-        self._windows_at = self._now() + WINDOWS_S
+    def _look_at_files(self) -> None:
+        self._files_at = self._now() + FILES_S
         try:
             self._sessions.workers.refresh_windows()
         except ValueError as error:
             log.error("windows-file error=%r the last good one stays in force", str(error))
+        try:
+            self._sessions.usage.refresh(self._now())
+        except ValueError as error:
+            log.error("home-file error=%r the last good one stays in force", str(error))

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import chain
 
 from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.gates import Gates
 from deskgrid.broker.operations import Operation, Operations, Slices
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
@@ -43,17 +44,19 @@ class Orders:
     def __init__(self, state: BrokerState, operations: Operations) -> None:
         self._state = state
         self._operations = operations
+        self.gates = Gates(state, self)
 
     def resume(self) -> None:
         """Go on with orders that an earlier life of the broker began. Call this after the bags are restored."""
         for number, what in self._state.journal.recovery.orders():
-            if number in self._state.broken_orders:
+            if number in self._state.broken_orders or what == "pause":
                 continue
             bag = self._state.book.by_number.get(number)
             if what == "forget":
-                self._begin("", self._dropping(number))
+                self.begin("", self._dropping(number))
             elif bag is not None:
-                self._begin(bag.row.owner, self._cancel_all(bag, what == "cancel waiting"))
+                self.begin(bag.row.owner, self._cancel_all(bag, what == "cancel waiting"))
+        self.gates.decide_all()
 
     @contextmanager
     def _given_up(self, number: int) -> Iterator[None]:
@@ -66,7 +69,8 @@ class Orders:
             self._state.broken_orders.add(number)
             raise
 
-    def _begin(self, owner: str, slices: Slices) -> None:
+    def begin(self, owner: str, slices: Slices) -> None:
+        """Carry out an order that nobody waits for."""
         self._operations.add(Operation(owner, slices, order=True))
 
     # --- cancel ------------------------------------------------------------------------------------------------------
@@ -142,8 +146,9 @@ class Orders:
 
     def forget(self, bag: OpenBag, why: str) -> None:
         """Forget a complete bag; its watchers are told ``why``."""
+        self.gates.decide(bag.row.number)
         self._state.forget(bag, why)
-        self._begin(bag.row.owner, self._dropping(bag.row.number, bag.row.template))
+        self.begin(bag.row.owner, self._dropping(bag.row.number, bag.row.template))
 
     def _dropping(self, number: int, template: str = "") -> Slices:
         """Delete a forgotten bag. ``template``: its digest; unknown after a restart, when templates do not count."""

@@ -106,6 +106,7 @@ class Overview:
             "copies": view.copies,
             "waiting": view.total - settled - view.running,
             "closed": bag.closed,
+            "paused": bag.paused,
             "age_s": max(0.0, self._state.posix(now) - bag.row.created),
             "left_s": view.left_s,
             # Before its first result, nothing is known of a bag without a prediction.
@@ -116,6 +117,8 @@ class Overview:
 
     def _note(self, bag: OpenBag, longest_s: float, window_s: float) -> str:
         """The note of a bag as of now: workers may have come since it was submitted."""
+        if bag.waits_for and not bag.complete:
+            return f"it comes after {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
         if bag.note != NO_WORKER or not window_s:
             return bag.note
         margin_s = self._state.scheduler.policy.requirement.margin
@@ -151,7 +154,7 @@ class Overview:
     def plan(self) -> Json:
         """What the policy intends for windows, open or to come; nothing while no task waits."""
         now, scheduler = self._state.now, self._state.scheduler
-        waits, policy = len(scheduler.grid.regular) + len(scheduler.grid.priority), scheduler.policy
+        waits, policy = len(scheduler.grid.lanes), scheduler.policy
         planned = policy.planned() if waits and isinstance(policy, Foresight) else iter(())
         rows: list[PlannedRow] = [
             {"worker": each.worker, "starts_in": max(0.0, each.start - now), "lasts": each.seconds}

@@ -22,13 +22,14 @@ from deskgrid.broker.state import BrokerState
 from deskgrid.broker.task_list import task_rows
 from deskgrid.broker.task_logs import bag_output, task_log
 from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.usage import Usage
 from deskgrid.broker.worker_health import in_quarantine, reason
 from deskgrid.broker.workers import Workers
 from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policies import make_policy, policy_options
-from deskgrid.scheduler.views.explain import Explanation, explain, waiting_of
+from deskgrid.scheduler.views.explain import Explanation, Restraint, Waiting, explain, restraint, waiting_of
 
 # Explanations of tasks that do not wait.
 _STATE_TEXT = {
@@ -46,7 +47,12 @@ class Queries:
     """Answers for every question of `deskgrid.broker.query_catalog`, in slices."""
 
     def __init__(
-        self, state: BrokerState, workers: Workers, throughput: Throughput, clients: Callable[[], list[str]]
+        self,
+        state: BrokerState,
+        workers: Workers,
+        throughput: Throughput,
+        usage: Usage,
+        clients: Callable[[], list[str]],
     ) -> None:
         """``clients``: the names of the clients' credentials, one for each connection."""
         self._state = state
@@ -69,6 +75,9 @@ class Queries:
             "cancel": lambda args, now: self.orders.cancel(
                 self._bag(args), args.get("items"), spare=args.get("running") is False
             ),
+            "pause": lambda args, now: self.orders.gates.pause(self._bag(args)),
+            "resume": lambda args, now: self.orders.gates.resume(self._bag(args)),
+            "shares": lambda args, now: usage.shares(),
             "explain": self._explain,
             "logs": lambda args, now: task_log(state, self._task(self._bag(args), args["item"])),
             "output": lambda args, now: bag_output(state, self._bag(args), args.get("after") or 0),
@@ -171,14 +180,18 @@ class Queries:
         if args.get("item") is None:
             found = yield from waiting_of(scheduler.grid, bag.row.number)
             if found.longest is None:
-                return (yield from self._nothing_waits(bag, found.paused))
+                return (yield from self._nothing_waits(bag, found))
             task, waiting = found.longest, found.waiting
         else:
             task = self._task(bag, args["item"])
             waiting = int(scheduler.state(task) == State.WAITING)
         why = yield from explain(scheduler.grid, task, now)
+        kept_back = _kept_back(restraint(scheduler.grid, task, now)) if why.state == State.WAITING else []
+        barred = [f"task {args['item']} waits: {self._barred(bag)}"] if why.state == State.BARRED else []
         return {
-            "text": [
+            "text": barred
+            or [
+                *kept_back,
                 *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now),
                 *self._failures(task, why),
             ],
@@ -208,19 +221,42 @@ class Queries:
         why_not = " ".join(f"{failure.kind}: {failure.message:.300}".split())
         return [f"it has failed {times}, the last time on {last.worker}: {why_not}"]
 
-    def _nothing_waits(self, bag: OpenBag, paused: int) -> Generator[int, None, Json]:
+    def _barred(self, bag: OpenBag) -> str:
+        """Why the tasks of a bag may not be placed."""
+        if bag.paused:
+            return "its bag is paused"
+        return f"its bag comes after {', '.join(self.orders.gates.waits_for(bag)) or 'another one'}"
+
+    def _nothing_waits(self, bag: OpenBag, tasks: Waiting) -> Generator[int, None, Json]:
         row = yield from self._overview.row(bag)
         assert isinstance(row, dict)
         cancelled = f", {row['cancelled']} cancelled" if row["cancelled"] else ""
         counts = f"{row['done']} done, {row['failed']} failed{cancelled}, {row['running']} running"
         text = [f"no task of this bag waits: {counts}"]
+        if bag.cannot_run:
+            text.append(f"it {bag.cannot_run}")
+        if tasks.barred:
+            wait = "1 task waits" if tasks.barred == 1 else f"{tasks.barred:,} tasks wait"
+            text[0] = f"{wait}: {self._barred(bag)}"
         if row["copies"]:
             text[0] += f" ({row['copies']} with a copy)"
-        if paused:
-            text[0] += f", {paused} paused after several failures (name one to see why)"
-        if ahead := row["waiting"] - paused:
+        if tasks.paused:
+            text[0] += f", {tasks.paused} paused after several failures (name one to see why)"
+        if ahead := row["waiting"] - tasks.paused - tasks.barred:
             text[0] += f", {ahead} next on their PCs"
-        return {"text": text, "waiting": 0, "longest_s": 0.0, "slots": [], "coming": []}
+        return {"text": text, "waiting": tasks.barred, "longest_s": 0.0, "slots": [], "coming": []}
+
+
+def _kept_back(why: Restraint) -> list[str]:
+    """Explain in sentences why a task is not placed although it may fit."""
+    lines = []
+    if why.limit:
+        lines.append(f"its bag has reached its limit: {why.out} of at most {why.limit} tasks are on PCs")
+    for name, needs, free, total in why.lacking:
+        lines.append(f"it needs {needs} of licence {name}, and {free} of {total} are free")
+    if why.lead_s:
+        lines.append(f"it is the turn of others: you have used {precise(why.lead_s)} on a slot more than they have")
+    return lines
 
 
 def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[str]:

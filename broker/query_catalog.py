@@ -136,6 +136,9 @@ QUESTIONS: Mapping[str, Question] = {
         order=True,
         longest=LONG,
     ),
+    "pause": Question("owner", {"bag": _BAG}, order=True),
+    "resume": Question("owner", {"bag": _BAG}, order=True),
+    "shares": Question("everyone"),
     "forget": Question("owner", {"bag": _BAG}, order=True),
     "forget learned": Question("admin", order=True),
     "runtimes": Question(

@@ -22,6 +22,7 @@ from deskgrid.broker.store.journal import JournalFull
 from deskgrid.broker.store.rows import BatchRow
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.transfers import Transfers
+from deskgrid.broker.usage import Usage
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent
@@ -51,8 +52,10 @@ class Sessions:
         self.state = state
         self.workers = Workers(state)
         self._enrolment = Enrolment(state)
+        self.usage = Usage(state)
         self._throughput = Throughput()
-        self.queries = Queries(state, self.workers, self._throughput, lambda: self.clients.credentials)
+        self.queries = Queries(state, self.workers, self._throughput, self.usage, lambda: self.clients.credentials)
+        self._gates = self.queries.orders.gates
         self.clients = Clients(state, self.queries)
         self.transfers = Transfers(state, self.workers, self.clients, self.queries.operations)
         self._retention = Retention(state, self.queries.operations, self.queries.orders, keep_days)
@@ -69,8 +72,13 @@ class Sessions:
             self.state.note("disk-full", reason=self.state.journal.full, home=str(self.state.journal.home))
         book, journal = self.state.book, self.state.journal
         self.transfers.restore()
+        self.usage.restore(now)
+        paused = {number for number, what in journal.recovery.orders() if what == "pause"}
         for row in journal.recovery.bags():
-            self.state.note_transfer(book.open(row))
+            bag = book.open(row)
+            self.state.note_transfer(bag)
+            bag.paused = row.number in paused
+            self._gates.enter(bag, restored=True)
             self.state.quotas.opened(row.owner)
         ended = {number: journal.recovery.outcomes(number) for number in book.by_number}
         for batch in journal.recovery.batches():
@@ -241,6 +249,7 @@ class Sessions:
         self.transfers.sweep(now)
         self.transfers.send_some()
         self.queries.operations.work(now)
+        self._gates.look()
         self.state.learn(now)
         # No pass while the disk is full, because assignments are recorded, too.
         handed_out = self.state.handle(ev.PassDue(PASS_TASKS), now) if self.state.disk.state != "full" else []
@@ -252,6 +261,7 @@ class Sessions:
         self._counted = ended
         if self.state.disk.state != "full":
             self.state.window_log.write_down(now)
+            self.usage.write_down(now)
             self.state.learning.write_down(now)
         self.clients.watchers.tell(now)
         return self.state.take_leaving()
@@ -288,6 +298,7 @@ class Sessions:
         self.state.window_log.broker_ends(now)
         try:
             self.state.window_log.write_down(now)
+            self.usage.write_down(now, last=True)
             self.state.journal.commit()
         except JournalFull:
             self.state.journal.rollback()

@@ -11,6 +11,7 @@ from deskgrid.broker.auth.roles import Credentials
 from deskgrid.broker.bags import BagBook, OpenBag
 from deskgrid.broker.event_log import EventLog
 from deskgrid.broker.failed_attempts import FailedAttempts
+from deskgrid.broker.home_files import licences_file, shares_file
 from deskgrid.broker.learning import Learning
 from deskgrid.broker.quotas import Quotas
 from deskgrid.broker.store.disk import Disk
@@ -80,6 +81,7 @@ class BrokerState:
         self.facts = facts
         self.journal = journal
         self.windows = windows
+        self.shares_file, self.licences_file = shares_file(journal.home), licences_file(journal.home)
         self.credentials = credentials
         # Names of credentials that were revoked in this turn; their peers are dropped when it is settled.
         self.revoked: list[str] = []
@@ -122,6 +124,7 @@ class BrokerState:
         """A new state, to be restored from the journal. No attempt number is used twice."""
         state = BrokerState(self.facts, self.journal, self.windows, self.unused_policy, self.credentials)
         state.revoked = self.revoked
+        state.shares_file, state.licences_file = self.shares_file, self.licences_file
         state.broken_orders = self.broken_orders
         state.waiting, state.crowded = self.waiting, self.crowded
         state.disk = self.disk

@@ -89,7 +89,7 @@ class Answers:
             for task, seconds in zip(tasks, elapsed, strict=True):
                 learn_pace(grid.tasks.known(task), slot.worker, task, seconds)
                 grid.drop_copy(task)
-        grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed))
+        grid.prediction_error.add(grid.tasks.succeed(tasks, elapsed, on_slot=True))
         self._trust.clear(slot.worker, now)
 
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
@@ -132,6 +132,7 @@ class Answers:
             grid.prediction_error.add(grid.tasks.succeed([task], [elapsed]))
             return True
         grid.drop_copy(task)
+        grid.tasks.known(task).bag.lane.account.new_s += elapsed
         pause = 0.0
         if outcome == Outcome.CRASH:
             grid.tasks.crashed(task, worker)

@@ -105,8 +105,12 @@ class Copying:
                     yield slot
 
     def _allows_copies(self, slot: Slot) -> bool:
-        """Whether the attempt that ``slot`` runs is of a bag that allows copies."""
-        return self._grid.tasks.known(slot.sent[0].attempt.task).bag.copies
+        """Whether the attempt that ``slot`` runs is of a bag that allows copies, and may run more tasks now.
+
+        A copy would need a licence of its own, and would count for a limit.
+        """
+        bag = self._grid.tasks.known(slot.sent[0].attempt.task).bag
+        return bag.copies and not bag.barred and not bag.lane.restricted
 
     def _place_for(self, slot: Slot, now: float, taken: Collection[int]) -> Slot | None:
         """The idle slot for a copy of the attempt that ``slot`` runs; None if it should not be copied now."""

@@ -23,12 +23,13 @@ from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.queues.lanes import Lane, LaneKey
 from deskgrid.scheduler.queues.orders import ORDERS
-from deskgrid.scheduler.queues.task_ranges import Spans, within
+from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Copy
-from deskgrid.scheduler.state.tasks import ELSEWHERE, OPEN, WAITING
+from deskgrid.scheduler.state.tasks import BARRED, ELSEWHERE, OPEN, QUEUED, WAITING, TaskBatch
 from deskgrid.scheduler.trust import Trust
 from deskgrid.scheduler.workers import Workers
 
@@ -50,6 +51,11 @@ class Scheduler:
             ev.RuntimesUpdated: self._runtimes_updated,
             ev.BagPredicted: self._bag_predicted,
             ev.TasksCancelled: self._cancelled,
+            ev.BagGated: self._bag_gated,
+            ev.TasksRouted: self._routed,
+            ev.SharesArranged: self._shares_arranged,
+            ev.UsageRestored: self._usage_restored,
+            ev.LicencesCounted: self._licences_counted,
             ev.BagForgotten: self._forgotten,
             ev.WorkerJoined: self._workers.joined,
             ev.UptimeRefreshed: self._workers.refreshed,
@@ -85,8 +91,9 @@ class Scheduler:
         grid = self.grid
         ended = ((event.done, State.DONE), (event.failed, State.FAILED), (event.cancelled, State.CANCELLED))
         self._check_restored(event)
-        batch = grid.tasks.add(event.bag, event.first, event.count, event.runtimes)
-        batch.bag.retries, batch.bag.timeout, batch.bag.copies = event.retries, event.timeout, event.copies
+        batch = grid.tasks.add(lambda: self._lane(event.key), event.bag, event.first, event.count, event.runtimes)
+        bag = batch.bag
+        bag.retries, bag.timeout, bag.copies, bag.barred = event.retries, event.timeout, event.copies, event.barred
         if event.copies:
             grid.tasks.copied.add(event.bag)
         grid.counters.submitted += event.count
@@ -96,10 +103,17 @@ class Scheduler:
         for attempt in event.held:
             grid.tasks.move(attempt.task, State.HELD)
             grid.orphans[attempt.task] = attempt.number
+            grid.put_out(attempt.task, 1, 0.0)
         for attempt in event.held_copies:
             grid.copies[attempt.task] = Copy(attempt.number)
-        grid.regular.add(batch.waiting())
+        if bag.barred:
+            self._bar(batch, batch.first, batch.count)
+        else:
+            grid.lanes.add_new(bag.lane, batch.waiting())
         grid.changes += 1
+
+    def _lane(self, key: LaneKey) -> Lane:
+        return self.grid.lanes.enter(key, self.grid.shares.account(key.owner))
 
     def _check_restored(self, event: ev.TasksSubmitted) -> None:
         """Raise `IllegalEvent` unless a restored batch names only its own tasks, each once, and earlier attempts."""
@@ -121,14 +135,19 @@ class Scheduler:
         # If a task is named twice, its last runtime counts.
         news = dict(zip(event.tasks, event.runtimes, strict=True))
         before = self.grid.tasks.predict(news)
-        self.grid.predict([(task, 1) for task in before], set(before.values()), news.__getitem__)
+        chosen: dict[Lane, list[tuple[int, int]]] = {}
+        for batch, part in by_batch(tasks := list(before), self.grid.tasks.known):
+            chosen.setdefault(batch.bag.lane, []).extend([(task, 1) for task in tasks[part]])
+        for lane, spans in chosen.items():
+            self.grid.predict(lane, spans, {before[task] for task, _ in spans}, news.__getitem__)
         self._predictions_changed(news, now)
 
     def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
         checked_runtime(event.runtime)
         grid = self.grid
         spans, before = grid.tasks.predict_bag(event.bag, event.runtime)
-        grid.predict(spans, before - {event.runtime}, lambda task: event.runtime)
+        lane = grid.tasks.bags[event.bag].lane
+        grid.predict(lane, spans, before - {event.runtime}, lambda task: event.runtime)
         self._predictions_changed(self._bound_of(event.bag, spans), now)
 
     def _bound_of(self, bag: int, spans: Spans) -> Iterable[int]:
@@ -147,6 +166,8 @@ class Scheduler:
         for slot in slots.values():
             grid.change(slot)
             grid.to_priority(grid.release_queue(slot))
+            for sent in slot.sent:
+                grid.put_out(sent.attempt.task, 0, grid.tasks.runtime(sent.attempt.task) - sent.runtime)
             slot.sent = deque(sent._replace(runtime=grid.tasks.runtime(sent.attempt.task)) for sent in slot.sent)
             slot.ahead_s = sum(sent.runtime for sent in islice(slot.sent, 1, None))
             self._workers.recall_excess(slot, now)
@@ -160,13 +181,17 @@ class Scheduler:
             for task, _ in batch.spans(ELSEWHERE, first, count):
                 self._take_out(task, stops, now)
             for waiting in batch.spans(WAITING, first, count):
-                for others in grid.regular.drop(*waiting):
-                    grid.priority.discard(*others)
+                self._take_from_queues(batch.bag.lane, *waiting)
             if grid.orphans:
                 grid.disown(chain.from_iterable(range(first, first + many) for first, many in spans))
             grid.counters.cancelled += grid.tasks.cancel(batch, spans)
             grid.changes += bool(spans)
         grid.commands += [ev.Stop(worker, attempts) for worker, attempts in stops.items()]
+
+    @staticmethod
+    def _take_from_queues(lane: Lane, first: int, count: int) -> None:
+        for others in lane.regular.drop(first, count):
+            lane.priority.discard(*others)
 
     def _take_out(self, task: int, stops: dict[str, list[Attempt]], now: float) -> None:
         """Take out a cancelled task that is in neither queue. ``stops`` collects the attempts to stop, by worker."""
@@ -180,12 +205,62 @@ class Scheduler:
             grid.unqueue(task, state)
 
     def _forgotten(self, event: ev.BagForgotten, now: float) -> None:
-        self.grid.tasks.forget(event.bag)
+        self.grid.lanes.leave(self.grid.tasks.forget(event.bag))
         self.grid.quarantine.forget_bag(event.bag)
 
     def _hold_expired(self, event: ev.HoldExpired, now: float) -> None:
         grid = self.grid
-        grid.to_priority([task for task in grid.orphans if grid.tasks.state(task) == State.HELD])
+        lost = [task for task in grid.orphans if grid.tasks.state(task) == State.HELD]
+        for task in lost:
+            grid.unqueue(task, State.HELD)
+        grid.to_priority(lost)
+
+    # --- several people ----------------------------------------------------------------------------------------------
+
+    def _bag_gated(self, event: ev.BagGated, now: float) -> None:
+        bag = self.grid.tasks.bags.get(event.bag)
+        if bag is None:
+            raise IllegalEvent(f"unknown bag {event.bag}")
+        bag.barred = event.barred
+        self.grid.changes += 1
+
+    def _routed(self, event: ev.TasksRouted, now: float) -> None:
+        grid = self.grid
+        for batch, first, count in list(grid.tasks.pieces(event.spans)):
+            if batch.bag.barred:
+                for task, _ in batch.spans(QUEUED, first, count):
+                    grid.unqueue(task, State.QUEUED)
+                    grid.tasks.move(task, State.BARRED)
+                for span in self._bar(batch, first, count):
+                    self._take_from_queues(batch.bag.lane, *span)
+                continue
+            for span in batch.spans(BARRED, first, count):
+                batch.set_range(*span, State.WAITING)
+                grid.lanes.add_again(batch.bag.lane, batch.rows(*span))
+        grid.changes += 1
+
+    @staticmethod
+    def _bar(batch: TaskBatch, first: int, count: int) -> Spans:
+        """Bar the waiting ones of these tasks. Returns their ranges."""
+        spans = batch.spans(WAITING, first, count)
+        for span in spans:
+            batch.set_range(*span, State.BARRED)
+        return spans
+
+    def _shares_arranged(self, event: ev.SharesArranged, now: float) -> None:
+        if not all(0.0 < weight < math.inf for _, weight in event.shares.values()):
+            raise IllegalEvent("the weight of a share is a finite number above 0")
+        self.grid.shares.arrange(event.shares)
+
+    def _usage_restored(self, event: ev.UsageRestored, now: float) -> None:
+        if not all(0.0 <= used < math.inf for used in event.used_s.values()):
+            raise IllegalEvent("what was used is a finite number of seconds from 0 up")
+        for owner, used in event.used_s.items():
+            self.grid.shares.account(owner).new_s += used
+
+    def _licences_counted(self, event: ev.LicencesCounted, now: float) -> None:
+        self.grid.lanes.licences.total = dict(event.total)
+        self.grid.changes += 1
 
     # --- passes ------------------------------------------------------------------------------------------------------
 
@@ -246,7 +321,7 @@ class Scheduler:
     @property
     def predicting(self) -> bool:
         """Whether waiting tasks have still to take new runtimes: passes go on with it, a part at a time."""
-        return self.grid.priority.predicting
+        return self.grid.lanes.predicting
 
     @property
     def wakes_at(self) -> float:

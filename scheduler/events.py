@@ -5,12 +5,13 @@ in the grid and consecutive within a batch. All durations are seconds.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.queues.task_ranges import Spans
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -24,6 +25,7 @@ class TasksSubmitted:
     ``timeout``: seconds after which a worker stops a task, if any. ``copies``: whether tasks may be copied at the tail.
     ``done``, ``failed``, ``cancelled``, ``held``: what a restored grid already knows of them (empty for new ones).
     ``held_copies``: copies of held tasks, which may still be running, too.
+    ``key``: of the lane for the bag, whose later batches go there, too. ``barred``: as in `BagGated`.
     """
 
     bag: int
@@ -38,6 +40,8 @@ class TasksSubmitted:
     cancelled: Sequence[int] = ()
     held: Sequence[Attempt] = ()
     held_copies: Sequence[Attempt] = ()
+    key: LaneKey = field(default_factory=LaneKey)
+    barred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,45 @@ class TasksCancelled:
     """The tasks in these ranges are no longer wanted. Tasks that have already ended stay as they are."""
 
     spans: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class BagGated:
+    """From now on no task of the bag is placed (``barred``), or its tasks may be placed again.
+
+    Tasks that wait move only with `TasksRouted`, because there may be many of them.
+    """
+
+    bag: int
+    barred: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TasksRouted:
+    """Waiting tasks in these ranges leave their queues if their bag is barred; otherwise barred ones come back."""
+
+    spans: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class SharesArranged:
+    """The share and its weight of some owners, by owner; all others have a share of their own, of weight 1."""
+
+    shares: Mapping[str, tuple[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRestored:
+    """What owners had used before this scheduler began, in slot-seconds that count now."""
+
+    used_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LicencesCounted:
+    """How many the grid has of each licence."""
+
+    total: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +221,11 @@ Event = (
     | RuntimesUpdated
     | BagPredicted
     | TasksCancelled
+    | BagGated
+    | TasksRouted
+    | SharesArranged
+    | UsageRestored
+    | LicencesCounted
     | BagForgotten
     | WorkerJoined
     | UptimeRefreshed

@@ -11,14 +11,14 @@ from deskgrid.scheduler.events import Command, Stop
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.queues.orders import ORDERS
-from deskgrid.scheduler.queues.regular import Regular
-from deskgrid.scheduler.queues.task_ranges import Spans, grouped
-from deskgrid.scheduler.queues.waiting import NewRuntime, WaitingQueue
+from deskgrid.scheduler.queues.lanes import Lane, Lanes, Needs
+from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
+from deskgrid.scheduler.queues.waiting import NewRuntime
 from deskgrid.scheduler.state.deadlines import Deadlines
 from deskgrid.scheduler.state.pauses import Pauses
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.quarantine import Quarantine
+from deskgrid.scheduler.state.shares import Shares
 from deskgrid.scheduler.state.slots import Away, Copy, Sent, Slot, SlotTable, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
 
@@ -38,8 +38,10 @@ class GridState:
         self.quarantine = Quarantine()
         self.deadlines = Deadlines(self.tasks)
         self.pauses = Pauses()
-        self.regular = Regular()
-        self.priority: WaitingQueue = ORDERS[policy.order]()
+        self.shares = Shares()
+        self.lanes = Lanes(policy.order)
+        # Licences of attempts that were taken back from silent workers, and may still run.
+        self.doubts: dict[Attempt, Needs] = {}
         # Newest attempts of tasks whose worker is gone or not seen since a restore, by task. Their answers still count.
         self.orphans: dict[int, int] = {}
         # The slot of each task that is bound to one, queued or sent.
@@ -151,6 +153,18 @@ class GridState:
         self.resume(copy.slot, Attempt(task, copy.number), started)
         return True
 
+    def doubt(self, attempt: Attempt) -> None:
+        """``attempt`` was taken back from a silent worker, and may still use its licences."""
+        if needs := self.tasks.known(attempt.task).bag.lane.key.licences:
+            self.doubts[attempt] = needs
+            self.lanes.licences.use(needs, 1)
+
+    def doubt_no_more(self, attempt: Attempt) -> None:
+        """``attempt`` was answered, or its worker's lease has run out."""
+        if needs := self.doubts.pop(attempt, ()):
+            self.changes += 1
+            self.lanes.licences.use(needs, -1)
+
     # --- slots -------------------------------------------------------------------------------------------------------
 
     def change(self, slot: Slot) -> None:
@@ -175,7 +189,12 @@ class GridState:
             slot.started = started
         slot.sent.append(Sent(attempt, runtime, started))
         self.bound[attempt.task] = slot
+        self.put_out(attempt.task, 1, runtime)
         self.tasks.move(attempt.task, State.SENT)
+
+    def put_out(self, task: int, tasks: int, seconds: float) -> None:
+        """``tasks`` more tasks of the lane of ``task`` are on slots: see `Lane.put_out`."""
+        self.tasks.known(task).bag.lane.put_out(tasks, seconds)
 
     def withdraw(self, slot: Slot, place: int, now: float, elapsed: float | None = None) -> Attempt:
         """Take the attempt at ``place`` off ``slot``; the next one there starts now."""
@@ -184,6 +203,7 @@ class GridState:
         sent = slot.sent[place]
         del slot.sent[place]
         del self.bound[sent.attempt.task]
+        self.put_out(sent.attempt.task, -1, -sent.runtime)
         if elapsed is not None:
             slot.busy_s += elapsed
         elif place == 0:
@@ -201,8 +221,10 @@ class GridState:
     def unbind(self, slot: Slot, task: int) -> int:
         """Take a queued task off ``slot``; returns it."""
         place = next(i for i, (queued, _) in enumerate(slot.queue) if queued == task)
-        slot.queued_s -= slot.queue[place][1]
+        runtime = slot.queue[place][1]
+        slot.queued_s -= runtime
         del slot.queue[place]
+        self.put_out(task, -1, -runtime)
         if not slot.queue:
             slot.queued_s = 0.0
         del self.bound[task]
@@ -211,8 +233,9 @@ class GridState:
     def release_queue(self, slot: Slot) -> list[int]:
         """Empty the queue of ``slot``. Returns its tasks in order."""
         tasks = [task for task, _ in slot.queue]
-        for task in tasks:
+        for task, runtime in slot.queue:
             del self.bound[task]
+            self.put_out(task, -1, -runtime)
         slot.queue.clear()
         slot.queued_s = 0.0
         return tasks
@@ -225,29 +248,41 @@ class GridState:
             self.change(self.bound[task])
             self.unbind(self.bound[task], task)
         elif state == State.WAITING:
-            (self.regular if self.regular.holds(task) else self.priority).discard(task)
+            lane = self.tasks.known(task).bag.lane
+            (lane.regular if lane.regular.holds(task) else lane.priority).discard(task)
         elif state == State.PAUSED:
             self.pauses.drop(task)
+        elif state == State.HELD:
+            self.put_out(task, -1, 0.0)
 
     def to_priority(self, tasks: Sequence[int]) -> None:
-        """Put these tasks into the priority queue: they still need a slot, and have had their turn."""
-        self.changes += bool(tasks)
-        self.tasks.move_all(tasks, State.WAITING)
-        self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))
+        """Put these tasks into the priority queues: they still need a slot, and have had their turn.
 
-    def predict(self, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
+        Those of barred bags wait until their bags are admitted.
+        """
+        self.changes += bool(tasks)
+        chosen: dict[Lane, tuple[list[int], list[float]]] = {}
+        for batch, part in by_batch(tasks, self.tasks.known):
+            its, bag = tasks[part], batch.bag
+            batch.set_all(its, State.BARRED if bag.barred else State.WAITING)
+            if not bag.barred:
+                numbers, runtimes = chosen.setdefault(bag.lane, ([], []))
+                numbers += its
+                runtimes += batch.runtimes_of(its)
+        for lane, (numbers, runtimes) in chosen.items():
+            self.lanes.add_again(lane, grouped(numbers, runtimes))
+
+    def predict(self, lane: Lane, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
         """Waiting tasks in ``spans`` with a runtime in ``before`` take a new one: see `WaitingQueue.predict`."""
-        self.priority.predict(spans, before, new)
-        self.regular.predict(spans, before, new)
+        lane.priority.predict(spans, before, new)
+        lane.regular.predict(spans, before, new)
 
     def set_policy(self, policy: Policy) -> None:
-        """Place by ``policy`` from now on; the priority queue takes its order."""
+        """Place by ``policy`` from now on; the priority queues take its order."""
         self.policy = policy
         self.changes += 1
-        if type(self.priority) is not ORDERS[policy.order]:
-            tasks = [task for task, _ in self.priority.tasks()]
-            self.priority = ORDERS[policy.order]()
-            self.priority.add(grouped(tasks, self.tasks.runtimes(tasks)))
+        if self.lanes.order != policy.order:
+            self.lanes.reorder(policy.order)
 
     # --- windows -----------------------------------------------------------------------------------------------------
 

@@ -4,21 +4,21 @@ Everything is computed again from scratch, which costs far more than a pass: thi
 changes nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import ENDED, Attempt, State, agree
 from deskgrid.scheduler.placing import Placing
-from deskgrid.scheduler.queues.orders import ORDERS
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.state.slots import NEVER
 
 
 def check(grid: GridState, placing: Placing, now: float) -> None:
     """Raise `InvariantBroken` if the state at ``now``, on the driver's clock, contradicts itself."""
     grid.tasks.check()
-    agree("order of the priority queue", type(grid.priority), ORDERS[grid.policy.order])
-    grid.regular.check()
-    grid.priority.check()
+    agree("order of the priority queues", grid.lanes.order, grid.policy.order)
+    grid.lanes.check()
     _check_places(grid)
     _check_predictions(grid)
     _check_attempts(grid)
@@ -38,10 +38,28 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
         )
     grid.deadlines.check(slots, settled, now)
     grid.pauses.check({task for task, state in grid.tasks.each() if state == State.PAUSED})
+    _check_accounts(grid)
+
+
+def _check_accounts(grid: GridState) -> None:
+    """Each lane has its bags, and each account is charged for what is on slots or held."""
+    out, out_s = Counter[LaneKey](), dict[str, float]()
+    for task, state in grid.tasks.each():
+        if state in (State.QUEUED, State.SENT, State.HELD):
+            key = grid.tasks.known(task).bag.lane.key
+            out[key] += 1
+            out_s[key.owner] = out_s.get(key.owner, 0.0) + (grid.tasks.runtime(task) if task in grid.bound else 0.0)
+    doubtful = Counter[str]()
+    for needs in grid.doubts.values():
+        doubtful.update(dict(needs))
+    grid.lanes.check_counts(Counter(bag.lane.key for bag in grid.tasks.bags.values()), out, doubtful)
+    grid.shares.check(out_s)
+    owing = {attempt for debts in grid.deadlines.debts.values() for attempt in debts}
+    agree("licences of attempts that nobody owes", set(grid.doubts) - owing, set())
 
 
 def _check_predictions(grid: GridState) -> None:
-    rows = [*grid.regular.tasks(), *(() if grid.priority.predicting else grid.priority.tasks())]
+    rows = list(grid.lanes.tasks())
     for slot in grid.slots.slots.values():
         rows += [*slot.queue, *((sent.attempt.task, sent.runtime) for sent in slot.sent)]
     for task, runtime in rows:
@@ -64,8 +82,9 @@ def _check_places(grid: GridState) -> None:
 
 def _contents(grid: GridState) -> Iterator[tuple[int, object]]:
     """Every task that is somewhere, and where."""
-    yield from ((task, "regular") for task, _ in grid.regular.tasks())
-    yield from ((task, "priority") for task, _ in grid.priority.tasks())
+    for key, lane in grid.lanes.waiting.items():
+        yield from ((task, ("regular", key)) for task, _ in lane.regular.tasks())
+        yield from ((task, ("priority", key)) for task, _ in lane.priority.tasks())
     for slot in grid.slots.slots.values():
         yield from ((task, (State.QUEUED, slot.number)) for task, _ in slot.queue)
         yield from ((sent.attempt.task, (State.SENT, slot.number)) for sent in slot.sent)
@@ -74,7 +93,8 @@ def _contents(grid: GridState) -> Iterator[tuple[int, object]]:
 def _places(grid: GridState, task: int, state: State) -> list[object]:
     """Where a task should be, by its state."""
     if state == State.WAITING:
-        return ["regular" if grid.regular.holds(task) else "priority"]
+        lane = grid.tasks.known(task).bag.lane
+        return [("regular" if lane.regular.holds(task) else "priority", lane.key)]
     if state in (State.QUEUED, State.SENT):
         agree(f"task {task}, {state.name}, is bound", task in grid.bound, True)
         return [(state, grid.bound[task].number)]

@@ -42,13 +42,14 @@ class State(IntEnum):
     """Where a task is."""
 
     WAITING = 0  # in the regular or the priority queue
-    PAUSED = 1  # it has failed again and again, and is tried again in a while (`deskgrid.scheduler.state.pauses`)
-    QUEUED = 2  # bound to a slot, held by the scheduler
-    SENT = 3  # handed to the worker
-    HELD = 4  # its attempt runs at a worker that this scheduler has not seen since it was restored
-    DONE = 5
-    FAILED = 6
-    CANCELLED = 7
+    BARRED = 1  # its bag is paused, or has to wait for another bag
+    PAUSED = 2  # it has failed again and again, and is tried again in a while (`deskgrid.scheduler.state.pauses`)
+    QUEUED = 3  # bound to a slot, held by the scheduler
+    SENT = 4  # handed to the worker
+    HELD = 5  # its attempt runs at a worker that this scheduler has not seen since it was restored
+    DONE = 6
+    FAILED = 7
+    CANCELLED = 8
 
 
 ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED})

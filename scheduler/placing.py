@@ -10,15 +10,19 @@ Rule 6: what is left idle may run copies of running tasks (`deskgrid.scheduler.c
 """
 
 import math
+from collections.abc import Iterator, Sequence
 
 from deskgrid.scheduler.copying import Copying
 from deskgrid.scheduler.events import Assign, Assignment
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Place, Postpone, Requirement
+from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
 from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
+from deskgrid.scheduler.queues.lanes import Lane
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
+from deskgrid.scheduler.turns import LANES, Claims, Turns
 
 # Predicted seconds of work that a worker may hold on one slot, the running task included. This is enough to hide a
 # round trip. Tasks longer than this are never sent ahead.
@@ -50,6 +54,8 @@ class Placing:
         # Whether the last pass left something to the next one: queues that were not tidy enough to be asked, or more
         # tasks to postpone than a bounded pass may.
         self._left_some = False
+        self._postponable = math.inf
+        self._claims = Claims(grid)
         self._assigns: dict[str, Assign] = {}
         # Tasks that no longer fitted when they were to be sent. They wait here until the policy has finished. So the
         # policy always comes to an end, and its queue entries stay valid.
@@ -63,8 +69,7 @@ class Placing:
         self._assigns = {}
         freed = min(grid.freed, REPLACED)
         grid.budget, grid.freed = most + freed, grid.freed - freed
-        tidy = self._tidy()
-        self._left_some = not tidy
+        self._left_some, self._postponable = False, math.inf if most == math.inf else POSTPONED_RUNS
         for slot in grid.slots.overdue(now):
             grid.change(slot)
         if grid.quarantine.workers:
@@ -75,13 +80,9 @@ class Placing:
             self._settle_slot(slot, grid.policy.requirement)
         if self._unfit:
             self._give_back_unfit()
-        view = PolicyView(grid)
-        if tidy and view.slots_with_room() and (len(grid.priority) or len(grid.regular)):
-            for step in grid.policy.plan(view):
-                if isinstance(step, Place):
-                    self._carry_out(step)
-                else:
-                    self._postpone(step)
+        lanes = self._tidy()
+        if lanes and grid.slots.with_room and grid.budget > 0:
+            self._take_turns(Turns(grid, lanes))
             if self._unfit:
                 self._give_back_unfit()
         self._passed = grid.changes
@@ -92,13 +93,49 @@ class Placing:
                 self._copy(original, place)
         return list(self._assigns.values())
 
-    def _tidy(self) -> bool:
-        """Tidy the queues, and return whether they can be asked in this pass; in an unbounded one they always can."""
+    def _tidy(self) -> list[Lane]:
+        """Tidy the queues. Returns the lanes that can be asked in this pass; in an unbounded one all of them can."""
+        grid, found = self._grid, list[Lane]()
+        for lane in list(grid.lanes.waiting.values()):
+            if not len(lane):
+                grid.lanes.drop_empty(lane)
+                continue
+            lane.regular.tidy()
+            while not (tidy := lane.priority.tidy()) and grid.budget == math.inf:
+                pass
+            if tidy:
+                found.append(lane)
+            self._left_some |= not tidy
+        return found
+
+    def _take_turns(self, turns: Turns) -> None:
+        """Ask the policy for tasks of those whose turn it is, until no slot has room, or nothing more fits."""
         grid = self._grid
-        grid.regular.tidy()
-        while not (tidy := grid.priority.tidy()) and grid.budget == math.inf:
-            pass
-        return tidy
+        if turns.contested and grid.policy.timed and grid.lanes.order == "longest-first":
+            self._serve_claims(turns)
+        while grid.slots.with_room and grid.budget > 0 and (lanes := turns.choose()):
+            # A plan for everybody's tasks no longer holds when only some people have their turn.
+            grid.changes += len(lanes) < len(turns.lanes)
+            if not self._ask(grid.policy.plan(PolicyView(grid, lanes, turns.lanes)), lanes, turns):
+                turns.over(lanes)
+
+    def _serve_claims(self, turns: Turns) -> None:
+        """Place tasks that fit only rare windows, if one of these has room."""
+        grid, lanes, requirement = self._grid, turns.lanes[:LANES], self._grid.policy.requirement
+        least = self._claims.least()
+        if least < PolicyView(grid, lanes, lanes).longest_fit(requirement):
+            self._postpone(Postpone(None), lanes)
+            while self._ask(tasks_of_rare_windows(PolicyView(grid, lanes, lanes), requirement, least), lanes, turns):
+                lanes = [lane for lane in lanes if lane.open and len(lane)]
+
+    def _ask(self, steps: Iterator[Place | Postpone], lanes: Sequence[Lane], turns: Turns) -> bool:
+        """Carry out what was decided on ``lanes``; False if there is no more, True if a turn ended before."""
+        for step in steps:
+            if isinstance(step, Postpone):
+                self._postpone(step, lanes)
+            elif turns.placed(self._carry_out(step)):
+                return True
+        return False
 
     def _note_attempts(self) -> None:
         """Note the tasks that were sent, once for the whole pass: nothing reads their states during the pass."""
@@ -121,14 +158,23 @@ class Placing:
 
     # --- placing -----------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, place: Place) -> None:
+    def _carry_out(self, place: Place) -> Lane:
+        """Carry out a placement, and return the lane of its task."""
         grid, (entry, number, priority, requirement, many) = self._grid, place
         slot, task, runtime = grid.slots.slots[number], entry.task, entry.runtime
+        bag = grid.tasks.known(task).bag
+        lane = bag.lane
         if many > 1:
-            many = self._how_many(slot, runtime, requirement, many)
-        (grid.priority if priority else grid.regular).take(entry, many)
-        grid.slots.unindex(slot)
+            # Tasks of a bag with a limit go to as many slots as it may have.
+            many = 1 if lane.restricted else self._how_many(slot, runtime, requirement, many)
+        (lane.priority if priority else lane.regular).take(entry, many)
         tasks = range(task, task + many)
+        if bag.barred:  # it was paused a moment ago
+            grid.tasks.move_all(tasks, State.BARRED)
+            grid.budget -= 1
+            return lane
+        lane.put_out(many, runtime * many)
+        grid.slots.unindex(slot)
         for each in tasks:
             slot.queue.append((each, runtime))
             grid.bound[each] = slot
@@ -137,6 +183,7 @@ class Placing:
             grid.budget -= 1
         if slot.queue:
             grid.tasks.move_all(tasks[-len(slot.queue) :], State.QUEUED)
+        return lane
 
     def _how_many(self, slot: Slot, runtime: float, requirement: Requirement, most: int) -> int:
         """How many tasks of one runtime may be put on ``slot`` together, given that one may."""
@@ -152,10 +199,18 @@ class Placing:
             return 1
         return max(1, int(min(most, room_s / runtime)) if runtime else most)
 
-    def _postpone(self, step: Postpone) -> None:
-        regular, most = self._grid.regular, math.inf if self._grid.budget == math.inf else POSTPONED_RUNS
-        self._grid.priority.add(regular.pop_before(step.entry, most))
-        self._left_some = len(regular) > 0 if step.entry is None else regular.first_before(step.entry)
+    def _postpone(self, step: Postpone, lanes: Sequence[Lane]) -> None:
+        """Postpone the regular tasks of ``lanes`` that are before an entry, in the order of the lanes."""
+        grid, entry = self._grid, step.entry
+        last = None if entry is None else grid.tasks.known(entry.task).bag.lane
+        for lane in lanes:
+            before = entry if lane is last else None
+            rows = lane.regular.pop_before(before, self._postponable)
+            self._postponable -= len(rows.firsts)
+            lane.priority.add(rows)
+            self._left_some |= len(lane.regular) > 0 if before is None else lane.regular.first_before(before)
+            if lane is last:
+                return
 
     def _give_back_unfit(self) -> None:
         """Put the tasks that no longer fitted when their turn came into the priority queue."""

@@ -1,12 +1,14 @@
 """What policies read (`deskgrid.scheduler.policies.base.View`), and nothing else of the scheduler."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
-from deskgrid.scheduler.queues.by_arrival import OldestFirst
-from deskgrid.scheduler.queues.waiting import WaitingQueue
+from deskgrid.scheduler.queues.lanes import Lane
+from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
+from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.slots import Slot
 
@@ -20,17 +22,33 @@ _UNKNOWN = PredictionError()
 class PolicyView:
     """The read-only view of ``grid`` that a policy gets for one pass. It is up to date throughout the pass."""
 
-    __slots__ = ("_grid", "_slots", "changes", "now", "prediction_error", "priority", "regular")
+    __slots__ = ("_all", "_grid", "_slots", "changes", "now", "prediction_error", "priority", "regular")
 
-    def __init__(self, grid: GridState) -> None:
+    def __init__(self, grid: GridState, lanes: Sequence[Lane], all_lanes: Sequence[Lane]) -> None:
+        """``lanes``: those whose turn it is, of ``all_lanes``."""
         self._grid = grid
         self._slots = grid.slots
         # None of these is replaced while a pass goes on.
         self.now = grid.now
         self.changes = grid.changes
         self.prediction_error: PredictionError = grid.prediction_error
-        self.priority: WaitingQueue = grid.priority
-        self.regular: OldestFirst = grid.regular
+        self._all = all_lanes
+        self.priority: ReadableQueue
+        self.regular: RegularQueue
+        if len(lanes) == 1:
+            self.priority, self.regular = lanes[0].priority, lanes[0].regular
+        else:
+            self._merge(lanes)
+
+    def _merge(self, lanes: Sequence[Lane]) -> None:
+        places, known = {lane: place for place, lane in enumerate(lanes)}, self._grid.tasks.known
+        merged = LongestOfAll if self._grid.lanes.order == "longest-first" else OneAfterAnother
+
+        def place_of(task: int) -> int:
+            return places[known(task).bag.lane]
+
+        self.priority = merged([lane.priority for lane in lanes], place_of)
+        self.regular = RegularQueues([lane.regular for lane in lanes], place_of)
 
     def prediction_error_with(self, task: int) -> PredictionError:
         """How well the tasks of this task's bag have been predicted, if each had a prediction of its own."""
@@ -38,9 +56,10 @@ class PolicyView:
 
     def waiting(self, limit: int) -> list[float] | None:
         """The runtimes of all waiting tasks, ascending; None when there are more than ``limit``."""
-        if len(self.priority) + len(self.regular) > limit:
+        if sum(map(len, self._all)) > limit:
             return None
-        return sorted([*self.priority.ascending(limit), *self.regular.ascending(limit)])
+        queues = [queue for lane in self._all for queue in (lane.priority, lane.regular)]
+        return sorted(chain.from_iterable([queue.ascending(limit) for queue in queues]))
 
     # --- slots with room ---------------------------------------------------------------------------------------------
 

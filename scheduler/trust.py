@@ -64,7 +64,8 @@ class Trust:
         """``worker`` has gone, and its slots with it."""
         self.heard[worker.name] = worker.heard
         self._widening.pop(worker.name, None)
-        self._deadlines.debts.pop(worker.name, None)
+        for attempt in self._deadlines.debts.pop(worker.name, {}):
+            self._grid.doubt_no_more(attempt)
 
     def _widen(self, worker: Worker) -> None:
         """Use twice as many slots of a new worker, or all."""
@@ -123,6 +124,7 @@ class Trust:
                 grid.withdraw(slot, 0, now, elapsed=0.0)
             slot.started = since
             self._deadlines.owe(slot, attempts[0])
+            grid.doubt(attempts[0])
             grid.tasks.taken(attempts[0].task)
             grid.to_priority([*grid.lose(attempts), *grid.release_queue(slot)])
             grid.counters.overdue += 1
@@ -162,6 +164,7 @@ class Trust:
         slot = self._deadlines.pay(name, attempt)
         if slot is None:
             return None
+        self._grid.doubt_no_more(attempt)
         self._grid.change(slot)
         return slot.worker
 

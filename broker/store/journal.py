@@ -48,7 +48,7 @@ from deskgrid.broker.store.result_blocks import (
     names_in,
     rows_in,
 )
-from deskgrid.broker.store.rows import BagRow, BatchRow, Order, ResultRow, WindowEnd, WindowRow
+from deskgrid.broker.store.rows import BagRow, BatchRow, Order, ResultRow, UsageRow, WindowEnd, WindowRow
 from deskgrid.broker.store.schema import FORMAT, bring_up, format_of
 from deskgrid.private_files import make_private
 from deskgrid.wire import BATCH_BYTES, BATCH_ROWS, Kind, Payload, payload_of
@@ -143,8 +143,8 @@ class Journal:
             self._refuse(wrong_with_values(self.db))
             self._refuse(self.values.open(self.db, self._write))
             self.purge = Purge(self.db, self._write, self.values)
-            self.learned = Learned(self.db, self._write)
             self.parts = Parts(self.db, self._write, self.values)
+            self.learned = Learned(self.db, self._write)
             # Delete templates that no bag uses: after a restart nothing else would ever delete them.
             unused = "templates WHERE digest NOT IN (SELECT template FROM bags)"
             self.db.execute(f"DELETE FROM files WHERE name IN (SELECT data FROM {unused} AND typeof(data) = 'text')")
@@ -347,6 +347,10 @@ class Journal:
     def carried_out(self, bag: int, what: Order) -> None:
         """Record that an order is finished."""
         self._write("DELETE FROM orders WHERE bag = ? AND what = ?", [(bag, what)])
+
+    def use(self, rows: Sequence[UsageRow]) -> None:
+        """Record what owners have used."""
+        self._write("INSERT OR REPLACE INTO usage VALUES (?, ?, ?)", rows)
 
     def forget(self, bag: int) -> None:
         """Free the id of a bag, so that nobody can ask for the bag any more; `purge` deletes its rows."""

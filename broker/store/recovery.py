@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.result_blocks import columns_in
-from deskgrid.broker.store.rows import BagRow, BatchRow, Order
+from deskgrid.broker.store.rows import BagRow, BatchRow, Order, UsageRow
 from deskgrid.wire import read_task_options
 
 
@@ -86,6 +86,10 @@ class Recovery:
         """(task, attempt number, session) of copies newer than the attempts in `sent`; they may have ended since."""
         query = "SELECT c.* FROM copies c JOIN sent s USING (task) WHERE c.number > s.number AND task >= ? AND task < ?"
         return self._db.execute(query, (first, first + count)).fetchall()
+
+    def usage(self) -> list[UsageRow]:
+        """What owners had used."""
+        return [UsageRow(*row) for row in self._db.execute("SELECT owner, used_s, at FROM usage")]
 
     def next_task(self) -> int:
         """The smallest task number never used."""

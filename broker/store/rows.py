@@ -8,8 +8,9 @@ from deskgrid.wire import Kind, Payload, TaskOptions
 
 # How a window closed: as planned; the worker left early; the worker fell silent; the broker stopped first.
 How = Literal["departure", "stop", "loss", "broker"]
-# An order on a bag: cancel all tasks that have not ended, cancel only those that are at no worker, or forget the bag.
-Order = Literal["cancel", "cancel waiting", "forget"]
+# An order on a bag: cancel all tasks that have not ended, cancel only those that are at no worker, or forget the bag. A
+# pause stays until somebody resumes the bag.
+Order = Literal["cancel", "cancel waiting", "forget", "pause"]
 
 
 class ResultRow(NamedTuple):
@@ -84,6 +85,14 @@ class WindowEnd(NamedTuple):
     kills: int
     wasted_s: float
     number: int
+
+
+class UsageRow(NamedTuple):
+    """What an owner had used, in slot-seconds that counted at ``at``, POSIX seconds."""
+
+    owner: str
+    used_s: float
+    at: float
 
 
 class LearnedRow(NamedTuple):

@@ -104,6 +104,10 @@ CREATE INDEX holders_of_bag ON holders (bag);
 CREATE TABLE holds (digest BLOB, owner TEXT, holder INTEGER, PRIMARY KEY (digest, owner, holder)) WITHOUT ROWID;
 CREATE INDEX holds_of_holder ON holds (holder);
 """,
+    # What each owner has used, for fair share.
+    """
+CREATE TABLE usage (owner TEXT PRIMARY KEY, used_s REAL, at REAL) WITHOUT ROWID;
+""",
     # What was learned about runtimes. No row is longer than a page of the table, so it needs no checksum.
     """
 CREATE TABLE learned (number INTEGER PRIMARY KEY, kind TEXT, name TEXT, learned BLOB, UNIQUE (kind, name));

@@ -32,6 +32,17 @@ bags_argument = click.argument("bag_ids", metavar="BAG...", nargs=-1, required=T
 item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min=0), required=False)
 
 
+def licence_needs(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
+    """Read NAME or NAME=N, each once."""
+    found: dict[str, int] = {}
+    for text in given:
+        name, equals, many = text.partition("=")
+        if not name or name in found or not (many.isdecimal() if equals else True):
+            raise click.BadParameter(f"{text!r}: a licence is NAME or NAME=N, each name once")
+        found[name] = int(many) if equals else 1
+    return found
+
+
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--runtime", type=Seconds(), help="Predicted duration of each task; PCs that leave sooner do not get it.")
 @click.option("--name", help="The name of the bag in the status [default: the command's name].")
@@ -58,6 +69,28 @@ item_argument = click.argument("item", metavar="[ITEM]", type=click.IntRange(min
     metavar="PATTERN",
     multiple=True,
     help="The files that a task leaves in its folder, such as 'out/*.npz', for deskgrid fetch; may be repeated.",
+)
+@click.option(
+    "--priority", type=click.IntRange(-100, 100), default=0, help="Bags of higher numbers come first: your own."
+)
+@click.option("--limit", type=click.IntRange(min=1), help="How many tasks of the bag may be on PCs at once.")
+@click.option(
+    "--licence",
+    "licences",
+    multiple=True,
+    metavar="NAME[=N]",
+    callback=licence_needs,
+    help="A licence that each task needs, or N of it. Repeat it for other licences.",
+)
+@click.option(
+    "--after", multiple=True, metavar="BAG", help="Begin when this bag of yours has ended. Repeat it for more."
+)
+@click.option(
+    "--when",
+    type=click.Choice(["ok", "ended"]),
+    default="ok",
+    show_default=True,
+    help="With --after: only if all its tasks are done, or however it ends.",
 )
 @join_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -309,6 +342,26 @@ def cancel(*, bag_ids: tuple[str, ...], join: str | None) -> None:
     with open_grid(join) as grid:
         for bag in _all_attached(grid, bag_ids, "cancelled"):
             click.echo(f"cancelled {counted(bag.cancel(), 'task')} of {bag.id}")
+
+
+@click.command()
+@bags_argument
+@join_option
+def pause(*, bag_ids: tuple[str, ...], join: str | None) -> None:
+    """Start no more tasks of each BAG until you resume it. Tasks that run go on."""
+    with open_grid(join) as grid:
+        for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
+            bag.pause()
+
+
+@click.command()
+@bags_argument
+@join_option
+def resume(*, bag_ids: tuple[str, ...], join: str | None) -> None:
+    """Start tasks of each BAG again, which somebody paused."""
+    with open_grid(join) as grid:
+        for bag in [grid.attach(bag_id) for bag_id in bag_ids]:
+            bag.resume()
 
 
 @click.command()

@@ -30,11 +30,14 @@ COMMANDS = {
         ("logs", "deskgrid.cli.bags:logs", "Print what tasks wrote to stdout and stderr."),
         ("explain", "deskgrid.cli.bags:explain", "Say why a task waits."),
         ("cancel", "deskgrid.cli.bags:cancel", "Cancel what has not ended of a bag."),
+        ("pause", "deskgrid.cli.bags:pause", "Start no more tasks of a bag for now."),
+        ("resume", "deskgrid.cli.bags:resume", "Start tasks of a paused bag again."),
         ("forget", "deskgrid.cli.bags:forget", "Drop a bag that has ended, with its results."),
     ),
     "Watch": (
         ("status", "deskgrid.cli.grid:status", "Watch the grid live, or print its state."),
         ("bags", "deskgrid.cli.grid:bags", "List the bags."),
+        ("shares", "deskgrid.cli.grid:shares", "Show who has used how much of the grid."),
         ("policy", "deskgrid.cli.grid:policy", "Change how the running grid places tasks."),
     ),
     "Try it": (

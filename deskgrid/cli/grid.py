@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -59,11 +59,12 @@ def _print_once(snapshot: "StatusDocument", console: "Console") -> None:
 
 def _watch(join: str | None, console: "Console") -> None:
     from deskgrid.client.replies import ANSWER_S, ORDER_S, ask
+    from deskgrid.screen.questions import ORDERED
     from deskgrid.screen.watch import watch
 
     # The screen itself says when the broker is away.
     with open_link(join) as link, _silent("deskgrid.client"):
-        watch(lambda what, args: ask(link, what, args, ORDER_S if what == "cancel" else ANSWER_S), console)
+        watch(lambda what, args: ask(link, what, args, ORDER_S if what in ORDERED else ANSWER_S), console)
 
 
 @contextmanager
@@ -121,6 +122,31 @@ def _cells(bag: "BagState") -> tuple[str, ...]:
     to_go = unknown if bag["eta_s"] is None or complete(bag) else duration(bag["eta_s"])
     counts = [f"{number}" for number in numbers]
     return (clean(bag["bag"]), clean(bag["owner"]), duration(bag["age_s"]), *counts, to_go, clean(bag["name"]))
+
+
+@click.command()
+@join_option
+def shares(*, join: str | None) -> None:
+    """Show the share of each person, and how much of the grid they have used.
+
+    USED is time on slots; after three days, half of it is left. PROMISED is the predicted time of tasks that are on PCs
+    now. Who has used least, for a weight of 1, has their turn first. The file shares.toml in the broker's home changes
+    weights, and joins several keys of one person.
+    """
+    with open_grid(join) as grid:
+        found = grid.shares()
+    for line in table([_SHARE_TITLES, *map(_share_cells, found)]):
+        say(line)
+
+
+_SHARE_TITLES = ("SHARE", "WEIGHT", "USED", "PROMISED", "ON PCS", "WAITS", "KEYS")
+
+
+def _share_cells(row: "dict[str, Any]") -> tuple[str, ...]:
+    times = duration(row["used_s"]), duration(row["promised_s"])
+    keys = ", ".join(clean(key) for key in row["keys"])
+    waits = "yes" if row["waits"] else "no"
+    return (clean(row["share"]), f"{row['weight']:g}", *times, f"{row['running']}", waits, keys)
 
 
 @click.command()

@@ -260,6 +260,14 @@ class Bag(Generic[ItemT, ResultT]):
         """Cancel every task that has not ended, including running ones. Returns the number of cancelled tasks."""
         return self._read(lambda answer: int(answer["cancelled"]), self._ask("cancel", seconds=ORDER_S, items=None))
 
+    def pause(self) -> None:
+        """Start no more tasks of the bag until `resume`. Tasks that run go on."""
+        self._ask("pause", seconds=ORDER_S)
+
+    def resume(self) -> None:
+        """Start tasks of the bag again after `pause`."""
+        self._ask("resume", seconds=ORDER_S)
+
     def explain(self, item: int | None = None) -> str:
         """Explain why a task waits, or where it is. ``item``: its index, from 0; None: the longest waiting task."""
         return self._read(lambda answer: "\n".join(answer["text"]), self._ask("explain", item=item))

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -22,7 +22,15 @@ from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.payload import pack_text
 from deskgrid.client.replies import ANSWER_S, ask, pages
-from deskgrid.client.submission import Runtime, checked_modules, checked_options, checked_seconds, kept, submit_bag
+from deskgrid.client.submission import (
+    Runtime,
+    checked_licences,
+    checked_modules,
+    checked_options,
+    checked_seconds,
+    kept,
+    submit_bag,
+)
 from deskgrid.client.template import Template, command_template, name_of, pickle_function, python_template
 from deskgrid.errors import GridUnreachable
 from deskgrid.files import Shared
@@ -162,6 +170,11 @@ class Grid(Executor):
         retries: int | None = None,
         modules: Sequence[str] = (),
         copies: bool | None = None,
+        priority: int = 0,
+        limit: int | None = None,
+        licences: Mapping[str, int] | None = None,
+        after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
+        when: str = "ok",
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
@@ -172,6 +185,12 @@ class Grid(Executor):
         be idle otherwise may run a call that takes long a second time; the first of the two answers counts. These three
         default to the values given to `task`. ``modules``: names of more modules of your own that travel, packages as a
         whole. You need it only for modules that your program has not loaded and imports by a computed name.
+
+        ``priority``: of your own bags, those of higher numbers come first (-100 to 100). ``limit``: how many tasks of
+        the bag may be on PCs at once. ``licences``: how many licences each task needs, by name, as in
+        ``{"matlab": 1}``; the broker's licences.toml says how many there are. ``after``: your bags, or their ids, that
+        come before this one. It begins when all their tasks are done, or, with ``when="ended"``, when these have ended
+        in any way.
 
         ``items`` are taken one by one, so a generator may yield millions of items. These are not kept in memory, and
         `Bag.as_completed` yields their indexes instead. The function and the program's own modules travel as they are
@@ -186,7 +205,7 @@ class Grid(Executor):
             runtime = job.runtime
         given: dict[str, Any] = {"timeout": timeout, "retries": retries, "copies": copies}
         options = replace(job.options, **{option: value for option, value in given.items() if value is not None})
-        options = checked_options(options)
+        options = checked_options(_gated(options, priority, limit, licences, before=after, when=when))
         self._check_open()
         label = name_of(job.function)
         files = self._files_of_a_bag()
@@ -215,6 +234,11 @@ class Grid(Executor):
         copies: bool = False,
         inputs: Iterable[str] = (),
         outputs: Sequence[str] = (),
+        priority: int = 0,
+        limit: int | None = None,
+        licences: Mapping[str, int] | None = None,
+        after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
+        when: str = "ok",
     ) -> Bag[str, str]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
@@ -226,7 +250,9 @@ class Grid(Executor):
         command runs. ``outputs``: patterns of the files that the command leaves there, such as "out/*.npz", for
         `Bag.fetch`. A task with a pattern that matches nothing has failed.
         """
-        options = checked_options(TaskOptions(timeout, retries, copies))
+        options = checked_options(
+            _gated(TaskOptions(timeout, retries, copies), priority, limit, licences, before=after, when=when)
+        )
         self._check_open()
         files = self._files_of_a_bag()
         trees, patterns = command_files(inputs, outputs)
@@ -380,6 +406,16 @@ class Grid(Executor):
         """Return all bags on the broker, oldest first: ids ("bag"), names and counts, as in the status."""
         return [row for page in pages(lambda after: self._ask("bags", {"after": after})) for row in page["bags"]]
 
+    def shares(self) -> list[dict[str, Any]]:
+        """Return what each share of the grid has used, those that are ahead first.
+
+        Each is a dictionary: "share" (its name), "weight", "keys" (the credentials that have it), "used_s"
+        (slot-seconds, of which half is left after three days), "promised_s" (predicted for the tasks that it has on
+        PCs), "running" (how many these are), and "waits" (whether tasks of it wait).
+        """
+        found: list[dict[str, Any]] = self._ask("shares", {})["shares"]
+        return found
+
     def policy(self, name: str, **options: object) -> None:
         """Change the policy of the running grid. Raises `RequestFailed` unless you are an admin."""
         self._ask("policy", {"name": name, "options": options})
@@ -412,6 +448,27 @@ def _as_task(function: Any) -> Task[Any]:
     if not callable(function):
         raise TypeError(f"a task is something that can be called, not {function!r:.80}")
     return Task(function)
+
+
+def _gated(
+    options: TaskOptions,
+    priority: int,
+    limit: int | None,
+    licences: Mapping[str, int] | None,
+    *,
+    before: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]",
+    when: str,
+) -> TaskOptions:
+    """Return ``options`` with those that say when tasks of a bag may run. ``before``: the bags that it comes after."""
+    bags = [before] if isinstance(before, str | Bag) else list(before)
+    return replace(
+        options,
+        priority=priority,
+        limit=limit,
+        licences=checked_licences(licences or {}),
+        after=tuple([bag.id if isinstance(bag, Bag) else bag for bag in bags]),
+        when=when,
+    )
 
 
 def _chunks(calls: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:

@@ -9,7 +9,7 @@ from rich.text import Text
 from deskgrid.screen import tables
 from deskgrid.screen.drawing import counted
 from deskgrid.screen.listing import END, Listing, chosen, line, move
-from deskgrid.screen.questions import cancel_of
+from deskgrid.screen.questions import cancel_of, gate_of
 from deskgrid.screen.view import FOLDINGS, SORTS, VIEWS, Kind, Order, Page, Seen, View
 from deskgrid.wire import clean
 
@@ -193,6 +193,19 @@ def _cancel(view: View, context: Context) -> None:
         view.asking = Order(cancel_of(bag_id), f"cancel bag {name} ({counted(left, 'task')})")
 
 
+def _pause(view: View, context: Context) -> None:
+    """Ask whether to pause the chosen bag, or to resume it."""
+    bag = context.seen.bag(_bag_at(view, context))
+    if bag is None:
+        return
+    name = clean(tables.title(bag))
+    if tables.complete(bag):
+        view.message = f"bag {name} has ended"
+    else:
+        what = "resume" if bag["paused"] else "pause"
+        view.asking = Order(gate_of(bag["bag"], paused=bag["paused"]), f"{what} bag {name}")
+
+
 def _help(view: View, context: Context) -> None:
     view.open(Page("keys"))
 
@@ -214,6 +227,7 @@ KEYS: tuple[Key, ...] = (
     Key(("f",), "f", "fold", "Fold PCs by site, by the pattern of their names, or not at all.", FOLDED, _fold),
     Key(("l",), "l", "log", "Follow what the tasks of the bag print, each when it ends.", LOGGED, _log),
     Key(("c",), "c", "cancel", "Cancel the bag or the task, after you said yes.", CANCELLED, _cancel),
+    Key(("p",), "p", "pause", "Pause the bag, or resume it, after you said yes.", LOGGED, _pause),
     Key(("up", "k"), "↑ k", "", "One row up.", ANYWHERE, _mover(lambda row, room: row - 1)),
     Key(("down", "j"), "↓ j", "", "One row down.", ANYWHERE, _mover(lambda row, room: row + 1)),
     Key(("page up", "b"), "PgUp b", "", "One screen up.", ANYWHERE, _mover(lambda row, room: row - room)),

@@ -30,6 +30,8 @@ BAGS = Question("bags")  # all of them: the status has the first only
 EVENTS = Question("events")
 PLAN = Question("plan")
 OUTPUT = "output"
+# Orders, which may take longer than questions.
+ORDERED = ("cancel", "pause", "resume")
 
 
 class Wanted(NamedTuple):
@@ -101,6 +103,11 @@ def output_of(bag: str) -> Question:
 def tasks_of(bag: str, group: str) -> Question:
     """The first tasks of a bag in some state."""
     return Question("tasks", (("bag", bag), ("state", group)))
+
+
+def gate_of(bag: str, *, paused: bool) -> Question:
+    """The order to pause a bag, or to resume one that is paused."""
+    return Question("resume" if paused else "pause", (("bag", bag),))
 
 
 def cancel_of(bag: str, item: int | None = None) -> Question:

@@ -173,7 +173,11 @@ class Source:
     def _carry_out(self, order: Order) -> None:
         try:
             answer = self._ask(order.question.what, dict(order.question.args))
-            self._said = f"{order.text}: {answer.get('cancelled', 0):,} cancelled"
+            self._said = f"{order.text}: {_outcome(answer)}"
         except DeskgridError as error:
             self._said = str(error)
         self.news.set()
+
+
+def _outcome(answer: dict[str, Any]) -> str:
+    return f"{answer['cancelled']:,} cancelled" if "cancelled" in answer else "done"

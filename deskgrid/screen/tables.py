@@ -398,7 +398,7 @@ def to_go(bag: BagState) -> Text:
     if complete(bag):
         return Text("ended", "green" if not bag["failed"] else "")
     if bag["eta_s"] is None:
-        return Text("unknown", "yellow")
+        return Text("paused" if bag["paused"] else "unknown", "yellow")
     return Text(duration(bag["eta_s"]))
 
 

@@ -34,6 +34,7 @@ from deskgrid.wire.codec import (
 from deskgrid.wire.failure import UNREADABLE, Failure, read_failure
 from deskgrid.wire.limits import (
     ACCOUNT_CHARACTERS,
+    AFTER_LIMIT,
     ANSWER_BYTES,
     ARGUMENTS_LIMIT,
     BAG_LIMIT,
@@ -47,6 +48,7 @@ from deskgrid.wire.limits import (
     HELD_ROWS,
     KEY_BYTES,
     LARGE_BYTES,
+    LICENCES_LIMIT,
     LINE_BYTES,
     MESSAGE_LIMIT,
     NAME_BYTES,
@@ -56,6 +58,7 @@ from deskgrid.wire.limits import (
     PAYLOAD_LIMIT,
     PICKLED_BYTES,
     PRINTED_BYTES,
+    PRIORITY_LIMIT,
     QUESTION_BYTES,
     QUESTION_ITEMS,
     RESULTS_ROWS,
@@ -105,7 +108,7 @@ from deskgrid.wire.messages.worker import (
     Work,
 )
 from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of
-from deskgrid.wire.task_options import TaskOptions, read_task_options
+from deskgrid.wire.task_options import LICENCE, TaskOptions, read_task_options
 from deskgrid.wire.template import KINDS, Kind, TemplateRefused, read_template, template_kind
 from deskgrid.wire.text import clean, clean_lines, cut, is_longer
 from deskgrid.wire.trees import (
@@ -127,6 +130,7 @@ VERSION = "0.1.0"
 
 __all__ = [
     "ACCOUNT_CHARACTERS",
+    "AFTER_LIMIT",
     "ANSWER_BYTES",
     "ARGUMENTS_LIMIT",
     "BAG_LIMIT",
@@ -146,6 +150,8 @@ __all__ = [
     "KEY_BYTES",
     "KINDS",
     "LARGE_BYTES",
+    "LICENCE",
+    "LICENCES_LIMIT",
     "LINE_BYTES",
     "MARK",
     "MESSAGES",
@@ -157,6 +163,7 @@ __all__ = [
     "PAYLOAD_LIMIT",
     "PICKLED_BYTES",
     "PRINTED_BYTES",
+    "PRIORITY_LIMIT",
     "QUESTION_BYTES",
     "QUESTION_ITEMS",
     "RESULTS_ROWS",

@@ -53,8 +53,14 @@ SECONDS_LIMIT = 1e10
 NAME_BYTES = 255
 # A public key of CURVE.
 KEY_BYTES = 32
-# The packed options for every task of a bag: a few names and numbers.
-OPTIONS_BYTES = 1024
+# The packed options for every task of a bag: a few numbers, and at most AFTER_LIMIT ids and LICENCES_LIMIT names.
+OPTIONS_BYTES = 4 * 2**10
+# Bags that a bag may come after: more belong into one bag.
+AFTER_LIMIT = 32
+# Kinds of licences that a task may need: more than any program that we know.
+LICENCES_LIMIT = 16
+# The priority of a bag, up or down. A hundred steps are more than anybody tells apart.
+PRIORITY_LIMIT = 100
 # One line for people: a reason, a note, a plan.
 LINE_BYTES = 1024
 # The broker's windows for a worker, as JSON: a table with a year of exceptions takes a tenth of this.

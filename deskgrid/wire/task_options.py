@@ -9,18 +9,34 @@ in SECURITY.md (``python -m deskgrid.wire`` prints the table), and the code that
 `deskgrid.worker.run`. Bags in an older journal have its default.
 """
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any
 
 import msgpack
 
-from deskgrid.wire.fields import Data, Integer, Plain, Seconds, fields_of
-from deskgrid.wire.limits import OPTIONS_BYTES, RETRIES_LIMIT
+from deskgrid.wire.fields import AtMost, Data, Id, Integer, Plain, Seconds, Word, fields_of
+from deskgrid.wire.limits import (
+    AFTER_LIMIT,
+    BAG_LIMIT,
+    LICENCES_LIMIT,
+    OPTIONS_BYTES,
+    PRIORITY_LIMIT,
+    RETRIES_LIMIT,
+)
 from deskgrid.wire.source import UNREADABLE, Wrong, source_of
 
 # How many different values are cached: all tasks of a bag have the same options.
 _REMEMBERED = 256
+
+
+# The name of a licence, and how many of it a task needs.
+LICENCE_NAME = r"[A-Za-z0-9._-]{1,64}"
+LICENCE = LICENCE_NAME + "=[1-9][0-9]{0,3}"
+Licence = Annotated[str, Word(re.compile(LICENCE), "a licence and a number, like matlab=1")]
+# When a bag may begin: when all tasks of the bags before it are done, or when they have ended in any way.
+When = Annotated[str, Word(re.compile("ok|ended"), '"ok" or "ended"')]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +44,24 @@ class TaskOptions:
     """``timeout``: seconds after which a task is stopped and counts as failed; None: never.
 
     ``retries``: how many times a failed task is tried again. ``copies``: whether an idle PC may run a second attempt of
-    a task that takes long.
+    a task that takes long. ``priority``: bags of higher numbers come first among those of their owner. ``limit``: how
+    many tasks of the bag may be on slots at once; None: as many as fit. ``licences``: what each task needs. ``after``:
+    ids of bags that have to end first, as ``when`` says.
     """
 
     timeout: Seconds | None = None
     retries: Annotated[int, Integer(0, RETRIES_LIMIT)] = 0
     copies: bool = False
+    priority: Annotated[int, Integer(-PRIORITY_LIMIT, PRIORITY_LIMIT)] = 0
+    limit: Annotated[int, Integer(1, BAG_LIMIT)] | None = None
+    licences: Annotated[tuple[Licence, ...], AtMost(LICENCES_LIMIT)] = ()
+    after: Annotated[tuple[Id, ...], AtMost(AFTER_LIMIT)] = ()
+    when: When = "ok"
+
+    def licence_needs(self) -> tuple[tuple[str, int], ...]:
+        """The licences of each task: name and number, by name."""
+        pairs = [need.split("=") for need in self.licences]
+        return tuple(sorted([(name, int(many)) for name, many in pairs]))
 
     def packed(self) -> bytes:
         """Return the packed form, which is sent and stored."""

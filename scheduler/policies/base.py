@@ -10,8 +10,7 @@ from math import inf
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from deskgrid.scheduler.model import Windows
-from deskgrid.scheduler.queues.by_arrival import OldestFirst
-from deskgrid.scheduler.queues.waiting import Entry, WaitingQueue
+from deskgrid.scheduler.queues.waiting import Entry, ReadableQueue, RegularQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 
 
@@ -71,7 +70,11 @@ class UpcomingWindows(NamedTuple):
 
 
 class View(Protocol):
-    """What a policy may read. Slots are numbers, times seconds; only slots with room are seen by their numbers."""
+    """What a policy may read. Slots are numbers, times seconds; only slots with room are seen by their numbers.
+
+    The queues are those of the people whose turn it is, and of bags that may run. In one pass a policy may be asked
+    several times, for the tasks of other people.
+    """
 
     @property
     def now(self) -> float: ...
@@ -88,10 +91,10 @@ class View(Protocol):
         """How well the tasks of this task's bag have been predicted, if each had a prediction of its own."""
 
     @property
-    def priority(self) -> WaitingQueue: ...
+    def priority(self) -> ReadableQueue: ...
 
     @property
-    def regular(self) -> OldestFirst: ...
+    def regular(self) -> RegularQueue: ...
 
     def tightest(self, runtime: float, requirement: Requirement) -> int | None:
         """The slot with the smallest tl strictly greater than what ``runtime`` needs."""

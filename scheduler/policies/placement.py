@@ -39,6 +39,16 @@ def slot_for_each_task(view: View, requirement: Requirement, limit: float = inf)
         entry = view.priority.next_fit(min(view.longest_fit(requirement), limit), entry)
 
 
+def tasks_of_rare_windows(view: View, requirement: Requirement, least: float) -> Iterator[Place]:
+    """Each task that takes ``least`` seconds or more, the longest first, goes to the tightest slot that has room."""
+    entry = view.priority.next_fit(view.longest_fit(requirement))
+    while entry is not None and entry.runtime >= least:
+        if (slot := view.tightest(entry.runtime, requirement)) is None:
+            return
+        yield Place(entry, slot, True, requirement)
+        entry = view.priority.next_fit(view.longest_fit(requirement), entry)
+
+
 def _together(entry: Entry, view: View) -> int:
     """How many of the tasks like ``entry`` to place on one slot together: fewer and fewer towards the last ones."""
     if entry.alike == 1:

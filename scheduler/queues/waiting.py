@@ -23,8 +23,8 @@ class Entry(NamedTuple):
 NewRuntime = Callable[[int], float]
 
 
-class WaitingQueue(Protocol):
-    """A queue that policies read and the core changes."""
+class ReadableQueue(Protocol):
+    """What policies read: a queue, or several as one."""
 
     def __len__(self) -> int: ...
 
@@ -34,11 +34,22 @@ class WaitingQueue(Protocol):
     def shortest(self) -> float:
         """The smallest runtime here, or infinity. A lower bound: it may be that of a discarded task not yet met."""
 
-    def tasks(self) -> Iterator[tuple[int, float]]:
-        """Every (task, runtime), in the order they were added."""
-
     def ascending(self, limit: int) -> list[float]:
         """The ``limit`` shortest runtimes, ascending, or those of all tasks if fewer wait."""
+
+
+class RegularQueue(ReadableQueue, Protocol):
+    """The regular queue, as policies read it."""
+
+    def first_before(self, entry: Entry) -> bool:
+        """Whether anything is in front of ``entry``, even if it is only a ghost."""
+
+
+class WaitingQueue(ReadableQueue, Protocol):
+    """A queue that the core changes, too."""
+
+    def tasks(self) -> Iterator[tuple[int, float]]:
+        """Every (task, runtime), in the order they were added."""
 
     def add(self, rows: TaskRanges) -> None: ...
 

@@ -32,6 +32,7 @@ class Arrival:
     """A bag submitted at ``at``. ``runtimes``: predicted, one for each task. ``actual``: the real ones; None: the same.
 
     ``timeout``: the timeout of each task, which none of them may exceed. ``copies``: whether tasks may be copied.
+    ``owner``: who submits it.
     """
 
     runtimes: Sequence[float]
@@ -39,6 +40,7 @@ class Arrival:
     at: float = 0.0
     timeout: float | None = None
     copies: bool = False
+    owner: str = ""
 
     def __post_init__(self) -> None:
         if not self.runtimes or not 0.0 <= self.at < math.inf:

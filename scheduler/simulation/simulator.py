@@ -19,6 +19,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.simulation.runs import IDEAL, SLOWLY, Arrival, Conditions, Execution, Run, SimulatedPC, Stalled
 from deskgrid.scheduler.simulation.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
 
@@ -195,9 +196,8 @@ class Simulator:
         self._moved_at = self.now
         first, count = self._submitted, len(arrival.runtimes)
         self._submitted += count
-        self._feed(
-            ev.TasksSubmitted(first, first, count, arrival.runtimes, timeout=arrival.timeout, copies=arrival.copies)
-        )
+        timeout, copies, key = arrival.timeout, arrival.copies, LaneKey(arrival.owner)
+        self._feed(ev.TasksSubmitted(first, first, count, arrival.runtimes, timeout=timeout, copies=copies, key=key))
 
     def _appears(self, pc: _PC) -> None:
         """A PC that is away at first says when it will come, like a worker that is started between windows."""

@@ -3,12 +3,13 @@
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter, not_
 
 from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
+from deskgrid.scheduler.queues.lanes import Lane
 from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, by_batch, drop_places, grouped, joined
 from deskgrid.scheduler.state.prediction_error import ENOUGH, PredictionError, ratios
 
@@ -16,6 +17,8 @@ from deskgrid.scheduler.state.prediction_error import ENOUGH, PredictionError, r
 OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
 UNSENT = re.compile(b"[%c-%c]+" % (State.WAITING, State.QUEUED))
 WAITING = re.compile(b"%c+" % State.WAITING)
+QUEUED = re.compile(b"%c" % State.QUEUED)  # single tasks
+BARRED = re.compile(b"%c+" % State.BARRED)
 # Single tasks, not runs: each pauses, is bound to a slot, or is held.
 ELSEWHERE = re.compile(b"[%c-%c]" % (State.PAUSED, State.HELD))
 
@@ -30,9 +33,11 @@ class Bag:
     ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
     actual and predicted seconds.
     ``copies``: whether its tasks may be copied.
+    ``lane``: where its tasks wait, unless it is ``barred``: then none of them may be placed.
     """
 
     number: int
+    lane: Lane
     retries: int = 0
     timeout: float | None = None
     total: int = 0
@@ -44,6 +49,7 @@ class Bag:
     took: float = 0.0
     batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
+    barred: bool = False
     prediction_error: PredictionError | None = None
     copies: bool = False
     timed: int = 0
@@ -120,6 +126,23 @@ class TaskBatch:
             return self.runtimes[0] * count
         return sum(self.runtimes[first - self.first : first - self.first + count])
 
+    def set_all(self, tasks: Sequence[int], state: State) -> None:
+        """Change the state of some of its tasks."""
+        for task in tasks:
+            self.states[task - self.first] = state
+
+    def set_range(self, first: int, count: int, state: State) -> None:
+        """Change the state of ``count`` tasks from ``first`` on."""
+        start = first - self.first
+        self.states[start : start + count] = bytes([state]) * count
+
+    def rows(self, first: int, count: int) -> TaskRanges:
+        """``count`` tasks from ``first`` on, as they enter a queue."""
+        if len(self.runtimes) == 1:
+            return TaskRanges([first], [count], list(self.runtimes))
+        tasks = range(first, first + count)
+        return grouped(tasks, self.runtimes_of(tasks))
+
     def waiting(self) -> TaskRanges:
         """Its tasks that wait, in order."""
         if not any(self.states) and len(self.runtimes) == 1:
@@ -150,14 +173,21 @@ class TaskTable:
         # Whether some task has taken longer than any earlier one of its bag. `Trust.look_after` clears this.
         self.longer = False
 
-    def add(self, bag: int, first: int, count: int, runtimes: Sequence[float]) -> TaskBatch:
-        """Add a batch, all waiting. Raises `IllegalEvent`, and changes nothing, if the batch is impossible."""
+    def add(
+        self, lane_of: Callable[[], Lane], bag: int, first: int, count: int, runtimes: Sequence[float]
+    ) -> TaskBatch:
+        """Add a batch, all waiting. ``lane_of``: gives the lane of a new bag.
+
+        Raises `IllegalEvent`, and changes nothing, if the batch is impossible.
+        """
         if count < 1 or len(runtimes) not in (1, count):
             raise IllegalEvent(f"a batch of {count} tasks with {len(runtimes)} runtimes")
         if first < self._next:
             raise IllegalEvent(f"task numbers grow; {first} is not new")
         values = array("d", [checked_runtime(seconds) for seconds in runtimes])
-        owner = self.bags.setdefault(bag, Bag(bag))
+        owner = self.bags.get(bag)
+        if owner is None:
+            owner = self.bags[bag] = Bag(bag, lane_of())
         owner.bounded |= len(values) < count
         batch = TaskBatch(owner, first, count, values, bytearray(count))
         owner.batches.append(batch)
@@ -202,22 +232,21 @@ class TaskTable:
             batch.states[tasks[0] - batch.first] = state
             return
         for batch, part in by_batch(tasks, self.known):
-            for task in tasks[part]:
-                batch.states[task - batch.first] = state
+            batch.set_all(tasks[part], state)
 
-    def succeed(self, tasks: Sequence[int], actual: Sequence[float]) -> list[float]:
+    def succeed(self, tasks: Sequence[int], actual: Sequence[float], on_slot: bool = False) -> list[float]:
         """Mark tasks as done after ``actual`` seconds: `move` and `Bag.learn` for each, with fewer lookups.
 
-        Returns the ratios of actual to predicted runtimes.
+        ``on_slot``: until now they were out (`Lane.put_out`). Returns the ratios of actual to predicted runtimes.
         """
         if len(tasks) == 1:
-            return self._succeed(self.known(tasks[0]), tasks, actual)
+            return self._succeed(self.known(tasks[0]), tasks, actual, on_slot)
         found: list[float] = []
         for batch, part in by_batch(tasks, self.known):
-            found += self._succeed(batch, tasks[part], actual[part])
+            found += self._succeed(batch, tasks[part], actual[part], on_slot)
         return found
 
-    def _succeed(self, batch: TaskBatch, tasks: Sequence[int], actual: Sequence[float]) -> list[float]:
+    def _succeed(self, batch: TaskBatch, tasks: Sequence[int], actual: Sequence[float], on_slot: bool) -> list[float]:
         """Do what `succeed` does, for tasks of one batch."""
         bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(tasks)
         for task in tasks:
@@ -230,7 +259,10 @@ class TaskTable:
         bag.done += len(tasks)
         bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + sum(actual)
         bag.foreseen_s += foreseen
+        bag.lane.account.new_s += sum(actual)
         self._ended(bag, tasks, foreseen)
+        if on_slot:
+            bag.lane.put_out(-len(tasks), -foreseen)
         return told
 
     def _settle(self, batch: TaskBatch, task: int, state: State) -> None:
@@ -280,8 +312,7 @@ class TaskTable:
         """Cancel tasks of a batch, none of which has ended. Returns how many."""
         bag, before = batch.bag, batch.bag.cancelled
         for first, many in spans:
-            start = first - batch.first
-            batch.states[start : start + many] = bytes([State.CANCELLED]) * many
+            batch.set_range(first, many, State.CANCELLED)
             bag.cancelled += many
             self._ended(bag, range(first, first + many), batch.left_s(first, many))
         return bag.cancelled - before
@@ -352,8 +383,8 @@ class TaskTable:
         """How often ``task``, which has not ended, was taken back."""
         return self._taken.get(task, 0)
 
-    def forget(self, bag: int) -> None:
-        """Drop a bag whose tasks have all ended."""
+    def forget(self, bag: int) -> Lane:
+        """Drop a bag whose tasks have all ended. Returns the lane that it was in."""
         owner = self.bags.get(bag)
         if owner is None:
             raise IllegalEvent(f"unknown bag {bag}")
@@ -362,6 +393,7 @@ class TaskTable:
         del self.bags[bag]
         places = [bisect_left(self._firsts, batch.first) for batch in owner.batches]
         drop_places(places, self._firsts, self._batches)
+        return owner.lane
 
     def each(self) -> Iterator[tuple[int, State]]:
         """Every task and its state: for checks, not for hot paths."""

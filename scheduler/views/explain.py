@@ -1,5 +1,6 @@
 """Why a task waits: how many seconds each slot is short, and which announced windows it would fit."""
 
+import math
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.policy_view import ROUNDING_S
 from deskgrid.scheduler.state.quarantine import Quarantined
+from deskgrid.scheduler.state.shares import LEAD_S, Share
 from deskgrid.scheduler.state.slots import Slot
 
 # The most slots, and the most coming windows (one for each worker), in one explanation: they fit on a screen.
@@ -43,6 +45,41 @@ class ComingWindow:
     starts_in_s: float
     lasts_s: float
     fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Restraint:
+    """Why a task is not placed although it may fit.
+
+    ``limit``: of its bag, if ``out`` tasks of it are out, which is as many; else 0. ``lacking``: licences of which too
+    few are free: name, how many it needs, how many are free, how many the grid has. ``lead_s``: the slot-seconds that
+    its share is ahead of another one, if that is enough for others to have their turn; else 0.0.
+    """
+
+    limit: int
+    out: int
+    lacking: tuple[tuple[str, int, int, int], ...]
+    lead_s: float
+
+
+def restraint(grid: GridState, task: int, now: float) -> Restraint:
+    """What keeps ``task`` back now, if it waits."""
+    lane, licences = grid.tasks.known(task).bag.lane, grid.lanes.licences
+    needs = [(name, many, max(0, licences.free(name))) for name, many in lane.key.licences]
+    return Restraint(
+        limit=lane.key.limit if lane.out >= lane.key.limit else 0,
+        out=lane.out,
+        lacking=tuple([(name, many, free, licences.total.get(name, 0)) for name, many, free in needs if free < many]),
+        lead_s=_lead(grid, lane.account.share, now),
+    )
+
+
+def _lead(grid: GridState, share: Share, now: float) -> float:
+    """How far ``share`` is ahead, if it is far enough for others to have their turn; else 0.0."""
+    others = {lane.account.share for lane in grid.lanes.waiting.values() if len(lane) and lane.open}
+    least = min([each.standing(now) for each in others], default=math.inf)
+    lead = share.standing(now) - least
+    return lead if lead > LEAD_S * len(grid.slots.slots) else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +159,20 @@ def _soonest(coming: list[ComingWindow]) -> list[ComingWindow]:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How many tasks of a bag wait, how many pause, and the first of the longest waiting ones, if any."""
+    """How many tasks of a bag wait, how many pause, how many are barred, and the first of the longest waiting ones."""
 
     waiting: int
     paused: int
+    barred: int
     longest: int | None
 
 
 def waiting_of(grid: GridState, bag: int) -> Generator[int, None, Waiting]:
     """The waiting tasks of a bag. Made in pieces, as in `explain`."""
-    waiting, paused, longest, found, rows = 0, 0, -1.0, None, 0
+    waiting, paused, barred, longest, found, rows = 0, 0, 0, -1.0, None, 0
     for batch in list(grid.tasks.bags[bag].batches):
         paused += batch.states.count(State.PAUSED)
+        barred += batch.states.count(State.BARRED)
         if many := batch.states.count(State.WAITING):
             waiting += many
             seconds, task = batch.longest()
@@ -144,4 +183,4 @@ def waiting_of(grid: GridState, bag: int) -> Generator[int, None, Waiting]:
             yield rows
             rows = 0
     yield rows
-    return Waiting(waiting, paused, found)
+    return Waiting(waiting, paused, barred, found)

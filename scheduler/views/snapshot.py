@@ -111,7 +111,7 @@ class Outlook:
         yield from self._capacity.build(spans)
         for some in _in_pieces(list(self._grid.tasks.bags.values())):
             for bag in some:
-                if bag.settled < bag.total:
+                if bag.settled < bag.total and not bag.barred:
                     self._ahead[bag.number] = self._work
                     # A bag that can never end as things are does not delay later bags: their tasks are placed first.
                     self._work += self._left(bag) if self._capacity.holds(self._longest(bag)[0]) else 0.0
@@ -168,7 +168,9 @@ class Outlook:
         """The bag of that number, as it is ``now``."""
         bag = self._grid.tasks.bags[number]
         eta: float | None = 0.0
-        if bag.settled < bag.total:
+        if bag.barred and bag.settled < bag.total:
+            eta = None  # nobody knows when it goes on
+        elif bag.settled < bag.total:
             work = self._ahead.get(bag.number, self._work) + self._left(bag)
             eta = self._capacity.time_to_do(work, *self._longest(bag))
             eta = None if eta is None else max(0.0, eta - (now - self.made))
@@ -194,7 +196,8 @@ def _in_pieces(rows: list[RowT]) -> Iterator[list[RowT]]:
 def queues_view(grid: GridState) -> QueuesView:
     """The two queues."""
     longest = max((bag.longest for bag in grid.tasks.bags.values() if bag.settled < bag.total), default=0.0)
-    return QueuesView(len(grid.regular), len(grid.priority), longest)
+    lanes = grid.lanes.waiting.values()
+    return QueuesView(sum([len(lane.regular) for lane in lanes]), sum([len(lane.priority) for lane in lanes]), longest)
 
 
 def _windows(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[float, float], ...]:

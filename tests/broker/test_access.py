@@ -25,6 +25,8 @@ OF_A_BAG: dict[str, dict[str, Any]] = {
     "tasks": {"state": "waiting"},
     "cancel": {"items": [0]},
     "runtimes": {"items": [0], "runtimes": [5.0]},
+    "pause": {},
+    "resume": {},
     "forget": {},
 }
 OF_ADMINS: dict[str, dict[str, Any]] = {
@@ -44,6 +46,7 @@ OF_EVERYONE: dict[str, dict[str, Any]] = {
     "events": {},
     "worker": {"name": "pc1"},
     "plan": {},
+    "shares": {},
 }
 REFUSED = "bag {} belongs to ann, and you are connected as ben; an admin may do this (--join @admin.join)"
 
@@ -97,7 +100,7 @@ def state(office: Office) -> object:
     state = office.sessions.state
     tasks = state.scheduler.grid.tasks
     rows = [
-        (bag.row.id, bag.closed, bag.settled, tuple(map(tasks.runtime, range(bag.total))))
+        (bag.row.id, bag.closed, bag.paused, bag.settled, tuple(map(tasks.runtime, range(bag.total))))
         for bag in state.book.by_number.values()
     ]
     assert isinstance(state.credentials, Store)

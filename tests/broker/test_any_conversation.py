@@ -29,7 +29,7 @@ BAGS = ("b1", "b2", "b3")
 FEW: dict[type, list[Any]] = {
     fields.Real: [0.0, 1e-9, 0.5, 1.0, 5.0, 60.0, wire.SECONDS_LIMIT],
     fields.Line: ["pc1", "pc2", "pc1~2", *BAGS],
-    fields.Word: ["pc1", "pc2", "pc1~2", *BAGS],
+    fields.Word: ["pc1", "pc2", "pc1~2", *BAGS, "ok", "ended", "lic=1", "lic=2", DIGEST, "3.11"],
     fields.Document: ["{}"],
     fields.Data: [b"", b"\x90", COMMAND],
     fields.Digests: [b"", sha256(COMMAND).digest(), sha256(COMMAND).digest() + sha256(b"").digest()],
@@ -38,7 +38,10 @@ FEW: dict[type, list[Any]] = {
 NUMBERS = [0, 0, 0, 1, 1, 2, 3, 5, *range(ATTEMPT, ATTEMPT + 8), 2**63 - 1]
 # What the broker looks at first is as it should be, or nothing would come of it.
 RIGHT = {"version": wire.VERSION, "python": python_minor(), "template": DIGEST, "digest": DIGEST}
-QUESTIONS = "status bags progress cancel cancel explain logs logs forget forget policy runtimes weather".split()
+QUESTIONS = [
+    *"status bags progress cancel cancel pause pause resume shares".split(),
+    *"explain logs logs forget forget policy runtimes weather".split(),
+]
 ODD: list[Any] = [
     None,
     0,
@@ -81,8 +84,11 @@ def drawn(field: Any, dice: Random) -> Any:
         case fields.Rows(kind=kind):
             return tuple(built(kind, dice) for _ in range(dice.randint(0, 3)))
         case PackedOptions():
-            return built(wire.TaskOptions, dice)
-    return dice.choice(FEW[type(field)])
+            return replace(built(wire.TaskOptions, dice), after=dice.choice([(), (), (), BAGS[:1], BAGS[:2]]))
+    few = FEW[type(field)]
+    if isinstance(field, fields.Word):
+        few = [word for word in few if field.pattern.fullmatch(word)]
+    return dice.choice(few)
 
 
 def built(kind: Any, dice: Random) -> Any:

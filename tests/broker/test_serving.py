@@ -161,7 +161,7 @@ def test_a_result_of_the_largest_size_passes(grid: LiveGrid) -> None:
 def test_a_change_of_the_windows_file_reaches_joined_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(loop_module, "WINDOWS_S", 0.01)
+    monkeypatch.setattr(loop_module, "FILES_S", 0.01)
     monkeypatch.setattr(loop_module, "TICK_S", 0.02)
     caplog.set_level("INFO", "deskgrid.broker")
     file = tmp_path / "windows.toml"

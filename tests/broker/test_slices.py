@@ -284,7 +284,8 @@ def test_predictions_wait_for_earlier_ones_that_are_still_under_way(
         office.settle()
         scheduler.check(office.now)
     assert (met, scheduler.predicting) == ([False] * 3, False)
-    assert scheduler.grid.priority.ascending(3) == [3.0, 3.0, 5.0]
+    (lane,) = scheduler.grid.lanes.by_key.values()
+    assert lane.priority.ascending(3) == [3.0, 3.0, 5.0]
     office.close()
 
 

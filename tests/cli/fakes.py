@@ -29,6 +29,7 @@ class FakeBag:
     in_time: bool = True
     logged: dict[int, TaskLog] = field(default_factory=dict)
     forgotten: bool = False
+    paused: bool | None = None
 
     def __len__(self) -> int:
         return len(self.ended)
@@ -64,6 +65,12 @@ class FakeBag:
 
     def forget(self) -> None:
         self.forgotten = True
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
 
 
 class FakeGrid:
@@ -102,6 +109,10 @@ class FakeGrid:
 
     def status(self) -> dict[str, Any]:
         return self.snapshot
+
+    def shares(self) -> list[dict[str, Any]]:
+        times = {"used_s": 4200.0, "promised_s": 0.0}
+        return [{"share": "ann", "weight": 2.0, "keys": ["ann", "ann-laptop"], **times, "running": 3, "waits": True}]
 
     def bags(self) -> list[Any]:
         return self.rows

@@ -35,6 +35,8 @@ COMMANDS = [
     ["logs", BAG, "0"],
     ["explain", BAG],
     ["cancel", BAG],
+    ["pause", BAG],
+    ["resume", BAG],
     ["forget", BAG],
     ["bags"],
     ["status", "--json"],
@@ -96,6 +98,11 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "copies": True,
         "inputs": ("a", "b=c"),
         "outputs": ("*.jpg",),
+        "priority": 0,
+        "limit": None,
+        "licences": {},
+        "after": (),
+        "when": "ok",
     }
 
 
@@ -399,3 +406,29 @@ def test_a_task_that_failed_has_no_files_but_a_reason(grid: FakeGrid, error: Exc
     grid.bag.ended = [(0, error)]
     result = deskgrid("fetch", BAG, "0")
     assert (result.exit_code, result.stdout, "no such star" in result.stderr) == (2, "", True)
+
+
+def test_bags_are_paused_and_resumed(grid: FakeGrid) -> None:
+    assert (deskgrid("pause", BAG).stdout, grid.bag.paused) == ("", True)
+    assert (deskgrid("resume", BAG).stdout, grid.bag.paused) == ("", False)
+
+
+def test_what_a_bag_needs_and_comes_after_arrives(grid: FakeGrid) -> None:
+    words = "--priority -3 --limit 5 --licence matlab --licence spss=2 --after one --after two --when ended -- true"
+    deskgrid("submit", *words.split())
+    gates = {name: grid.submitted[name] for name in ("priority", "limit", "licences", "after", "when")}
+    licences = {"matlab": 1, "spss": 2}
+    assert gates == {"priority": -3, "limit": 5, "licences": licences, "after": ("one", "two"), "when": "ended"}
+
+
+@pytest.mark.parametrize("words", ["=1", "m=", "m=x", "m --licence m=2"])
+def test_a_licence_that_makes_no_sense_is_refused(grid: FakeGrid, words: str) -> None:
+    result = deskgrid("submit", "--licence", *words.split(), "--", "true")
+    assert result.exit_code == 2
+    assert "a licence is NAME or NAME=N" in result.stderr
+
+
+def test_shares_are_a_table(grid: FakeGrid) -> None:
+    titles, row = deskgrid("shares").stdout.splitlines()
+    assert titles.split() == ["SHARE", "WEIGHT", "USED", "PROMISED", "ON", "PCS", "WAITS", "KEYS"]
+    assert row.split() == ["ann", "2", "1", "h", "10", "min", "0", "s", "3", "yes", "ann,", "ann-laptop"]

@@ -386,3 +386,17 @@ def test_a_question_without_an_answer_ends_with_the_address(fake: FakeGrid, grid
     fake.broker.answers["bags"] = {"bags": []}
     assert grid.bags() == []
     assert fake.memory.asked("status") == [], "asked again, for nobody"
+
+
+def test_a_bag_is_paused_and_resumed_and_shares_are_told(fake: FakeGrid, grid: Grid) -> None:
+    fake.memory.hold = True
+    first = grid.bag(double, [1])
+    bag = grid.bag(double, [1], priority=3, limit=2, licences={"m": 2, "a": 1}, after=first, when="ended")
+    fake.broker.answers |= {"pause": {}, "resume": {}, "shares": {"shares": [{"share": "ann"}]}}
+    bag.pause()
+    bag.resume()
+    assert grid.shares() == [{"share": "ann"}]
+    assert [len(fake.memory.asked(what)) for what in ("pause", "resume")] == [1, 1]
+    options = fake.memory.of(wire.Submit)[-1].options
+    assert (options.priority, options.limit, options.licences) == (3, 2, ("a=1", "m=2"))
+    assert (options.after, options.when) == ((first.id,), "ended")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deskgrid import wire
-from deskgrid.client.submission import Rows, Runtimes, checked_options, kept
+from deskgrid.client.submission import Rows, Runtimes, checked_licences, checked_options, kept
 from deskgrid.client.template import command_template, name_of
 from deskgrid.errors import BagRejected
 from deskgrid.wire import TaskOptions
@@ -104,6 +104,29 @@ def test_impossible_retries_are_refused(bad: Any) -> None:
 def test_copies_are_allowed_or_not(bad: Any) -> None:
     with pytest.raises(BagRejected, match="copies is True or False, not "):
         checked_options(TaskOptions(copies=bad))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"priority": 101}, "a priority is a whole number from -100 to 100, not 101"),
+        ({"priority": 1.5}, "a priority is"),
+        ({"limit": 0}, "the limit is a number of tasks from 1 up, not 0"),
+        ({"limit": True}, "the limit is"),
+        ({"after": ("a",) * 33}, "a bag can come after 32 bags at most, not 33"),
+        ({"after": (3,)}, "after has bags or their ids, not 3"),
+        ({"when": "later"}, 'when is "ok" or "ended"'),
+    ],
+)
+def test_impossible_priorities_limits_and_orders_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(BagRejected, match=said):
+        checked_options(TaskOptions(**given))
+
+
+@pytest.mark.parametrize("bad", [5, {"m": 0}, {"m": True}, {"a b": 1}, {3: 1}, dict.fromkeys(map(str, range(17)), 1)])
+def test_impossible_licences_are_refused(bad: Any) -> None:
+    with pytest.raises(BagRejected, match="licences are"):
+        checked_licences(bad)
 
 
 # --- batches ---------------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ PRINTED = {
     "docs/how-to/explain.md": ["no window that is open or announced is that long", "['one\\n']"],
     "docs/how-to/failures.md": ["4 0.25\n", "after all the others: division by zero\n", "0 failed\n", "0.1 True 1\n"],
     "docs/how-to/from-a-pool.md": ["[0, 1, 4, 9, 16]\n49\n[0, 1, 4, 9, 16]\n49\n"],
+    "docs/how-to/people.md": ["\nall prepared\n", "[20] 1.0\n"],
     "docs/how-to/policy.md": ["first-fit"],
     "docs/scheduling.md": ["packing"],
 }

@@ -115,7 +115,7 @@ class Loop(loop.Loop):
         self._quiet = 0
         self._roles: dict[bytes, str] = {}
         sessions.restore(self._now())
-        self._look_at_windows()
+        self._look_at_files()
 
     def _now(self) -> float:
         return self._broker.world.now - self._began
@@ -127,8 +127,8 @@ class Loop(loop.Loop):
     def _go(self, arrived: bool) -> None:
         self._read()
         self._handle_some()
-        if self._now() >= self._windows_at:
-            self._look_at_windows()
+        if self._now() >= self._files_at:
+            self._look_at_files()
         leaving = self._sessions.settle(self._now())
         self._broker.steps.step("settle")
         self._quiet = 0 if any(leaving) else self._quiet + 1

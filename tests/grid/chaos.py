@@ -90,7 +90,10 @@ class Weather:
         batches = [tasks[start : start + size] for start in range(0, len(tasks), size)]
         self.grid.work_s += 3 * sum(task.seconds for task in tasks)
         runtimes = [task.seconds for task in tasks]
-        return BagPlan(bag, self.random.choice(TEMPLATES), batches, runtimes, forget=self.random.random() < 0.4)
+        limit = self.random.choice([None, None, None, 1, 3])
+        options = wire.TaskOptions(priority=self.random.choice([0, 0, 5]), limit=limit)
+        forget = self.random.random() < 0.4
+        return BagPlan(bag, self.random.choice(TEMPLATES), batches, runtimes, options, forget)
 
     def join(self, name: str, plan: MakePlan | None, slots: int, delay_s: float, key: str = "") -> None:
         """A PC's agent starts."""

@@ -233,7 +233,7 @@ class Witness:
             "tasks": list(scheduler.grid.tasks.each()) or scheduler.grid.tasks.bags,
             "failures": scheduler.grid.tasks._errors or scheduler.grid.tasks._crashes,
             "bound": scheduler.grid.bound or scheduler.grid.orphans,
-            "waiting": len(scheduler.grid.regular) + len(scheduler.grid.priority),
+            "waiting": len(scheduler.grid.lanes),
         }
         for table in ("bags", "batches", "results", "sent"):  # unused templates go with the next bag that is forgotten
             left[f"journal: {table}"] = state.journal.db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]

@@ -1,5 +1,6 @@
 """Scripted runs for faults that random runs are unlikely to find: each succeeds, or raises."""
 
+import math
 from contextlib import closing
 from pathlib import Path
 
@@ -7,10 +8,16 @@ from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
+from deskgrid.broker.home_files import LICENCES
 from deskgrid.broker.learning import Learning
 from deskgrid.broker.retention import DAY_S, LOOK_S
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.model import State
+from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.quarantine import STREAK
 from deskgrid.wire import TaskOptions
@@ -195,6 +202,52 @@ def thief(seed: int, home: Path) -> None:
         expect(isinstance(holder.receive(), wire.Refused), "a revoked PC has enrolled again by itself")
 
 
+def people(seed: int, home: Path) -> None:
+    """A pause, a licence that is in use, and what people used survive the broker; limits and turns are kept."""
+    (home / LICENCES).write_text("matlab = 1\n", encoding="utf-8")
+    with closing(Office(home)) as office:
+        office.sessions.usage.refresh(office.now)
+        ann, pc = office.client(Credential("ann", "submitter")), office.worker("pc1")
+        pc.join()
+        before = ann.submit([b"before"], runtime=0.6)
+        after = ann.submit([b"after"], options=wire.TaskOptions(after=(before,)))
+        work = pc.work()
+        office.now += 5.0
+        pc.finish(*work, outcome=wire.Outcome.CRASH, payload=b"\x90", elapsed=5.0)
+        ann.ask("cancel", bag=before)
+        expect(ann.ask("progress", bag=after)["cancelled"] == 1, "a bag can run although the one before it cannot")
+        licences = wire.TaskOptions(licences=("matlab=1",), limit=1)
+        ann.submit([b"0", b"1"], runtime=0.2, options=licences)
+        pc.work()
+        paused = ann.submit([b"paused"], runtime=0.6)
+        ann.ask("pause", bag=paused)
+        office.now += 2.0
+        office.settle()
+    with closing(Office(home)) as office:
+        office.sessions.usage.refresh(office.now)
+        ann = office.client(Credential("ann", "submitter"))
+        other = office.worker("pc2")
+        other.join(slots=3)
+        office.settle()
+        bags = {row["bag"]: row for row in ann.ask("bags")["bags"]}
+        expect(bags[paused]["paused"] and not bags[paused]["running"], "a bag is not paused any more")
+        running = sum(row["running"] for row in bags.values())
+        expect(running == 0, "{} tasks run with a licence that is in use", running)
+        (share,) = ann.ask("shares")["shares"]
+        expect(share["used_s"] > 0.0, "what ann used is forgotten")
+        limited = ann.submit([b"0"] * 3, runtime=0.6, options=wire.TaskOptions(limit=1))
+        office.settle()
+        expect(ann.ask("progress", bag=limited)["running"] == 1, "a limit is not kept")
+    for contested in (True, False):
+        grid = Scheduler(make_policy("packing"))
+        grid.handle(ev.UsageRestored({"ann": 1e6 if contested else 0.0}), 0.0)
+        for number, owner in enumerate(("ann", "ben")):
+            grid.handle(ev.TasksSubmitted(number, number, 1, [50.0 - number], key=LaneKey(owner)), 0.0)
+        grid.handle(ev.WorkerJoined("pc", 1, math.inf), 0.0)
+        grid.handle(ev.PassDue(), 0.0)
+        expect((grid.state(0) == State.SENT) != contested, "it is the turn of {}", "ben" if contested else "ann")
+
+
 def liar(seed: int, home: Path) -> None:
     """A PC that answers at once gets most tasks, and others fail at once: neither makes tasks look short."""
     with closing(Journal(home)) as journal:
@@ -220,6 +273,7 @@ def liar(seed: int, home: Path) -> None:
 
 
 SCRIPTS = {
+    "people": people,
     "black hole": black_hole,
     "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),
     "late answer": late_answer,

@@ -13,8 +13,10 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, State
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.policy_view import PolicyView
+from deskgrid.scheduler.queues.lanes import Lane, LaneKey, Licences
 from deskgrid.scheduler.queues.task_ranges import spans_of
-from deskgrid.scheduler.queues.waiting import WaitingQueue
+from deskgrid.scheduler.queues.waiting import ReadableQueue
+from deskgrid.scheduler.state.shares import Shares
 from tests.scheduler.watched import Watched
 
 
@@ -31,6 +33,17 @@ def fcfs(queue_length: int = 0, queue_s: float = 0.0, seed: int = 0) -> Policy:
 def packing(margin: float = 0.0, queue_s: float = 0.0, confidence: float = 0.0) -> Policy:
     """Packing that trusts the predictions, likewise."""
     return make_policy("packing", margin=margin, queue_s=queue_s, confidence=confidence)
+
+
+def only(grid: GridState) -> Lane:
+    """The lane of a grid that has only one."""
+    (lane,) = grid.lanes.by_key.values()
+    return lane
+
+
+def a_lane() -> Lane:
+    """A lane for bags without a grid."""
+    return Lane(LaneKey(), Shares().account(""), "longest-first", Licences())
 
 
 class Grid:
@@ -54,7 +67,8 @@ class Grid:
     @property
     def view(self) -> PolicyView:
         """What a policy sees of it."""
-        return PolicyView(self.inside)
+        lanes = list(self.inside.lanes.waiting.values())
+        return PolicyView(self.inside, lanes, lanes)
 
     def tell(self, event: ev.Event) -> list[ev.Command]:
         """Any event, now."""
@@ -163,14 +177,14 @@ class Grid:
 
     def regular(self) -> list[int]:
         """The regular queue in its order."""
-        return in_order(self.inside.regular)
+        return [task for lane in self.inside.lanes.by_key.values() for task in in_order(lane.regular)]
 
     def priority(self) -> list[int]:
         """The priority queue in its order."""
-        return in_order(self.inside.priority)
+        return [task for lane in self.inside.lanes.by_key.values() for task in in_order(lane.priority)]
 
 
-def in_order(queue: WaitingQueue) -> list[int]:
+def in_order(queue: ReadableQueue) -> list[int]:
     """The tasks of a queue as a policy meets them."""
     tasks, entry = [], queue.next_fit(float("inf"))
     while entry is not None:

@@ -17,10 +17,9 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import Outcome, State
 from deskgrid.scheduler.policies import Policy
-from deskgrid.scheduler.policy_view import PolicyView
 from deskgrid.scheduler.queues.by_arrival import OldestFirst
 from deskgrid.scheduler.queues.waiting import WaitingQueue
-from tests.scheduler.builders import fcfs, packing, pgs
+from tests.scheduler.builders import fcfs, only, packing, pgs
 
 FEW, MANY = 1_000, 100_000
 PCS = 100
@@ -57,8 +56,9 @@ class Looks:
 def cost(scheduler: Scheduler, work: Callable[[], object]) -> int:
     """Calls and looks that ``work`` takes."""
     looks, calls = Looks(), 0
-    looks.into(scheduler.grid.regular)
-    looks.into(scheduler.grid.priority)
+    for lane in scheduler.grid.lanes.by_key.values():
+        looks.into(lane.regular)
+        looks.into(lane.priority)
 
     def count(frame: FrameType, event: str, argument: object) -> None:
         nonlocal calls
@@ -83,7 +83,7 @@ def grid(policy: Policy, waiting: int, runtime: float, uptime: float = 1000.0) -
     scheduler.handle(ev.PassDue(), 0.0)
     scheduler.handle(ev.TasksSubmitted(1, filling, waiting, [runtime]), 0.0)
     scheduler.handle(ev.PassDue(), 0.0)
-    assert len(scheduler.grid.regular) + len(scheduler.grid.priority) == waiting
+    assert len(scheduler.grid.lanes) == waiting
     return scheduler
 
 
@@ -139,8 +139,8 @@ def test_tasks_that_are_too_long_for_every_slot_are_not_looked_at_one_by_one(ord
     for waiting in (FEW, MANY):
         scheduler = grid(pgs(queue_length, order), waiting, runtime=5000.0)
         end_one(scheduler, 10.0)
-        assert (len(scheduler.grid.regular), len(scheduler.grid.priority)) == (0, waiting)
-        assert PolicyView(scheduler.grid).slots_with_room() > 0
+        assert (len(only(scheduler.grid).regular), len(only(scheduler.grid).priority)) == (0, waiting)
+        assert scheduler.grid.slots.with_room > 0
         work = passing(scheduler, 11.0)
         costs.append(cost(scheduler, work))
     tell("nothing fits", costs, work)
@@ -219,6 +219,6 @@ def test_a_bag_of_one_runtime_that_fits_nowhere_yet_is_put_aside_as_one() -> Non
     for waiting in (10 * FEW, 10 * MANY):
         scheduler = grid(packing(), waiting, runtime=10.0)
         costs.append(cost(scheduler, ending(scheduler, 9.0)))
-        assert (len(scheduler.grid.regular), len(scheduler.grid.priority)) == (0, waiting - 1)
+        assert (len(only(scheduler.grid).regular), len(only(scheduler.grid).priority)) == (0, waiting - 1)
     tell("put aside", costs)
     assert costs[1] <= 1.5 * costs[0] < 20_000

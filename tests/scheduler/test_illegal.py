@@ -13,7 +13,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent
 from deskgrid.scheduler.queues.task_ranges import TaskRanges
-from tests.scheduler.builders import Grid, fcfs, pgs
+from tests.scheduler.builders import Grid, fcfs, only, pgs
 
 NAN = float("nan")
 
@@ -140,8 +140,8 @@ def test_the_picture_shows_every_change() -> None:
         slot.sent.clear,
         scheduler.grid.bound.popitem,
         scheduler.grid.orphans.clear,
-        lambda: scheduler.grid.regular.add(TaskRanges([777], [1], [1.0])),
-        lambda: scheduler.grid.priority.discard(12),
+        lambda: only(scheduler.grid).regular.add(TaskRanges([777], [1], [1.0])),
+        lambda: only(scheduler.grid).priority.discard(12),
         lambda: setattr(scheduler.counters, "done", 99),
         scheduler.grid.away.clear,
         lambda: scheduler.grid.slots.index(slot, grid.now),

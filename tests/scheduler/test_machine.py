@@ -18,6 +18,7 @@ from deskgrid.scheduler.copying import SLOTS_A_COPY
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.policies import POLICIES, Policy, make_policy
+from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.prediction_error import ENOUGH
@@ -34,6 +35,9 @@ FIRST_ATTEMPT = 1000
 # Of the bags, by their numbers.
 TIMEOUTS = (None, 1.0, 20.0)
 COPIES = (True, False, True)
+LIMIT = 2
+KEYS = (LaneKey("ann"), LaneKey("bob", 1, (), LIMIT, 1), LaneKey("cid", -1, (("lic", 1),)))
+LICENCES = 2
 
 QUEUES: dict[str, st.SearchStrategy[Any]] = {
     "queue_length": st.sampled_from([0, 1, 2, 10]),
@@ -111,6 +115,8 @@ class GridMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.eager = eager
         self.known: dict[int, Known] = {}
+        self.barred: set[int] = set()
+        self.watched.handle(ev.LicencesCounted({"lic": LICENCES}), self.now)
         self.next_task = 0
         self.next_held = 1
         self.up: dict[str, int] = {}
@@ -162,7 +168,12 @@ class GridMachine(RuleBasedStateMachine):
     @rule(most=st.sampled_from([1, 3, math.inf]))
     def pass_due(self, most: float = math.inf) -> None:
         before = sum(known.other_at is not None for known in self.known.values() if known.ended is None)
+        out = self._out()
         commands = self.watched.handle(ev.PassDue(most), self.now)
+        for name, most_out in (("limit", LIMIT), ("licences", LICENCES)):
+            assert self._out()[name] <= max(most_out, out[name]), name
+        begun = {work.attempt.task for c in commands if isinstance(c, ev.Assign) for work in c.work}
+        assert not [task for task in begun if self.known[task].bag in self.barred]
         self._believed_again()
         for command in commands:
             if isinstance(command, ev.GiveUp):
@@ -312,6 +323,7 @@ class GridMachine(RuleBasedStateMachine):
 
     def _submit(self, bag: int, count: int, runtimes: list[float], retries: int, **restored: Any) -> None:
         first, self.next_task = self.next_task, self.next_task + count
+        restored |= {"key": KEYS[bag], "barred": bag in self.barred}
         event = ev.TasksSubmitted(bag, first, count, runtimes, retries, TIMEOUTS[bag], COPIES[bag], **restored)
         for known in self.known.values():
             if known.bag == bag:
@@ -319,6 +331,26 @@ class GridMachine(RuleBasedStateMachine):
         for task in range(first, first + count):
             self.known[task] = Known(bag, retries)
         assert self.watched.handle(event, self.now) == []
+
+    def _out(self) -> dict[str, int]:
+        """How many tasks of the bag with a limit are out, and how many licences are in use."""
+        lanes = self.watched.scheduler.grid.lanes
+        limited = lanes.by_key.get(KEYS[1])
+        return {"limit": 0 if limited is None else limited.out, "licences": lanes.licences.used["lic"]}
+
+    @rule(bag=st.integers(0, 2), barred=st.booleans())
+    def gate(self, bag: int, barred: bool) -> None:
+        """A bag is paused, or goes on, and all its tasks move."""
+        if bag not in self.watched.scheduler.grid.tasks.bags:
+            return
+        (self.barred.add if barred else self.barred.discard)(bag)
+        assert self.watched.handle(ev.BagGated(bag, barred), self.now) == []
+        spans = spans_of(sorted(task for task, known in self.known.items() if known.bag == bag))
+        assert self.tell(ev.TasksRouted(spans)) == []
+
+    @rule(shares=st.sampled_from([{}, {"ann": ("both", 2.0), "bob": ("both", 2.0)}, {"cid": ("cid", 0.5)}]))
+    def arrange_shares(self, shares: dict[str, tuple[str, float]]) -> None:
+        assert self.tell(ev.SharesArranged(shares)) == []
 
     def some_tasks(self, data: st.DataObject) -> list[int]:
         return data.draw(st.lists(st.sampled_from(sorted(self.known)), min_size=1, max_size=6))
@@ -373,6 +405,7 @@ class GridMachine(RuleBasedStateMachine):
                 self.watched.handle(ev.BagForgotten(bag), self.now)
             return
         self.known = {task: known for task, known in self.known.items() if known.bag != bag}
+        self.barred.discard(bag)
         self.health.forget_bag(bag)
         assert self.tell(ev.BagForgotten(bag)) == []
 
@@ -583,6 +616,8 @@ class GridMachine(RuleBasedStateMachine):
         if not hasattr(self, "watched"):
             return
         self.eager = True
+        for number in list(self.barred):
+            self.gate(number, False)
         self.up["perfect"] = 2
         self.joined_at["perfect"] = self.now
         self.watched.handle(ev.WorkerJoined("perfect", 2, OPEN_ENDED), self.now)
@@ -597,7 +632,7 @@ class GridMachine(RuleBasedStateMachine):
         assert all(known.ended is not None for known in self.known.values())
         for bag in self.watched.scheduler.grid.tasks.bags.values():
             assert (bag.settled, bag.left_s) == (bag.total, 0.0)
-        assert len(self.watched.scheduler.grid.priority) == len(self.watched.scheduler.grid.regular) == 0
+        assert not len(self.watched.scheduler.grid.lanes)
         assert not self.watched.scheduler.grid.orphans
         assert not self.watched.scheduler.grid.copies
 

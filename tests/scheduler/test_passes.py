@@ -10,7 +10,7 @@ from deskgrid.scheduler.model import IllegalEvent, Outcome
 from deskgrid.scheduler.placing import AHEAD_TASKS, POSTPONED_RUNS
 from deskgrid.scheduler.policies import POLICIES, Requirement, make_policy
 from deskgrid.scheduler.queues.longest_first import GHOSTS_MOST, PASSES
-from tests.scheduler.builders import Grid, packing
+from tests.scheduler.builders import Grid, only, packing
 
 # Tasks that take no time, some like each other and some that are sent ahead, and some that are not.
 RUNTIMES = [0.0] * 40 + [0.001 * number for number in range(40)] + [0.2] * 20 + [3.0, 1.0, 2.0, 5.0]
@@ -93,14 +93,14 @@ def test_a_bounded_pass_postpones_some_of_many_tasks_and_the_next_ones_the_other
     grid.tasks(*(1.0 + 0.001 * number for number in range(count)))
     handed = grid.tell_pass(most=1000)
     assert sorted(chain(*handed.values())) == list(range(POSTPONED_RUNS - 5, POSTPONED_RUNS))
-    assert (grid.scheduler.unfinished, len(grid.inside.regular)) == (True, count - POSTPONED_RUNS)
+    assert (grid.scheduler.unfinished, len(only(grid.inside).regular)) == (True, count - POSTPONED_RUNS)
     assert grid.tell_pass(most=1000) == {}
     assert not grid.scheduler.unfinished  # no slot has room
     grid.end(POSTPONED_RUNS - 1)
     assert [*chain(*grid.tell_pass(most=1000).values())] == [2 * POSTPONED_RUNS - 1]
     grid.end(POSTPONED_RUNS - 2)
     assert [*chain(*grid.tell_pass(most=1000).values())] == [count - 1]
-    assert (grid.scheduler.unfinished, len(grid.inside.regular)) == (False, 0)
+    assert (grid.scheduler.unfinished, len(only(grid.inside).regular)) == (False, 0)
 
 
 @pytest.mark.parametrize("most", [1000, math.inf])

@@ -385,10 +385,10 @@ def test_of_a_bag_the_tasks_that_wait_are_counted_and_the_first_of_the_longest_i
     grid.tasks(90, bag=2)
     grid.pc("a", 6)
     grid.expect(a=[0])
-    assert made(waiting_of(grid.inside, 1)) == Waiting(4, 0, 1)
+    assert made(waiting_of(grid.inside, 1)) == Waiting(4, 0, 0, 1)
     assert len(list(waiting_of(grid.inside, 1))) == 1
     monkeypatch.setattr(explanations, "TASKS_PIECE", 1)
     assert len(list(waiting_of(grid.inside, 1))) == 3
-    assert made(waiting_of(grid.inside, 1)) == Waiting(4, 0, 1)
+    assert made(waiting_of(grid.inside, 1)) == Waiting(4, 0, 0, 1)
     grid.cancel(1, 2, 3, 4)
-    assert made(waiting_of(grid.inside, 1)) == Waiting(0, 0, None)
+    assert made(waiting_of(grid.inside, 1)) == Waiting(0, 0, 0, None)

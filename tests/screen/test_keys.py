@@ -280,3 +280,24 @@ def test_a_bag_that_has_ended_has_nothing_to_cancel() -> None:
 @pytest.mark.parametrize("where", [PCS, PEOPLE, TIMELINE, "1"])
 def test_nothing_else_can_be_cancelled(where: str) -> None:
     assert on(lab(9), where, "cy").orders == []
+
+
+@pytest.mark.parametrize(("paused", "what"), [(False, "pause"), (True, "resume")])
+def test_a_bag_is_paused_and_resumed_after_yes_only(paused: bool, what: str) -> None:
+    player = on(snapshot(bags=[bag(paused=paused)]), BAGS, "p")
+    assert f"{what} bag sweep? y/n" in player.text()
+    assert player.type("n").orders == []
+    (order,) = player.type("py").orders
+    assert order.question == (what, (("bag", BAG),))
+
+
+def test_a_bag_that_has_ended_is_not_paused_and_neither_is_a_person() -> None:
+    player = on(snapshot(bags=[bag(running=0, waiting=0)]), BAGS, "p")
+    assert "bag sweep has ended" in player.text()
+    assert player.type("y").orders == []
+    assert on(snapshot(), BAGS, "py").orders == []
+    assert on(lab(9), PEOPLE, "py").orders == []
+
+
+def test_a_paused_bag_says_so() -> None:
+    assert "paused" in on(snapshot(bags=[bag(paused=True, eta_s=None)]), BAGS).text()

@@ -12,13 +12,21 @@ from deskgrid.wire import TaskOptions, read_task_options
 from tests.wire.drawing import of_type
 
 OPTIONS = st.builds(
-    TaskOptions, of_type(TaskOptions.__annotations__["timeout"]), of_type(TaskOptions.__annotations__["retries"])
+    TaskOptions,
+    **{
+        name: of_type(TaskOptions.__annotations__[name])
+        for name in ("timeout", "retries", "priority", "limit", "licences", "after", "when")
+    },
 )
 
 
 @given(OPTIONS)
 def test_options_are_read_as_they_were_packed(options: TaskOptions) -> None:
     assert read_task_options(options.packed()) == options
+
+
+def test_licences_are_told_by_name_and_number() -> None:
+    assert TaskOptions(licences=("spss=2", "matlab=1")).licence_needs() == (("matlab", 1), ("spss", 2))
 
 
 def test_what_is_at_its_default_is_not_said_and_so_a_later_option_is_at_its_default_in_what_is_kept() -> None:
@@ -37,6 +45,9 @@ def test_what_is_at_its_default_is_not_said_and_so_a_later_option_is_at_its_defa
         (msgpack.packb({1: 1}, use_bin_type=True), "an option that no task has"),
         (msgpack.packb({"retries": -1}), "retries: not an integer from 0 to 1000000: -1"),
         (msgpack.packb({"retries": [1]}), "not options of a task: 1 exceeds max_array_len"),
+        (msgpack.packb({"licences": ["m"]}), "licences: not a licence and a number, like matlab=1"),
+        (msgpack.packb({"after": ["b"] * 33}), "after: 33 values where there are at most 32"),
+        (msgpack.packb({"when": "later"}), 'when: not "ok" or "ended"'),
         (msgpack.packb({"timeout": 3}), "timeout: expected float, got int"),
         (msgpack.packb({}) + b"\0", "more follows than belongs to it"),
         (b"\xdf\xff\xff\xff\xff", "not options of a task"),

@@ -1,0 +1,160 @@
+"""When the tasks of a bag may be placed: somebody pauses it, or it has to wait for other bags. Pure.
+
+Rule 1: a pause is recorded, and a restart keeps it. What a bag waits for follows from its options and from the bags
+that are there: a bag that was forgotten had ended, and decided about the bags after it.
+Rule 2: a bag can only wait for bags that were there before it. So no bags wait for each other.
+Rule 3: a bag that can no longer run is cancelled at once, with the reason.
+"""
+
+from typing import TYPE_CHECKING
+
+from deskgrid import wire
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.operations import Slices
+from deskgrid.broker.query_catalog import AskError
+from deskgrid.broker.state import BrokerState
+from deskgrid.scheduler import events as ev
+
+if TYPE_CHECKING:
+    from deskgrid.broker.orders import Orders
+
+# Tasks in one slice that leave their queues or come back, and the units of each.
+SLICE_TASKS = 2_500
+UNITS = 2
+
+
+class Gates:
+    """The pauses of bags, and which bags wait for which."""
+
+    def __init__(self, state: BrokerState, orders: "Orders") -> None:
+        self._state = state
+        self._orders = orders
+        # The bags that wait for a bag, both by number.
+        self._followers: dict[int, set[int]] = {}
+
+    # --- a new bag ---------------------------------------------------------------------------------------------------
+
+    def refusal(self, bag_id: str, owner: str, options: wire.TaskOptions) -> str:
+        """Why a new bag with these options is refused; empty when it is not."""
+        return self._refusal_by_licences(options) or self._refusal_by_bags(bag_id, owner, options)
+
+    def _refusal_by_licences(self, options: wire.TaskOptions) -> str:
+        total = self._state.scheduler.grid.lanes.licences.total
+        for name, many in options.licence_needs():
+            if name not in total:
+                known = f"there are {', '.join(sorted(total))}" if total else "its licences.toml names none"
+                return f"this grid has no licence {name}: {known}"
+            if many > total[name]:
+                return f"each task needs {many} of licence {name}, and this grid has {total[name]}"
+        return ""
+
+    def _refusal_by_bags(self, bag_id: str, owner: str, options: wire.TaskOptions) -> str:
+        for before in options.after:
+            if before == bag_id:
+                return f"bag {bag_id} cannot come after itself"
+            bag = self._state.book.by_id.get(before)
+            if bag is None or bag.row.owner != owner:
+                return f"no bag {before} of yours: a bag can only come after bags that you have submitted"
+            if why := self._failure(bag, options.when):
+                return f"the bag {why}"
+        return ""
+
+    def enter(self, bag: OpenBag, restored: bool = False) -> None:
+        """A bag is new: it waits for those bags before it that have not ended.
+
+        ``restored``: whether they have ended is not known yet; `decide_all` will decide.
+        """
+        for before in bag.row.options.after:
+            found = self._state.book.by_id.get(before)
+            if found is not None and found.row.number < bag.row.number and (restored or not found.complete):
+                bag.waits_for.add(found.row.number)
+                self._followers.setdefault(found.row.number, set()).add(bag.row.number)
+
+    # --- other bags end ----------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Decide about the bags that wait for those with news."""
+        for number in self._state.fresh & self._followers.keys():
+            self.decide(number)
+
+    def decide_all(self) -> None:
+        """Decide about all bags that wait."""
+        for number in list(self._followers):
+            self.decide(number)
+
+    def decide(self, number: int) -> None:
+        """Decide about the bags that wait for the one of this number: they go on waiting, begin, or cannot run."""
+        before = self._state.book.by_number[number]
+        for follower in list(self._followers.get(number, ())):
+            bag = self._state.book.by_number.get(follower)
+            if bag is None or bag.complete:
+                if bag is not None:
+                    bag.cannot_run = self._failure(before, bag.row.options.when)
+                self._leave(follower, number)
+            elif why := self._failure(before, bag.row.options.when):
+                self._leave(follower, number)
+                self._cannot_run(bag, why)
+            elif before.complete:
+                self._leave(follower, number)
+                bag.waits_for.discard(number)
+                if not bag.barred:
+                    self._orders.begin(bag.row.owner, self._route(bag))
+
+    def _leave(self, follower: int, number: int) -> None:
+        self._followers[number].discard(follower)
+        if not self._followers[number]:
+            del self._followers[number]
+
+    def _failure(self, before: OpenBag, when: str) -> str:
+        """Why nothing can come after the bag ``before`` any more; empty when something can."""
+        tasks = self._state.scheduler.grid.tasks.bags.get(before.row.number)
+        if when == "ended" or tasks is None or not tasks.failed + tasks.cancelled:
+            return ""
+        counts = ((tasks.failed, "failed"), (tasks.cancelled, "cancelled"))
+        parts = [f"{count:,} {what}" for count, what in counts if count]
+        return f"cannot run: it comes after bag {before.row.id}, of which {' and '.join(parts)}"
+
+    def _cannot_run(self, bag: OpenBag, why: str) -> None:
+        bag.cannot_run = why
+        self._state.note("bag-cannot-run", **self._facts(bag), why=why)
+        self._orders.begin(bag.row.owner, self._orders.cancel(bag, None, spare=False))
+
+    def waits_for(self, bag: OpenBag) -> list[str]:
+        """The ids of the bags that a bag waits for."""
+        found = [self._state.book.by_number.get(number) for number in sorted(bag.waits_for)]
+        return [before.row.id for before in found if before is not None]
+
+    # --- pauses ------------------------------------------------------------------------------------------------------
+
+    def pause(self, bag: OpenBag) -> Slices:
+        """Place no more tasks of a bag until it is resumed. Raises `AskError`."""
+        if bag.complete:
+            raise AskError(f"bag {bag.row.id} has ended")
+        self._state.journal.order(bag.row.number, "pause")
+        bag.paused = True
+        self._state.note("bag-paused", **self._facts(bag))
+        return (yield from self._route(bag))
+
+    def resume(self, bag: OpenBag) -> Slices:
+        """Place tasks of a bag again."""
+        self._state.journal.carried_out(bag.row.number, "pause")
+        bag.paused = False
+        self._state.note("bag-resumed", **self._facts(bag))
+        return (yield from self._route(bag))
+
+    @staticmethod
+    def _facts(bag: OpenBag) -> dict[str, str]:
+        return {"by": bag.row.owner, "bag": bag.row.id, "name": bag.row.name, "owner": bag.row.owner}
+
+    def _route(self, bag: OpenBag) -> Slices:
+        """Take the waiting tasks of a bag out of their queues, or put them back, as the bag is now."""
+        state, book = self._state, self._state.book
+        state.handle(ev.BagGated(bag.row.number, bag.barred), state.now)
+        for batch in list(bag.batches):
+            for first in range(batch.first, batch.first + batch.count, SLICE_TASKS):
+                if book.by_number.get(bag.row.number) is not bag:
+                    return {}  # all its tasks ended, and somebody forgot it
+                many = min(SLICE_TASKS, batch.first + batch.count - first)
+                state.handle(ev.TasksRouted([(first, many)]), state.now)
+                yield UNITS * many
+        return {}

@@ -1,0 +1,112 @@
+"""``shares.toml`` and ``licences.toml`` in the broker's home: who shares how much, and what licences the grid has.
+
+shares.toml has a table for each share that is not what it would be without the file::
+
+    [alice]                              # the name of the share
+    weight = 2                           # twice what others get; 1 if it is missing
+    keys = ["alice", "alice-laptop"]     # the credentials that have this share; the one of that name if it is missing
+
+licences.toml says how many the grid has of each licence::
+
+    matlab = 5
+
+Both may be absent, come, change and go while the broker runs. A file that is wrong is reported once for each change,
+and what was read last stays in force.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from deskgrid.wire.names import name_error
+from deskgrid.wire.task_options import LICENCE_NAME
+
+SHARES = "shares.toml"
+LICENCES = "licences.toml"
+# Far more than anybody has; and a bound on what the broker reads.
+WEIGHT_LIMIT = 1_000_000
+COUNT_LIMIT = 1_000_000
+FILE_BYTES = 2**20
+
+# The share of an owner, and its weight, by owner.
+Arranged = Mapping[str, tuple[str, float]]
+Content = TypeVar("Content")
+
+
+class HomeFile(Generic[Content]):
+    """One TOML file. ``content``: what was read last, ``read`` from the table of the whole file."""
+
+    def __init__(self, path: Path, read: Callable[[dict[str, Any]], Content]) -> None:
+        self._path = path
+        self._read = read
+        self._stamp: tuple[int, int] | None = None
+        self.content = read({})
+
+    def refresh(self) -> bool:
+        """Read the file again if it has changed, come or gone; return whether the content is another one.
+
+        Raises ValueError for a file that is wrong.
+        """
+        stamp = self._look()
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        before, self.content = self.content, self._read({} if stamp is None else self._table(stamp))
+        return before != self.content
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return error.errno or 0, -1  # unlike any real stamp, so the file is read once and the error reported
+        return found.st_mtime_ns, found.st_size
+
+    def _table(self, stamp: tuple[int, int]) -> dict[str, Any]:
+        if stamp[1] > FILE_BYTES:
+            raise ValueError(f"{self._path}: {stamp[1]:,} bytes; the limit is {FILE_BYTES:,}")
+        try:
+            return tomllib.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{self._path}: {error}") from error
+
+
+def shares_file(home: Path) -> HomeFile[Arranged]:
+    """The broker's ``shares.toml``."""
+    return HomeFile(home / SHARES, read_shares)
+
+
+def licences_file(home: Path) -> HomeFile[Mapping[str, int]]:
+    """The broker's ``licences.toml``."""
+    return HomeFile(home / LICENCES, read_licences)
+
+
+def read_shares(table: Mapping[str, Any]) -> Arranged:
+    """The share and weight of each owner. Raises ValueError."""
+    found: dict[str, tuple[str, float]] = {}
+    for share, rows in table.items():
+        if not isinstance(rows, dict) or rows.keys() - {"weight", "keys"}:
+            raise ValueError(f"{SHARES}: [{share}] has weight and keys, and nothing else")
+        weight, keys = rows.get("weight", 1), rows.get("keys", [share])
+        if type(weight) not in (int, float) or not 0 < weight <= WEIGHT_LIMIT:
+            raise ValueError(f"{SHARES}: the weight of {share} is a number above 0, not {weight!r:.40}")
+        if not isinstance(keys, list) or any(not isinstance(key, str) or name_error(key) for key in keys):
+            raise ValueError(f'{SHARES}: the keys of {share} are a list of names, such as ["{share}"]')
+        for key in keys:
+            if key in found:
+                raise ValueError(f"{SHARES}: {key} has two shares, {found[key][0]} and {share}")
+            found[key] = share, float(weight)
+    return found
+
+
+def read_licences(table: Mapping[str, Any]) -> Mapping[str, int]:
+    """How many there are of each licence. Raises ValueError."""
+    for name, many in table.items():
+        if re.fullmatch(LICENCE_NAME, name) is None:
+            raise ValueError(f"{LICENCES}: {name!r:.80} is not a name of up to 64 letters, digits and . _ -")
+        if type(many) is not int or not 0 <= many <= COUNT_LIMIT:
+            raise ValueError(f"{LICENCES}: {name} is a number of licences, not {many!r:.40}")
+    return dict(table)

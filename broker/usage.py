@@ -1,0 +1,81 @@
+"""What people have used, and their shares: kept in the journal, and arranged by the files in the home. Pure.
+
+Rule: what was used is recorded at most once in `WRITE_S`, so a broker that is killed forgets the last second.
+"""
+
+from deskgrid.broker.operations import Slices
+from deskgrid.broker.state import BrokerState
+from deskgrid.broker.store.rows import UsageRow
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.state.shares import decayed
+
+# Seconds between two records of what was used.
+WRITE_S = 1.0
+# Accounts of which less than this is left are not restored. Slot-seconds.
+LEAST_S = 1.0
+# Shares in one answer, and the units of each.
+SHARE_ROWS = 1_000
+ROW_UNITS = 20
+
+
+class Usage:
+    """The accounts of all owners."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._write_at = 0.0
+
+    def restore(self, now: float) -> None:
+        """Tell the scheduler what was used before, and what the files say."""
+        state, here = self._state, self._state.posix(now)
+        rows = state.journal.recovery.usage()
+        used = {row.owner: left for row in rows if (left := decayed(row.used_s, here - row.at)) >= LEAST_S}
+        state.handle(ev.UsageRestored(used), now)
+        self.arrange(now)
+
+    def arrange(self, now: float) -> None:
+        """Tell the scheduler what the files say now."""
+        state = self._state
+        state.handle(ev.SharesArranged(state.shares_file.content), now)
+        state.handle(ev.LicencesCounted(state.licences_file.content), now)
+
+    def refresh(self, now: float) -> None:
+        """Look whether a file has changed. Raises ValueError for one that is wrong; then the last good one counts."""
+        try:
+            changed = self._state.shares_file.refresh()
+        finally:
+            changed_too = self._state.licences_file.refresh()
+        if changed or changed_too:
+            self.arrange(now)
+
+    def write_down(self, now: float, last: bool = False) -> None:
+        """Record what was used, if it is time, or for the ``last`` time."""
+        if now < self._write_at and not last:
+            return
+        self._write_at = now + WRITE_S
+        accounts = self._state.scheduler.grid.shares.accounts.values()
+        changed = [account for account in accounts if account.new_s]
+        if changed:
+            at = self._state.posix(now)
+            self._state.journal.use([UsageRow(account.owner, account.used(now), at) for account in changed])
+
+    def shares(self) -> Slices:
+        """All shares, those that are ahead first."""
+        now, grid = self._state.now, self._state.scheduler.grid
+        found = sorted(grid.shares.shares.values(), key=lambda share: (-share.standing(now), share.name))
+        yield ROW_UNITS * len(found)
+        waiting = {lane.account.share for lane in grid.lanes.waiting.values() if len(lane)}
+        return {
+            "shares": [
+                {
+                    "share": share.name,
+                    "weight": share.weight,
+                    "keys": sorted([account.owner for account in share.accounts]),
+                    "used_s": sum([account.used_s for account in share.accounts]),
+                    "promised_s": max(0.0, sum([account.out_s for account in share.accounts])),
+                    "running": sum([account.out for account in share.accounts]),
+                    "waits": share in waiting,
+                }
+                for share in found[:SHARE_ROWS]
+            ]
+        }

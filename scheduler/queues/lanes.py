@@ -1,0 +1,179 @@
+"""Lanes: the waiting tasks of bags that are alike in owner, priority, limit and licences, in queues of their own.
+
+A policy is given the lanes whose turn it is (`deskgrid.scheduler.turns`). A lane whose limit is reached, or whose
+licences are in use, costs a pass one look, however many tasks wait there. A grid with a single owner and no such bags
+has a single lane.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.queues.orders import ORDERS
+from deskgrid.scheduler.queues.regular import Regular
+from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
+from deskgrid.scheduler.queues.waiting import WaitingQueue
+from deskgrid.scheduler.state.shares import Account
+
+# Names of licences, and how many of each a task needs.
+Needs = tuple[tuple[str, int], ...]
+
+
+class LaneKey(NamedTuple):
+    """What the bags of a lane have in common. ``bag``: for a bag with a limit, which has a lane of its own; else None.
+
+    ``priority``: bags of higher numbers come first among those of their owner.
+    """
+
+    owner: str = ""
+    priority: int = 0
+    licences: Needs = ()
+    limit: int = 0
+    bag: int | None = None
+
+
+class Licences:
+    """``total``: how many the grid has of each; ``used``: by tasks that are on slots, or may still run."""
+
+    def __init__(self) -> None:
+        self.total: Mapping[str, int] = {}
+        self.used: Counter[str] = Counter()
+
+    def use(self, needs: Needs, tasks: int) -> None:
+        """``tasks`` more tasks with these needs use their licences; fewer if negative."""
+        for name, many in needs:
+            self.used[name] += many * tasks
+
+    def free(self, name: str) -> int:
+        """How many are free of one; less than none if there were more before."""
+        return self.total.get(name, 0) - self.used[name]
+
+    def room(self, needs: Needs) -> int:
+        """For how many more tasks with these needs there are licences."""
+        return max(0, min([self.free(name) // many for name, many in needs]))
+
+
+class Lane:
+    """``out``: how many of its tasks are on slots, or run on workers that have not come back yet."""
+
+    __slots__ = ("_licences", "account", "key", "out", "priority", "regular", "restricted")
+
+    def __init__(self, key: LaneKey, account: Account, order: str, licences: Licences) -> None:
+        self.key = key
+        self.account = account
+        self.out = 0
+        self.restricted = bool(key.limit or key.licences)
+        self._licences = licences
+        self.clear(order)
+
+    def __len__(self) -> int:
+        return len(self.regular) + len(self.priority)
+
+    def clear(self, order: str) -> None:
+        """Empty queues, the priority queue in this order."""
+        self.regular = Regular()
+        self.priority: WaitingQueue = ORDERS[order]()
+
+    def room(self) -> int:
+        """How many more of its tasks, which are restricted, may be put on slots."""
+        rooms = [self.key.limit - self.out] if self.key.limit else []
+        if self.key.licences:
+            rooms.append(self._licences.room(self.key.licences))
+        return max(0, min(rooms))
+
+    @property
+    def open(self) -> bool:
+        """Whether any of its tasks may be put on a slot."""
+        return not self.restricted or self.room() > 0
+
+    def put_out(self, tasks: int, seconds: float) -> None:
+        """``tasks`` more of its tasks are on slots, with ``seconds`` predicted for all of them; fewer if negative."""
+        self.out += tasks
+        self.account.put_out(tasks, seconds)
+        if self.key.licences:
+            self._licences.use(self.key.licences, tasks)
+
+
+class Lanes:
+    """All lanes, by key. ``waiting``: those that may have waiting tasks."""
+
+    def __init__(self, order: str) -> None:
+        self.order = order
+        self.licences = Licences()
+        self.by_key: dict[LaneKey, Lane] = {}
+        self.waiting: dict[LaneKey, Lane] = {}
+        self._bags: Counter[LaneKey] = Counter()
+
+    def __len__(self) -> int:
+        """How many tasks wait."""
+        return sum(map(len, self.waiting.values()))
+
+    def enter(self, key: LaneKey, account: Account) -> Lane:
+        """The lane for a new bag."""
+        self._bags[key] += 1
+        lane = self.by_key.get(key)
+        if lane is None:
+            lane = self.by_key[key] = Lane(key, account, self.order, self.licences)
+        return lane
+
+    def leave(self, lane: Lane) -> None:
+        """A bag of ``lane``, of which no task is left, is forgotten."""
+        self._bags[lane.key] -= 1
+        if not self._bags[lane.key]:
+            del self._bags[lane.key], self.by_key[lane.key]
+            self.waiting.pop(lane.key, None)
+
+    def add_new(self, lane: Lane, rows: TaskRanges) -> None:
+        """New tasks wait in the regular queue of ``lane``."""
+        lane.regular.add(rows)
+        self.waiting[lane.key] = lane
+
+    def add_again(self, lane: Lane, rows: TaskRanges) -> None:
+        """Tasks wait in the priority queue of ``lane``."""
+        lane.priority.add(rows)
+        self.waiting[lane.key] = lane
+
+    def reorder(self, order: str) -> None:
+        """All priority queues take this order."""
+        self.order = order
+        for lane in self.by_key.values():
+            rows = list(lane.priority.tasks())
+            lane.priority = ORDERS[order]()
+            lane.priority.add(grouped([task for task, _ in rows], [runtime for _, runtime in rows]))
+
+    def drop_empty(self, lane: Lane) -> None:
+        """No task waits in ``lane`` any more; discarded ones, which it may still have entries of, are dropped."""
+        lane.clear(self.order)
+        del self.waiting[lane.key]
+
+    def tasks(self) -> Iterator[tuple[int, float]]:
+        """Every waiting task with its runtime, except in queues of which some have still to take new ones."""
+        for lane in self.waiting.values():
+            yield from lane.regular.tasks()
+            if not lane.priority.predicting:
+                yield from lane.priority.tasks()
+
+    @property
+    def predicting(self) -> bool:
+        """Whether some tasks have still to take their new runtimes."""
+        return any(lane.priority.predicting for lane in self.waiting.values())
+
+    def check(self) -> None:
+        """Raise `InvariantBroken` if the stored state contradicts itself."""
+        for key, lane in self.by_key.items():
+            agree(f"tasks of {key} wait unseen", bool(len(lane)) and key not in self.waiting, False)
+            agree(f"order of the priority queue of {key}", type(lane.priority), ORDERS[self.order])
+            lane.regular.check()
+            lane.priority.check()
+
+    def check_counts(self, bags: Mapping[LaneKey, int], out: Mapping[LaneKey, int], doubts: Mapping[str, int]) -> None:
+        """Raise `InvariantBroken` unless the lanes have these bags, and tasks out. ``doubts``: licences in doubt."""
+        agree("bags in lanes", dict(self._bags), dict(bags))
+        agree("lanes with bags", set(self.by_key), set(bags))
+        used = Counter(doubts)
+        for key, lane in self.by_key.items():
+            agree(f"tasks out of {key}", lane.out, out.get(key, 0))
+            for name, many in key.licences:
+                used[name] += many * lane.out
+        agree("licences in use", +self.licences.used, +used)

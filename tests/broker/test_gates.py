@@ -1,0 +1,338 @@
+"""Bags that are paused, or that come after others; licences and shares, at the broker and across restarts."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskgrid import wire
+from deskgrid.broker import gates as gates_module
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.home_files import FILE_BYTES, LICENCES, SHARES, licences_file, shares_file
+from deskgrid.broker.usage import WRITE_S
+from deskgrid.scheduler.state.shares import HALF_LIFE_S
+from tests.broker.office import Office, OfficeLine, OpenOffice
+from tests.broker.test_events import ERROR
+from tests.peers import BareWorker, Client
+
+ANN, BEN = Credential("ann", "submitter"), Credential("ben", "submitter")
+
+
+def options(**given: Any) -> wire.TaskOptions:
+    return wire.TaskOptions(**given)
+
+
+def joined(office: Office, **changes: Any) -> BareWorker:
+    worker = office.worker()
+    worker.join(**changes)
+    return worker
+
+
+def assigned(office: Office, worker: BareWorker) -> list[bytes]:
+    """What the worker has been given and has not taken."""
+    office.settle()
+    line = worker.line
+    assert isinstance(line, OfficeLine)
+    while line.inbox:
+        assert worker._is_work(worker.receive())
+    return [work.payload for work in worker._assigned if isinstance(work.payload, bytes)]
+
+
+def refusal(client: Client, **given: Any) -> str:
+    """Why a bag with these options is refused."""
+    batch = client.batch("b" * 12, [b"0"], options=options(**given))
+    answer = client.answer_to(batch)
+    assert isinstance(answer, wire.Failed)
+    return answer.reason
+
+
+@pytest.fixture
+def licensed(tmp_path: Path) -> Callable[..., None]:
+    """Writes licences.toml of the home that the office has."""
+
+    def write(text: str = "matlab = 1\n") -> None:
+        (tmp_path / LICENCES).write_text(text)
+
+    return write
+
+
+# --- pauses ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_bag_waits_until_it_is_resumed_also_across_restarts(open_office: OpenOffice) -> None:
+    office = open_office()
+    client, worker = office.client(), joined(office)
+    bag = client.submit([b"0", b"1", b"2"], runtime=0.6)
+    (work,) = worker.work()
+    for _ in range(2):
+        assert client.ask("pause", bag=bag) == {}
+    worker.finish(work)
+    assert assigned(office, worker) == []
+    row = client.ask("progress", bag=bag)
+    assert (row["paused"], row["note"], row["waiting"], row["eta_s"]) == (True, "it is paused", 2, None)
+    assert client.ask("explain", bag=bag)["text"] == ["2 tasks wait: its bag is paused"]
+    assert client.ask("explain", bag=bag, item=2)["text"] == ["task 2 waits: its bag is paused"]
+    office = open_office()
+    client, worker = office.client(), joined(office)
+    assert assigned(office, worker) == []
+    for _ in range(2):
+        assert client.ask("resume", bag=bag) == {}
+    worker.finish(*worker.work())
+    office = open_office()
+    worker = joined(office)
+    worker.finish(*worker.work())
+    assert len(office.client().results(bag)) == 3
+    assert office.client().failed("pause", bag=bag) == f"bag {bag} has ended"
+
+
+def test_many_tasks_are_paused_and_resumed_in_slices(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates_module, "SLICE_TASKS", 2)
+    client = office.client()
+    bag = client.submit([b""] * 7, runtime=5.0)
+    client.ask("pause", bag=bag)
+    assert len(office.sessions.state.scheduler.grid.lanes) == 0
+    client.ask("resume", bag=bag)
+    assert len(office.sessions.state.scheduler.grid.lanes) == 7
+
+
+def test_a_bag_that_is_forgotten_meanwhile_is_not_resumed(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates_module, "SLICE_TASKS", 1)
+    client = office.client()
+    bag = office.bag(client.submit([b""] * 3, runtime=5.0))
+    slices = office.sessions.queries.orders.gates.resume(bag)
+    next(slices)
+    client.ask("cancel", bag=bag.row.id)
+    client.ask("forget", bag=bag.row.id)
+    with pytest.raises(StopIteration):
+        next(slices)
+
+
+# --- after other bags ------------------------------------------------------------------------------------------------
+
+
+def test_a_bag_begins_when_all_tasks_of_the_bags_before_it_are_done(open_office: OpenOffice) -> None:
+    office = open_office()
+    client, worker = office.client(), joined(office)
+    first, second = client.submit([b"0"], runtime=0.6), client.submit([b"1"], runtime=0.6)
+    last = client.submit([b"2"], runtime=0.6, options=options(after=(first, second)))
+    worker.finish(*worker.work())
+    row = client.ask("progress", bag=last)
+    assert (row["note"], row["waiting"]) == ("it comes after 1 other bag", 1)
+    assert client.ask("explain", bag=last)["text"] == [f"1 task waits: its bag comes after {second}"]
+    office = open_office()
+    client, worker = office.client(), joined(office)
+    (work,) = worker.work()
+    worker.finish(work)
+    client.ask("forget", bag=second)
+    worker.finish(*worker.work())
+    assert len(client.results(last)) == 1
+
+
+def test_a_bag_that_can_no_longer_run_ends_at_once_with_the_reason(open_office: OpenOffice) -> None:
+    office = open_office()
+    client, worker = office.client(), joined(office)
+    first = client.submit([b"0", b"1"], runtime=0.6)
+    then = client.submit([b"2"], runtime=0.6, options=options(after=(first,)))
+    last = client.submit([b"3"], runtime=0.6, options=options(after=(then,)))
+    however = client.submit([b"4"], runtime=0.6, options=options(after=(first,), when="ended"))
+    worker.finish(*worker.work(), outcome=wire.Outcome.ERROR, payload=ERROR)
+    assert [row.outcome for bag in (then, last) for row in client.results(bag)] == [wire.Outcome.CANCELLED] * 2
+    why = f"cannot run: it comes after bag {first}, of which 1 failed"
+    assert client.ask("progress", bag=then)["note"] == why
+    assert client.ask("explain", bag=then)["text"][1:] == [f"it {why}"]
+    assert client.ask("progress", bag=last)["note"].endswith(f"{then}, of which 1 cancelled")
+    office = open_office()
+    client, worker = office.client(), joined(office)
+    assert client.ask("progress", bag=then)["note"] == why
+    assert client.ask("progress", bag=however)["waiting"] == 1
+    worker.finish(*worker.work())
+    worker.finish(*worker.work())
+    assert [row.outcome for row in client.results(however)] == [wire.Outcome.DONE]
+
+
+def test_a_paused_bag_after_another_needs_both(office: Office) -> None:
+    client, worker = office.client(), joined(office)
+    first = client.submit([b"0"], runtime=0.6)
+    last = client.submit([b"1"], runtime=0.6, options=options(after=(first,)))
+    client.ask("pause", bag=last)
+    worker.finish(*worker.work())
+    assert assigned(office, worker) == []
+    client.ask("resume", bag=last)
+    worker.finish(*worker.work())
+
+
+def test_a_bag_comes_only_after_bags_of_its_owner_that_are_there_and_can_end_well(office: Office) -> None:
+    ann, ben = office.client(ANN), office.client(BEN)
+    anns = ann.submit([b"0"], runtime=0.6)
+    ann.submit([b"0"], runtime=0.6)
+    ben.submit([b"0"], runtime=0.6)
+    unknown = "of yours: a bag can only come after bags that you have submitted"
+    assert refusal(ann, after=("nobody",)) == f"no bag nobody {unknown}"
+    assert refusal(ben, after=(anns,)) == f"no bag {anns} {unknown}"
+    assert refusal(ann, after=("b" * 12,)) == f"bag {'b' * 12} cannot come after itself"
+    ann.ask("cancel", bag=anns)
+    assert refusal(ann, after=(anns,)) == f"the bag cannot run: it comes after bag {anns}, of which 1 cancelled"
+
+
+def test_a_bag_after_one_that_has_ended_begins_at_once(office: Office) -> None:
+    client, worker = office.client(), joined(office)
+    first = client.submit([b"0"], runtime=0.6)
+    worker.finish(*worker.work())
+    last = client.submit([b"1"], runtime=0.6, options=options(after=(first,)))
+    worker.finish(*worker.work())
+    assert len(client.results(last)) == 1
+
+
+def test_a_bag_that_was_cancelled_or_forgotten_meanwhile_is_left_alone(office: Office) -> None:
+    client, worker = office.client(), joined(office)
+    first = client.submit([b"0"], runtime=0.6)
+    cancelled = client.submit([b"1"], runtime=0.6, options=options(after=(first,)))
+    forgotten = client.submit([b"2"], runtime=0.6, options=options(after=(first,)))
+    client.ask("cancel", bag=cancelled)
+    client.ask("cancel", bag=forgotten)
+    client.ask("forget", bag=forgotten)
+    worker.finish(*worker.work())
+    assert client.ask("progress", bag=cancelled)["note"] == ""
+    assert office.sessions.queries.orders.gates._followers == {}
+
+
+# --- licences --------------------------------------------------------------------------------------------------------
+
+
+def test_a_licence_that_nobody_has_is_refused(office: Office, licensed: Callable[..., None]) -> None:
+    client = office.client()
+    client.submit([b"0"])
+    assert refusal(client, licences=("ansys=1",)) == "this grid has no licence ansys: its licences.toml names none"
+    licensed("matlab = 1\nspss = 0\n")
+    office.sessions.usage.refresh(office.now)
+    assert refusal(client, licences=("ansys=1",)) == "this grid has no licence ansys: there are matlab, spss"
+    assert refusal(client, licences=("matlab=2",)) == "each task needs 2 of licence matlab, and this grid has 1"
+
+
+def test_a_licence_stays_in_use_while_the_broker_is_away(
+    open_office: OpenOffice, licensed: Callable[..., None]
+) -> None:
+    licensed()
+    office = open_office()
+    office.sessions.usage.refresh(office.now)
+    client, worker = office.client(), office.worker("pc1")
+    worker.join()
+    bag = client.submit([b"0", b"1"], runtime=0.1, options=options(licences=("matlab=1",)))
+    (work,) = worker.work()
+    text = client.ask("explain", bag=bag)["text"]
+    assert text[0] == "it needs 1 of licence matlab, and 0 of 1 are free"
+    office.settle()
+    office = open_office()
+    office.sessions.usage.refresh(office.now)
+    other = office.worker("pc2")
+    other.join()
+    assert assigned(office, other) == []
+    back = office.worker("pc1", worker.session)
+    back.join()
+    back.finish(work)
+    assert assigned(office, other) + assigned(office, back) == [b"1"]
+
+
+def test_a_limit_is_kept_and_explained(office: Office) -> None:
+    client, worker = office.client(), joined(office, slots=4)
+    bag = client.submit([b""] * 5, runtime=0.1, options=options(limit=1, priority=7))
+    worker.work(1)
+    assert assigned(office, worker) == []
+    text = client.ask("explain", bag=bag)["text"]
+    assert text[0] == "its bag has reached its limit: 1 of at most 1 tasks are on PCs"
+
+
+# --- shares ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_people_used_is_kept_and_fades(open_office: OpenOffice) -> None:
+    office = open_office()
+    ann, worker = office.client(ANN), joined(office)
+    ann.submit([b"0", b"1"], runtime=50.0)
+    (work,) = worker.work()
+    office.now = 40.0
+    worker.finish(work, elapsed=40.0)
+    (row,) = ann.ask("shares")["shares"]
+    assert row == {
+        "share": "ann",
+        "weight": 1.0,
+        "keys": ["ann"],
+        "used_s": pytest.approx(40.0, rel=1e-3),
+        "promised_s": 50.0,
+        "running": 1,
+        "waits": False,
+    }
+    office.now += WRITE_S
+    office.settle()
+    office.kill()
+    office = open_office(wall=1_800_000_000.0 + HALF_LIFE_S)
+    (row,) = office.client(ANN).ask("shares")["shares"]
+    assert row["used_s"] == pytest.approx(20.0, rel=1e-3)
+
+
+def test_who_used_less_has_their_turn_and_it_is_explained(office: Office) -> None:
+    ann, ben, worker = office.client(ANN), office.client(BEN), joined(office)
+    ann.submit([b"0"], runtime=100.0)
+    (work,) = worker.work()
+    more = ann.submit([b"1"], runtime=100.0)
+    ben.submit([b"2"], runtime=50.0)
+    text = ann.ask("explain", bag=more)["text"]
+    assert text[0] == "it is the turn of others: you have used 1 min 40 s on a slot more than they have"
+    office.now = 100.0
+    worker.finish(work, elapsed=100.0)
+    (work,) = worker.work()
+    assert work.payload == b"2"
+
+
+def test_a_file_that_is_wrong_is_reported_once_and_the_last_good_one_stays(office: Office, tmp_path: Path) -> None:
+    ann = office.client(ANN)
+    ann.submit([b"0"])
+    file = tmp_path / SHARES
+    file.write_text('[ann]\nweight = 2\nkeys = ["ann", "ann-laptop"]\n')
+    office.sessions.usage.refresh(office.now)
+    file.write_text("[ann]\nweight = 0\n")
+    with pytest.raises(ValueError, match="the weight of ann is a number above 0, not 0"):
+        office.sessions.usage.refresh(office.now)
+    office.sessions.usage.refresh(office.now)
+    assert [(row["share"], row["weight"]) for row in ann.ask("shares")["shares"]] == [("ann", 2.0)]
+    file.unlink()
+    office.sessions.usage.refresh(office.now)
+    assert [row["weight"] for row in ann.ask("shares")["shares"]] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ann = 2", r"\[ann\] has weight and keys"),
+        ("[ann]\nwieght = 2", r"\[ann\] has weight and keys"),
+        ("[ann]\nweight = true", "a number above 0"),
+        ("[ann]\nweight = nan", "a number above 0"),
+        ('[ann]\nkeys = "ann"', "a list of names"),
+        ('[ann]\nkeys = ["a b"]', "a list of names"),
+        ("[ann]\n[ben]\nkeys = ['ann']", "ann has two shares, ann and ben"),
+        ("[ann", r"shares\.toml: "),
+        ("#" * (FILE_BYTES + 1), "the limit is"),
+    ],
+)
+def test_shares_that_make_no_sense_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / SHARES).write_text(text)
+    with pytest.raises(ValueError, match=said):
+        shares_file(tmp_path).refresh()
+
+
+@pytest.mark.parametrize("text", ["'a b' = 1", "m = 1.5", "m = true", "m = -1", "[m]"])
+def test_licences_that_make_no_sense_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / LICENCES).write_text(text)
+    with pytest.raises(ValueError, match=r"licences\.toml: "):
+        licences_file(tmp_path).refresh()
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / LICENCES).mkdir()
+    with pytest.raises(ValueError, match=r"licences\.toml: "):
+        licences_file(tmp_path).refresh()
+    file = licences_file(tmp_path / ("x" * 300))
+    with pytest.raises(ValueError, match="File name too long"):
+        file.refresh()
+    assert file.refresh() is False
