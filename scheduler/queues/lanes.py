@@ -75,6 +75,11 @@ class Lane:
         self.regular = Regular()
         self.priority: WaitingQueue = ORDERS[order]()
 
+    def discard(self, first: int, count: int) -> None:
+        """Forget ``count`` tasks from ``first`` on, which wait here."""
+        for others in self.regular.drop(first, count):
+            self.priority.discard(*others)
+
     def room(self) -> int:
         """How many more of its tasks, which are restricted, may be put on slots."""
         rooms = [self.key.limit - self.out] if self.key.limit else []

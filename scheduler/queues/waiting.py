@@ -34,9 +34,6 @@ class ReadableQueue(Protocol):
     def shortest(self) -> float:
         """The smallest runtime here, or infinity. A lower bound: it may be that of a discarded task not yet met."""
 
-    def ascending(self, limit: int) -> list[float]:
-        """The ``limit`` shortest runtimes, ascending, or those of all tasks if fewer wait."""
-
 
 class RegularQueue(ReadableQueue, Protocol):
     """The regular queue, as policies read it."""
@@ -50,6 +47,9 @@ class WaitingQueue(ReadableQueue, Protocol):
 
     def tasks(self) -> Iterator[tuple[int, float]]:
         """Every (task, runtime), in the order they were added."""
+
+    def ascending(self, limit: int) -> list[float]:
+        """The ``limit`` shortest runtimes, ascending, or those of all tasks if fewer wait."""
 
     def add(self, rows: TaskRanges) -> None: ...
 
