@@ -12,6 +12,7 @@ from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
+from deskgrid.wire import SECONDS_LIMIT
 
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
 # a task does not start in the last moments of a window, and short enough for a lunch break.
@@ -19,6 +20,10 @@ ASSUMED_RUNTIME_S = 60.0
 # A bag's prediction is the mean plus this many standard deviations. If runtimes are normally distributed, about one
 # task in a thousand takes longer; with any distribution, at most one in ten does.
 DEVIATIONS = 3.0
+# A task is not taken back for its timeout before its files could have come this many times as slowly as assumed.
+SLOW_TRANSFER = 10.0
+# So many tasks of a bag count as the first on a slot, if there are no more slots now.
+FIRST_TASKS = 64
 # The note of a bag that was submitted before any worker joined.
 NO_WORKER = "no worker is known yet: the bag waits"
 
@@ -104,6 +109,8 @@ class OpenBag:
     ``settled``: tasks that have ended.
     ``estimate_s``: the prediction for its tasks, if its submitter gave none.
     ``learned_at``: the number of runs at which this prediction is updated next.
+    ``first_transfer_s``, ``transfer_s``: how long the files of its first task on a slot, and of each other, should
+    take.
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
@@ -124,6 +131,8 @@ class OpenBag:
     note: str = ""
     sent_note: str = ""  # the last note that its client was sent
     learned_at: int = 1
+    first_transfer_s: float = 0.0
+    transfer_s: float = 0.0
     remembered: set[int] = field(default_factory=set)
     alone_since: float | None = None
     deserted: bool = False
@@ -154,6 +163,9 @@ class OpenBag:
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
         """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
+        timeout = options.timeout
+        if timeout is not None:
+            timeout = min(timeout + SLOW_TRANSFER * self.first_transfer_s, SECONDS_LIMIT)
         key = LaneKey(
             self.row.owner,
             options.priority,
@@ -162,7 +174,20 @@ class OpenBag:
             None if options.limit is None else self.row.number,
         )
         known |= {"key": key, "barred": self.barred}
-        return TasksSubmitted(*numbers, batch.runtimes, options.retries, options.timeout, options.copies, **known)
+        return TasksSubmitted(*numbers, batch.runtimes, options.retries, timeout, options.copies, **known)
+
+    def with_transfer(self, runtimes: tuple[float, ...], count: int, slots: int) -> tuple[float, ...]:
+        """The runtimes of its next ``count`` tasks with the time for their files. ``slots``: there are so many.
+
+        The files that tasks share travel with the first task on each slot, and the first tasks are placed first. If all
+        counted, no worker would be given short tasks ahead.
+        """
+        if not self.first_transfer_s:
+            return runtimes
+        first = 0 if self.total else min(count, max(slots, FIRST_TASKS))
+        each = runtimes if len(runtimes) == count or not first else runtimes * count
+        more = (self.first_transfer_s if place < first else self.transfer_s for place in range(len(each)))
+        return tuple([min(runtime + extra, SECONDS_LIMIT) for runtime, extra in zip(each, more, strict=True)])
 
     @property
     def barred(self) -> bool:

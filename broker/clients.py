@@ -63,11 +63,18 @@ class Clients:
         """Handle a message of a client."""
         if isinstance(message, wire.Hello):
             self._hello(peer, who, message, now)
-        elif peer not in self.by_peer or self.by_peer[peer].who != who:
+        elif not self.heard(peer, who, now):
             self._state.send(peer, wire.Rejoin())
         else:
-            self.by_peer[peer].heard = now
             self._handle(peer, message, now)
+
+    def heard(self, peer: bytes, who: Credential, now: float) -> bool:
+        """Note that a client is there; return whether this peer is one."""
+        client = self.by_peer.get(peer)
+        if client is None or client.who != who:
+            return False
+        client.heard = now
+        return True
 
     def _handle(self, peer: bytes, message: wire.Message, now: float) -> None:
         if isinstance(message, wire.Submit):
@@ -300,6 +307,8 @@ class Clients:
         if not bag.row.predicted:
             runtimes = (bag.estimate_s,)
         count = len(submit.payloads)
+        self._state.note_transfer(bag)
+        runtimes = bag.with_transfer(runtimes, count, len(self._state.scheduler.grid.slots.slots))
         batch = BatchRow(self._state.book.next_task, bag.row.number, bag.total, count, runtimes, size)
         self._state.journal.add_batch(batch, submit.payloads, self._state.posix(now))
         self._state.book.extend(bag, batch)

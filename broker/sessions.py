@@ -20,6 +20,7 @@ from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import JournalFull
 from deskgrid.broker.store.rows import BatchRow
 from deskgrid.broker.throughput import Throughput
+from deskgrid.broker.transfers import Transfers
 from deskgrid.broker.usage import Usage
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler import events as ev
@@ -36,9 +37,9 @@ PASS_TASKS = 100
 # admin.
 SAYS: Mapping[Role, tuple[type[wire.Message], ...]] = {
     "lab": wire.FROM_LAB,
-    "worker": (*wire.FROM_LAB, *wire.FROM_WORKER),
-    "submitter": wire.FROM_CLIENT,
-    "admin": (*wire.FROM_WORKER, *wire.FROM_CLIENT),
+    "worker": (*wire.FROM_LAB, *wire.FROM_WORKER, *wire.FROM_BOTH),
+    "submitter": (*wire.FROM_CLIENT, *wire.FROM_BOTH),
+    "admin": (*wire.FROM_WORKER, *wire.FROM_CLIENT, *wire.FROM_BOTH),
 }
 
 
@@ -55,6 +56,7 @@ class Sessions:
         self.queries = Queries(state, self.workers, self._throughput, self.usage, lambda: self.clients.credentials)
         self._gates = self.queries.orders.gates
         self.clients = Clients(state, self.queries)
+        self.transfers = Transfers(state, self.workers, self.clients, self.queries.operations)
         self._retention = Retention(state, self.queries.operations, self.queries.orders, keep_days)
         self._counted = 0
         self._news = True
@@ -68,10 +70,12 @@ class Sessions:
             self.state.disk.failed(self.state.journal.full, now)
             self.state.note("disk-full", reason=self.state.journal.full, home=str(self.state.journal.home))
         book, journal = self.state.book, self.state.journal
+        self.transfers.restore()
         self.usage.restore(now)
         paused = {number for number, what in journal.recovery.orders() if what == "pause"}
         for row in journal.recovery.bags():
             bag = book.open(row)
+            self.state.note_transfer(bag)
             bag.paused = row.number in paused
             self._gates.enter(bag, restored=True)
             self.state.quotas.opened(row.owner)
@@ -132,6 +136,8 @@ class Sessions:
         """Whether the payloads of ``message`` may be recorded, as far as we know before it is handled."""
         if not isinstance(message, SAYS[who.role]) or not self.state.disk.records(message):
             return False
+        if isinstance(message, wire.Part):
+            return self.transfers.records(peer, who, message)
         return not isinstance(message, wire.Finished) or self.workers.expects(peer, message)
 
     def receive(self, peer: bytes, who: Credential, message: wire.Message, now: float) -> None:
@@ -139,7 +145,7 @@ class Sessions:
         self._news = self._news or not isinstance(message, wire.Heartbeat)
         if not self.state.disk.takes(message):
             # A worker keeps its results, and sends them again when it is asked to.
-            if isinstance(message, wire.Ask):
+            if isinstance(message, wire.Ask) or (isinstance(message, wire.FROM_BOTH) and peer in self.clients.by_peer):
                 self.state.send(peer, wire.Failed(message.request, self.state.disk.refusal))
         elif not isinstance(message, SAYS[who.role]):
             self.state.send(peer, wire.Refused(f"{with_article(who.role)} may not send {type(message).__name__}"))
@@ -147,6 +153,8 @@ class Sessions:
             self._refuse(peer, who, message, refusal)
         elif isinstance(message, wire.Enrol):
             self._enrolment.ask(peer, who, message)
+        elif isinstance(message, wire.FROM_BOTH):
+            self.transfers.receive(peer, who, message, now)
         elif isinstance(message, wire.FROM_WORKER):
             self.workers.receive(peer, who, message, now)
         else:
@@ -179,6 +187,7 @@ class Sessions:
         """A connection has ended."""
         self.workers.gone(peer)
         self.clients.gone(peer)
+        self.transfers.gone(peer)
         self._enrolment.gone(peer)
 
     @property
@@ -193,6 +202,7 @@ class Sessions:
             or self.clients.watchers.has_to_tell
             or state.scheduler.unsettled
             or self.queries.operations.waiting
+            or self.transfers.waiting
             or self._enrolment.pressing
         )
 
@@ -231,6 +241,8 @@ class Sessions:
             self._hold_until = None
             self.state.handle(ev.HoldExpired(), now)
         self.clients.sweep(now)
+        self.transfers.sweep(now)
+        self.transfers.send_some()
         self.queries.operations.work(now)
         self._gates.look()
         self.state.learn(now)

@@ -19,7 +19,7 @@ from deskgrid.broker.store.window_log import WindowLog
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.policies import Policy
-from deskgrid.wire import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Failed, Message, Taken, weight
+from deskgrid.wire import BATCH_BYTES, SECONDS_LIMIT, Accepted, Assign, Blob, Failed, Message, Part, Taken, weight
 
 # Lines in the log that one credential may cause: `LINES` at once, and then one every `LINE_S` seconds.
 LINES = 200
@@ -27,6 +27,9 @@ LINE_S = 1.0
 # A prediction is changed only if it is off by more than this factor, because each change costs new indexes of waiting
 # tasks.
 CHANGED_BY = 1.25
+# How fast files are assumed to reach a PC, for the test whether a task fits: less than half of what a network of a
+# gigabit carries. Bytes per second.
+TRANSFER_BYTES_PER_S = 50e6
 
 
 class WindowsSource(Protocol):
@@ -84,6 +87,8 @@ class BrokerState:
         self.disk = Disk(journal, str(journal.home))
         self.book = BagBook(journal)
         self.quotas = Quotas()
+        # The bytes of files that the first task of a bag on a slot needs, and each other, by bag and owner.
+        self.file_needs: dict[tuple[str, str], tuple[int, int]] = {}
         self.failed_attempts = FailedAttempts()
         self.window_log = WindowLog(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
@@ -139,7 +144,7 @@ class BrokerState:
             self._addressed.add(peer)
         self.owed[peer] += weight(message)
 
-    def hand_out(self, peer: bytes, message: Assign | Blob) -> None:
+    def hand_out(self, peer: bytes, message: Assign | Blob | Part) -> None:
         """Queue work, which a crash may lose: it leaves before the commit, unless other messages are ahead of it."""
         (self._words if peer in self._addressed else self._work).append((peer, message))
         self.owed[peer] += weight(message)
@@ -165,6 +170,8 @@ class BrokerState:
         """Forget a complete bag; its watchers are told ``why``."""
         self.handle(ev.BagForgotten(bag.row.number), self.now)
         self.book.forget(bag)
+        self.journal.parts.forget(bag.row.id)
+        self.file_needs.pop((bag.row.id, bag.row.owner), None)
         self.quotas.forgotten(bag)
         self.fresh.discard(bag.row.number)
         for peer, its in bag.watchers.items():
@@ -231,4 +238,10 @@ class BrokerState:
         bag = self.book.by_number[number]
         if not bag.estimate_s / CHANGED_BY <= runtime <= bag.estimate_s * CHANGED_BY:
             bag.estimate_s = runtime
-            self.pending += self.handle(ev.BagPredicted(number, runtime), now)
+            runtime += bag.transfer_s
+            self.pending += self.handle(ev.BagPredicted(number, min(runtime, SECONDS_LIMIT)), now)
+
+    def note_transfer(self, bag: OpenBag) -> None:
+        """Note how long the files of a bag's tasks should take to a PC."""
+        first, each = self.file_needs.get((bag.row.id, bag.row.owner), (0, 0))
+        bag.first_transfer_s, bag.transfer_s = first / TRANSFER_BYTES_PER_S, each / TRANSFER_BYTES_PER_S

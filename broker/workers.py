@@ -67,6 +67,14 @@ class Workers:
         elif isinstance(message, wire.Fetch) and self._state.has_room(peer, UNTAKEN_LIMIT):
             self.attempts.send_template(worker, message.digest)
 
+    def heard(self, peer: bytes, who: Credential, now: float) -> bool:
+        """Refresh the lease of a worker; return whether this peer is one."""
+        worker = self.by_peer.get(peer)
+        if worker is None or worker.who != who:
+            return False
+        self._refresh_lease(worker, now)
+        return True
+
     def expects(self, peer: bytes, message: wire.Finished) -> bool:
         """Whether ``message`` has a large result of work that its sender was given: nobody else may fill the disk."""
         worker = self.by_peer.get(peer)

@@ -14,6 +14,7 @@ __all__ = [
     "Bag",
     "BagRejected",
     "DeskgridError",
+    "File",
     "Grid",
     "GridClosed",
     "GridRefused",
@@ -25,6 +26,7 @@ __all__ = [
     "RemoteTraceback",
     "RequestFailed",
     "ResultUnreadable",
+    "Shared",
     "Task",
     "TaskCancelled",
     "TaskCrashed",
@@ -38,8 +40,10 @@ __all__ = [
 # The modules of the public names, except for the errors.
 _PLACES = {
     "Bag": "client.bag",
+    "File": "files",
     "Grid": "client.grid",
     "Progress": "client.progress",
+    "Shared": "files",
     "Task": "client.grid",
     "TaskLog": "client.bag",
     "__version__": "wire",
@@ -71,6 +75,7 @@ if TYPE_CHECKING:
         TaskError,
         TaskTimeout,
     )
+    from deskgrid.files import File, Shared
     from deskgrid.wire import VERSION as __version__
 else:
 

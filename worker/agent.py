@@ -11,6 +11,7 @@ import os
 import platform
 import secrets
 import socket
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,10 +24,13 @@ import zmq
 from deskgrid import wire
 from deskgrid.wire.joinline import JoinLine
 from deskgrid.worker.enrolment import enrolled
+from deskgrid.worker.files.cache import FileCache
+from deskgrid.worker.files.stage import Stage
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
 from deskgrid.worker.link import Link, UnknownKey
 from deskgrid.worker.run.accounts import Account, AccountError, check_account
 from deskgrid.worker.run.executor import Executor
+from deskgrid.worker.run.folders import Folder, is_ours
 from deskgrid.worker.run.process import PROGRAM
 from deskgrid.worker.session import Identity, Refusal, Session
 from deskgrid.worker.windows.clocks import read_clocks
@@ -39,11 +43,17 @@ log = logging.getLogger("deskgrid.worker")
 
 # The longest wait in the loop, and so the longest delay of a stop request.
 TICK_S = 0.2
+# Bytes of stored files that a PC keeps although no task uses them.
+FILES_BYTES = 10 * 2**30
 # How long a stopping worker waits for the broker to confirm its last results.
 LAST_RESULTS_S = 3.0
 # A PC may enrol for this long even if its plan is over sooner: `--until 1` is how a PC enrols, and the broker may be
 # busy with others.
 ENROL_S = 10.0
+
+
+# The folder for stored files of a worker whose tasks run as another user, who cannot enter the worker's home.
+RUN_AS_FILES = "deskgrid-files"
 
 
 class WorkerError(Exception):
@@ -56,6 +66,9 @@ class WorkerOptions:
 
     ``plan`` None: the broker's windows for this worker, or open-ended if it has none. ``task_memory``: bytes of memory
     for a task's process; 0 for no limit. ``run_as``: the user that tasks run as; None: the worker's own user.
+    ``files``: the folder for stored files; None: one in the home or, with ``run_as``, in the folder for temporary
+    files.
+    ``files_bytes``: bytes of stored files that are kept although no task uses them.
     """
 
     join: JoinLine
@@ -66,6 +79,8 @@ class WorkerOptions:
     plan: Plan | None = None
     task_memory: int = 0
     run_as: Account | None = None
+    files: Path | None = None
+    files_bytes: int = FILES_BYTES
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("site", self.site)):
@@ -146,14 +161,36 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         with suppress(BlockingIOError):  # it has been woken often enough
             wake_in.send(b"\0")
 
-    executor = Executor(options.slots, options.name, wake, task_memory=options.task_memory, account=options.run_as)
+    cache, tasks = _places(options)
+    executor = Executor(
+        options.slots, options.name, wake, task_memory=options.task_memory, account=options.run_as, tasks=tasks.path
+    )
+    stage = Stage(executor, cache, tasks.path, wake, options.run_as)
     try:
         with Link(options.join) as link:
-            _Agent(options, link, executor, wake=wake, woken=wake_out, say=say).run(stopping)
+            _Agent(options, link, executor, stage, wake=wake, woken=wake_out, say=say).run(stopping)
     finally:
         executor.close()
+        stage.close()
+        tasks.close()
         wake_in.close()
         wake_out.close()
+
+
+def _places(options: WorkerOptions) -> tuple[FileCache, Folder]:
+    """Return the cache of stored files, and a folder for the folders of tasks, on one disk. Raises `WorkerError`."""
+    place = options.files
+    if place is None:
+        place = options.home / "files" if options.run_as is None else Path(tempfile.gettempdir()) / RUN_AS_FILES
+    place = place.absolute()
+    try:
+        options.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.mkdir(mode=0o711, parents=True, exist_ok=True)
+        if not is_ours(place):
+            raise WorkerError(f"{place} belongs to somebody else, or others can write to it: name another with --files")
+        return FileCache(place / "cache", options.files_bytes), Folder(place)
+    except OSError as error:
+        raise WorkerError(f"stored files cannot be kept in {place}: {error.strerror}") from error
 
 
 class _Agent:
@@ -164,6 +201,7 @@ class _Agent:
         options: WorkerOptions,
         link: Link,
         executor: Executor,
+        stage: Stage,
         *,
         wake: Callable[[], None],
         woken: socket.socket,
@@ -183,7 +221,7 @@ class _Agent:
         self._executor = executor
         self._woken = woken
         self._say = say
-        self._session = Session(identity, plan, executor, follows_broker=options.plan is None)
+        self._session = Session(identity, plan, stage, follows_broker=options.plan is None)
         self._wake = wake
         self._alarm: Alarm | None = None
         self._table: str | None = None

@@ -35,7 +35,7 @@ class Refusal(Exception):
 
 
 class TaskExecutor(Protocol):
-    """The part of `deskgrid.worker.run.executor.Executor` that the session uses. ``now`` is monotonic seconds."""
+    """The part of `deskgrid.worker.files.stage.Stage` that the session uses. ``now`` is monotonic seconds."""
 
     def know(self, digest: str, blob: bytes) -> None: ...
     def knows(self, digest: str) -> bool: ...
@@ -45,6 +45,9 @@ class TaskExecutor(Protocol):
     def poll(self, now: float) -> list[JobEnded]: ...
     def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
+    def say(self, now: float) -> Sequence[wire.Message]: ...
+    def hear(self, message: wire.Part | wire.Lacks | wire.Kept | wire.Failed, now: float) -> None: ...
+    def reconnected(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ class Session:
             self._taken(message.attempts)
         elif isinstance(message, wire.Blob):
             self._learn(message)
+        elif isinstance(message, wire.Part | wire.Lacks | wire.Kept | wire.Failed):
+            self._runs.hear(message, now.mono)
         elif isinstance(message, wire.Recall):
             self._recall(message)
         elif isinstance(message, wire.Stop):
@@ -171,6 +176,8 @@ class Session:
             self._speak(now)
         if self._open:
             self._feed()
+        if self.joined:
+            self._out += self._runs.say(now.mono)
         out, self._out = self._out, []
         return out
 
@@ -258,6 +265,7 @@ class Session:
         self._heartbeat_s = welcome.heartbeat
         self.windows_from_broker = welcome.windows
         self._fetching.clear()  # requests or answers may have been lost with the last connection
+        self._runs.reconnected()
         if self._owes_results:
             self._owes_results = False
             self._deliver_all()

@@ -39,12 +39,15 @@ class Arrival:
 class ValueWriter:
     """``steps``: functions called with each large payload, at the same time, each on a thread of its own.
 
-    A template is also hashed. These threads call ``wake()`` whenever a step is done.
+    A template is also hashed; a part of a stored file is only written and hashed. These threads call ``wake()``
+    whenever a step is done.
     """
 
     def __init__(self, steps: Sequence[Callable[[wire.Chunks], object]], wake: Callable[[], None]) -> None:
         *self._steps, hashing = [(step, ThreadPoolExecutor(1, "deskgrid-files")) for step in (*steps, wire.sha256_of)]
         self._template_steps = [*self._steps, hashing]
+        # A part of a stored file has a digest, and needs no checksum.
+        self._part_steps = [self._steps[0], hashing]
         self._wake = wake
         self._waiting: dict[bytes, deque[Arrival]] = {}
         self._size = 0
@@ -71,6 +74,8 @@ class ValueWriter:
 
     def _begin(self, message: wire.Message, values: list[wire.Chunks]) -> list[Future[object]]:
         steps = self._template_steps if isinstance(message, wire.Blob) else self._steps
+        if isinstance(message, wire.Part):
+            steps = self._part_steps
         kept = [thread.submit(step, value) for value in values for step, thread in steps]
         for future in kept:
             future.add_done_callback(lambda _: self._wake())

@@ -88,13 +88,13 @@ class Disk:
             return True
         if isinstance(message, wire.Ask):
             return message.what in READS
-        return not isinstance(message, wire.Finished | wire.Blob)
+        return not isinstance(message, wire.Finished | wire.Blob | wire.Offer | wire.Part)
 
     def records(self, message: wire.Message) -> bool:
         """Whether the large payloads of ``message`` may be written to files. Keeps room for those of a submission."""
         if not self.takes(message):
             return False
-        if isinstance(message, wire.Submit | wire.Blob):
+        if isinstance(message, wire.Submit | wire.Blob | wire.Part):
             size = sum(map(len, wire.large_of(message)))
             if self.refusal_of(size):
                 return False

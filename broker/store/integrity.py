@@ -22,6 +22,7 @@ LONG_BYTES = 2048
 # Rows with checksums, and the columns that these cover.
 _CHECKED = (
     ("SELECT digest FROM templates WHERE checksum IS NOT checksum(data)", "template"),
+    ("SELECT hex(digest) FROM parts WHERE checksum IS NOT checksum(data)", "part of a file"),
     ("SELECT first FROM batches WHERE checksum IS NOT checksum(payloads, runtimes, first_runtimes)", "batch"),
     ("SELECT first FROM predictions WHERE checksum IS NOT checksum(runtimes)", "prediction of batch"),
     (

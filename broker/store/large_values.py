@@ -63,14 +63,15 @@ class LargeValues:
         self._kept -= names
         self._unneeded += [name for name in names if not self.size_of(name)]
 
-    def cell(self, payload: Payload, bag: int | None, batch: int | None = None) -> StoredValue:
+    def cell(self, payload: Payload, bag: int | None, batch: int | None = None, *, summed: bool = True) -> StoredValue:
         """Record the file of a payload, if it has one, and return the cell that stands for the payload in a table.
 
         ``bag``: None for a template. ``batch``: for an argument, the first task of its batch; None for a result.
+        ``summed``: its checksum was computed.
         """
         if isinstance(payload, bytes) or not payload.file:
             return bytes(payload)
-        row = FileRow(payload.file, bag, batch, len(payload), payload.checksum)
+        row = FileRow(payload.file, bag, batch, len(payload), payload.checksum if summed else None)
         self._write("INSERT INTO files VALUES (?,?,?,?,?)", [row])
         return payload.file
 

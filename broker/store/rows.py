@@ -96,13 +96,14 @@ class UsageRow(NamedTuple):
 
 
 class FileRow(NamedTuple):
-    """The file of a large value. ``bag``: None for a template.
+    """The file of a large value. ``bag``: None for a template, or a part of a stored file.
 
-    ``batch``: for an argument, the first task of its batch; None for a result.
+    ``batch``: for an argument, the first task of its batch; None for a result. ``checksum``: None for a part, which
+    has a digest.
     """
 
     name: str
     bag: int | None
     batch: int | None
     size: int
-    checksum: int
+    checksum: int | None

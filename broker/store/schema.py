@@ -96,6 +96,14 @@ CREATE INDEX bags_of_template ON bags (template);
     """
 CREATE TABLE copies (task INTEGER PRIMARY KEY, number INTEGER, session TEXT);
 """,
+    # Parts of stored files, and who holds them (`deskgrid.broker.store.parts`).
+    """
+CREATE TABLE parts (digest BLOB PRIMARY KEY, size INTEGER, data BLOB, checksum INTEGER);
+CREATE TABLE holders (number INTEGER PRIMARY KEY, bag TEXT, owner TEXT, touched REAL, first INTEGER, each INTEGER);
+CREATE INDEX holders_of_bag ON holders (bag);
+CREATE TABLE holds (digest BLOB, owner TEXT, holder INTEGER, PRIMARY KEY (digest, owner, holder)) WITHOUT ROWID;
+CREATE INDEX holds_of_holder ON holds (holder);
+""",
     # What each owner has used, for fair share.
     """
 CREATE TABLE usage (owner TEXT PRIMARY KEY, used_s REAL, at REAL) WITHOUT ROWID;

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deskgrid.cli.base import Refusal, Seconds, join_option, open_grid, say, show
+from deskgrid.cli.base import Folder, Refusal, Seconds, join_option, open_grid, say, show
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
@@ -55,6 +55,20 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
     type=click.File("rb"),
     metavar="FILE",
     help="Make one task of each line of this file, or of stdin if FILE is -. Empty lines are skipped.",
+)
+@click.option(
+    "--input",
+    "inputs",
+    metavar="[NAME=]PATH",
+    multiple=True,
+    help="A file or a folder that each task finds in a fresh folder, in which it then runs; may be repeated.",
+)
+@click.option(
+    "--output",
+    "outputs",
+    metavar="PATTERN",
+    multiple=True,
+    help="The files that a task leaves in its folder, such as 'out/*.npz', for deskgrid fetch; may be repeated.",
 )
 @click.option(
     "--priority", type=click.IntRange(-100, 100), default=0, help="Bags of higher numbers come first: your own."
@@ -250,6 +264,31 @@ def _last_words(error: Exception) -> str:
     said = str(error)
     words = str(error.__cause__ or "").strip('"\n ').rpartition("\n")[2]
     return "" if words in said or said in words else f": {words[:LAST_WORDS]}"
+
+
+@click.command()
+@click.option("--to", type=Folder(), default=".", help="The folder for the files [default: the current one].")
+@bag_argument
+@item_argument
+@join_option
+def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
+    """Fetch the files that the tasks of BAG left, and wait for tasks that have not ended.
+
+    The files of each task go into a folder that is named after its number in the bag, from 0. With ITEM, only those of
+    that task are fetched, directly into the folder. A fetch that was interrupted goes on where it stopped.
+    """
+    from deskgrid.errors import DeskgridError, TaskError
+
+    with open_grid(join) as grid, _waiting(bag_id):
+        bag = _attached(grid, bag_id)
+        try:
+            found = bag.fetch(to, item)
+        except Exception as error:  # that of the task, which may be of any class
+            if isinstance(error, DeskgridError) and not isinstance(error, TaskError):
+                raise
+            raise Refusal(_failure(item or 0, error)) from error
+        for path in found:
+            say(str(path))
 
 
 @click.command()

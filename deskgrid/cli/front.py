@@ -26,6 +26,7 @@ COMMANDS = {
         ("submit", "deskgrid.cli.bags:submit", "Submit a bag of commands; print its id."),
         ("wait", "deskgrid.cli.bags:wait", "Wait until a bag has ended."),
         ("results", "deskgrid.cli.bags:results", "Print the results of a bag, in order."),
+        ("fetch", "deskgrid.cli.bags:fetch", "Fetch the files that tasks left."),
         ("logs", "deskgrid.cli.bags:logs", "Print what tasks wrote to stdout and stderr."),
         ("explain", "deskgrid.cli.bags:explain", "Say why a task waits."),
         ("cancel", "deskgrid.cli.bags:cancel", "Cancel what has not ended of a bag."),

@@ -227,6 +227,21 @@ def _announce(ready: "Ready") -> None:
     help="How much memory a task's process may use, such as 512M or 2G; not on Windows [default: no limit].",
 )
 @click.option(
+    "--files",
+    type=Folder(),
+    help="The folder for files that tasks need and leave [default: in the home; with --run-as, in the system's folder "
+    "for temporary files].",
+)
+@click.option(
+    "--files-cache",
+    "files_bytes",
+    metavar="SIZE",
+    default="10G",
+    show_default=True,
+    callback=lambda context, parameter, text: disk_size(text),
+    help="How much of the disk may hold files that no task uses now; the least used go first.",
+)
+@click.option(
     "--until",
     metavar="HH:MM|DURATION",
     help="Planned uptime: from now until this time, or for so long: seconds, or with units, such as 1h30min.",
@@ -250,6 +265,8 @@ def worker(
     site: str,
     windows: Path | None,
     task_memory: int,
+    files: Path | None,
+    files_bytes: int,
     until: str | None,
     cycle: Path | None,
     log_level: str,
@@ -285,6 +302,8 @@ def worker(
                 plan=_plan(windows, until, cycle),
                 task_memory=task_memory,
                 run_as=None if run_as is None else find_account(run_as),
+                files=None if files is None else files.expanduser().absolute(),
+                files_bytes=files_bytes,
             )
             log_to_stderr(log_level)
             log = logging.getLogger("deskgrid.worker")
@@ -293,12 +312,17 @@ def worker(
         raise Refusal(str(error)) from error
 
 
-def memory_size(text: str) -> int:
+def disk_size(text: str) -> int:
     """Return the bytes of a size like 512M or 1.5G (by 1024); raises BadParameter."""
     found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if found is None:
         raise click.BadParameter(f"{text!r} is not a size like 512M or 2G")
-    size = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+
+
+def memory_size(text: str) -> int:
+    """Return the bytes of memory in a size like 512M; raises BadParameter."""
+    size = disk_size(text)
     if 0 < size < TASK_MEMORY_LEAST:
         raise click.BadParameter(f"{text!r} is too little: Python itself needs {TASK_MEMORY_LEAST // 1024**2} MiB")
     if size >= 2**63:

@@ -5,14 +5,17 @@ fetches them again from the start, in the order in which tasks end. The broker k
 """
 
 import math
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from deskgrid import wire
+from deskgrid.client.downloads import ResultFiles
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised, add_note, value_of
 from deskgrid.client.progress import Meter, Progress
@@ -65,6 +68,7 @@ class Bag(Generic[ItemT, ResultT]):
         self.name = name
         self.note = note
         self._link = link
+        self._files = ResultFiles(link, bag_id)
         self._total = total
         self._items = items
         self._owner = owner  # the Grid, which would close the link if it were garbage-collected
@@ -101,7 +105,7 @@ class Bag(Generic[ItemT, ResultT]):
     def _as_completed(self, keep: bool) -> Iterator[tuple[ItemT, ResultT | Exception]]:
         first, failed = None, 0
         for row in self._ended():
-            value = value_of(row, self.id)
+            value = value_of(row, self.id, self._files)
             if not isinstance(value, Raised):
                 yield self._item(row.item), value
             elif keep:
@@ -127,11 +131,43 @@ class Bag(Generic[ItemT, ResultT]):
         _check_errors(errors)
         found: dict[int, Any] = {}
         for row in self._ended():
-            value = value_of(row, self.id)
+            value = value_of(row, self.id, self._files)
             if isinstance(value, Raised) and errors == "raise":
                 raise value.error
             found[row.item] = value.error if isinstance(value, Raised) else value
         return [found[item] for item in sorted(found)]
+
+    def fetch(self, to: str | os.PathLike[str] = ".", item: int | None = None) -> list[Path]:
+        """Fetch the files that tasks left, and wait for tasks that have not ended; returns their paths.
+
+        ``to``: the folder for them. ``item``: the index of one task, whose files go directly into that folder; None:
+        all tasks, and the files of each go into a folder that is named after its index. Files that are there already
+        and are equal stay, so a fetch that was interrupted goes on where it stopped.
+
+        Raises `RequestFailed` if another file is in the way, and the exception of the task ``item`` if it failed.
+        """
+        found = list[Path]()
+        for row in self._ended():
+            if item is None or row.item == item:
+                if item is not None and isinstance(value := value_of(row, self.id, self._files), Raised):
+                    raise value.error
+                folder = Path(to) / str(row.item) if item is None else Path(to)
+                found += self._fetched(row, folder)
+                if item is not None:
+                    return found
+        if item is not None:
+            raise RequestFailed(f"bag {self.id} has no item {item}: it has {self._total} items, counted from 0")
+        return found
+
+    def _fetched(self, row: wire.BagResult, folder: Path) -> list[Path]:
+        if row.outcome != wire.Outcome.DONE:
+            return []
+        try:
+            wrapped = wire.unwrap(row.payload)
+        except wire.TreeRefused as error:
+            raise RequestFailed(f"the result of task {row.item} cannot be read: {error}") from error
+        trees = wrapped.trees[:-1] if wrapped.whole else wrapped.trees
+        return [path for tree in trees for path in self._files.fetch(tree, folder)]
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until every task has ended, at most ``timeout`` seconds (None: as long as it takes).

@@ -10,7 +10,6 @@ settles only calls that succeeded and whose futures have no callbacks. The threa
 
 import json
 import logging
-import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -18,9 +17,11 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from deskgrid import wire
+from deskgrid.client.bag_files import BagFiles
 from deskgrid.client.conversation import Handler, Reply
+from deskgrid.client.downloads import ResultFiles
 from deskgrid.client.link import Link
-from deskgrid.client.payload import Raised, Unread
+from deskgrid.client.payload import Raised, Unread, value_of
 from deskgrid.client.replies import results_of
 from deskgrid.client.template import Template
 from deskgrid.errors import BagRejected, DeskgridError, RequestFailed
@@ -86,8 +87,12 @@ class Stream:
         name: str,
         options: wire.TaskOptions,
         ended: Callable[["CallEnded"], None],
+        *,
+        files: BagFiles,
     ) -> None:
-        self.bag = secrets.token_hex(6)
+        self.bag = files.bag
+        self.files = files
+        self._result_files = ResultFiles(link, files.bag)
         self._link = link
         self._template = template
         self._name = name
@@ -160,8 +165,12 @@ class Stream:
                 else:
                     del self._held[result.item]
                     self._unsettled -= 1
-                    future.set_result(Unread(result, self.bag))
+                    future.set_result(Unread(result, self.bag, self._result_files))
         return others
+
+    def value_of(self, result: wire.BagResult) -> Any:
+        """Return the value of a call, or a `Raised`."""
+        return value_of(result, self.bag, self._result_files)
 
     def take(self, index: int) -> GridFuture | None:
         """Take out the future of call ``index``; return None if another thread has taken it."""

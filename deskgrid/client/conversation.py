@@ -37,16 +37,22 @@ TEMPLATE_TRIES = 3
 # The reason of a refused batch begins with this if only its template is missing.
 NO_TEMPLATE = "template:"
 
-Reply = wire.Accepted | wire.Outcomes | wire.Answer | wire.Failed
+Reply = wire.Accepted | wire.Outcomes | wire.Answer | wire.Failed | wire.Lacks | wire.Kept | wire.Part
+# What a client asks of the broker.
+Question = wire.Submit | wire.Watch | wire.Ask | wire.Offer | wire.Part | wire.Want
 # Called on the link's thread. A handler must be quick, must not raise, and must not run the user's code.
 Handler = Callable[[Reply | DeskgridError], None]
+
+
+class TransferCut(DeskgridError):
+    """The connection was cut while a part of a file was on its way. Perhaps it arrived: offer it again."""
 
 
 @dataclass(slots=True)
 class Request:
     """A request to the broker; ``template``: its batch's template, sent before it if the broker may not have it."""
 
-    message: wire.Submit | wire.Watch | wire.Ask
+    message: Question
     answered: Handler
     template: Template | None = None
     tries: int = 0
@@ -57,6 +63,8 @@ class Request:
     def __post_init__(self) -> None:
         if isinstance(self.message, wire.Submit):
             self.size = sum(map(len, self.message.payloads)) + (len(self.template.data) if self.template else 0)
+        elif isinstance(self.message, wire.Part | wire.Want):
+            self.size = wire.PART_BYTES
 
     def answer(self, reply: Reply | DeskgridError) -> None:
         """Pass the answer to the request's handler. If the handler raises, only this request fails."""
@@ -150,7 +158,7 @@ class Conversation:
             for number in message.receipts:
                 said += self._answer(wire.Accepted(number, message.bag, ""), now)
             return said
-        if isinstance(message, wire.Accepted | wire.Answer | wire.Failed):
+        if isinstance(message, wire.Accepted | wire.Answer | wire.Failed | wire.Lacks | wire.Kept | wire.Part):
             return self._answer(message, now)
         if isinstance(message, wire.Greeting):
             return self._greeted(message, now)
@@ -205,6 +213,8 @@ class Conversation:
             return []
         self.joined = True
         self._sent.clear()
+        for number in [number for number, request in self._open.items() if isinstance(request.message, wire.Part)]:
+            self._open.pop(number).answer(TransferCut("the connection was cut"))
         for request in self._open.values():
             request.patience = 0.0
         return [message for request in self._open.values() for message in self._said(request, now)]

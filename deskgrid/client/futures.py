@@ -14,10 +14,12 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from deskgrid import wire
+from deskgrid.client.bag_files import BagFiles, KnownFiles, Noted, new_bag_id
 from deskgrid.client.call_stream import CallEnded, GridFuture, Stream, settle_cancelled
 from deskgrid.client.link import Link
-from deskgrid.client.payload import Raised, pack_call, value_of
+from deskgrid.client.payload import Raised
 from deskgrid.client.replies import wait_for
+from deskgrid.client.sources import Stored
 from deskgrid.client.submission import check_python
 from deskgrid.client.template import pickle_function, python_template
 from deskgrid.errors import GridClosed
@@ -46,8 +48,9 @@ class _Key(NamedTuple):
 class Futures:
     """All calls that were submitted one by one to one Grid."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, known: KnownFiles) -> None:
         self._link = link
+        self._known = known
         self._lock = threading.Lock()
         self._by_key: dict[_Key, Stream] = {}
         self._streams: list[Stream] = []
@@ -71,30 +74,45 @@ class Futures:
         owner: object,
     ) -> Future[Any]:
         """Submit one call. ``owner`` is kept alive until all futures are settled. Raises `BagRejected`."""
-        key = _Key(pickle_function(function), None, modules, name, options, runtime is not None)
+        common, own = Noted(self._known), Noted(self._known)
+        pickled = common.pickled(lambda: pickle_function(function))
+        key = _Key(pickled, None, modules, name, options, runtime is not None)
         if key not in self._by_key and len(self._by_key) >= OWN_BAGS:
             # By module, because a template contains the local modules as they were when it was made.
             module = str(getattr(function, "__module__", None))
             key = _Key(pickle_function(_caller()), module, modules, "calls", options, key.predicted)
-            args = (function, *args)
-        payload = pack_call(args, kwargs, f"an argument of {name}")
+            args, common.trees = (function, *args), {}
+        payload = own.pack_call(args, kwargs, f"an argument of {name}")
+        if common.trees or own.trees:
+            self._send_files(key, common.trees, own.trees)
         with self._lock:
             if self._closed:
                 raise closed()
-            stream = self._stream(key)
+            stream = self._stream(key, b"".join(common.trees))
             self._owner = owner
             return stream.submit(payload, runtime)
 
-    def _stream(self, key: _Key) -> Stream:
-        """Return the current stream for the calls of ``key``. The caller holds the lock."""
+    def _send_files(self, key: _Key, common: Mapping[bytes, Stored], own: Mapping[bytes, Stored]) -> None:
+        """Send the files that a call needs, of its function and its own, before the call."""
+        with self._lock:
+            files = self._stream(key, b"".join(common)).files
+        files.need_once([*common.values(), *own.values()])
+        files.send()
+
+    def _stream(self, key: _Key, inputs: bytes) -> Stream:
+        """Return the current stream for the calls of ``key``. The caller holds the lock.
+
+        ``inputs``: the digests of the trees that the function needs.
+        """
         stream = self._by_key.get(key)
         if stream is not None and stream.full:
             stream.close()
             stream = None
         if stream is None:
-            template = python_template(key.function, key.name, key.modules)
+            template = python_template(key.function, key.name, key.modules, inputs)
             check_python(self._link, template)
-            stream = self._by_key[key] = Stream(self._link, template, key.name, key.options, self._ended)
+            files = BagFiles(self._link, self._known, new_bag_id())
+            stream = self._by_key[key] = Stream(self._link, template, key.name, key.options, self._ended, files=files)
             self._streams.append(stream)
         if self._thread is None:
             self._thread = threading.Thread(target=self._settle_all, name="deskgrid-futures", daemon=True)
@@ -188,7 +206,7 @@ class Futures:
             taken = ended.stream.take(result.item)
             if taken is not None:  # otherwise it was cancelled here meanwhile
                 cancelled = result.outcome == wire.Outcome.CANCELLED
-                _settle_safely(taken, None if cancelled else value_of(result, ended.stream.bag), cancelled=cancelled)
+                _settle_safely(taken, None if cancelled else ended.stream.value_of(result), cancelled=cancelled)
 
     def _look(self) -> None:
         """Notify the waiting threads if everything is settled after `close`."""

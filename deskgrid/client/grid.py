@@ -16,10 +16,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from deskgrid.client.bag import Bag, ItemT, ResultT
+from deskgrid.client.bag_files import BagFiles, KnownFiles, command_files, new_bag_id
 from deskgrid.client.discovery import client_line
 from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
-from deskgrid.client.payload import pack_call, pack_text
+from deskgrid.client.payload import pack_text
 from deskgrid.client.replies import ANSWER_S, ask, pages
 from deskgrid.client.submission import (
     Runtime,
@@ -32,6 +33,7 @@ from deskgrid.client.submission import (
 )
 from deskgrid.client.template import Template, command_template, name_of, pickle_function, python_template
 from deskgrid.errors import GridUnreachable
+from deskgrid.files import Shared
 from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ log = logging.getLogger("deskgrid.client")
 _LOOK_S = 0.01
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,8 @@ class Grid(Executor):
     def __init__(self, join: str | None = None, *, timeout: float = OPENING_S) -> None:
         line = client_line(join)
         self._link = Link(line)
-        self._futures = Futures(self._link)
+        self._known_files = KnownFiles()
+        self._futures = Futures(self._link, self._known_files)
         self._shut = False
         # Also runs at the end of the program. It must not refer to this Grid, so that an unreferenced Grid is closed,
         # too.
@@ -204,9 +208,15 @@ class Grid(Executor):
         options = checked_options(_gated(options, priority, limit, licences, before=after, when=when))
         self._check_open()
         label = name_of(job.function)
-        template = python_template(pickle_function(job.function), label, job.modules + checked_modules(modules))
+        files = self._files_of_a_bag()
+        pickled, inputs = files.common(lambda: pickle_function(job.function))
+        template = python_template(pickled, label, job.modules + checked_modules(modules), inputs)
+
+        def pack(item: Any, what: str) -> Payload:
+            return files.pack_call((item,), {}, what)
+
         bag: Bag[ItemT, ResultT] = self._submit(
-            template, items, pack=_pack_item, name=name or label, runtime=runtime, options=options
+            template, items, pack=pack, name=name or label, runtime=runtime, options=options, files=files
         )
         if bag.note:
             log.warning("bag %s (%s): %s", bag.id, bag.name, bag.note)
@@ -222,6 +232,8 @@ class Grid(Executor):
         timeout: float | None = None,
         retries: int = 0,
         copies: bool = False,
+        inputs: Iterable[str] = (),
+        outputs: Sequence[str] = (),
         priority: int = 0,
         limit: int | None = None,
         licences: Mapping[str, int] | None = None,
@@ -233,14 +245,33 @@ class Grid(Executor):
         If there is no "{}", the text is added at the end. The result is the stdout of the command; a command with an
         exit code other than 0 has failed. The rest is as for `bag`, but nothing is logged: the broker's remark about
         the bag is in `Bag.note`.
+
+        ``inputs``: files and folders, each PATH or NAME=PATH, that every task finds in a fresh folder, in which its
+        command runs. ``outputs``: patterns of the files that the command leaves there, such as "out/*.npz", for
+        `Bag.fetch`. A task with a pattern that matches nothing has failed.
         """
         options = checked_options(
             _gated(TaskOptions(timeout, retries, copies), priority, limit, licences, before=after, when=when)
         )
         self._check_open()
-        template = command_template(argv)
+        files = self._files_of_a_bag()
+        trees, patterns = command_files(inputs, outputs)
+        files.need(trees)
+        template = command_template(argv, b"".join([tree.digest for tree in trees]), patterns)
         label = name or cut(argv[0], NAME_BYTES)
-        return self._submit(template, items, pack=pack_text, name=label, runtime=runtime, options=options)
+        return self._submit(template, items, pack=pack_text, name=label, runtime=runtime, options=options, files=files)
+
+    def share(self, value: ValueT) -> Shared[ValueT]:
+        """Share an object with all tasks of a bag: use what is returned in their function, or in its items.
+
+        In a task it is the object itself. It travels to each PC once, and the large arrays in it (everything that
+        supports pickle's out-of-band buffers) are read from one copy there, so they are read-only. Do not change the
+        object afterwards.
+        """
+        return Shared(value)
+
+    def _files_of_a_bag(self) -> BagFiles:
+        return BagFiles(self._link, self._known_files, new_bag_id())
 
     def _submit(
         self,
@@ -251,6 +282,7 @@ class Grid(Executor):
         name: str,
         runtime: Runtime,
         options: TaskOptions,
+        files: BagFiles,
     ) -> Bag[Any, Any]:
         held = kept(items)
         bag, total, note = submit_bag(
@@ -261,6 +293,7 @@ class Grid(Executor):
             name=name,
             runtime=runtime,
             options=options,
+            files=files,
         )
         return Bag(self._link, bag, name, total, items=held, note=note, owner=self)
 
@@ -432,10 +465,6 @@ def _gated(
         after=tuple([bag.id if isinstance(bag, Bag) else bag for bag in bags]),
         when=when,
     )
-
-
-def _pack_item(item: Any, what: str) -> Payload:
-    return pack_call((item,), {}, what)
 
 
 def _chunks(calls: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 import zmq
 
 from deskgrid import wire
-from deskgrid.client.conversation import Conversation, Handler, Request
+from deskgrid.client.conversation import Conversation, Handler, Question, Request
 from deskgrid.client.replies import wait_for
 from deskgrid.client.template import PYTHON, Template
 from deskgrid.errors import DeskgridError, GridClosed, GridUnreachable
@@ -82,7 +82,7 @@ class Link:
 
     def send(
         self,
-        message: wire.Submit | wire.Watch | wire.Ask,
+        message: Question,
         answered: Handler,
         template: Template | None = None,
         *,

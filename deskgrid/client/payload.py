@@ -7,11 +7,12 @@ worker. An exception that cannot be rebuilt becomes a `TaskError`.
 import io
 import pickle
 import re
+import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from sys import getsizeof
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deskgrid.errors import (
     BagRejected,
@@ -24,9 +25,11 @@ from deskgrid.errors import (
     TaskError,
     TaskTimeout,
 )
+from deskgrid.files import fetching
 from deskgrid.wire import (
     LARGE_BYTES,
     PAYLOAD_LIMIT,
+    VALUE_BYTES,
     BagResult,
     Chunks,
     Outcome,
@@ -34,11 +37,18 @@ from deskgrid.wire import (
     clean,
     payload_of,
     read_failure,
+    unwrap,
 )
+
+if TYPE_CHECKING:
+    from deskgrid.client.downloads import ResultFiles
 
 
 def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Payload:
-    """Make the payload of one call; ``what`` names it in messages. Raises `PicklingFailed` or `BagRejected`."""
+    """Make the payload of one call; ``what`` names it in messages. Raises `PicklingFailed` or `BagRejected`.
+
+    A payload of more than PAYLOAD_LIMIT has to be sent as a stored file.
+    """
     call = (args, kwargs)
     if any(getsizeof(arg) >= LARGE_BYTES for arg in args):
         return _pack_large(call, what)
@@ -50,7 +60,7 @@ def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Pa
     if by_value:
         # The call refers to the user's program, which a worker cannot import, or only cloudpickle can pickle it.
         packed = _by_value(call, what)
-    return checked_size(packed, what)
+    return checked_size(packed, what, VALUE_BYTES)
 
 
 class _Pieces:
@@ -83,9 +93,9 @@ def _pack_large(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> P
     except Exception:
         by_value = True
     if by_value:
-        return checked_size(_by_value(call, what), what)
+        return checked_size(_by_value(call, what), what, VALUE_BYTES)
     payload = Chunks([memoryview(piece) for piece in pieces.all()])
-    _check_size(len(payload), what)
+    _check_size(len(payload), what, VALUE_BYTES)
     return payload if len(payload) >= LARGE_BYTES else bytes(payload)
 
 
@@ -109,15 +119,15 @@ def pack_text(item: object, what: str) -> Payload:
         raise PicklingFailed(f"{what} cannot be sent as UTF-8: {error}") from error
 
 
-def checked_size(packed: bytes, what: str) -> Payload:
+def checked_size(packed: bytes, what: str, most: int = PAYLOAD_LIMIT) -> Payload:
     """Return ``packed`` as a payload. Raises `BagRejected` if it exceeds the limit."""
-    _check_size(len(packed), what)
+    _check_size(len(packed), what, most)
     return payload_of(packed)
 
 
-def _check_size(size: int, what: str) -> None:
-    if size > PAYLOAD_LIMIT:
-        raise BagRejected(f"{what} has {size:,} bytes; the limit is {PAYLOAD_LIMIT:,}")
+def _check_size(size: int, what: str, most: int) -> None:
+    if size > most:
+        raise BagRejected(f"{what} has {size:,} bytes; the limit is {most:,}")
 
 
 class Raised:
@@ -132,9 +142,10 @@ class Raised:
 class Unread:
     """A received result, which is unpickled when it is first read."""
 
-    def __init__(self, result: BagResult, bag: str) -> None:
+    def __init__(self, result: BagResult, bag: str, files: "ResultFiles | None" = None) -> None:
         self._result: BagResult | None = result
         self._bag = bag
+        self._files = files
         self._lock = threading.RLock()
         self._value: Any = None
 
@@ -142,12 +153,14 @@ class Unread:
         """Return the outcome of `value_of`, the same object each time."""
         with self._lock:
             if self._result is not None:
-                self._value, self._result = value_of(self._result, self._bag), None
+                self._value, self._result = value_of(self._result, self._bag, self._files), None
             return self._value
 
 
-def value_of(result: BagResult, bag: str) -> Any:
+def value_of(result: BagResult, bag: str, files: "ResultFiles | None" = None) -> Any:
     """Return the task's value, or a `Raised` with its exception or with an exception that describes its end.
+
+    ``files``: fetch the files of results.
 
     Never raises, whatever the result contains: an unreadable result becomes a `ResultUnreadable` for that task. Only
     Ctrl-C interrupts it.
@@ -156,7 +169,7 @@ def value_of(result: BagResult, bag: str) -> Any:
         return Raised(TaskCancelled(f"{_where(result, bag)} was cancelled"))
     if result.outcome != Outcome.DONE:
         return Raised(_failure(result, bag))
-    value, trouble = _tried(lambda: _unpickled(result.payload))
+    value, trouble = _tried(lambda: _unpickled(result.payload, files))
     if trouble is None:
         return value
     unreadable = ResultUnreadable(f"the result of {_where(result, bag)} cannot be unpickled: {said_of(trouble)}")
@@ -195,7 +208,22 @@ def add_note(error: BaseException, note: str) -> None:
     _tried(lambda: BaseException.add_note(error, note))
 
 
-def _unpickled(payload: Payload) -> Any:
+def _unpickled(payload: Payload, files: "ResultFiles | None") -> Any:
+    wrapped = unwrap(payload)
+    if not wrapped.trees or files is None:
+        return _loaded(wrapped.payload)
+    with fetching(lambda name: files.named(wrapped.trees[0], name)):
+        if not wrapped.whole:
+            return _loaded(wrapped.payload)
+        path = files.value(wrapped.trees[-1])
+        try:
+            with path.open("rb") as file:
+                return pickle.load(file)
+        finally:
+            shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _loaded(payload: Payload) -> Any:
     if isinstance(payload, bytes):
         return pickle.loads(payload)
     return pickle.load(io.BufferedReader(_Frames(payload.frames())))

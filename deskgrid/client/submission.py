@@ -9,7 +9,6 @@ import math
 import numbers
 import queue
 import re
-import secrets
 from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from deskgrid import wire
+from deskgrid.client.bag_files import BagFiles
 from deskgrid.client.conversation import Reply
 from deskgrid.client.link import Link
 from deskgrid.client.replies import SLICE_S, ask
@@ -61,8 +61,11 @@ def submit_bag(
     name: str,
     runtime: Runtime,
     options: TaskOptions,
+    files: BagFiles,
 ) -> Accepted:
     """Submit a bag with one task for each of ``items``; ``pack(item, what)`` makes a task's payload.
+
+    ``files``: of this bag; they are sent before the tasks that need them.
 
     Raises `BagRejected` (or `PicklingFailed`); then nothing of the bag is left on the grid.
     """
@@ -72,7 +75,7 @@ def submit_bag(
     count = len(items) if isinstance(items, Collection) else None
     _check_count(count)
     runtimes = Runtimes(runtime, count)
-    sender = _Sender(link, template, name, options, runtimes.same)
+    sender = _Sender(link, template, name, options, runtimes.same, files=files)
     try:
         rows = Rows(items, pack, runtimes)
         for batch in wire.in_batches(rows, _payload_size):
@@ -129,8 +132,18 @@ def _payload_size(row: Row) -> int:
 class _Sender:
     """Sends the batches of one bag, a few of them at a time."""
 
-    def __init__(self, link: Link, template: Template, name: str, options: TaskOptions, runtime: float | None) -> None:
-        self.bag = secrets.token_hex(6)
+    def __init__(
+        self,
+        link: Link,
+        template: Template,
+        name: str,
+        options: TaskOptions,
+        runtime: float | None,
+        *,
+        files: BagFiles,
+    ) -> None:
+        self.bag = files.bag
+        self._files = files
         self.total = 0
         self.note = ""
         self._link = link
@@ -145,6 +158,7 @@ class _Sender:
 
     def send(self, batch: list[Row], *, last: bool) -> None:
         """Send ``batch`` as soon as WINDOW and WINDOW_BYTES allow it."""
+        self._files.send()
         size = sum(map(_payload_size, batch))
         while self._has_no_room(size) or not self._replies.empty():
             self._take()

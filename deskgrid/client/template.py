@@ -51,25 +51,35 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
     return buffer.getvalue()
 
 
-def python_template(pickled: bytes, name: str, modules: Sequence[str] = ()) -> Template:
+def python_template(pickled: bytes, name: str, modules: Sequence[str] = (), inputs: bytes = b"") -> Template:
     """Make the template of the function ``name``, with the program's own modules as they are now.
 
-    ``modules``: names of more of them that travel. Raises `BagRejected`.
+    ``modules``: names of more of them that travel. ``inputs``: the digests of the trees that the function needs. Raises
+    `BagRejected`.
     """
     bundle = make_bundle(modules)
     if len(bundle) > FILES_LIMIT:
         raise BagRejected(f"the program's own modules are {len(bundle):,} files; the limit is {FILES_LIMIT:,}")
     table = {"kind": "python", "python": PYTHON, "function": pickled, "bundle": bundle}
+    if inputs:
+        table["inputs"] = inputs
     return _template(table, PYTHON, f"the function {name}")
 
 
-def command_template(argv: Sequence[str]) -> Template:
-    """Make the template of a command line, in which "{}" stands for a task's text."""
+def command_template(argv: Sequence[str], inputs: bytes = b"", outputs: Sequence[str] | None = None) -> Template:
+    """Make the template of a command line, in which "{}" stands for a task's text.
+
+    ``inputs``: the digests of the trees that are unpacked in a folder of each task's own. ``outputs``: patterns of the
+    files that it leaves there; None: there is no such folder.
+    """
     if isinstance(argv, str) or not argv or not all(isinstance(part, str) for part in argv):
         raise BagRejected(f"a command is a list of texts, its program first, not {argv!r:.80}")
     if len(argv) > ARGUMENTS_LIMIT:
         raise BagRejected(f"the command line has {len(argv):,} words; the limit is {ARGUMENTS_LIMIT:,}")
-    return _template({"kind": "command", "argv": list(argv)}, None, "the command line")
+    table: dict[str, Any] = {"kind": "command", "argv": list(argv)}
+    if outputs is not None:
+        table |= {"inputs": inputs, "outputs": list(outputs)}
+    return _template(table, None, "the command line")
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -6,6 +6,7 @@ Import it with ``from deskgrid import wire``. Inside, each file imports only fil
 - `text`, `payload`, `batches`: cleaned text, large payloads, rows that travel together;
 - `source`: a reader of packed values, one by one, lengths first;
 - `fields`: the types and ranges of fields;
+- `trees`: lists of stored files, and payloads that need them;
 - `failure`, `template`: a worker's account of a failure, and the data that all tasks of a bag share;
 - `task_options`: a submitter's options for every task of a bag;
 - `messages`: the messages and their rows;
@@ -41,6 +42,8 @@ from deskgrid.wire.limits import (
     BATCH_ROWS,
     CHUNK_BYTES,
     CONTROL_BYTES,
+    DIGEST_BYTES,
+    FILE_BYTES,
     FILES_LIMIT,
     HELD_ROWS,
     KEY_BYTES,
@@ -49,6 +52,9 @@ from deskgrid.wire.limits import (
     LINE_BYTES,
     MESSAGE_LIMIT,
     NAME_BYTES,
+    OFFER_PARTS,
+    PART_BYTES,
+    PATTERNS_LIMIT,
     PAYLOAD_LIMIT,
     PICKLED_BYTES,
     PRINTED_BYTES,
@@ -61,9 +67,12 @@ from deskgrid.wire.limits import (
     SECONDS_LIMIT,
     SLOTS_LIMIT,
     TABLE_BYTES,
+    TREE_FILES,
+    TREES_LIMIT,
+    VALUE_BYTES,
     WINDOWS_LIMIT,
 )
-from deskgrid.wire.messages import FROM_CLIENT, FROM_LAB, FROM_WORKER, MESSAGES, Message
+from deskgrid.wire.messages import FROM_BOTH, FROM_CLIENT, FROM_LAB, FROM_WORKER, MESSAGES, Message
 from deskgrid.wire.messages.client import (
     Accepted,
     Answer,
@@ -77,6 +86,7 @@ from deskgrid.wire.messages.client import (
     Watch,
 )
 from deskgrid.wire.messages.common import Blob, Fetch, Goodbye, Outcome, Refused, Rejoin
+from deskgrid.wire.messages.files import Kept, Lacks, Offer, Part, Want
 from deskgrid.wire.messages.worker import (
     Assign,
     Enrol,
@@ -101,6 +111,20 @@ from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256
 from deskgrid.wire.task_options import LICENCE, TaskOptions, read_task_options
 from deskgrid.wire.template import KINDS, Kind, TemplateRefused, read_template, template_kind
 from deskgrid.wire.text import clean, clean_lines, cut, is_longer
+from deskgrid.wire.trees import (
+    MARK,
+    VALUE,
+    Entry,
+    Tree,
+    TreeRefused,
+    Wrapped,
+    check_places,
+    read_tree,
+    split_digests,
+    unwrap,
+    wrap,
+    wrong_with_place,
+)
 
 VERSION = "0.1.0"
 
@@ -114,8 +138,11 @@ __all__ = [
     "BATCH_ROWS",
     "CHUNK_BYTES",
     "CONTROL_BYTES",
+    "DIGEST_BYTES",
     "FIELDS",
     "FILES_LIMIT",
+    "FILE_BYTES",
+    "FROM_BOTH",
     "FROM_CLIENT",
     "FROM_LAB",
     "FROM_WORKER",
@@ -126,9 +153,13 @@ __all__ = [
     "LICENCE",
     "LICENCES_LIMIT",
     "LINE_BYTES",
+    "MARK",
     "MESSAGES",
     "MESSAGE_LIMIT",
     "NAME_BYTES",
+    "OFFER_PARTS",
+    "PART_BYTES",
+    "PATTERNS_LIMIT",
     "PAYLOAD_LIMIT",
     "PICKLED_BYTES",
     "PRINTED_BYTES",
@@ -141,7 +172,11 @@ __all__ = [
     "SECONDS_LIMIT",
     "SLOTS_LIMIT",
     "TABLE_BYTES",
+    "TREES_LIMIT",
+    "TREE_FILES",
     "UNREADABLE",
+    "VALUE",
+    "VALUE_BYTES",
     "VERSION",
     "WINDOWS_LIMIT",
     "Accepted",
@@ -153,6 +188,7 @@ __all__ = [
     "Chunks",
     "Enrol",
     "Enrolled",
+    "Entry",
     "Failed",
     "Failure",
     "Fetch",
@@ -162,11 +198,15 @@ __all__ = [
     "Heartbeat",
     "Hello",
     "Join",
+    "Kept",
     "Kind",
+    "Lacks",
     "Leave",
     "Message",
+    "Offer",
     "Outcome",
     "Outcomes",
+    "Part",
     "Payload",
     "Planned",
     "ProtocolError",
@@ -182,10 +222,15 @@ __all__ = [
     "Taken",
     "TaskOptions",
     "TemplateRefused",
+    "Tree",
+    "TreeRefused",
+    "Want",
     "Watch",
     "Welcome",
     "Window",
     "Work",
+    "Wrapped",
+    "check_places",
     "clean",
     "clean_lines",
     "cut",
@@ -201,9 +246,14 @@ __all__ = [
     "read_failure",
     "read_task_options",
     "read_template",
+    "read_tree",
     "results_in",
     "results_of_tasks",
     "sha256_of",
+    "split_digests",
     "template_kind",
+    "unwrap",
     "weight",
+    "wrap",
+    "wrong_with_place",
 ]

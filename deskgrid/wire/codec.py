@@ -22,6 +22,7 @@ from deskgrid.wire.limits import BATCH_ROWS, CONTROL_BYTES
 from deskgrid.wire.messages import MESSAGES, MOST, Message
 from deskgrid.wire.messages.client import Answer, BagResult, Outcomes, Submit
 from deskgrid.wire.messages.common import Blob
+from deskgrid.wire.messages.files import Part
 from deskgrid.wire.messages.worker import Assign, Finished, Result
 from deskgrid.wire.payload import Chunks, Payload
 from deskgrid.wire.source import CHUNKS, LENGTH, UNREADABLE, Source, Wrong, source_of
@@ -204,7 +205,7 @@ def weight(message: Message) -> int:
             return _ROW_BYTES + sum(map(len, pieces)) + sum(map(len, large))
         case Assign(work=rows):
             return _ROW_BYTES * (1 + len(rows)) + sum(len(row.payload) for row in rows)
-        case Blob(data=data):
+        case Blob(data=data) | Part(data=data):
             return _ROW_BYTES + len(data)
         case Answer(body=body):
             return _ROW_BYTES + len(body)
@@ -218,6 +219,6 @@ def large_of(message: Message) -> list[Chunks]:
             return [payload for payload in payloads if isinstance(payload, Chunks)]
         case Finished(results=rows):
             return [row.payload for row in rows if isinstance(row.payload, Chunks)]
-        case Blob(data=Chunks() as data):
+        case Blob(data=Chunks() as data) | Part(data=Chunks() as data):
             return [data]
     return []

@@ -16,9 +16,11 @@ from typing import Annotated, Any
 from deskgrid.wire.limits import (
     BATCH_ROWS,
     COUNT_LIMIT,
+    DIGEST_BYTES,
     LINE_BYTES,
     MESSAGE_LIMIT,
     NAME_BYTES,
+    PART_BYTES,
     PAYLOAD_LIMIT,
     SECONDS_LIMIT,
 )
@@ -207,6 +209,22 @@ class Data(Plain):
 
 
 @dataclass(frozen=True, slots=True)
+class Digests(Plain):
+    """The SHA-256 of some parts, one after the other."""
+
+    most: int
+
+    def one(self, value: Any) -> Any:
+        Data(self.most * DIGEST_BYTES).one(value)
+        if len(value) % DIGEST_BYTES:
+            raise Wrong(f"{len(value)} bytes, not a number of digests")
+        return value
+
+    def __str__(self) -> str:
+        return f"{self.most:,} of {DIGEST_BYTES} bytes"
+
+
+@dataclass(frozen=True, slots=True)
 class Optional(Plain):
     """A value of another field, or nil."""
 
@@ -353,4 +371,7 @@ Digest = Annotated[str, Word(re.compile(r"[0-9a-f]{64}"), "64 hexadecimal digits
 Version = Annotated[str, Line(64)]
 PythonVersion = Annotated[str, Word(re.compile(r"[0-9]{1,3}\.[0-9]{1,3}"), "a version like 3.12")]
 Argument = Annotated[Payload, Data(PAYLOAD_LIMIT, chunks=True)]
+# One part of a stored file, and what it is known by.
+PartData = Annotated[Payload, Data(PART_BYTES, chunks=True)]
+PartDigest = Annotated[bytes, Data(DIGEST_BYTES)]
 Arguments = Annotated[tuple[Argument, ...], AtMost(BATCH_ROWS)]

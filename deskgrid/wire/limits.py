@@ -74,6 +74,23 @@ PICKLED_BYTES = 64 * 2**10
 # A whole account of a failure: the above, with four bytes for each character.
 ACCOUNT_BYTES = 2**20
 
+# A part of a stored file: a cut transfer repeats at most one, and one holds up a connection only for a moment.
+PART_BYTES = 4 * 2**20
+# Parts that one message names: the broker looks them up, and records them, in a few milliseconds.
+OFFER_PARTS = 1_024
+# The bytes of a SHA-256.
+DIGEST_BYTES = 32
+# Files in one tree, the bytes of a file, and those of a name with its folders: more is a mistake, or an archive.
+TREE_FILES = 10_000
+FILE_BYTES = 16 * 2**30
+PLACE_BYTES = 1_024
+# An argument or a result that is a stored file: more would not fit into the memory of most PCs.
+VALUE_BYTES = 2 * 2**30
+# Trees that one payload needs.
+TREES_LIMIT = 1_000
+# Patterns of output files: more than anybody types.
+PATTERNS_LIMIT = 100
+
 # Arguments of a command line, and files in the bundle of a Python template: more than we have ever seen, and so few
 # that a template needs little more memory than its size.
 ARGUMENTS_LIMIT = 10_000

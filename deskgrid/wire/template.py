@@ -5,9 +5,10 @@ The broker reads only the kind of a template; a worker reads the rest.
 
 from typing import Any, Literal, get_args
 
-from deskgrid.wire.limits import ARGUMENTS_LIMIT, FILES_LIMIT
+from deskgrid.wire.limits import ARGUMENTS_LIMIT, FILES_LIMIT, PATTERNS_LIMIT
 from deskgrid.wire.payload import Payload
 from deskgrid.wire.source import UNREADABLE, Source, Wrong, source_of
+from deskgrid.wire.trees import read_digests
 
 # Kinds of template a worker can run.
 Kind = Literal["python", "command"]
@@ -75,4 +76,18 @@ def _of_type(value: Any, kind: type) -> Any:
     return value
 
 
-_ENTRIES = {"kind": _text, "python": _text, "function": _bytes, "bundle": _files, "argv": _texts}
+def _patterns(source: Source) -> list[str]:
+    return [str(_of_type(value, str)) for value in source.many(PATTERNS_LIMIT)]
+
+
+# ``inputs``: the trees that every task of the bag needs; a command gets them unpacked in its folder. ``outputs``: the
+# patterns of the files that a command leaves there.
+_ENTRIES = {
+    "kind": _text,
+    "python": _text,
+    "function": _bytes,
+    "bundle": _files,
+    "argv": _texts,
+    "inputs": read_digests,
+    "outputs": _patterns,
+}

@@ -17,6 +17,7 @@ PLACES = {
     "deskgrid/": "common",
     "deskgrid/__init__.py": "front door",
     "deskgrid/errors.py": "client",
+    "deskgrid/files.py": "lent",
     "deskgrid/client/": "client",
     "deskgrid/wire/dealer.py": "line",
     "deskgrid/wire/key_pair.py": "line",
@@ -38,11 +39,13 @@ MAY_IMPORT = {
     "line": (["common"], ["zmq"]),
     "scheduler": (["scheduler"], []),
     "server": (["server", "scheduler", "line", "common"], ["msgpack", "zmq"]),
-    "client": (["client", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
+    "client": (["client", "lent", "line", "common"], ["zmq", "msgpack", "cloudpickle", "rich"]),
     "screen": (["screen", "client", "common"], ["rich"]),
     "worker": (["worker", "child", "line", "common"], ["zmq", "apscheduler"]),
     "child": ([], ["cloudpickle", "msgpack"]),
-    "front door": (["client", "common"], []),
+    # What programs and their tasks load alike.
+    "lent": ([], []),
+    "front door": (["client", "lent", "common"], []),
     "example": (["front door"], []),
     "command line": (
         ["command line", "server", "scheduler", "client", "screen", "worker", "benchmark", "line", "common"],

@@ -32,6 +32,7 @@ FEW: dict[type, list[Any]] = {
     fields.Word: ["pc1", "pc2", "pc1~2", *BAGS, "ok", "ended", "lic=1", "lic=2", DIGEST, "3.11"],
     fields.Document: ["{}"],
     fields.Data: [b"", b"\x90", COMMAND],
+    fields.Digests: [b"", sha256(COMMAND).digest(), sha256(COMMAND).digest() + sha256(b"").digest()],
     fields.Flag: [True, False],
 }
 NUMBERS = [0, 0, 0, 1, 1, 2, 3, 5, *range(ATTEMPT, ATTEMPT + 8), 2**63 - 1]
@@ -106,8 +107,21 @@ def message(kind: type[wire.Message], dice: Random) -> wire.Message:
         made = replace(made, bag=dice.choice(BAGS), payloads=(b"",) * count, runtimes=runtimes)
     if isinstance(made, wire.Join) and dice.random() < 0.95:
         made = replace(made, slots=dice.randint(1, 3))
+    if isinstance(made, wire.FROM_BOTH):
+        return _about_files(made, dice)
     right: wire.Message = replace(made, **{name: value for name, value in RIGHT.items() if hasattr(made, name)})
     return right
+
+
+def _about_files(made: Any, dice: Random) -> wire.Message:
+    """For a bag, or an attempt; a part is mostly what its digest says."""
+    made = replace(made, holder=dice.choice([*BAGS, *(f"{dice.randint(0, 3)}.{ATTEMPT + n}" for n in range(4)), "1.2"]))
+    if isinstance(made, wire.Offer):
+        return made
+    data = dice.choice([b"", COMMAND])
+    made = replace(made, digest=sha256(data).digest() if dice.random() < 0.9 else b"short")
+    said: wire.Message = replace(made, data=data) if isinstance(made, wire.Part) else made
+    return said
 
 
 def _arguments(dice: Random) -> str:
@@ -157,7 +171,8 @@ class Talk:
             self.settle()
         else:
             name = dice.choice(PEERS)
-            kind = dice.choice(wire.FROM_WORKER if WHO[name].role == "worker" else wire.FROM_CLIENT)
+            its = wire.FROM_WORKER if WHO[name].role == "worker" else wire.FROM_CLIENT
+            kind = dice.choice((*its, *wire.FROM_BOTH))
             if kind is not wire.Goodbye or what > 0.95:
                 said = message(kind, dice)
                 if isinstance(said, wire.Join) and dice.random() < 0.9:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from deskgrid.broker.store import files, result_blocks
 from deskgrid.broker.store.files import FOLDER, Damaged
 from deskgrid.broker.store.journal import Journal, JournalError
+from deskgrid.broker.store.parts import HolderRow
 from deskgrid.broker.store.rows import ResultRow
 from deskgrid.wire import BATCH_BYTES, LARGE_BYTES, Chunks, Payload
 from tests.broker.records import bag_row, batch_row, dropped, result_of, result_row
@@ -227,3 +229,26 @@ def test_a_large_value_that_is_in_the_tables_stays_there(tmp_path: Path) -> None
         assert journal.payload(0, 0) == VALUE
         assert [row.payload for row in recorded(journal)] == [VALUE]
         assert not on_disk(tmp_path)
+
+
+# --- parts of stored files -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut", "changed"])
+def test_a_part_of_a_file_that_is_not_all_there_refuses_the_home_and_its_content_is_not_read(
+    tmp_path: Path, harm: str
+) -> None:
+    with closing(Journal(tmp_path)) as journal:
+        holder = HolderRow(1, "bag", "ann", 0.0, 0, 0)
+        journal.parts.put_holder(holder)
+        journal.parts.add(holder, sha256(VALUE).digest(), kept(journal))
+    (name,) = on_disk(tmp_path)
+    path = tmp_path / FOLDER / name
+    if harm == "changed":
+        path.write_bytes(VALUE[::-1])
+        with closing(Journal(tmp_path)) as journal:
+            assert content(journal.parts.part(sha256(VALUE).digest())) == VALUE[::-1], "whoever gets it compares it"
+        return
+    path.unlink() if harm == "gone" else os.truncate(path, 7)
+    with pytest.raises(JournalError, match=f"is damaged: file values/{name}"):
+        Journal(tmp_path)

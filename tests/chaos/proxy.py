@@ -43,6 +43,8 @@ class Proxy:
         self._flows = threading.Event()
         self._flows.set()
         self._cut = False
+        # The bytes that it has carried, in both directions.
+        self.carried = 0
         self._closing = False
         self._lock = threading.Lock()
         self._ends: set[socket.socket] = set()
@@ -114,6 +116,8 @@ class Proxy:
             while data := near.recv(CHUNK):
                 self._flows.wait()
                 far.sendall(data)
+                with self._lock:
+                    self.carried += len(data)
         with self._lock:
             for end in (near, far):
                 with suppress(OSError):

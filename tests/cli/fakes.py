@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +50,12 @@ class FakeBag:
 
     def logs(self, item: int) -> TaskLog:
         return self.logged.get(item, LOG)
+
+    def fetch(self, to: Path, item: int | None) -> list[Path]:
+        value = None if item is None else dict(self.ended)[item]
+        if isinstance(value, Exception):
+            raise value
+        return [to / str(number) / "out" for number, _ in self.ended] if item is None else [to / "out"]
 
     def explain(self, item: int | None) -> str:
         return f"task {item} waits"

@@ -86,8 +86,8 @@ def test_what_the_broker_has_to_say_about_a_bag_goes_to_stderr(grid: FakeGrid) -
 
 
 def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
-    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --copies --each - -- convert -x {} {}.jpg"
-    deskgrid("submit", *words.split(), stdin="a.png\n\nb b.png\r\n \nc.png")
+    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --copies --each - --input a --input b=c --output *.jpg"
+    deskgrid("submit", *words.split(), *"-- convert -x {} {}.jpg".split(), stdin="a.png\n\nb b.png\r\n \nc.png")
     assert grid.submitted == {
         "argv": ["convert", "-x", "{}", "{}.jpg"],
         "items": ["a.png", "b b.png", "c.png"],
@@ -96,6 +96,8 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "timeout": 60.0,
         "retries": 2,
         "copies": True,
+        "inputs": ("a", "b=c"),
+        "outputs": ("*.jpg",),
         "priority": 0,
         "limit": None,
         "licences": {},
@@ -371,6 +373,22 @@ def test_an_exception_that_cannot_be_shown_is_told_by_its_type(monkeypatch: pyte
     result = deskgrid("results", BAG)
     assert result.stdout == "fine\n"
     assert result.stderr.startswith("deskgrid: task 0: Resisting()\n")
+
+
+# --- fetch -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_files_that_were_fetched_are_named(grid: FakeGrid) -> None:
+    grid.bag.ended = [(0, "a"), (1, RemoteError("no such star"))]
+    assert deskgrid("fetch", BAG, "--to", "x").stdout == "x/0/out\nx/1/out\n"
+    assert deskgrid("fetch", BAG, "0").stdout == "out\n"
+
+
+@pytest.mark.parametrize("error", [RemoteError("no such star"), ValueError("no such star")])
+def test_a_task_that_failed_has_no_files_but_a_reason(grid: FakeGrid, error: Exception) -> None:
+    grid.bag.ended = [(0, error)]
+    result = deskgrid("fetch", BAG, "0")
+    assert (result.exit_code, result.stdout, "no such star" in result.stderr) == (2, "", True)
 
 
 def test_bags_are_paused_and_resumed(grid: FakeGrid) -> None:

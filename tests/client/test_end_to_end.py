@@ -23,7 +23,7 @@ from deskgrid.errors import (
     TaskCrashed,
     TaskTimeout,
 )
-from deskgrid.wire import PAYLOAD_LIMIT
+from deskgrid.wire import VALUE_BYTES
 from tests.architecture.reading import ROOT
 from tests.live import LiveGrid, live_grid
 from tests.waiting import eventually
@@ -144,7 +144,7 @@ def test_every_way_to_fail_has_its_own_error(grid: Grid) -> None:
             importlib.import_module("no_such_module")
         if how == "exit":
             sys.exit(4)
-        return bytes(PAYLOAD_LIMIT + 1 if how == "large" else 1)
+        return bytes(VALUE_BYTES if how == "large" else 1)
 
     ways = ["raise", "crash", "hang", "import", "exit", "large", "nothing"]
     bag = grid.bag(misbehave, ways, runtime=1, timeout=2)

@@ -24,7 +24,7 @@ from deskgrid.errors import (
     TaskCrashed,
     TaskTimeout,
 )
-from deskgrid.wire import CHUNK_BYTES, LARGE_BYTES, PAYLOAD_LIMIT, Chunks, Outcome, Payload
+from deskgrid.wire import CHUNK_BYTES, LARGE_BYTES, VALUE_BYTES, Chunks, Outcome, Payload
 
 
 def ended(outcome: Outcome, payload: Payload = b"") -> Any:
@@ -87,7 +87,7 @@ def test_an_object_of_the_program_travels_with_its_class_beside_a_large_argument
         packed = pack_call((bytes(LARGE_BYTES), beside), {}, "it")
         assert b"cloudpickle" in bytes(packed)
     with pytest.raises(BagRejected, match="the limit is"):
-        pack_call((bytes(PAYLOAD_LIMIT),), {}, "it")
+        pack_call((bytes(VALUE_BYTES),), {}, "it")
 
 
 def test_a_lambda_can_be_an_argument() -> None:
@@ -101,8 +101,8 @@ def test_what_cannot_be_pickled_is_named_with_the_reason() -> None:
 
 
 def test_an_argument_above_the_limit_is_refused_with_both_sizes() -> None:
-    with pytest.raises(BagRejected, match=rf"item 3 has 67,1\d\d,\d\d\d bytes; the limit is {PAYLOAD_LIMIT:,}"):
-        pack_call((bytes(PAYLOAD_LIMIT),), {}, "item 3")
+    with pytest.raises(BagRejected, match=rf"item 3 has 2,147,\d\d\d,\d\d\d bytes; the limit is {VALUE_BYTES:,}"):
+        pack_call((bytes(VALUE_BYTES),), {}, "item 3")
 
 
 def test_a_commands_item_is_text() -> None:

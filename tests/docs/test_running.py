@@ -111,11 +111,12 @@ def test_the_pages_that_print_something_are_run() -> None:
     assert set(PRINTED) <= set(RUN)
 
 
-@pytest.mark.parametrize("program", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+@pytest.mark.parametrize("program", sorted(path.name for path in (ROOT / "examples").glob("*.[ps][yh]")))
 def test_an_example_runs(program: str, home: Path) -> None:
-    environment = os.environ | {"DESKGRID_JOIN": f"@{home / 'client.join'}"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"DESKGRID_JOIN": f"@{home / 'client.join'}", "PATH": path}
     ran = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / program)],
+        ["sh" if program.endswith(".sh") else sys.executable, str(ROOT / "examples" / program)],
         env=environment,
         capture_output=True,
         text=True,

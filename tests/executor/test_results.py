@@ -128,11 +128,11 @@ def test_a_result_of_the_users_own_class_comes_back_as_that_class(rig: Rig) -> N
 def test_a_result_over_the_limit_is_an_error_with_both_sizes(rigs: Callable[..., Rig]) -> None:
     rig = rigs(result_limit=100_000)
     before = rig.pid()
-    ended = rig.call(lambda: b"x" * 200_000)
+    ended = rig.call(lambda: bytes(2**31))
     kind, message, _, _ = error(ended)
     assert (ended.outcome, kind) == (Outcome.ERROR, "ResultTooLarge")
-    assert "200,0" in message
-    assert "100,000" in message
+    assert "2,147,483,6" in message
+    assert f"{child.VALUE_LIMIT:,}" in message
     assert len(value(rig.call(lambda: b"x" * 99_000))) == 99_000
     assert rig.pid() == before
 

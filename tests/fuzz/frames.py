@@ -77,6 +77,8 @@ def _value(field: Any, dice: random.Random) -> Any:
         case PackedOptions():
             options = declared(wire.TaskOptions)
             made = packed({name: _value(options[name], dice) for name in options if dice.random() < 0.5})
+        case fields.Digests():
+            made = dice.randbytes(32 * dice.randint(0, 3))
         case _:
             made = dice.randbytes(dice.randint(0, 20))
     return made

@@ -15,6 +15,7 @@ import msgpack
 from deskgrid.wire import Outcome
 from deskgrid.worker.run.child import error_payload
 from deskgrid.worker.run.jobs import Job, JobEnded
+from tests.without_files import WithoutFiles
 
 # What everybody runs.
 PYTHON = "3.11"
@@ -76,7 +77,7 @@ class _Lane:
     since: float = 0.0
 
 
-class FakeExecutor:
+class FakeExecutor(WithoutFiles):
     """`deskgrid.worker.session.Runs` in virtual time: ``clock`` is the monotonic clock of the PC ``name``."""
 
     def __init__(self, name: str, slots: int, clock: Callable[[], float], executions: Executions) -> None:

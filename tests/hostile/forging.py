@@ -136,9 +136,9 @@ MALLORY = "mallory-worker"
 # What each role says.
 KINDS: dict[Role, Sequence[type[wire.Message]]] = {
     "lab": wire.FROM_LAB,
-    "worker": wire.FROM_WORKER,
-    "submitter": wire.FROM_CLIENT,
-    "admin": wire.FROM_CLIENT,
+    "worker": (*wire.FROM_WORKER, *wire.FROM_BOTH),
+    "submitter": (*wire.FROM_CLIENT, *wire.FROM_BOTH),
+    "admin": (*wire.FROM_CLIENT, *wire.FROM_BOTH),
 }
 
 

@@ -26,6 +26,7 @@ from tests.grid.late import late_answer
 from tests.grid.raid import raid
 from tests.grid.witness import expect
 from tests.grid.worker_node import WorkerNode
+from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
 
 KEEP_DAYS = 0.01
@@ -252,6 +253,9 @@ SCRIPTS = {
     "kept": kept,
     "revoked": revoked,
     "thief": thief,
+    "files at the broker": at_the_broker,
+    "files on a PC": on_a_pc,
+    "files in folders": in_folders,
     "copy": copy,
     "copy alone": copy_alone,
 }

@@ -116,3 +116,33 @@ def test_nothing_is_lost_when_there_is_no_byte_left_and_it_goes_on_by_itself(sma
         assert eventually(lambda: disk_of(grid) == "ok", PATIENCE_S)
         assert grid.bag(abs, [-1], runtime=0.1).results() == [1]
     assert counted(gate) == list(range(6))
+
+
+def test_files_that_do_not_fit_are_refused_and_others_are_kept(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, size in (("little", 2 * 2**20), ("large", 2 * SIZE)):
+        Path(name).write_bytes(os.urandom(size))
+    with live_grid(small, workers=1) as live, Grid(live.broker.ready.client_line) as grid:
+        with pytest.raises(BagRejected, match=r"the files of bag .* are not taken: the disk .* has no room for"):
+            grid.command(["true"], [""], inputs=["large"])
+        assert grid.bags() == []
+        bag = grid.command(["true"], [""], runtime=1, inputs=["little"], outputs=["little"])
+        assert [path.read_bytes() for path in bag.fetch("to", 0)] == [Path("little").read_bytes()]
+
+
+def test_files_that_a_task_leaves_wait_at_the_pc_until_there_is_room(small: Path, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    script = f"while [ ! -e {gate} ]; do sleep 0.05; done; head -c 3000000 /dev/urandom > out"
+    with live_grid(small, workers=1) as live, Grid(live.broker.ready.client_line) as grid:
+        bag = grid.command(["sh", "-c", script], [""], runtime=1, outputs=["out"])
+        assert eventually(lambda: bag.progress().running == 1, PATIENCE_S)
+        ballast = fill(small, 500_000)
+        assert eventually(lambda: disk_of(grid) == "low", PATIENCE_S)
+        gate.touch()
+        assert not bag.wait(1.0)
+        ballast.unlink()
+        assert bag.wait(PATIENCE_S)
+        (path,) = bag.fetch(tmp_path / "to", 0)
+        assert path.stat().st_size == 3_000_000

@@ -36,8 +36,9 @@ def plain(limit: Any) -> st.SearchStrategy[Any]:
             return st.from_regex(pattern, fullmatch=True)
         case PackedOptions():
             return _built(wire.TaskOptions)
-        case fields.Data(most=most):
-            return st.binary(max_size=min(most, BYTES))
+        case fields.Data(most=most) | fields.Digests(most=most):
+            each = 32 if isinstance(limit, fields.Digests) else 1
+            return st.binary(max_size=min(most, BYTES)).map(lambda data: data * each)
     raise AssertionError(limit)
 
 
@@ -149,9 +150,10 @@ def _is_plain(value: Any, limit: Any) -> bool:
             return type(value) is str and len(value.encode()) <= most
         case fields.Word(pattern=pattern):
             return type(value) is str and bool(pattern.fullmatch(value))
-        case fields.Data(most=most) | PackedOptions(most=most):
+        case fields.Data(most=most) | PackedOptions(most=most) | fields.Digests(most=most):
             is_one = not isinstance(limit, PackedOptions) or _are_options(value)
-            return type(value) is bytes and len(value) <= most and is_one
+            each = 32 if isinstance(limit, fields.Digests) else 1
+            return type(value) is bytes and len(value) <= each * most and len(value) % each == 0 and is_one
     raise AssertionError(limit)
 
 

@@ -44,6 +44,8 @@ def values(limit: Any) -> tuple[list[Any], list[Any]]:
         case PackedOptions(most=most):
             sized = [msgpack.packb({"timeout": 1.0} | {"x" * most: 1}), b"\x80" * (most + 1)]
             made = [b"\x80", msgpack.packb({"timeout": 1.0, "retries": wire.RETRIES_LIMIT})], ["", b"", *sized]
+        case fields.Digests(most=most):
+            made = [b"", bytes(32), bytes(32 * most)], ["", bytes(31), bytes(33), bytes(32 * most + 32)]
         case fields.Data(most=most, chunks=behind):
             # What may lie behind the message is too large to stand in it.
             made = ([b""], [""]) if behind else ([b"", bytes(most)], [bytes(most + 1)])
@@ -191,6 +193,8 @@ def test_a_worker_is_given_no_more_than_it_can_name_at_once() -> None:
 def test_what_a_worker_keeps_of_a_task_is_within_the_limits() -> None:
     assert executor.CAPTURE_LIMIT + len(b"\n[... %d bytes cut ...]\n" % sys.maxsize) <= wire.PRINTED_BYTES
     assert len(child._shortened("x" * 10**6)) <= wire.ACCOUNT_CHARACTERS
+    assert (child.MARK, child.HEAD_BYTES, child.DIGEST_BYTES) == (wire.MARK, 4, wire.DIGEST_BYTES)
+    assert (child.VALUE, child.VALUE_LIMIT) == (wire.VALUE, wire.VALUE_BYTES)
     assert (child.TEXT_LIMIT, child.RAW_LIMIT) == (wire.PICKLED_BYTES, wire.PAYLOAD_LIMIT)
     assert child.REPORT_LIMIT > wire.LARGE_BYTES + 2 * wire.PRINTED_BYTES
     longest = child.error_payload("k" * 999, "\U0001f9ea" * 10**6, "\U0001f9ea" * 10**6, bytes(child.TEXT_LIMIT))

@@ -51,4 +51,5 @@ def test_a_new_message_goes_to_the_end_so_that_tags_stay() -> None:
 
 def test_no_message_comes_from_both_sides_of_the_broker_but_for_the_broker_itself() -> None:
     assert not set(wire.FROM_WORKER) & set(wire.FROM_CLIENT)
+    assert not set(wire.FROM_BOTH) & {*wire.FROM_WORKER, *wire.FROM_CLIENT}
     assert set(wire.FROM_WORKER) | set(wire.FROM_CLIENT) < set(wire.MESSAGES)

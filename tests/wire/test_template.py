@@ -5,14 +5,17 @@ from typing import Any
 import msgpack
 import pytest
 
-from deskgrid.wire import ARGUMENTS_LIMIT, FILES_LIMIT, TemplateRefused, read_template, template_kind
+from deskgrid.wire import ARGUMENTS_LIMIT, FILES_LIMIT, PATTERNS_LIMIT, TemplateRefused, read_template, template_kind
 from tests.wire.test_memory import peak_of
 
 PYTHON = {"kind": "python", "python": "3.12", "function": b"f", "bundle": {"a.py": b"x = 1"}}
 COMMAND = {"kind": "command", "argv": ["echo", "{}"]}
 
 
-@pytest.mark.parametrize("table", [PYTHON, COMMAND])
+FILES = {"kind": "command", "argv": ["./run"], "inputs": bytes(64), "outputs": ["out/*"]}
+
+
+@pytest.mark.parametrize("table", [PYTHON, COMMAND, FILES])
 def test_a_template_is_read_as_it_was_made(table: dict[str, Any]) -> None:
     data = msgpack.packb(table)
     assert template_kind(data) == table["kind"]
@@ -34,7 +37,10 @@ def test_a_template_is_read_as_it_was_made(table: dict[str, Any]) -> None:
         {"kind": "python", "bundle": {"a": "text"}},
         {"kind": "python", "bundle": {1: b""}},
         {"kind": "python", "function": [[]]},
-        {str(number): "" for number in range(6)},
+        {"kind": "command", "inputs": bytes(31)},
+        {"kind": "command", "outputs": ["*"] * (PATTERNS_LIMIT + 1)},
+        {"kind": "command", "outputs": [1]},
+        {str(number): "" for number in range(8)},
     ],
 )
 def test_what_is_no_template_is_refused(table: Any) -> None:

@@ -101,11 +101,11 @@ def test_a_result_that_is_too_large_fails_its_task_with_the_limit_and_the_grid_g
 
     grid.worker()
     client = grid.client()
-    bag = client.submit([call(wire.PAYLOAD_LIMIT + 1), call(7)], python_template(run))
+    bag = client.submit([call(wire.VALUE_BYTES), call(7)], python_template(run))
     large, small = sorted(client.results(bag))
     outcome, message = failure(large)
     assert outcome == wire.Outcome.ERROR
-    assert "64" in message
+    assert f"{wire.VALUE_BYTES:,}" in message
     assert pickle.loads(bytes(small.payload)) == bytes(7)
 
 

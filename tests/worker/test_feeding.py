@@ -8,11 +8,12 @@ from deskgrid import wire
 from deskgrid.worker.run.jobs import Job, JobEnded, NoRoomError, TemplateError
 from deskgrid.worker.session import Identity, Session
 from deskgrid.worker.windows.uptime import Instant, OpenEnded
+from tests.without_files import WithoutFiles
 
 DIGEST = "0" * 64
 
 
-class Processes:
+class Processes(WithoutFiles):
     """An executor that notes what it is given, and ends what it is told to. ``trouble``: why it learns no template."""
 
     def __init__(self) -> None:

@@ -7,9 +7,10 @@ import pytest
 from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.session import REST_S, Identity, Session
 from deskgrid.worker.windows.uptime import Cycle, Instant
+from tests.without_files import WithoutFiles
 
 
-class Processes:
+class Processes(WithoutFiles):
     """An executor that only notes whether it has processes, and since when."""
 
     def __init__(self) -> None:

@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 
+from deskgrid import File
+from deskgrid.client.grid import Grid
+from deskgrid.worker.agent import RUN_AS_FILES
 from deskgrid.worker.run.accounts import AccountError, find_account
+from deskgrid.worker.run.folders import PREFIX
 from tests.executor.rig import alive, call, command_template, python_template, written
 from tests.live import ROOT, LiveGrid, live_grid
 from tests.peers import PATIENCE_S
@@ -165,7 +169,7 @@ def test_no_task_can_read_a_key_or_what_the_worker_keeps(live: LiveGrid, start: 
         secret = [*(place / "pc").rglob("*"), place / "pc", *(place / "broker").rglob("*"), *folders]
         assert [path for path in secret if path.suffix == ".join"]
         assert value_of(live, python_template(_tried), call([*map(str, secret)])) == []
-        (folder,) = folders
+        (folder,) = [path for path in folders if path.name != RUN_AS_FILES]
         assert (stat.S_IMODE(folder.stat().st_mode), folder.stat().st_uid) == (0o710, 0)
 
 
@@ -231,12 +235,13 @@ def test_nothing_is_left_of_a_worker_that_was_killed_when_the_next_one_starts(
         pid = value_of(live, python_template(lambda: __import__("os").getpid()))
         worker.kill()
         assert eventually(lambda: not alive(pid), PATIENCE_S)
-    left = list((place / "tmp").iterdir())
+    left = [*(place / "tmp").glob(f"{PREFIX}*"), *(place / "tmp" / RUN_AS_FILES).glob(f"{PREFIX}*")]
     assert left
     with start() as worker:
         assert worker.joined(2)
         assert not [path for path in left if path.exists()]
-    assert not list((place / "tmp").iterdir())
+    assert [path.name for path in (place / "tmp").iterdir()] == [RUN_AS_FILES], "the cache stays"
+    assert [path.name for path in (place / "tmp" / RUN_AS_FILES).iterdir()] == ["cache"]
 
 
 # --- who cannot be --------------------------------------------------------------------------------------------------
@@ -267,3 +272,33 @@ def test_only_root_can_run_tasks_as_another_user(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(AccountError, match="only root can run tasks as another user"):
         find_account(USER)
+
+
+def _leaves(given: Any) -> Any:
+    with open(given["file"]) as file, open(given["make"]("deep/out.txt"), "w") as out:
+        out.write(file.read() * 2)
+    return given["make"]("deep/out.txt")
+
+
+@by_root
+def test_tasks_of_that_user_are_given_files_and_leave_others(
+    live: LiveGrid, start: Callable[[], Any], place: Path
+) -> None:
+    (place / "data.csv").write_text("1,2")
+    with start() as worker, Grid(live.broker.ready.client_line) as grid:
+        assert worker.joined()
+        script = "id -un > out; cat data.csv >> out; echo more >> data.csv; ln -s /etc/shadow secret; true"
+        argv = ["sh", "-c", script]
+        inputs = [str(place / "data.csv")]
+        bag = grid.command(argv, [""], runtime=1, inputs=inputs, outputs=["out"])
+        assert bag.wait(PATIENCE_S)
+        assert "Permission denied" in bag.logs(0).stderr
+        (path,) = bag.fetch(place / "to", 0)
+        assert path.read_text() == f"{USER}\n1,2"
+        (error,) = grid.command(argv, [""], runtime=1, inputs=inputs, outputs=["secret"]).results(errors="return")
+        assert "is a link to something that is not in the task's folder" in str(error)
+        item = {"file": File(place / "data.csv"), "make": File}
+        (result,) = grid.bag(_leaves, [item], runtime=1).results()
+        assert Path(result).read_text() == "1,21,2"
+        files = place / "tmp" / RUN_AS_FILES
+        assert {path.stat().st_uid for path in (files / "cache").iterdir()} == {0}

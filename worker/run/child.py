@@ -23,6 +23,7 @@ import io
 import os
 import pickle
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,6 +57,16 @@ REPORT_VALUES = 8
 # Maximum characters of an exception's type in an error payload.
 KIND_LIMIT = 255
 _RAW = 1
+# What a payload begins with that needs stored files, and a result that leaves some, as in deskgrid.wire; the bytes
+# before the digests of its trees, and of each digest; and the name of a value that is a file.
+MARK = b"\xc1"
+HEAD_BYTES = 4
+DIGEST_BYTES = 32
+VALUE = "value"
+# Maximum bytes of a result that is stored as a file, as in deskgrid.wire.
+VALUE_LIMIT = 2 * 2**30
+# The name by which `deskgrid.files`, which a task may load, finds the files of the task that runs.
+TASK = "_deskgrid_task"
 # Bytes of the end of stderr that go into an error's text: a screenful.
 TAIL = 4096
 # Maximum characters of an error's message, and of its traceback. Nobody reads more, even if a huge object was printed.
@@ -310,10 +321,98 @@ def _portable(error: BaseException) -> bytes:
     return b""
 
 
+class TaskFiles:
+    """The files of the task that runs. ``area``: where the worker puts what tasks need, and finds what they leave."""
+
+    def __init__(self, area: str) -> None:
+        self._area = area
+        self._name = ""
+        # The files that the result refers to: where each is, by its name.
+        self._left: dict[str, str] = {}
+        self._made = False
+
+    def begin(self, task: int, number: int) -> None:
+        """Another attempt runs now."""
+        self._name = f"{task}.{number}"
+
+    def end(self) -> None:
+        """The attempt has ended; remove what it made in its own folder, unless the worker collects something there."""
+        if self._made:
+            shutil.rmtree(self.folder(), ignore_errors=True)
+            with suppress(OSError):
+                os.rmdir(os.path.dirname(self.folder()))
+        self._made = False
+        self._left.clear()
+
+    def needed(self, tree: str, name: str) -> str:
+        """Return the path of a file that the task was given."""
+        return os.path.join(self._area, "in", self._name, "needs", tree, *name.split("/"))
+
+    def folder(self) -> str:
+        """Return the task's own folder, which is made at its first use."""
+        path = os.path.join(self._area, "left", self._name, "work")
+        if not self._made:
+            os.makedirs(path, exist_ok=True)
+            self._made = True
+        return path
+
+    def work(self) -> str:
+        """Return the folder in which a command runs."""
+        return os.path.join(self._area, "in", self._name, "work")
+
+    def leave(self, path: str) -> str:
+        """Keep a file or a folder, which is part of the result; return the name that it has there."""
+        path = os.path.abspath(path)
+        inside = os.path.relpath(path, self.folder())
+        name = os.path.basename(path) if inside.startswith("..") or os.path.isabs(inside) else inside
+        name = name.replace(os.sep, "/")
+        if self._left.setdefault(name, path) != path:
+            raise ValueError(f"two of the files in the result are both named {name!r}")
+        target = self._room("out", *name.split("/"))
+        if os.path.isdir(path):
+            shutil.copytree(path, target, symlinks=True, copy_function=_link, dirs_exist_ok=True)
+        elif os.path.exists(path):
+            _link(path, target)
+        else:
+            raise FileNotFoundError(f"the result names the file {name!r}, which the task did not write at {path}")
+        return name
+
+    def marked(self, result: "bytes | Raw", limit: int) -> "bytes | Raw":
+        """Return the result as it is reported: it says if there are files with it, or if it is a file itself."""
+        size = len(result)
+        if size > limit:
+            if size > VALUE_LIMIT:
+                raise too_large(size, VALUE_LIMIT)
+            with open(self._room("whole", VALUE), "wb") as file:
+                for piece in [result] if isinstance(result, bytes) else result.pieces:
+                    file.write(piece)
+            return MARK + b"\1\0\0"
+        if not self._left:
+            return result
+        head = MARK + b"\0\0\0"
+        return head + result if isinstance(result, bytes) else Raw([memoryview(head), *result.pieces])
+
+    def _room(self, *names: str) -> str:
+        path = os.path.join(self._area, "left", self._name, *names)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return path
+
+
+def _link(source: str, target: str) -> None:
+    """Give a file a second name, or copy it where there can be none."""
+    if os.path.lexists(target):
+        return  # it was left before
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
 class Function:
     """A Python function. The first task loads it, so anything that loading prints or raises belongs to that task."""
 
-    def __init__(self, template: dict[str, Any], host: str) -> None:
+    def __init__(self, template: dict[str, Any], host: str, files: TaskFiles) -> None:
+        self._files = files
         self._python: str = template["python"]
         self._pickled: bytes = template["function"]
         self._host = host
@@ -328,7 +427,7 @@ class Function:
         try:
             if self._function is None:
                 self._function = pickle.loads(self._pickled)
-            args, kwargs = pickle.loads(payload)
+            args, kwargs = self._call(payload)
             value = self._function(*args, **kwargs)
         except ModuleNotFoundError as error:
             if error.name is not None:
@@ -336,6 +435,16 @@ class Function:
                 error.args = (error.msg,)
             raise
         return _pickled(value)
+
+    def _call(self, payload: bytes) -> Any:
+        """Unpickle the arguments of a task, which may need stored files, or be one."""
+        if payload[:1] != MARK:
+            return pickle.loads(payload)
+        size = HEAD_BYTES + DIGEST_BYTES * int.from_bytes(payload[2:HEAD_BYTES], "big")
+        if payload[1]:
+            with open(self._files.needed(payload[size - DIGEST_BYTES : size].hex(), VALUE), "rb") as file:
+                return pickle.load(file)
+        return pickle.loads(memoryview(payload)[size:])
 
     def _missing(self, module: str) -> str:
         """Return what to do about a module that cannot be imported."""
@@ -376,8 +485,12 @@ def _around(value: bytes) -> Raw:
 class Command:
     """A program and its arguments. The task's text replaces "{}", or is appended if there is no "{}"."""
 
-    def __init__(self, template: dict[str, Any], host: str, stdout: "Capture", stderr: "Capture") -> None:
+    def __init__(
+        self, template: dict[str, Any], host: str, stdout: "Capture", stderr: "Capture", files: TaskFiles
+    ) -> None:
         self._argv: list[str] = template["argv"]
+        self._in_folder: bool = template["in_folder"]
+        self._files = files
         self._host = host
         self._stdout = stdout
         self._stderr = stderr
@@ -385,8 +498,9 @@ class Command:
     def result(self, payload: bytes) -> bytes:
         """Run one task and return its pickled stdout. Raises TaskFailure."""
         argv = self._filled(payload.decode())
+        cwd = self._files.work() if self._in_folder else None
         try:
-            code = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=1, stderr=2, check=False).returncode
+            code = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=1, stderr=2, cwd=cwd, check=False).returncode
         except OSError as error:
             message = f"cannot run {argv[0]!r} on {self._host}: {error.strerror}"
             raise TaskFailure("CommandFailed", message) from error
@@ -465,7 +579,7 @@ class Child:
     """This process: two pipes, two captures, the templates that it has received."""
 
     def __init__(
-        self, stdout: str, stderr: str, host: str, *, result_limit: int, capture_limit: int, memory: int
+        self, stdout: str, stderr: str, host: str, area: str, *, result_limit: int, capture_limit: int, memory: int
     ) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
         empty = os.open(os.devnull, os.O_RDONLY)
@@ -478,6 +592,10 @@ class Child:
         self._memory = memory
         self._running = threading.Event()
         self._templates: dict[str, Function | Command] = {}
+        self._files = TaskFiles(area)
+        module: Any = types.ModuleType(TASK)
+        module.files = self._files
+        sys.modules[TASK] = module
         if sys.platform != "win32":
             os.register_at_fork(after_in_child=self._forked)
 
@@ -533,16 +651,15 @@ class Child:
 
     def _template(self, template: dict[str, Any]) -> Function | Command:
         if template["kind"] == "command":
-            return Command(template, self._host, self._stdout, self._stderr)
-        return Function(template, self._host)
+            return Command(template, self._host, self._stdout, self._stderr, self._files)
+        return Function(template, self._host, self._files)
 
     def _attempt(self, template: Function | Command, task: int, number: int, payload: bytes) -> None:
+        self._files.begin(task, number)
         start = time.perf_counter()
         outcome, spent = DONE, False
         try:
-            result: bytes | Raw = template.result(payload)
-            if len(result) > self._limit:
-                raise too_large(len(result), self._limit)
+            result: bytes | Raw = self._files.marked(template.result(payload), self._limit)
         except MemoryError as error:
             # A module or a cache may still hold the memory, so the next task gets a new process.
             outcome, spent = ERROR, True
@@ -551,6 +668,7 @@ class Child:
         except BaseException as error:
             outcome, result = ERROR, describe(error)
         elapsed = time.perf_counter() - start
+        self._files.end()
         self._flush()
         if isinstance(result, bytes) and len(result) >= LARGE_BYTES:
             result = Raw([memoryview(result)])
@@ -647,13 +765,13 @@ def die_first() -> None:
 
 
 def main() -> None:
-    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY [LIFELINE]``; limits in bytes."""
-    stdout, stderr, host, result_limit, capture_limit, memory, *lifeline = sys.argv[1:]
+    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA [LIFELINE]``; limits: bytes."""
+    stdout, stderr, host, result_limit, capture_limit, memory, area, *lifeline = sys.argv[1:]
     sys.argv[1:] = []
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C
     die_first()
     limits = {"result_limit": int(result_limit), "capture_limit": int(capture_limit), "memory": int(memory)}
-    child = Child(stdout, stderr, host, **limits)
+    child = Child(stdout, stderr, host, area, **limits)
     limit_memory(int(memory))
     faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     if lifeline:

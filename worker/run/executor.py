@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, Payload, in_batches
 from deskgrid.worker.run.accounts import Account
@@ -25,7 +26,8 @@ from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.run.process import Process, ProcessReport
 from deskgrid.worker.run.templates import UnpackedTemplate, read_template
 
-RESULT_LIMIT = PAYLOAD_LIMIT
+# A larger result is a file. This leaves room for the digests of the trees that come with a result.
+RESULT_LIMIT = PAYLOAD_LIMIT - 128
 # Bytes kept of each task's stdout, and of its stderr: enough to see what went wrong, and the output of a million tasks
 # still fits on a disk.
 CAPTURE_LIMIT = 64 * 1024
@@ -70,7 +72,8 @@ class Executor:
 
     ``result_limit``, ``capture_limit``: bytes of a result, and of each of stdout and stderr. ``task_memory``: bytes
     of memory for a task's process, and for each process that it starts, on systems that can enforce this; 0 for no
-    limit. ``account``: the user that the processes run as; None: the worker's own user.
+    limit. ``account``: the user that the processes run as; None: the worker's own user. ``tasks``: where the folders of
+    tasks are; None: beside the bundles.
     """
 
     def __init__(
@@ -83,17 +86,19 @@ class Executor:
         capture_limit: int = CAPTURE_LIMIT,
         task_memory: int = 0,
         account: Account | None = None,
+        tasks: Path | None = None,
     ) -> None:
         self._wake = wake
         self._woken = False
         self._capture_limit = capture_limit
-        self._arguments = [name, str(result_limit), str(capture_limit), str(task_memory)]
         self._memory_note = f"; a task here may use at most {task_memory:,} bytes of memory" if task_memory else ""
         self._account = account
         self.folder = Folder()
         if account is not None:
             account.let_pass(self.folder.path)
         self._bundles = self.folder.path / "bundles"
+        tasks = self.folder.path if tasks is None else tasks
+        self._arguments = [name, str(result_limit), str(capture_limit), str(task_memory), str(tasks)]
         self._templates: dict[str, UnpackedTemplate] = {}
         self._slots = [_Slot(index) for index in range(slots)]
         # The processes of the slots, and killed processes that have not ended yet.
@@ -108,6 +113,10 @@ class Executor:
     def knows(self, digest: str) -> bool:
         """Whether `know` was called with it."""
         return digest in self._templates
+
+    def template(self, digest: str) -> UnpackedTemplate:
+        """A known template."""
+        return self._templates[digest]
 
     def start(self) -> None:
         """Start the processes of all slots, so that the first tasks do not wait for them."""

@@ -26,10 +26,12 @@ _CAREFULLY = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK"
 class Folder:
     """A new folder at ``path``; creating it also removes the folders that this user's dead workers left beside it."""
 
-    def __init__(self) -> None:
-        remove_abandoned(Path(tempfile.gettempdir()))
+    def __init__(self, place: Path | None = None) -> None:
+        """``place``: the folder to make it in; None: the system's for temporary files."""
+        place = place or Path(tempfile.gettempdir())
+        remove_abandoned(place)
         self._lock: int | None
-        self.path, self._lock = _new_folder()
+        self.path, self._lock = _new_folder(place)
 
     def close(self) -> None:
         """Remove the folder. May be called again."""
@@ -42,25 +44,25 @@ def remove_abandoned(place: Path) -> None:
     """Remove the folders in ``place`` of this user's dead workers."""
     for path in place.glob(f"{PREFIX}*"):
         with suppress(OSError):  # it has no lock, or another worker was faster
-            if _is_ours(path):
+            if is_ours(path):
                 lock = os.open(path / LOCK, _CAREFULLY)
-                if _taken(lock):
+                if taken(lock):
                     _remove(path, lock)
                 else:
                     os.close(lock)
 
 
-def _new_folder() -> tuple[Path, int]:
+def _new_folder(place: Path) -> tuple[Path, int]:
     """Make a folder and take its lock; return its path and the lock's descriptor."""
     while True:
-        path = Path(tempfile.mkdtemp(prefix=PREFIX))  # nobody else can read or write it
+        path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))  # nobody else can read or write it
         lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        if _taken(lock):
+        if taken(lock):
             return path, lock
         os.close(lock)  # another worker took it for abandoned before it was locked
 
 
-def _is_ours(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
     """Whether only this user or the administrator can have made this folder and its contents."""
     if sys.platform == "win32":
         return path.is_dir()  # a temporary directory there is the user's own
@@ -88,7 +90,7 @@ def _remove(path: Path, lock: int) -> None:
         os.close(lock)
 
 
-def _taken(lock: int) -> bool:
+def taken(lock: int) -> bool:
     """Try to take the lock until this process ends; return whether it was free and its file still exists."""
     try:
         if sys.platform == "win32":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from deskgrid.wire import TemplateRefused
+from deskgrid.wire import TemplateRefused, split_digests
 from deskgrid.wire import read_template as unpack
 from deskgrid.worker.run.child import frame
 from deskgrid.worker.run.jobs import NoRoomError, TemplateError
@@ -22,10 +22,21 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, er
 
 @dataclass(frozen=True, slots=True)
 class UnpackedTemplate:
-    """``bundle`` is the digest of the template's modules, "" if it has none; None for a command template."""
+    """``bundle`` is the digest of the template's modules, "" if it has none; None for a command template.
+
+    ``inputs``: the digests of the trees that every task needs. ``outputs``: the patterns of the files that a command
+    leaves in its folder; None: it has no folder of its own.
+    """
 
     bundle: str | None
     body: dict[str, Any]
+    inputs: tuple[bytes, ...] = ()
+    outputs: tuple[str, ...] | None = None
+
+    @property
+    def has_files(self) -> bool:
+        """Whether each task needs files, or may leave some in a folder."""
+        return bool(self.inputs) or self.outputs is not None
 
 
 def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
@@ -34,15 +45,17 @@ def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
         template = unpack(blob)
     except TemplateRefused as error:
         raise TemplateError(f"the template cannot be read: {error}") from error
+    inputs = tuple(split_digests(template.get("inputs", b"")))
+    outputs = tuple(template["outputs"]) if "outputs" in template else None
     match template:
         case {"kind": "command", "argv": [_, *_] as argv}:
-            return UnpackedTemplate(None, {"kind": "command", "argv": argv})
+            body = {"kind": "command", "argv": argv, "in_folder": outputs is not None}
+            return UnpackedTemplate(None, body, inputs, outputs)
         case {"kind": "python", "python": python, "function": function, "bundle": bundle}:
             digest = hashlib.sha256(frame(sorted(bundle.items()))).hexdigest() if bundle else ""
             folder = str(_unpacked(bundle, cache / digest)) if bundle else ""
-            return UnpackedTemplate(
-                digest, {"kind": "python", "python": python, "function": function, "folder": folder}
-            )
+            body = {"kind": "python", "python": python, "function": function, "folder": folder}
+            return UnpackedTemplate(digest, body, inputs)
     raise TemplateError("neither a Python nor a command template")
 
 

@@ -22,6 +22,7 @@ from deskgrid.wire.messages.client import (
     Watch,
 )
 from deskgrid.wire.messages.common import Blob, Fetch, Goodbye, Refused, Rejoin
+from deskgrid.wire.messages.files import Kept, Lacks, Offer, Part, Want
 from deskgrid.wire.messages.worker import (
     Assign,
     Enrol,
@@ -66,6 +67,11 @@ Message = (
     | Failed
     | Enrol
     | Enrolled
+    | Offer
+    | Part
+    | Want
+    | Lacks
+    | Kept
 )
 
 # The tag of a message is its position here, so a new message goes to the end.
@@ -74,8 +80,10 @@ MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 FROM_LAB = (Enrol,)
 FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
+# From workers and clients.
+FROM_BOTH = (Offer, Part, Want)
 
 # The maximum bytes of each message, not counting the large payloads behind it. CONTROL_BYTES is for control messages.
 MOST: dict[type[Message], int] = dict.fromkeys(MESSAGES, CONTROL_BYTES)
-MOST |= dict.fromkeys((Finished, Submit, Blob), SAID_BYTES)
+MOST |= dict.fromkeys((Finished, Submit, Blob, Part), SAID_BYTES)
 MOST |= dict.fromkeys((Assign, Outcomes, Answer), MESSAGE_LIMIT)

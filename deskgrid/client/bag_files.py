@@ -1,0 +1,241 @@
+"""The files of a bag on their way to the broker: noted while values are pickled, sent before the tasks that need them.
+
+Rule 1: parts are offered first, and only those that the broker lacks are sent, few at a time. After a cut they are
+offered again, so at most the part that was on its way travels twice.
+Rule 2: nothing here costs anything for values without files.
+"""
+
+import os
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from deskgrid import wire
+from deskgrid.client.conversation import Reply, TransferCut
+from deskgrid.client.link import Link
+from deskgrid.client.payload import pack_call
+from deskgrid.client.replies import Waiter
+from deskgrid.client.sources import PartSource, Stored, name_of_path, stored_paths, stored_pieces, stored_shared
+from deskgrid.errors import BagRejected
+from deskgrid.files import Shared, collect
+
+# Bytes that are being sent: the broker writes one part while the next is on its way. And how many parts, if they are
+# small.
+WINDOW_BYTES = 2 * wire.PART_BYTES
+WINDOW = 32
+# Files that are remembered, so that a file that many items name is read once.
+_REMEMBERED = 10_000
+
+
+class KnownFiles:
+    """What a program has sent, or is about to: files by path while they do not change, and shared objects."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, tuple[object, Stored]] = {}
+        self._shared: dict[int, tuple[Shared[Any], Stored]] = {}
+
+    def at(self, path: str) -> Stored:
+        """Return the file or folder at a path. Raises `BagRejected`."""
+        path = os.path.abspath(path)
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise BagRejected(f"{path} cannot be read: {error.strerror}") from error
+        now = None if os.path.isdir(path) else (found.st_mtime_ns, found.st_size, found.st_ino)
+        before, stored = self._by_path.get(path, (None, None))
+        if stored is None or now is None or before != now:
+            stored = stored_paths([(name_of_path(path), path)])
+            if len(self._by_path) < _REMEMBERED:
+                self._by_path[path] = now, stored
+        return stored
+
+    def shared(self, shared: "Shared[Any]") -> Stored:
+        """Return a shared object. Raises `BagRejected`."""
+        if id(shared) not in self._shared:
+            self._shared[id(shared)] = shared, stored_shared(shared)
+        return self._shared[id(shared)][1]
+
+
+class Noted:
+    """The files that values refer to, noted while these are pickled. ``trees``: those of the last value, by digest."""
+
+    def __init__(self, known: KnownFiles) -> None:
+        self._known = known
+        self.trees: dict[bytes, Stored] = {}
+
+    def file(self, path: str) -> tuple[str, str]:
+        """Note a file while a value is pickled; see `deskgrid.files.Collecting`."""
+        return self._add(self._known.at(path)), name_of_path(path)
+
+    def shared(self, shared: "Shared[Any]") -> str:
+        """Note a shared object while a value is pickled."""
+        return self._add(self._known.shared(shared))
+
+    def _add(self, stored: Stored) -> str:
+        self.trees[stored.digest] = stored
+        return stored.digest.hex()
+
+    def pickled(self, make: Callable[[], bytes]) -> bytes:
+        """Return what ``make()`` returns."""
+        self.trees, before = {}, collect(self)
+        try:
+            return make()
+        finally:
+            collect(before)
+
+    def pack_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> wire.Payload:
+        """Make the payload of a call. Raises `PicklingFailed` or `BagRejected`."""
+        if self.trees:
+            self.trees = {}
+        before = collect(self)
+        try:
+            payload = pack_call(args, kwargs, what)
+        finally:
+            collect(before)
+        if not self.trees and len(payload) <= wire.PAYLOAD_LIMIT:
+            return payload
+        whole = len(payload) + wire.DIGEST_BYTES * (len(self.trees) + 1) > wire.PAYLOAD_LIMIT
+        if whole:
+            value = stored_pieces([memoryview(payload)] if isinstance(payload, bytes) else payload.frames())
+            self.trees[value.digest] = value
+        try:
+            return wire.wrap(list(self.trees), b"" if whole else payload, whole=whole)
+        except wire.TreeRefused as error:
+            raise BagRejected(f"{what}: {error}") from error
+
+
+class BagFiles:
+    """The files of the bag ``bag``: noted while its values are pickled, then sent before these are submitted."""
+
+    def __init__(self, link: Link, known: KnownFiles, bag: str) -> None:
+        self.bag = bag
+        self._link = link
+        self._noted = Noted(known)
+        # Parts that were noted and not sent, and those that the broker has.
+        self._unsent: dict[bytes, PartSource] = {}
+        self._sent: set[bytes] = set()
+        # Bytes that every task needs, and the most that any task needs besides; and tasks that need others, with the
+        # bytes that no task before them needed.
+        self._common = 0
+        self._most = 0
+        self._tasks = 0
+        self._new = 0
+        self._sending = threading.Lock()
+
+    def common(self, make: Callable[[], bytes]) -> tuple[bytes, bytes]:
+        """Return what ``make()`` returns, and the digests of the trees that it needs: every task needs these."""
+        data = self._noted.pickled(make)
+        if len(self._noted.trees) > wire.TREES_LIMIT:
+            raise BagRejected(f"the function refers to more than {wire.TREES_LIMIT:,} files and shared objects")
+        self.need(self._noted.trees.values())
+        return data, b"".join(self._noted.trees)
+
+    def pack_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> wire.Payload:
+        """Make the payload of a call. Raises `PicklingFailed` or `BagRejected`."""
+        payload = self._noted.pack_call(args, kwargs, what)
+        if self._noted.trees:
+            self.need_once(self._noted.trees.values())
+        return payload
+
+    def need(self, stored: Iterable[Stored]) -> None:
+        """Note trees that every task needs."""
+        for each in stored:
+            self._common += each.size
+            self._note(each)
+
+    def need_once(self, stored: Collection[Stored]) -> None:
+        """Note trees that one task needs."""
+        self._most = max(self._most, sum([each.size for each in stored]))
+        self._tasks += 1
+        for each in stored:
+            if each.digest not in self._sent and each.digest not in self._unsent:
+                self._new += each.size
+            self._note(each)
+
+    def _note(self, stored: Stored) -> None:
+        self._unsent.update((digest, part) for digest, part in stored.parts.items() if digest not in self._sent)
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def send(self) -> None:
+        """Send what was noted and what the broker lacks, and wait until it is in its journal. Raises `BagRejected`."""
+        if self._unsent:
+            with self._sending:
+                while self._unsent:
+                    self._send_some(list(islice(self._unsent, wire.OFFER_PARTS)))
+
+    def _send_some(self, digests: Sequence[bytes]) -> None:
+        lacking = deque(self._offered(digests))
+        self._confirmed(set(digests).difference(lacking))
+        flying, size = deque[tuple[bytes, int, Waiter]](), 0
+        try:
+            while lacking or flying:
+                while lacking and len(flying) < WINDOW and size < WINDOW_BYTES:
+                    flying.append((lacking[0], *self._begin(lacking.popleft())))
+                    size += flying[-1][1]
+                digest, its, waiter = flying.popleft()
+                size -= its
+                _expect(waiter.get(), wire.Kept, f"{self._unsent[digest].path}: ")
+                self._confirmed([digest])
+        except TransferCut:
+            return  # what was not confirmed is offered again
+
+    def _offered(self, digests: Sequence[bytes]) -> list[bytes]:
+        """Offer parts; return those that the broker lacks."""
+        waiter, request = Waiter(), self._link.number()
+        first, each = self._common + self._most, self._new // max(1, self._tasks)
+        size = sum([self._size(digest) for digest in digests])
+        self._link.send(wire.Offer(request, self.bag, b"".join(digests), size, first, each), waiter)
+        reply = _expect(waiter.get(), wire.Lacks, "")
+        assert isinstance(reply, wire.Lacks)
+        return wire.split_digests(reply.parts)
+
+    def _size(self, digest: bytes) -> int:
+        pieces = self._unsent[digest].pieces
+        return sum(map(len, pieces)) if pieces else wire.PART_BYTES
+
+    def _begin(self, digest: bytes) -> tuple[int, Waiter]:
+        """Send a part; return its bytes, and what waits for the answer."""
+        waiter, data = Waiter(), wire.payload_of(self._unsent[digest].read())
+        self._link.send(wire.Part(self._link.number(), self.bag, digest, data), waiter)
+        return len(data), waiter
+
+    def _confirmed(self, digests: Iterable[bytes]) -> None:
+        for digest in digests:
+            self._unsent.pop(digest, None)
+            self._sent.add(digest)
+
+
+def new_bag_id() -> str:
+    """Return an id for a new bag."""
+    return secrets.token_hex(6)
+
+
+def command_files(inputs: Iterable[str], outputs: Sequence[str]) -> tuple[list[Stored], list[str] | None]:
+    """Return the trees of a command's inputs, and its patterns; None: it needs no folder. Raises `BagRejected`."""
+    named = [_named(each) for each in inputs]
+    if isinstance(outputs, str) or len(outputs) > wire.PATTERNS_LIMIT:
+        raise BagRejected(f"outputs is a list of at most {wire.PATTERNS_LIMIT} patterns")
+    for pattern in outputs:
+        if os.path.isabs(pattern) or ".." in pattern.replace("\\", "/").split("/"):
+            raise BagRejected(f"{pattern!r:.200} is no pattern of files in a task's folder")
+    if not named:
+        return [], list(outputs) if outputs else None
+    return [stored_paths(named)], list(outputs)
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Return the name and the path in PATH or NAME=PATH; a file whose name has a "=" can be given as ./FILE."""
+    name, sign, path = text.partition("=")
+    if not sign or "/" in name[:2] or os.path.exists(text):
+        return name_of_path(text), text
+    return name, path
+
+
+def _expect(reply: Reply | None, kind: type[Reply], what: str) -> Reply:
+    if not isinstance(reply, kind):
+        raise BagRejected(f"{what if what != ': ' else ''}{getattr(reply, 'reason', 'an answer to something else')}")
+    return reply

@@ -1,0 +1,97 @@
+"""A broker's store in memory, and errands without a thread, for what workers do with files."""
+
+from collections import deque
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from deskgrid import wire
+
+
+class AtOnce:
+    """Errands that are done when the owner polls, in order."""
+
+    def __init__(self) -> None:
+        self._todo: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
+
+    def do(self, action: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        self._todo.append((action, then))
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._todo)
+
+    def close(self) -> None:
+        self.poll()
+
+    def poll(self) -> None:
+        while self._todo:
+            action, then = self._todo.popleft()
+            try:
+                found = action()
+            except Exception as error:
+                found = error
+            then(found)
+
+
+def parts_of(data: bytes) -> list[bytes]:
+    return [data[start : start + wire.PART_BYTES] for start in range(0, len(data), wire.PART_BYTES)]
+
+
+def digest(data: bytes) -> bytes:
+    return sha256(data).digest()
+
+
+def entry(name: str, data: bytes, *, executable: bool = False) -> wire.Entry:
+    return wire.Entry(name, len(data), executable, b"".join(map(digest, parts_of(data))))
+
+
+class Store:
+    """What a broker has. ``sent``: the parts that it gave; ``refuses``: holders that it gives nothing."""
+
+    def __init__(self) -> None:
+        self.parts: dict[bytes, bytes] = {}
+        self.sent: list[bytes] = []
+        self.kept: list[bytes] = []
+        self.offers: list[wire.Offer] = []
+        self.refuses: set[str] = set()
+
+    def add(self, files: dict[str, bytes], folders: tuple[str, ...] = ()) -> bytes:
+        """Store files; the digest of their tree."""
+        tree = wire.Tree(tuple(entry(name, data) for name, data in sorted(files.items())), folders).packed()
+        for data in (*files.values(), tree):
+            self.parts.update((digest(part), part) for part in parts_of(data))
+        return digest(tree)
+
+    def answer(self, message: wire.Message) -> wire.Message:
+        """What the broker says."""
+        match message:
+            case wire.Want(request, holder, wanted):
+                if holder in self.refuses or wanted not in self.parts:
+                    return wire.Failed(request, "it is not here")
+                self.sent.append(wanted)
+                return wire.Part(request, holder, wanted, wire.payload_of(self.parts[wanted]))
+            case wire.Offer(request, holder, offered):
+                self.offers.append(message)
+                if holder in self.refuses:
+                    return wire.Failed(request, "too much")
+                lacking = [each for each in wire.split_digests(offered) if each not in self.parts]
+                return wire.Lacks(request, b"".join(lacking))
+            case wire.Part(request, _, named, data):
+                if digest(bytes(data)) != named:
+                    return wire.Failed(request, "it changed")
+                self.parts[named] = bytes(data)
+                self.kept.append(named)
+                return wire.Kept(request)
+        raise AssertionError(message)
+
+    def files(self, tree: bytes) -> dict[str, bytes]:
+        """The files of a tree that was sent here."""
+        entries = wire.read_tree(self.parts[tree]).entries
+        return {each.path: b"".join(self.parts[part] for part in wire.split_digests(each.parts)) for each in entries}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

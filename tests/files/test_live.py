@@ -1,0 +1,287 @@
+"""Files on a real grid: commands and functions, what they are given and what they leave."""
+
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskgrid import File, wire
+from deskgrid.client.grid import Grid
+from deskgrid.client.link import Link
+from deskgrid.errors import BagRejected, RemoteError, RequestFailed
+from tests.files.fakes import content
+from tests.live import LiveGrid, live_grid
+from tests.peers import PATIENCE_S
+from tests.waiting import eventually
+
+BIG = os.urandom(2 * wire.PART_BYTES + 100)
+COPIES = """
+import pathlib, sys
+place = pathlib.Path(sys.argv[1])
+place.mkdir()
+for path in [*pathlib.Path().rglob("*")]:
+    if path.is_file():
+        (place / path.name.upper()).write_bytes(path.read_bytes())
+print(len([*place.iterdir()]))
+"""
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveGrid]:
+    with live_grid(tmp_path / "home", workers=1, durability="process") as started:
+        yield started
+
+
+@pytest.fixture
+def grid(live: LiveGrid) -> Iterator[Grid]:
+    with Grid(live.broker.ready.client_line) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the program."""
+    place = tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    (place / "data.csv").write_bytes(b"1,2,3")
+    (place / "model" / "in ner").mkdir(parents=True)
+    (place / "model" / "in ner" / "ü.bin").write_bytes(BIG)
+    (place / "model" / "empty").mkdir()
+    return place
+
+
+class Said:
+    """The messages about files that programs send."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.parts: list[bytes] = []
+        send = Link.send
+
+        def noted(link: Link, message: Any, *args: Any, **options: Any) -> None:
+            if isinstance(message, wire.Part):
+                self.parts.append(message.digest)
+            send(link, message, *args, **options)
+
+        monkeypatch.setattr(Link, "send", noted)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> Said:
+    return Said(monkeypatch)
+
+
+def test_a_command_finds_its_files_in_a_fresh_folder_and_leaves_others(
+    grid: Grid, here: Path, said: Said, tmp_path: Path
+) -> None:
+    (here / "copies.py").write_text(COPIES)
+    inputs = ["copies.py", "model/", "params/p.csv=data.csv"]
+    argv = [sys.executable, "copies.py", "out{}"]
+    bag = grid.command(argv, ["0", "1"], runtime=1, inputs=inputs, outputs=["out*/*"])
+    assert [text.strip() for text in bag.results()] == ["3", "3"]
+    expected = {"COPIES.PY": COPIES.encode(), "Ü.BIN": BIG, "P.CSV": b"1,2,3"}
+    to = tmp_path / "to"
+    assert len(bag.fetch(to)) == 6
+    assert content(to) == {f"{task}/out{task}/{name}": data for task in (0, 1) for name, data in expected.items()}
+    assert len(bag.fetch(tmp_path / "one", 1)) == 3
+    assert content(tmp_path / "one") == {f"out1/{name}": data for name, data in expected.items()}
+    assert len(said.parts) == len(set(said.parts)) == 6
+    grid.command(argv, ["2"], runtime=1, inputs=inputs, outputs=["out*/*"]).wait(PATIENCE_S)
+    assert len(said.parts) == 6, "a repeated input sends nothing"
+
+
+def test_a_fetch_goes_on_where_it_stopped_and_never_replaces_a_file(grid: Grid, here: Path, tmp_path: Path) -> None:
+    bag = grid.command(["true"], [""], runtime=1, inputs=["model"], outputs=["model"])
+    to = tmp_path / "to"
+    part = to / "model" / "in ner" / "ü.bin.deskgrid-part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(BIG[: wire.PART_BYTES] + b"cut")
+    asked: list[wire.Message] = []
+    send = grid._link.send
+    grid._link.send = lambda message, *args, **more: (asked.append(message), send(message, *args, **more))[1]  # type: ignore[method-assign,func-returns-value]
+    (path,) = bag.fetch(to, 0)
+    assert path.read_bytes() == BIG
+    assert sum(isinstance(message, wire.Want) for message in asked) == 1 + 2, (
+        "the list of files, and two parts of three"
+    )
+    assert bag.fetch(to, 0) == [path]
+    path.write_bytes(b"mine")
+    with pytest.raises(RequestFailed, match="is there already, and is another file"):
+        bag.fetch(to, 0)
+    assert path.read_bytes() == b"mine"
+    with pytest.raises(RequestFailed, match="no item 1"):
+        bag.fetch(to, 1)
+
+
+def test_a_pattern_without_a_match_is_an_error_that_lists_the_folder(grid: Grid, tmp_path: Path) -> None:
+    bag = grid.command(["true"], [""], runtime=1, inputs=["data.csv"], outputs=["out/*.npz"])
+    (error,) = bag.results(errors="return")
+    assert "OutputsRefused: no file matches 'out/*.npz'; the folder has: data.csv" in str(error)
+    assert bag.fetch(tmp_path) == []
+    with pytest.raises(RemoteError, match="no file matches"):
+        bag.fetch(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "why"),
+    [
+        (["nothing.csv"], "nothing.csv cannot be read: No such file"),
+        (["../a=data.csv"], "cannot be the name of a file in a task's folder: it is not a path below"),
+        (["nul=data.csv"], "Windows cannot have it"),
+        (["A=data.csv", "a=data.csv"], "the same name where case does not count"),
+        (["data.csv", "data.csv"], "two of the files are both named"),
+        (["linked"], "is a link that leads out of its folder"),
+        (["dangling"], "which is not a file"),
+        (["/dev/null"], "neither a file nor a folder"),
+    ],
+)
+def test_inputs_that_cannot_travel_are_refused_with_the_reason(
+    grid: Grid, here: Path, inputs: list[str], why: str
+) -> None:
+    for folder, target in (("linked", "../data.csv"), ("dangling", "none")):
+        (here / folder).mkdir()
+        (here / folder / "link").symlink_to(target)
+    with pytest.raises(BagRejected, match=why):
+        grid.command(["true"], [""], inputs=inputs)
+
+
+@pytest.mark.parametrize("outputs", [["../*"], ["/etc/*"], "out/*", ["*"] * 101])
+def test_patterns_that_lead_out_of_the_folder_are_refused(grid: Grid, outputs: list[str]) -> None:
+    with pytest.raises(BagRejected):
+        grid.command(["true"], [""], outputs=outputs)
+
+
+def test_an_input_that_changes_while_it_is_sent_refuses_the_bag(
+    grid: Grid, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Link.send
+
+    def changing(link: Link, message: Any, *args: Any, **more: Any) -> None:
+        if isinstance(message, wire.Offer):
+            (here / "data.csv").write_bytes(b"other")
+        send(link, message, *args, **more)
+
+    monkeypatch.setattr(Link, "send", changing)
+    with pytest.raises(BagRejected, match=r"data\.csv: .*the file changed while it was sent"):
+        grid.command(["true"], [""], inputs=["data.csv"])
+    assert grid.bags() == []
+
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_function_is_given_files_and_returns_others(grid: Grid, here: Path) -> None:
+    def double(given: dict[str, Any]) -> dict[str, Any]:
+        out = File("deep/out.txt")
+        with given["file"].open() as file, open(out, "w") as other:
+            other.write(file.read() * 2)
+        return {"out": out, "model": sorted(os.listdir(os.path.join(given["model"], "in ner")))}
+
+    items = [
+        {"file": File("data.csv"), "model": File(here / "model")},
+        {"file": File("data.csv"), "model": File("model")},
+    ]
+    for result in grid.bag(double, items, runtime=1).results():
+        with result["out"].open() as file:
+            assert file.read() == "1,2,31,2,3"
+        assert result["out"].name == "out.txt"
+        assert result["model"] == ["ü.bin"]
+    future = grid.submit(double, items[0])
+    assert Path(future.result(PATIENCE_S)["out"]).read_text() == "1,2,31,2,3"
+
+
+def test_a_function_may_return_a_folder_and_files_from_anywhere(grid: Grid, tmp_path: Path) -> None:
+    elsewhere = str(tmp_path / "elsewhere.txt")
+
+    def make(_: int) -> tuple[Any, Any]:
+        folder = File("many")
+        os.mkdir(folder)
+        for name in ("a", "b"):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(name)
+        with open(elsewhere, "w") as file:
+            file.write("there")
+        return folder, File(elsewhere)
+
+    ((folder, file),) = grid.bag(make, [1], runtime=1).results()
+    assert content(Path(folder)) == {"a": b"a", "b": b"b"}
+    assert Path(file).read_text() == "there"
+
+
+def test_files_that_a_function_did_not_write_or_named_twice_are_its_error(grid: Grid, tmp_path: Path) -> None:
+    def forgets(_: int) -> Any:
+        return File("out.npz")
+
+    def twice(folder: str) -> Any:
+        for name in ("a", "b"):
+            os.mkdir(os.path.join(folder, name))
+            with open(os.path.join(folder, name, "x"), "w") as file:
+                file.write(name)
+        return [File(os.path.join(folder, name, "x")) for name in ("a", "b")]
+
+    (error,) = grid.bag(forgets, [1], runtime=1).results(errors="return")
+    assert "out.npz" in str(error)
+    assert "did not write" in str(error)
+    (error,) = grid.bag(twice, [str(tmp_path)], runtime=1).results(errors="return")
+    assert "two of the files in the result are both named 'x'" in str(error)
+
+
+def test_values_above_the_limit_of_a_message_travel_as_files(grid: Grid) -> None:
+    large = bytes(wire.PAYLOAD_LIMIT) + b"end"
+    bag = grid.bag(lambda data: data + b"!", [large, b"small"], runtime=1)
+    first, second = bag.results()
+    assert first == large + b"!"
+    assert second == b"small!"
+    assert grid.submit(len, large).result(PATIENCE_S) == len(large)
+
+
+class Array:
+    """An object that pickles as arrays do: its bytes out of band."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return Array, (pickle.PickleBuffer(self.data),)
+
+
+def test_a_shared_object_travels_once_and_is_mapped_by_each_process(live: LiveGrid, tmp_path: Path) -> None:
+    live.worker("pc2")
+    live.worker("pc3", slots=2)
+    size = 5 * wire.PART_BYTES
+    with Grid(live.broker.ready.client_line) as grid:
+        shared: Any = grid.share({"array": Array(bytearray(os.urandom(size))), "name": "x"})
+        assert shared.value["name"] == "x"
+
+        def look(place: int) -> tuple[int, bool, int, int]:
+            data = shared["array"].data
+            with open("/proc/self/maps") as file:
+                maps = [line for line in file if "/needs/" in line or "/cache/" in line]
+            return data[place], data.readonly, len(maps), os.getpid()
+
+        if sys.platform != "linux":
+            pytest.skip("needs /proc")
+        found = grid.bag(look, range(100), runtime=0.01).results()
+        assert [byte for byte, *_ in found] == list(shared.value["array"].data[:100])
+        assert all(readonly for _, readonly, *_ in found)
+        assert {count for _, _, count, _ in found} == {1}
+        assert len({pid for *_, pid in found}) > 1
+        with pytest.raises(TypeError, match="travels only in the items and functions of a bag"):
+            pickle.dumps(shared)
+    cached = [path for path in Path(f"{live.home}-pcs", "files", "cache").iterdir() if path.stat().st_size >= size]
+    assert len(cached) == 1, "one copy on the disk, for all workers of the PC"
+
+
+# --- what is cut -----------------------------------------------------------------------------------------------------
+
+
+def test_the_folders_of_tasks_and_results_are_gone_afterwards(live: LiveGrid, grid: Grid) -> None:
+    grid.command(["touch", "out"], [""], runtime=1, inputs=["data.csv"], outputs=["out"]).wait(PATIENCE_S)
+    area = Path(f"{live.home}-pcs", "files")
+    assert eventually(lambda: not list(area.glob("deskgrid-worker-*/*/*")), PATIENCE_S)
+    live.workers[0].stop()
+    assert [path.name for path in area.iterdir()] == ["cache"]

@@ -1,0 +1,217 @@
+"""The stored files of a PC, which all of its workers share: each once, by its content; the least used ones go first.
+
+Rule 1: a file appears under its id when all of its parts are there and each is what its digest says. Until then it is
+``ID.part``, and only the worker that holds that file's lock writes to it. What is in it already is used: it is compared
+with the digests first.
+Rule 2: tasks get hard links to these files, which are read-only. If a task writes to one nevertheless, its time of
+change tells, and the file is fetched again.
+Rule 3: a file that a task has a link to is never removed.
+"""
+
+import errno
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from deskgrid.wire import PART_BYTES, Entry, Payload, sha256_of, split_digests
+from deskgrid.worker.run.folders import taken
+
+# The time of change of each file here. A file with another was written to. Seconds since 1970.
+CHANGED_S = 1_000_000_000
+# When there are too many bytes, this share more is removed, so that not every file has all others looked at.
+SPARE_SHARE = 16
+_PART, _TREE = ".part", ".tree"
+
+
+class ThisPc(str):
+    """Why files cannot be had, if this PC is to blame: another one may have room for them."""
+
+    __slots__ = ()
+
+
+class Damaged(Exception):
+    """What arrived is not what it was announced as; one line."""
+
+
+class Partial:
+    """A file that is being fetched; its lock is held. ``missing``: the numbers of the parts that it lacks."""
+
+    def __init__(self, path: Path, entry: Entry, descriptor: int) -> None:
+        self._path = path
+        self._entry = entry
+        self._descriptor = descriptor
+        self._digests = split_digests(entry.parts)
+        os.truncate(descriptor, entry.size)
+        self.missing = [number for number in range(len(self._digests)) if not self._is_there(number)]
+
+    def _is_there(self, number: int) -> bool:
+        data = _read(self._descriptor, number * PART_BYTES, PART_BYTES)
+        # A part that nobody wrote is a hole. Most are, and a digest takes longer than this.
+        return any(data[:: max(1, len(data) // 64)]) and sha256(data).digest() == self._digests[number]
+
+    def digest(self, number: int) -> bytes:
+        """The digest of a part."""
+        return self._digests[number]
+
+    def write(self, number: int, data: Payload) -> None:
+        """Write a part. Raises `Damaged`, and OSError."""
+        if bytes.fromhex(sha256_of(data)) != self._digests[number]:
+            raise Damaged("a part of a file was damaged on its way, or on the disk of the broker")
+        place = number * PART_BYTES
+        for piece in [memoryview(data)] if isinstance(data, bytes) else data.frames():
+            _write(self._descriptor, place, piece)
+            place += len(piece)
+
+    def finish(self) -> None:
+        """All parts are there: give the file its name. Raises OSError."""
+        if sys.platform != "win32":
+            os.fchmod(self._descriptor, 0o555 if self._entry.executable else 0o444)
+        os.utime(self._path, ns=(time.time_ns(), CHANGED_S * 10**9))
+        self._path.rename(self._path.with_name(self._entry.id))
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the lock; what was written stays."""
+        os.close(self._descriptor)
+
+
+class FileCache:
+    """``folder``: for all workers of this PC. ``most``: bytes that files may have which no task uses."""
+
+    def __init__(self, folder: Path, most: int) -> None:
+        """Make the folder, if there is none. Raises OSError."""
+        self._folder = folder
+        self._most = most
+        # Bytes that may come before the files are looked at again.
+        self._room = 0
+        folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+
+    def find(self, entry: Entry) -> Path | None:
+        """The file of an entry, which counts as used now; None if it is not here."""
+        path = self._folder / entry.id
+        try:
+            found = path.stat()
+            if found.st_size != entry.size or found.st_mtime_ns != CHANGED_S * 10**9:
+                path.unlink()  # a task wrote to it
+                return None
+            os.utime(path, ns=(time.time_ns(), found.st_mtime_ns))
+        except OSError:
+            return None
+        return path
+
+    def begin(self, entry: Entry) -> Partial | None:
+        """Begin to fetch a file; None if another worker of this PC fetches it, or has just done so. Raises OSError."""
+        path = self._folder / f"{entry.id}{_PART}"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        if not taken(descriptor) or not self._is_named(descriptor, path) or self.find(entry) is not None:
+            os.close(descriptor)
+            return None
+        try:
+            self._make_room(entry.size)
+            return Partial(path, entry, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    @staticmethod
+    def _is_named(descriptor: int, path: Path) -> bool:
+        """Whether a file still has this name: another worker may have finished it before its lock was taken."""
+        with suppress(OSError):
+            return os.path.samestat(os.fstat(descriptor), path.stat())
+        return False
+
+    def tree(self, digest: bytes) -> bytes | None:
+        """The bytes of a tree; None if it is not here."""
+        path = self._folder / f"{digest.hex()}{_TREE}"
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        if sha256(data).digest() != digest:
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return data
+
+    def put_tree(self, digest: bytes, data: bytes) -> None:
+        """Keep a tree. Raises `Damaged`, and OSError."""
+        if sha256(data).digest() != digest:
+            raise Damaged("a list of files was damaged on its way, or on the disk of the broker")
+        self._make_room(len(data))
+        path = self._folder / f"{digest.hex()}{_TREE}"
+        staging = path.with_name(f"{path.name}-{os.getpid()}")
+        staging.write_bytes(data)
+        staging.replace(path)
+
+    def _make_room(self, size: int) -> None:
+        """Remove the files that were used least lately, if ``size`` more bytes do not fit.
+
+        All files are looked at only now and then, because a task may bring ten thousand.
+        """
+        self._room -= size
+        if self._room >= 0:
+            return
+        rows, spare = sorted(self._rows()), self._most // SPARE_SHARE
+        total = size + sum(row[1] for row in rows)
+        if total > self._most:
+            for _, bytes_, path in rows:
+                if total <= self._most - spare:
+                    break
+                if self._remove(path):
+                    total -= bytes_
+        self._room = min(spare, self._most - total)
+
+    def _rows(self) -> Iterator[tuple[int, int, str]]:
+        """(when it was used, its bytes on the disk, path) of each file that no task uses."""
+        with os.scandir(self._folder) as found:
+            for each in found:
+                with suppress(OSError):
+                    row = each.stat(follow_symlinks=False)
+                    if stat.S_ISREG(row.st_mode) and row.st_nlink == 1:
+                        used = getattr(row, "st_blocks", row.st_size // 512) * 512
+                        yield row.st_atime_ns, used, each.path
+
+    @staticmethod
+    def _remove(path: str) -> bool:
+        if not path.endswith(_PART):
+            with suppress(OSError):
+                os.unlink(path)
+                return True
+            return False
+        with suppress(OSError):
+            lock = os.open(path, os.O_RDWR)
+            try:
+                if taken(lock):
+                    os.unlink(path)
+                    return True
+            finally:
+                os.close(lock)
+        return False
+
+
+def link(source: Path, target: Path, *, executable: bool) -> None:
+    """Give a task a file: a hard link, or a copy where there can be none. Raises OSError."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EEXIST, errno.ENOSPC):
+            raise
+        shutil.copyfile(source, target)
+        target.chmod(0o555 if executable else 0o444)
+
+
+def _read(descriptor: int, place: int, size: int) -> bytes:
+    os.lseek(descriptor, place, os.SEEK_SET)
+    return os.read(descriptor, size)
+
+
+def _write(descriptor: int, place: int, data: memoryview) -> None:
+    os.lseek(descriptor, place, os.SEEK_SET)
+    while data:
+        data = data[os.write(descriptor, data) :]

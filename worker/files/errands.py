@@ -1,0 +1,55 @@
+"""Work with files on a thread of its own, because the worker's loop never waits for a disk."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+Found = TypeVar("Found")
+# How long the end of a worker waits for what the thread does: reading a large file takes longer. Seconds.
+CLOSE_S = 5.0
+
+
+class Errands:
+    """``wake`` is called from the thread whenever something is done; then the owner calls `poll`."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._todo: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = SimpleQueue()
+        self._done: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+
+    def do(self, action: Callable[[], Found], then: Callable[[Found | Exception], None]) -> None:
+        """Do ``action`` on the thread; `poll` calls ``then`` with its result, or with the exception that it raised."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="deskgrid-files", daemon=True)
+            self._thread.start()
+        self._todo.put((action, then))
+
+    def poll(self) -> None:
+        """Pass on what was done since the last call."""
+        while self._done:
+            then, found = self._done.popleft()
+            then(found)
+
+    def close(self) -> None:
+        """End the thread; what it has not begun is not done."""
+        self._closing = True
+        if self._thread is not None:
+            self._todo.put(None)
+            self._thread.join(CLOSE_S)
+            self._thread = None
+
+    def _run(self) -> None:
+        while (errand := self._todo.get()) is not None:
+            if self._closing:
+                continue
+            action, then = errand
+            try:
+                found = action()
+            except Exception as error:
+                found = error
+            self._done.append((then, found))
+            self._wake()
