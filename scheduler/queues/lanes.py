@@ -149,7 +149,8 @@ class Lanes:
 
     def drop_empty(self, lane: Lane) -> None:
         """No task waits in ``lane`` any more; discarded ones, which it may still have entries of, are dropped."""
-        lane.clear(self.order)
+        if not (lane.regular.bare and lane.priority.bare and not lane.priority.predicting):
+            lane.clear(self.order)
         del self.waiting[lane.key]
 
     def tasks(self) -> Iterator[tuple[int, float]]:

@@ -61,6 +61,10 @@ class WaitingQueue(ReadableQueue, Protocol):
         """
 
     @property
+    def bare(self) -> bool:
+        """Whether nothing is here, not even an entry of a discarded task."""
+
+    @property
     def predicting(self) -> bool:
         """Whether some tasks have still to take their new runtimes."""
 
