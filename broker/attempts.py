@@ -253,7 +253,8 @@ class Attempts:
         for bag, batch, part in self._state.book.by_batch(tasks):
             number, item_of_0, its = bag.row.number, batch.start - batch.first, results[part]
             self._state.settled(bag, len(its))
-            bag.runs.add([result.elapsed for result in its], worker.first_runs(number, len(its)))
+            elapsed = [result.elapsed for result in its if not result.outcome]  # only of tasks that are done
+            bag.runs.add(elapsed, worker.first_runs(number, len(its)), self._from)
             if bag.remembered:
                 bag.remembered.difference_update(tasks[part])
             for result in its:

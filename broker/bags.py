@@ -1,15 +1,16 @@
 """The broker's bags: which tasks they have, who waits for their results, and how long their tasks take."""
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
+from deskgrid.scheduler.prediction.runtimes import Prediction
 from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 from deskgrid.wire import SECONDS_LIMIT
@@ -17,13 +18,14 @@ from deskgrid.wire import SECONDS_LIMIT
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
 # a task does not start in the last moments of a window, and short enough for a lunch break.
 ASSUMED_RUNTIME_S = 60.0
-# A bag's prediction is the mean plus this many standard deviations. If runtimes are normally distributed, about one
-# task in a thousand takes longer; with any distribution, at most one in ten does.
-DEVIATIONS = 3.0
 # A task is not taken back for its timeout before its files could have come this many times as slowly as assumed.
 SLOW_TRANSFER = 10.0
 # So many tasks of a bag count as the first on a slot, if there are no more slots now.
 FIRST_TASKS = 64
+# The most runs of a bag that wait until the broker learns from them: very many bags may be open.
+LATEST = 50
+# A run: how long it took, in seconds, and on which worker.
+Run = tuple[float, str]
 # The note of a bag that was submitted before any worker joined.
 NO_WORKER = "no worker is known yet: the bag waits"
 
@@ -46,59 +48,43 @@ class OpenBatch:
     count: int
 
 
-@dataclass(slots=True)
-class _Some:
-    """Statistics of some runs, in seconds."""
-
-    count: int = 0
-    longest: float = 0.0
-    total: float = 0.0
-    squares: float = 0.0
-
-    def add(self, elapsed: Sequence[float]) -> None:
-        """Add runs, at least one."""
-        self.count += len(elapsed)
-        self.longest = max(self.longest, *elapsed)
-        self.total += sum(elapsed)
-        self.squares += sum([seconds * seconds for seconds in elapsed])
-
-    def usual(self) -> float:
-        """How long nearly all runs take: the mean plus three standard deviations, but no more than the longest run.
-
-        With few runs this is the longest run. With many, a single run on a busy PC must not make a thousand short tasks
-        look long: only a few of them would be handed out at once.
-        """
-        mean = self.total / self.count
-        variance = max(0.0, self.squares / self.count - mean * mean)
-        return min(self.longest, mean + DEVIATIONS * math.sqrt(variance))
-
-
-@dataclass(slots=True)
 class ObservedRuntimes:
-    """How long the finished tasks of a bag took.
+    """How long the tasks of a bag took lately, until somebody learns from that.
 
-    ``first``: the first run on each slot, which loads everything that the tasks need, and may take many times as long;
-    ``others``: all other runs.
+    The first run on each slot loads everything that the tasks need, and may take many times as long as the others. So
+    first runs count only as long as there are no others.
+
+    ``count``: all runs so far. ``only_first``: whether only first runs have been taken.
     """
 
-    first: _Some = field(default_factory=_Some)
-    others: _Some = field(default_factory=_Some)
+    __slots__ = ("_first", "_others", "count", "only_first")
 
-    @property
-    def count(self) -> int:
-        """How many runs there are."""
-        return self.first.count + self.others.count
+    def __init__(self) -> None:
+        self._first: list[Run] = []
+        self._others: list[Run] = []
+        self.only_first = True
+        self.count = 0
 
-    def add(self, elapsed: Sequence[float], first: int) -> None:
-        """Add runs, in seconds; the first ``first`` of them were the first on their slots."""
-        if first:
-            self.first.add(elapsed[:first])
+    def add(self, elapsed: Sequence[float], first: int, worker: str) -> None:
+        """Add runs on ``worker``, in seconds; the first ``first`` of them were the first on their slots."""
+        self.count += len(elapsed)
+        if first and self.only_first:
+            _append(self._first, elapsed[:first], worker)
         if len(elapsed) > first:
-            self.others.add(elapsed[first:])
+            _append(self._others, elapsed[first:], worker)
 
-    def usual(self) -> float:
-        """How long nearly all runs take, without first runs if there are any others."""
-        return (self.others if self.others.count else self.first).usual()
+    def take(self) -> list[Run]:
+        """The runs since the last call, at most `LATEST`."""
+        self.only_first = self.only_first and not self._others
+        runs = self._first if self.only_first else self._others
+        self._first, self._others = [], []
+        return runs[-LATEST:]
+
+
+def _append(runs: list[Run], elapsed: Sequence[float], worker: str) -> None:
+    runs.extend(zip(elapsed[-LATEST:], repeat(worker)))
+    if len(runs) > 2 * LATEST:
+        del runs[:-LATEST]
 
 
 @dataclass(slots=True)
@@ -108,9 +94,10 @@ class OpenBag:
     ``size``: bytes of its arguments and results.
     ``settled``: tasks that have ended.
     ``estimate_s``: the prediction for its tasks, if its submitter gave none.
-    ``learned_at``: the number of runs at which this prediction is updated next.
     ``first_transfer_s``, ``transfer_s``: how long the files of its first task on a slot, and of each other, should
     take.
+    ``prediction``: what this was made of: the kind of runs, and their quantiles.
+    ``learned_at``: the number of runs at which it is learned from them next.
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
@@ -127,6 +114,7 @@ class OpenBag:
     size: int = 0
     settled: int = 0
     estimate_s: float = ASSUMED_RUNTIME_S
+    prediction: tuple[str, Prediction] | None = None
     runs: ObservedRuntimes = field(default_factory=ObservedRuntimes)
     note: str = ""
     sent_note: str = ""  # the last note that its client was sent

@@ -294,6 +294,8 @@ class Clients:
         self._state.note("bag-opened", by=row.owner, bag=row.id, name=row.name, owner=row.owner, user=client.user)
         bag = self._state.book.open(row)
         self._queries.orders.gates.enter(bag)
+        if not predicted:
+            bag.estimate_s = self._state.learning.expected(bag)
         return bag
 
     def _refusal_of_bag(self, client: ClientSession, submit: wire.Submit, kind: wire.Kind) -> str:

@@ -83,6 +83,7 @@ class Queries:
             "output": lambda args, now: bag_output(state, self._bag(args), args.get("after") or 0),
             "tasks": lambda args, now: task_rows(state, self._bag(args), args["state"], args.get("after")),
             "forget": self._forget,
+            "forget learned": self._forget_learned,
             "policy": self._policy,
             "runtimes": lambda args, now: self.orders.predict(self._bag(args), args["items"], args["runtimes"]),
             "keys": admission.rows,
@@ -166,6 +167,10 @@ class Queries:
         if not bag.complete:
             raise AskError(f"bag {bag.row.id} is not finished; cancel it first")
         self.orders.forget(bag, f"bag {bag.row.id} was forgotten")
+        return {}
+
+    def _forget_learned(self, args: Json, now: float) -> Json:
+        self._state.learning.forget()
         return {}
 
     # --- one task ----------------------------------------------------------------------------------------------------

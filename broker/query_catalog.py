@@ -140,6 +140,7 @@ QUESTIONS: Mapping[str, Question] = {
     "resume": Question("owner", {"bag": _BAG}, order=True),
     "shares": Question("everyone"),
     "forget": Question("owner", {"bag": _BAG}, order=True),
+    "forget learned": Question("admin", order=True),
     "runtimes": Question(
         "owner", {"bag": _BAG, "items": Argument(_ITEMS), "runtimes": Argument(_SECONDS)}, order=True, longest=LONG
     ),

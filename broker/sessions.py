@@ -8,6 +8,7 @@ answer, if one is due soon.
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from deskgrid import wire
 from deskgrid.broker.auth.enrolment import Enrolment
@@ -105,6 +106,9 @@ class Sessions:
         failed = [task for tasks in its.values() for task in tasks]
         state.settled(bag, len(done) + len(cancelled) + len(failed))
         over = {*done, *cancelled, *failed}
+        if not bag.row.predicted and len(over) < batch.count:
+            bag.estimate_s = state.learning.expected(bag)
+            batch = replace(batch, runtimes=(bag.estimate_s,))
         sent = [row for row in state.journal.recovery.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
         copies = [row for row in state.journal.recovery.copies(batch.first, batch.count) if row[0] not in over]
@@ -257,6 +261,7 @@ class Sessions:
         if self.state.disk.state != "full":
             self.state.window_log.write_down(now)
             self.usage.write_down(now)
+            self.state.learning.write_down(now)
         self.clients.watchers.tell(now)
         return self.state.take_leaving()
 

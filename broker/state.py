@@ -12,6 +12,7 @@ from deskgrid.broker.bags import BagBook, OpenBag
 from deskgrid.broker.event_log import EventLog
 from deskgrid.broker.failed_attempts import FailedAttempts
 from deskgrid.broker.home_files import licences_file, shares_file
+from deskgrid.broker.learning import Learning
 from deskgrid.broker.quotas import Quotas
 from deskgrid.broker.store.disk import Disk
 from deskgrid.broker.store.journal import Journal
@@ -90,6 +91,7 @@ class BrokerState:
         # The bytes of files that the first task of a bag on a slot needs, and each other, by bag and owner.
         self.file_needs: dict[tuple[str, str], tuple[int, int]] = {}
         self.failed_attempts = FailedAttempts()
+        self.learning = Learning(journal)
         self.window_log = WindowLog(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
         self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)
@@ -225,13 +227,15 @@ class BrokerState:
             self.pending += self.handle(ev.RuntimesUpdated(list(longer), list(longer.values())), now)
 
     def learn(self, now: float) -> None:
-        """Predict the runtimes of bags from their finished tasks, if their submitters gave no predictions."""
+        """Learn from tasks that have ended, and predict those of bags whose submitters gave no predictions."""
         for number in self.fresh:
             bag = self.book.by_number[number]
             # At 1, 2, 4, 8, ... results: often while little is known, and seldom later.
-            if not bag.row.predicted and not bag.complete and bag.runs.count >= bag.learned_at:
+            if bag.runs.count >= bag.learned_at or bag.complete:
                 bag.learned_at = 2 * bag.runs.count
-                self.estimate(number, bag.runs.usual(), now)
+                self.learning.learn(bag)
+                if not bag.row.predicted and not bag.complete:
+                    self.estimate(number, self.learning.expected(bag), now)
 
     def estimate(self, number: int, runtime: float, now: float) -> None:
         """Give all tasks of a bag the same prediction, unless it hardly differs from the present one."""

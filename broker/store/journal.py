@@ -32,6 +32,7 @@ from deskgrid.broker.store.integrity import (
     wrong_with_values,
 )
 from deskgrid.broker.store.large_values import LargeValues
+from deskgrid.broker.store.learned import Learned
 from deskgrid.broker.store.parts import Parts
 from deskgrid.broker.store.purge import Purge
 from deskgrid.broker.store.recovery import Recovery
@@ -143,6 +144,7 @@ class Journal:
             self._refuse(self.values.open(self.db, self._write))
             self.purge = Purge(self.db, self._write, self.values)
             self.parts = Parts(self.db, self._write, self.values)
+            self.learned = Learned(self.db, self._write)
             # Delete templates that no bag uses: after a restart nothing else would ever delete them.
             unused = "templates WHERE digest NOT IN (SELECT template FROM bags)"
             self.db.execute(f"DELETE FROM files WHERE name IN (SELECT data FROM {unused} AND typeof(data) = 'text')")

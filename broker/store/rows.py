@@ -95,6 +95,14 @@ class UsageRow(NamedTuple):
     at: float
 
 
+class LearnedRow(NamedTuple):
+    """Runs of a function or a program, in seconds, or factors of quantiles; ``values``: packed doubles."""
+
+    kind: Literal["function", "program", "calibration"]
+    name: str
+    values: bytes
+
+
 class FileRow(NamedTuple):
     """The file of a large value. ``bag``: None for a template, or a part of a stored file.
 

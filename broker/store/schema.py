@@ -108,6 +108,10 @@ CREATE INDEX holds_of_holder ON holds (holder);
     """
 CREATE TABLE usage (owner TEXT PRIMARY KEY, used_s REAL, at REAL) WITHOUT ROWID;
 """,
+    # What was learned about runtimes. No row is longer than a page of the table, so it needs no checksum.
+    """
+CREATE TABLE learned (number INTEGER PRIMARY KEY, kind TEXT, name TEXT, learned BLOB, UNIQUE (kind, name));
+""",
 )
 FORMAT = len(_FORMATS)
 

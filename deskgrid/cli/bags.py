@@ -365,13 +365,18 @@ def resume(*, bag_ids: tuple[str, ...], join: str | None) -> None:
 
 
 @click.command()
-@bags_argument
+@click.argument("bag_ids", metavar="[BAG]...", nargs=-1)
+@click.option("--learned", is_flag=True, help="Forget what the broker learned about runtimes; only admins may do that.")
 @join_option
-def forget(*, bag_ids: tuple[str, ...], join: str | None) -> None:
+def forget(*, bag_ids: tuple[str, ...], learned: bool, join: str | None) -> None:
     """Drop each BAG with its results and logs. All its tasks must have ended."""
-    with open_grid(join) as grid:
+    if not bag_ids and not learned:
+        raise click.UsageError("name a bag, or give --learned")
+    with open_grid(join, admin=learned) as grid:
         for bag in _all_attached(grid, bag_ids, "forgotten"):
             bag.forget()
+        if learned:
+            grid.forget_learned()
 
 
 def _all_attached(grid: "Grid", bag_ids: Sequence[str], what: str) -> "list[Bag[Any, Any]]":

@@ -420,6 +420,10 @@ class Grid(Executor):
         """Change the policy of the running grid. Raises `RequestFailed` unless you are an admin."""
         self._ask("policy", {"name": name, "options": options})
 
+    def forget_learned(self) -> None:
+        """Have the broker forget how long tasks took. Raises `RequestFailed` unless you are an admin."""
+        self._ask("forget learned", {})
+
     def _ask(self, what: str, args: dict[str, Any], timeout: float = ANSWER_S) -> dict[str, Any]:
         self._check_open()
         return ask(self._link, what, args, timeout)

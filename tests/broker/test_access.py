@@ -32,6 +32,7 @@ OF_A_BAG: dict[str, dict[str, Any]] = {
 OF_ADMINS: dict[str, dict[str, Any]] = {
     "events all": {},
     "policy": {"name": "fcfs", "options": {}},
+    "forget learned": {},
     "keys": {},
     "keys add": {"role": "submitter", "name": "eve", "public": "00" * 32},
     "keys revoke": {"name": "worker"},

@@ -1,33 +1,23 @@
-"""The broker predicts tasks without a runtime from those of their bag that have ended."""
+"""The broker predicts tasks without a runtime from tasks that have ended: of their bag, function and program."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
 import pytest
 
-from deskgrid.broker.bags import ASSUMED_RUNTIME_S, ObservedRuntimes
-from tests.broker.office import Office, OpenOffice
-from tests.peers import BareWorker
+from deskgrid import wire
+from deskgrid.broker import learning
+from deskgrid.broker.bags import ASSUMED_RUNTIME_S, LATEST, ObservedRuntimes
+from deskgrid.broker.learning import WRITE_S
+from deskgrid.broker.store.rows import LearnedRow
+from tests.broker.office import ADMIN, Office, OpenOffice
+from tests.peers import BareWorker, Client
 
 
-def seen(*seconds: float, first: int = 0) -> ObservedRuntimes:
-    runs = ObservedRuntimes()
-    runs.add(seconds[:1], first=min(first, 1))
-    if len(seconds) > 1:
-        runs.add(seconds[1:], first=max(0, first - 1))
-    return runs
-
-
-def test_of_a_few_runs_the_longest_is_what_tasks_take() -> None:
-    assert seen(1.0).usual() == 1.0
-    assert seen(*[1.0] * 9, 30.0).usual() == 30.0
-
-
-def test_of_many_runs_one_that_was_held_up_makes_the_others_no_longer() -> None:
-    assert 0.01 < seen(*[0.01] * 10_000, 1.0).usual() < 0.05
-
-
-def test_the_first_run_of_a_slot_loads_what_others_have() -> None:
-    assert seen(3.0, 2.0, 0.1, 0.2, first=2).usual() == pytest.approx(0.2)
-    assert seen(3.0, 2.0, first=2).usual() == 3.0
-    assert seen(3.0, 2.0, 0.1, first=2).count == 3
+def template(word: str) -> bytes:
+    packed: bytes = msgpack.packb({"kind": "command", "argv": [word]})
+    return packed
 
 
 def run(office: Office, worker: BareWorker, count: int, seconds: float) -> None:
@@ -37,6 +27,46 @@ def run(office: Office, worker: BareWorker, count: int, seconds: float) -> None:
     worker.finish(*work, elapsed=seconds)
 
 
+def estimate(office: Office, bag: str) -> float:
+    return office.bag(bag).estimate_s
+
+
+def done(office: Office, client: Client, worker: BareWorker, seconds: Sequence[float], **options: Any) -> str:
+    """A bag without predictions, whose tasks take so long, one after another."""
+    bag = client.submit([b"%d" % n for n in range(len(seconds))], **{"runtime": None, **options})
+    for each in seconds:
+        run(office, worker, 1, each)
+    office.settle()
+    return bag
+
+
+def new_bag(client: Client, **options: Any) -> str:
+    return client.submit([b"%d" % n for n in range(3)], **{"runtime": None, **options})
+
+
+# --- within a bag ----------------------------------------------------------------------------------------------------
+
+
+def test_only_runs_of_slots_that_are_ready_count_once_there_are_any() -> None:
+    runs = ObservedRuntimes()
+    runs.add([3.0, 2.0], 2, "pc1")
+    assert runs.take() == [(3.0, "pc1"), (2.0, "pc1")]
+    runs.add([4.0, 0.1, 0.2], 1, "pc2")
+    assert runs.take() == [(0.1, "pc2"), (0.2, "pc2")]
+    assert not runs.only_first
+    runs.add([5.0], 1, "pc3")
+    assert runs.take() == []
+    assert runs.count == 6
+
+
+def test_of_many_runs_the_latest_are_kept() -> None:
+    runs = ObservedRuntimes()
+    for turn in range(30):
+        runs.add([float(turn)] * 7, 0, "pc1")
+    runs.add([99.0] * (LATEST - 1), 0, "pc1")
+    assert runs.take() == [(29.0, "pc1"), *[(99.0, "pc1")] * (LATEST - 1)]
+
+
 def test_a_bag_that_nobody_predicted_is_predicted_by_what_its_tasks_take_when_slots_have_done_one(
     open_office: OpenOffice,
 ) -> None:
@@ -44,12 +74,11 @@ def test_a_bag_that_nobody_predicted_is_predicted_by_what_its_tasks_take_when_sl
     client, worker = office.client(), office.worker()
     worker.join(slots=2)
     bag = client.submit([b"%d" % n for n in range(6)], runtime=None)
+    assert estimate(office, bag) == ASSUMED_RUNTIME_S
     run(office, worker, 2, 3.0)
-    known = office.sessions.state.book.by_id[bag]
-    assert known.estimate_s == 3.0
+    assert estimate(office, bag) == 3.0
     run(office, worker, 2, 0.1)
-    assert known.estimate_s == pytest.approx(0.1)
-    assert (known.runs.first.count, known.runs.others.count) == (2, 2)
+    assert estimate(office, bag) == pytest.approx(0.1)
 
 
 def test_a_slot_that_did_another_bag_has_a_first_run_again(open_office: OpenOffice) -> None:
@@ -59,27 +88,115 @@ def test_a_slot_that_did_another_bag_has_a_first_run_again(open_office: OpenOffi
     bags = [client.submit([b"0"], runtime=None, last=False) for _ in range(2)]
     for turn, bag in enumerate((0, 1, 0, 0)):
         if turn > 1:
-            first = office.sessions.state.book.by_id[bags[bag]].total
+            first = office.bag(bags[bag]).total
             client.answer_to(client.batch(bags[bag], [b"1"], first=first, last=False))
         run(office, worker, 1, 0.1)
-    known = [office.sessions.state.book.by_id[bag].runs for bag in bags]
-    assert [(runs.first.count, runs.others.count) for runs in known] == [(2, 1), (1, 0)]
+    assert [len(office.bag(bag).runs.take()) for bag in bags] == [1, 0]
+    first, other = (office.bag(bag).runs.only_first for bag in bags)
+    assert (first, other) == (False, True)
 
 
-def test_runs_that_are_all_the_same_are_what_tasks_take() -> None:
-    assert seen(*[0.1] * 1000).usual() == pytest.approx(0.1)
-
-
-def test_after_a_restart_a_bag_is_not_thought_to_take_no_time(open_office: OpenOffice) -> None:
+def test_tasks_that_fail_at_once_do_not_make_a_bag_look_short(open_office: OpenOffice) -> None:
     office = open_office()
-    client = office.client()
-    bag = client.submit([b"%d" % n for n in range(5)], runtime=None)
-    worker = office.worker()
+    client, worker = office.client(), office.worker()
     worker.join()
-    worker.finish(*worker.work())
+    bag = new_bag(client)
+    worker.finish(*worker.work(), outcome=wire.Outcome.ERROR, elapsed=0.001)
     office.settle()
+    assert estimate(office, bag) == ASSUMED_RUNTIME_S
+
+
+# --- across bags and restarts ----------------------------------------------------------------------------------------
+
+
+def test_a_new_bag_of_a_known_function_is_predicted_at_once(open_office: OpenOffice) -> None:
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    worker.join()
+    done(office, client, worker, [9.0, 2.0, 2.0])
+    bag = new_bag(client)
+    assert estimate(office, bag) == pytest.approx(2.0, rel=0.05)
+    state = office.sessions.state
+    assert state.scheduler.runtime(office.bag(bag).batches[0].first) == pytest.approx(2.0, rel=0.05)
+
+
+def test_predictions_of_users_stay_what_they_are_and_teach_other_bags(open_office: OpenOffice) -> None:
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    worker.join()
+    predicted = done(office, client, worker, [9.0, 2.0], runtime=5.0)
+    assert office.sessions.state.scheduler.runtime(office.bag(predicted).batches[0].first) == 5.0
+    assert estimate(office, new_bag(client)) == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_bag_of_another_user_with_the_same_name_is_another_program(open_office: OpenOffice) -> None:
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    worker.join()
+    done(office, client, worker, [2.0, 2.0], template=template("one"))
+    assert estimate(office, new_bag(client, template=template("two"))) == pytest.approx(2.0, rel=0.05)
+    assert estimate(office, new_bag(office.client(ADMIN), template=template("two"))) == ASSUMED_RUNTIME_S
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_was_learned_survives_a_restart(open_office: OpenOffice, killed: bool) -> None:
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    worker.join()
+    done(office, client, worker, [9.0, 2.0, 2.0])
+    waiting = new_bag(client)
+    office.now += WRITE_S
+    office.settle()
+    if killed:
+        office.kill()
 
     office = open_office()
-    client = office.client()
-    assert len(client.watch(bag).results) == 1  # so the bag was looked at, though nothing has ended in it since
-    assert office.sessions.state.book.by_id[bag].estimate_s == ASSUMED_RUNTIME_S
+    assert estimate(office, waiting) == pytest.approx(2.0, rel=0.05)
+    first = office.bag(waiting).batches[0].first
+    assert office.sessions.state.scheduler.runtime(first) == estimate(office, waiting)
+    assert estimate(office, new_bag(office.client())) == estimate(office, waiting)
+    assert office.sessions.state.learning._runtimes.runs("function", office.bag(waiting).row.template) == [2.0, 2.0]
+
+
+def test_after_a_restart_without_a_history_tasks_take_what_is_assumed(open_office: OpenOffice) -> None:
+    office = open_office()
+    bag = new_bag(office.client())
+    office = open_office()
+    assert estimate(office, bag) == ASSUMED_RUNTIME_S
+
+
+def test_what_was_learned_is_forgotten_on_an_admins_order(open_office: OpenOffice) -> None:
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    worker.join()
+    done(office, client, worker, [2.0, 2.0])
+    assert office.client(ADMIN).ask("forget learned") == {}
+    assert estimate(office, new_bag(client)) == ASSUMED_RUNTIME_S
+    office = open_office()
+    assert estimate(office, new_bag(office.client())) == ASSUMED_RUNTIME_S
+
+
+def test_the_journal_keeps_what_was_used_last_and_each_turn_writes_a_part(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "KEPT", 4)
+    monkeypatch.setattr(learning, "ROWS", 3)
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    worker.join()
+    for number in range(6):
+        done(office, client, worker, [1.0], template=template(f"echo {number}"), name=f"program {number}")
+    office.now += WRITE_S
+    for _ in range(5):
+        office.settle()
+    rows = office.journal.learned.rows()
+    kinds = [row.kind for row in rows]
+    assert (kinds.count("function"), kinds.count("program"), kinds.count("calibration")) == (4, 4, 1)
+    assert [row.name for row in rows if row.kind == "program"][-1].endswith("program 5")
+
+
+def test_a_row_that_cannot_be_read_is_left_out(open_office: OpenOffice) -> None:
+    office = open_office()
+    office.journal.learned.add([LearnedRow("function", "f", b"123"), LearnedRow("calibration", "", b"12345678")], 5)
+    office.journal.commit()
+    assert [row.kind for row in open_office().journal.learned.rows()] == ["calibration"]

@@ -84,6 +84,7 @@ class FakeGrid:
         self.policies: list[tuple[str, dict[str, object]]] = []
         self.snapshot: dict[str, Any] = {}
         self.rows: list[Any] = []
+        self.forgot_learned = False
 
     def __call__(self, join: str | None = None) -> "FakeGrid":
         self.joins.append(join)
@@ -118,6 +119,9 @@ class FakeGrid:
 
     def policy(self, name: str, **options: object) -> None:
         self.policies.append((name, options))
+
+    def forget_learned(self) -> None:
+        self.forgot_learned = True
 
 
 def deskgrid(*arguments: str, stdin: str | bytes | None = None) -> Result:

@@ -18,7 +18,7 @@ from deskgrid.errors import (
     RequestFailed,
     TaskCancelled,
 )
-from tests.cli.fakes import LOG, FakeBag, FakeGrid, deskgrid, use
+from tests.cli.fakes import ADMIN, LOG, FakeBag, FakeGrid, deskgrid, use
 from tests.screen.builders import BAG
 
 
@@ -293,6 +293,23 @@ def test_when_one_bag_is_refused_no_bag_is_cancelled_or_forgotten(
 def test_forget_forgets(grid: FakeGrid) -> None:
     assert deskgrid("forget", BAG).exit_code == 0
     assert grid.bag.forgotten
+
+
+def test_forget_forgets_what_was_learned_as_an_admin(grid: FakeGrid) -> None:
+    assert deskgrid("forget", BAG, "--join", "client@lab:1").exit_code == 0
+    before = grid.forgot_learned
+    assert deskgrid("forget", "--learned").exit_code == 0
+    assert (before, grid.forgot_learned) == (False, True)
+    assert grid.joins == ["client@lab:1", ADMIN]
+
+
+def test_forget_without_anything_to_forget_is_a_wrong_command_line(grid: FakeGrid) -> None:
+    result = deskgrid("forget")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "deskgrid: name a bag, or give --learned (see deskgrid forget --help)\n",
+    )
+    assert not grid.joins
 
 
 @pytest.mark.parametrize("command", ["cancel", "forget"])

@@ -358,10 +358,13 @@ def test_a_bag_can_be_forgotten(fake: FakeGrid, grid: Grid) -> None:
 
 def test_the_grid_is_asked_and_told(fake: FakeGrid, grid: Grid) -> None:
     fake.broker.answers = {"status": {"schema": 1}, "bags": {"bags": [{"bag": "a"}]}, "policy": {"policy": "fcfs"}}
+    fake.broker.answers["forget learned"] = {}
     assert grid.status()["schema"] == 1
     assert [row["bag"] for row in grid.bags()] == ["a"]
     grid.policy("fcfs", queue_length=2)
     assert fake.memory.asked("policy") == [{"name": "fcfs", "options": {"queue_length": 2}}]
+    grid.forget_learned()
+    assert fake.memory.asked("forget learned") == [{}]
 
 
 def test_an_answer_that_cannot_be_read_is_an_error_of_ours(fake: FakeGrid, grid: Grid) -> None:

@@ -108,7 +108,7 @@ def test_a_file_or_folder_that_is_named_exists(page: str) -> None:
 def test_a_name_of_the_code_in_security_is_one() -> None:
     code = "".join(
         path.read_text(encoding="utf-8")
-        for room in ("broker", "deskgrid", "worker")
+        for room in ("broker", "deskgrid", "scheduler", "worker")
         for path in (ROOT / room).rglob("*.py")
     )
     names = {name for name in inline_code("SECURITY.md") if re.fullmatch(r"[A-Z][A-Z_]+", name)}

@@ -7,8 +7,12 @@ from pathlib import Path
 from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
 from deskgrid.broker.home_files import LICENCES
+from deskgrid.broker.learning import Learning
 from deskgrid.broker.retention import DAY_S, LOOK_S
+from deskgrid.broker.store.journal import Journal
+from deskgrid.broker.store.rows import BagRow
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import State
@@ -16,6 +20,7 @@ from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.quarantine import STREAK
+from deskgrid.wire import TaskOptions
 from deskgrid.wire.key_pair import new_pair
 from tests.broker.office import ADMIN, Office, OfficeLine
 from tests.grid.builders import bag, executions
@@ -243,6 +248,30 @@ def people(seed: int, home: Path) -> None:
         expect((grid.state(0) == State.SENT) != contested, "it is the turn of {}", "ben" if contested else "ann")
 
 
+def liar(seed: int, home: Path) -> None:
+    """A PC that answers at once gets most tasks, and others fail at once: neither makes tasks look short."""
+    with closing(Journal(home)) as journal:
+        known = OpenBag(BagRow(1, "b", "sweep", "command", "ann", "digest", TaskOptions(), False, False, 0.0), False)
+        learning = Learning(journal)
+        for turn in range(200):
+            known.runs.add([10.0], 0, f"pc{turn % 3}")
+            known.runs.add([0.0] * 40, 0, "liar")
+            learning.learn(known)
+        learning.write_down(0.0)
+        journal.commit()
+        expect(learning.expected(known) > 5.0, "tasks of 10 s are expected to take {}", learning.expected(known))
+    with closing(Office(home)) as office:
+        client, worker = office.client(), office.worker()
+        worker.join()
+        client.submit([b"0", b"1"], runtime=None)
+        worker.finish(*worker.work(), outcome=wire.Outcome.ERROR, elapsed=0.0)
+        office.settle()
+        estimates = [each.estimate_s for each in office.sessions.state.book.by_number.values()]
+        expect(estimates == [ASSUMED_RUNTIME_S], "expected are {}", estimates)
+        learned = [row.name for row in office.journal.learned.rows()]
+        expect("digest" in learned, "what was learned is {}", learned)
+
+
 SCRIPTS = {
     "people": people,
     "black hole": black_hole,
@@ -258,4 +287,5 @@ SCRIPTS = {
     "files in folders": in_folders,
     "copy": copy,
     "copy alone": copy_alone,
+    "liar": liar,
 }

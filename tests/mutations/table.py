@@ -365,6 +365,27 @@ MUTATIONS = (
         "False",
         "thief",
     ),
+    Mutation(
+        "let one PC decide what is learned",
+        "deskgrid.scheduler.prediction.sample:Sample.add",
+        "own >= OF_ONE_PC and own < len(known)",
+        "False",
+        "liar",
+    ),
+    Mutation(
+        "learn from tasks that failed",
+        "deskgrid.broker.attempts:Attempts._settle",
+        "if not result.outcome",
+        "",
+        "liar",
+    ),
+    Mutation(
+        "forget what was learned when the broker ends",
+        "deskgrid.broker.learning:Learning.write_down",
+        "self._journal.learned.add([*rows, calibration], KEPT)",
+        "pass",
+        "liar",
+    ),
     # --- the worker --------------------------------------------------------------------------------------------------
     Mutation(
         "forget results that were said but not confirmed",

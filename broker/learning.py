@@ -1,0 +1,101 @@
+"""What the broker learns about runtimes, across bags and restarts: `deskgrid.scheduler.prediction`, with a journal.
+
+Rule 1: a result costs nothing here. Results are taken over when a bag has 1, 2, 4, 8 ... of them, and when it is
+complete; of many results, only the latest ones.
+Rule 2: only tasks that are done teach. The broker knows a function by the digest of its template, and a program by the
+bag's owner and name. So a changed function of the same name still has a history, and nobody teaches the broker about
+another user's program.
+Rule 3: what was learned is written down every few seconds. If the broker is killed, it has learned a bit less.
+"""
+
+import math
+from array import array
+from collections.abc import Iterator
+
+from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
+from deskgrid.broker.store.journal import Journal
+from deskgrid.broker.store.rows import LearnedRow
+from deskgrid.scheduler.prediction.runtimes import KEPT, Features, Kind, Runtimes
+
+# How often it is written down. Seconds.
+WRITE_S = 10.0
+# The most rows written at once: each has at most 1,600 bytes. The others follow with the next turn.
+ROWS = 100
+
+
+class Learning:
+    """Learns from bags, and predicts those whose submitters gave no predictions."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._runtimes = Runtimes()
+        self._unwritten: dict[tuple[Kind, str], None] = {}
+        self._write_at = -math.inf
+        for row in journal.learned.rows():
+            self._restore(row)
+
+    def _restore(self, row: LearnedRow) -> None:
+        values = array("d")
+        values.frombytes(row.values)
+        if row.kind == "calibration":
+            self._runtimes.calibration.restore(values)
+        else:
+            self._runtimes.restore(row.kind, row.name, values)
+
+    def expected(self, bag: OpenBag) -> float:
+        """How long nearly all tasks of a bag take, in seconds, as far as that is known."""
+        bag.prediction = None
+        for features in _kinds(bag):
+            if self._runtimes.knows(features) and (found := self._runtimes.predict(features)):
+                bag.prediction = features.bag, found
+                return found.highest
+        return ASSUMED_RUNTIME_S
+
+    def learn(self, bag: OpenBag) -> None:
+        """Take over the latest results of a bag."""
+        runs = bag.runs.take()
+        features = _features(bag, first=bag.runs.only_first)
+        kind, judged = bag.prediction or ("", None)
+        if kind != features.bag:
+            judged = None
+        if bag.complete:
+            self._runtimes.end(features.bag)
+            features = features._replace(bag="")  # only its function and its program can still use them
+        for seconds, worker in runs:
+            self._runtimes.observe(features._replace(pc=worker), seconds, judged)
+        if runs:
+            self._unwritten["function", features.function] = self._unwritten["program", features.program] = None
+
+    def forget(self) -> None:
+        """Forget everything."""
+        self._runtimes = Runtimes()
+        self._unwritten.clear()
+        self._journal.learned.forget()
+
+    def write_down(self, now: float) -> None:
+        """Write what is new into the journal, if it is time."""
+        if not self._unwritten or now < self._write_at:
+            return
+        chosen = list(self._unwritten)[:ROWS]
+        for key in chosen:
+            del self._unwritten[key]
+        rows = [self._row(kind, name) for kind, name in chosen]
+        calibration = LearnedRow("calibration", "", array("d", self._runtimes.calibration.logs()).tobytes())
+        self._journal.learned.add([*rows, calibration], KEPT)
+        self._write_at = now if self._unwritten else now + WRITE_S
+
+    def _row(self, kind: Kind, name: str) -> LearnedRow:
+        return LearnedRow(kind, name, array("d", self._runtimes.runs(kind, name)).tobytes())
+
+
+def _features(bag: OpenBag, first: bool) -> Features:
+    """``first``: of the first runs on slots. They are a kind of their own, as if they were of another function."""
+    kind = "first " if first else ""
+    return Features(f"{kind}{bag.row.number}", f"{kind}{bag.row.template}", f"{kind}{bag.row.owner} {bag.row.name}")
+
+
+def _kinds(bag: OpenBag) -> Iterator[Features]:
+    """The kinds of runs that a bag can be predicted from, the best first."""
+    if not (bag.runs.count and bag.runs.only_first):
+        yield _features(bag, first=False)
+    yield _features(bag, first=True)

@@ -1,0 +1,1 @@
+"""How long a task will take, learned from the tasks that have ended."""

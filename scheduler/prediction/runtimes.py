@@ -1,0 +1,158 @@
+"""Runtimes, predicted as quantiles and learned from what tasks took. Pure.
+
+Rule 1: a bag's own runs count most. Before it has any, and beside a few, there is a prior: the runs of its function; if
+there are none, those of its program; if there are none either, those of everything.
+Rule 2: what a user predicted is evidence, not an order. It is a prior, too: the prediction, multiplied by the ratios of
+actual to predicted runtimes that were seen of the same program.
+Rule 3: memory is bounded. Of each kind only the samples that were used last are kept.
+Rule 4: no value can surprise. Absurd runtimes are limited, and so is what one PC contributes (`sample`).
+"""
+
+from collections.abc import Sequence
+from math import exp, isfinite
+from statistics import NormalDist
+from typing import Literal, NamedTuple
+
+from deskgrid.scheduler.prediction.calibration import LEVELS, Calibration, stage_of
+from deskgrid.scheduler.prediction.mixture import Mixture
+from deskgrid.scheduler.prediction.sample import POINTS, Sample
+
+# Runtimes are taken to be within these bounds, in seconds: a microsecond, and ten years.
+SHORTEST, LONGEST = 1e-6, 3.2e8
+# No quantile above the median is more than this many times the longest run that is known.
+BEYOND = 1.5
+# The spread of the logarithm of actual to predicted runtimes, before any is known of a program.
+PREDICTED_SPREAD = 0.6
+# Samples of each kind that are kept. A sample takes about 20 kB.
+KEPT = 500
+
+Kind = Literal["function", "program"]
+
+_RATIOS = tuple(exp(PREDICTED_SPREAD * NormalDist().inv_cdf((place + 0.5) / POINTS)) for place in range(POINTS))
+
+
+class Features(NamedTuple):
+    """What is known of a task before it runs.
+
+    ``bag``, ``function``, ``program``: names, from the narrowest to the widest; an empty one is unknown. ``pc``: where
+    it runs. ``speed``: of that PC; tasks take half as long at 2.0. ``predicted``: seconds, as its user said.
+    """
+
+    bag: str
+    function: str = ""
+    program: str = ""
+    pc: str = ""
+    speed: float = 1.0
+    predicted: float | None = None
+
+
+class Prediction(NamedTuple):
+    """Seconds that 5, 50, 90 and 95 % of such tasks do not exceed. ``stage``: of the bag, when this was predicted."""
+
+    low: float
+    median: float
+    high: float
+    highest: float
+    stage: int
+
+
+class Kept(dict[str, Sample]):
+    """Samples by name: those that were used last."""
+
+    def add(self, name: str, run: float, pc: str, known: Sequence[float] = ()) -> None:
+        """Add a run to the sample of a name, if the name is known; a new sample begins with ``known``."""
+        if not name:
+            return
+        sample = self.pop(name, None)
+        if sample is None:
+            sample = Sample(known)
+            if len(self) >= KEPT:
+                del self[next(iter(self))]
+        self[name] = sample
+        sample.add(run, pc)
+
+
+class Runtimes:
+    """What was learned. One object serves a whole grid."""
+
+    def __init__(self) -> None:
+        self._bags = Kept()
+        self._functions = Kept()
+        self._programs = Kept()
+        self._ratios = Kept()
+        self._all = Sample()
+        self.calibration = Calibration()
+
+    def predict(self, features: Features, running: Sequence[float] = ()) -> Prediction | None:
+        """Predict a task's runtime; None if nothing is known that it could be predicted from.
+
+        ``running``: how long running tasks of the same bag have run, in seconds.
+        """
+        bag = self._bags.get(features.bag)
+        own = bag.sorted if bag is not None else []
+        points, known = self._prior(features)
+        if not own and not points:
+            return None
+        speed = features.speed
+        if speed != 1.0:
+            running = [seconds * speed for seconds in running]
+        longest = max(own[-1] if own else 0.0, points[-1] if points else 0.0)
+        if running and max(running) > longest:
+            # These have run for longer than all that is known: they count with what they have shown.
+            own = [*own, *sorted(_bounded(seconds) for seconds in running if seconds > longest)]
+            longest = own[-1]
+        found = Mixture(own, points).quantiles(LEVELS, running)
+        stage = stage_of(bag.count if bag is not None else 0, known)
+        low, median, high, highest = self.calibration.corrected(stage, found, BEYOND * longest)
+        if speed != 1.0:
+            return Prediction(low / speed, median / speed, high / speed, highest / speed, stage)
+        return Prediction(low, median, high, highest, stage)
+
+    def _prior(self, features: Features) -> tuple[list[float], bool]:
+        """Points from before the bag, and whether they are of its own kind."""
+        if features.predicted is not None:
+            ratios = self._ratios.get(features.program)
+            points = _RATIOS if ratios is None else ratios.points()
+            expected = _bounded(features.predicted)
+            return [expected * point for point in points], True
+        for sample in (self._functions.get(features.function), self._programs.get(features.program)):
+            if sample is not None:
+                return sample.points(), True
+        return (self._all.points() if self._all.count else []), False
+
+    def observe(self, features: Features, seconds: float, predicted: Prediction | None = None) -> None:
+        """A task took ``seconds``. ``predicted``: what `predict` said when it began, which is then judged."""
+        if predicted is not None:
+            self.calibration.learn(predicted.stage, predicted, seconds)
+        run, pc = _bounded(seconds * features.speed), features.pc
+        self._bags.add(features.bag, run, pc)
+        self._functions.add(features.function, run, pc)
+        self._programs.add(features.program, run, pc)
+        self._all.add(run, pc)
+        if features.predicted is not None:
+            self._ratios.add(features.program, run / _bounded(features.predicted), pc, _RATIOS)
+
+    def end(self, bag: str) -> None:
+        """A bag's own runs are no longer needed; its function and its program keep theirs."""
+        self._bags.pop(bag, None)
+
+    def knows(self, features: Features) -> bool:
+        """Whether there are runs of the function or the program."""
+        return features.function in self._functions or features.program in self._programs
+
+    def runs(self, kind: Kind, name: str) -> list[float]:
+        """The remembered runs of a function or a program, oldest first, to be kept for `restore`. Seconds."""
+        sample = self._of(kind).get(name)
+        return [] if sample is None else sample.runs()
+
+    def restore(self, kind: Kind, name: str, runs: Sequence[float]) -> None:
+        """Go on with what `runs` returned in an earlier life."""
+        for run in runs:
+            self._of(kind).add(name, _bounded(run), "")
+
+    def _of(self, kind: Kind) -> Kept:
+        return self._functions if kind == "function" else self._programs
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, SHORTEST), LONGEST) if isfinite(seconds) else LONGEST

@@ -1,0 +1,98 @@
+"""``deskgrid sleepbench predict``: how well runtimes can be predicted, measured on a log."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deskgrid.cli.base import Refusal
+from deskgrid.sleepbench.cli.common import check_writable, write_json
+from deskgrid.sleepbench.predictors import BASELINE
+from deskgrid.sleepbench.prequential import LEAST, PredictionRow, measure
+from deskgrid.sleepbench.workloads.source import WorkloadError
+from deskgrid.sleepbench.workloads.task_log import read_csv, read_job_log
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+CAPTION = (
+    f"of bags of {LEAST} tasks or more; poor: bags with fewer than 80 % at .9; loss: pinball loss at .9 to that of "
+    f"{BASELINE}, geometric mean over bags, and arithmetic; costs: medians"
+)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("predict")
+@click.option(
+    "--csv",
+    "tasks",
+    type=_FILE,
+    metavar="FILE",
+    help="Tasks with the columns bag, function and seconds, in the order of submission; may be gzipped. A column "
+    "requested says what the user predicted. Other columns are ignored.",
+)
+@click.option(
+    "--swf",
+    type=_FILE,
+    metavar="FILE",
+    help="Jobs of a log in the Standard Workload Format. A bag is a user's jobs with the same processors and request.",
+)
+@click.option(
+    "--in-flight",
+    type=click.IntRange(min=1, max=100_000),
+    default=16,
+    show_default=True,
+    metavar="N",
+    help="How many tasks run at a time: of each bag of the CSV file, or of the whole job log.",
+)
+@click.option(
+    "--json", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the rows there."
+)
+def predict(*, tasks: Path | None, swf: Path | None, in_flight: int, file: Path | None) -> None:
+    """Measure how well runtimes can be predicted, on a log of what tasks took.
+
+    Every task is predicted when it starts, from those that have ended by then. The predictors are what was requested,
+    the mean of the bag so far, the mean of its last two tasks, the mean stretched by past errors, and deskgrid's own.
+    """
+    from rich.console import Console
+
+    check_writable(file)
+    if (tasks is None) == (swf is None):
+        raise click.UsageError("give either --csv FILE or --swf FILE")
+    try:
+        log = read_csv(tasks) if tasks is not None else read_job_log(swf or Path())
+        rows = list(measure(log, in_flight))
+    except WorkloadError as error:
+        raise Refusal(str(error)) from error
+    write_json(file, [asdict(row) for row in rows])
+    console = Console()
+    console.print(table(f"{log.title}, {in_flight} in flight", rows))
+    for note in log.notes:
+        console.print(f"- {note}", style="dim", highlight=False, soft_wrap=True)
+
+
+def table(title: str, rows: Sequence[PredictionRow]) -> "Table":
+    """A row for each predictor."""
+    from rich import box
+    from rich.table import Table
+
+    drawn = Table(title=title, caption=CAPTION, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    drawn.add_column("", no_wrap=True)
+    for heading in ("at .9", "at .95", ".05-.95", "poor", "loss", "arith.", "predict", "learn"):
+        drawn.add_column(heading, justify="right")
+    for row in rows:
+        drawn.add_row(row.predictor, *_cells(row))
+    return drawn
+
+
+def _cells(row: PredictionRow) -> tuple[str, ...]:
+    shares = (row.coverage90, row.coverage95, row.coverage_5_95, row.bags_below_80)
+    losses = (row.pinball90_to_mean, row.pinball90_to_mean_arithmetic)
+    costs = (row.predict_us, row.observe_us)
+    return (
+        *(f"{each:.1%}" for each in shares),
+        *("" if each is None else f"{each:.2f}" for each in losses),
+        *(f"{us:.0f} µs" for us in costs),
+    )

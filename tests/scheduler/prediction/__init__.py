@@ -1,0 +1,1 @@
+"""Runtimes are learned from what tasks took."""
