@@ -21,6 +21,7 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.invariants import check
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runtime
+from deskgrid.scheduler.people import People, bar
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.lanes import Lane, LaneKey
@@ -29,7 +30,7 @@ from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Copy
-from deskgrid.scheduler.state.tasks import BARRED, ELSEWHERE, OPEN, QUEUED, WAITING, TaskBatch
+from deskgrid.scheduler.state.tasks import ELSEWHERE, OPEN, WAITING
 from deskgrid.scheduler.trust import Trust
 from deskgrid.scheduler.workers import Workers
 
@@ -46,16 +47,17 @@ class Scheduler:
         self._workers = Workers(self.grid, self.trust)
         self._placing = Placing(self.grid)
         answers = Answers(self.grid, self.trust, crash_limit)
+        people = People(self.grid)
         self._table: dict[type, Callable[[Any, float], None]] = {
             ev.TasksSubmitted: self._submitted,
             ev.RuntimesUpdated: self._runtimes_updated,
             ev.BagPredicted: self._bag_predicted,
             ev.TasksCancelled: self._cancelled,
-            ev.BagGated: self._bag_gated,
-            ev.TasksRouted: self._routed,
-            ev.SharesArranged: self._shares_arranged,
-            ev.UsageRestored: self._usage_restored,
-            ev.LicencesCounted: self._licences_counted,
+            ev.BagGated: people.bag_gated,
+            ev.TasksRouted: people.routed,
+            ev.SharesArranged: people.shares_arranged,
+            ev.UsageRestored: people.usage_restored,
+            ev.LicencesCounted: people.licences_counted,
             ev.BagForgotten: self._forgotten,
             ev.WorkerJoined: self._workers.joined,
             ev.UptimeRefreshed: self._workers.refreshed,
@@ -107,7 +109,7 @@ class Scheduler:
         for attempt in event.held_copies:
             grid.copies[attempt.task] = Copy(attempt.number)
         if bag.barred:
-            self._bar(batch, batch.first, batch.count)
+            bar(batch, batch.first, batch.count)
         else:
             grid.lanes.add_new(bag.lane, batch.waiting())
         grid.changes += 1
@@ -181,17 +183,12 @@ class Scheduler:
             for task, _ in batch.spans(ELSEWHERE, first, count):
                 self._take_out(task, stops, now)
             for waiting in batch.spans(WAITING, first, count):
-                self._take_from_queues(batch.bag.lane, *waiting)
+                batch.bag.lane.discard(*waiting)
             if grid.orphans:
                 grid.disown(chain.from_iterable(range(first, first + many) for first, many in spans))
             grid.counters.cancelled += grid.tasks.cancel(batch, spans)
             grid.changes += bool(spans)
         grid.commands += [ev.Stop(worker, attempts) for worker, attempts in stops.items()]
-
-    @staticmethod
-    def _take_from_queues(lane: Lane, first: int, count: int) -> None:
-        for others in lane.regular.drop(first, count):
-            lane.priority.discard(*others)
 
     def _take_out(self, task: int, stops: dict[str, list[Attempt]], now: float) -> None:
         """Take out a cancelled task that is in neither queue. ``stops`` collects the attempts to stop, by worker."""
@@ -214,53 +211,6 @@ class Scheduler:
         for task in lost:
             grid.unqueue(task, State.HELD)
         grid.to_priority(lost)
-
-    # --- several people ----------------------------------------------------------------------------------------------
-
-    def _bag_gated(self, event: ev.BagGated, now: float) -> None:
-        bag = self.grid.tasks.bags.get(event.bag)
-        if bag is None:
-            raise IllegalEvent(f"unknown bag {event.bag}")
-        bag.barred = event.barred
-        self.grid.changes += 1
-
-    def _routed(self, event: ev.TasksRouted, now: float) -> None:
-        grid = self.grid
-        for batch, first, count in list(grid.tasks.pieces(event.spans)):
-            if batch.bag.barred:
-                for task, _ in batch.spans(QUEUED, first, count):
-                    grid.unqueue(task, State.QUEUED)
-                    grid.tasks.move(task, State.BARRED)
-                for span in self._bar(batch, first, count):
-                    self._take_from_queues(batch.bag.lane, *span)
-                continue
-            for span in batch.spans(BARRED, first, count):
-                batch.set_range(*span, State.WAITING)
-                grid.lanes.add_again(batch.bag.lane, batch.rows(*span))
-        grid.changes += 1
-
-    @staticmethod
-    def _bar(batch: TaskBatch, first: int, count: int) -> Spans:
-        """Bar the waiting ones of these tasks. Returns their ranges."""
-        spans = batch.spans(WAITING, first, count)
-        for span in spans:
-            batch.set_range(*span, State.BARRED)
-        return spans
-
-    def _shares_arranged(self, event: ev.SharesArranged, now: float) -> None:
-        if not all(0.0 < weight < math.inf for _, weight in event.shares.values()):
-            raise IllegalEvent("the weight of a share is a finite number above 0")
-        self.grid.shares.arrange(event.shares)
-
-    def _usage_restored(self, event: ev.UsageRestored, now: float) -> None:
-        if not all(0.0 <= used < math.inf for used in event.used_s.values()):
-            raise IllegalEvent("what was used is a finite number of seconds from 0 up")
-        for owner, used in event.used_s.items():
-            self.grid.shares.account(owner).new_s += used
-
-    def _licences_counted(self, event: ev.LicencesCounted, now: float) -> None:
-        self.grid.lanes.licences.total = dict(event.total)
-        self.grid.changes += 1
 
     # --- passes ------------------------------------------------------------------------------------------------------
 

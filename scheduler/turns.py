@@ -13,6 +13,7 @@ import math
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.queues.lanes import Lane
@@ -135,9 +136,7 @@ class Claims:
         for worker in grid.slots.workers.values():
             longest.append((max(worker.ends_at - worker.joined_at, worker.windows.longest_s), len(worker.slots)))
         longest += [(away.windows.longest_s, away.slots) for away in grid.away.values()]
-        rare = RARE * sum([slots for _, slots in longest])
-        for seconds, slots in sorted(longest, reverse=True):
-            rare -= slots
-            if rare < 0:
-                return seconds
-        return math.inf
+        longest.sort(reverse=True)
+        counts = list(accumulate([slots for _, slots in longest]))
+        enough = (seconds for (seconds, _), count in zip(longest, counts, strict=True) if count > RARE * counts[-1])
+        return next(enough, math.inf)

@@ -42,9 +42,9 @@ def slot_for_each_task(view: View, requirement: Requirement, limit: float = inf)
 def tasks_of_rare_windows(view: View, requirement: Requirement, least: float) -> Iterator[Place]:
     """Each task that takes ``least`` seconds or more, the longest first, goes to the tightest slot that has room."""
     entry = view.priority.next_fit(view.longest_fit(requirement))
-    while entry is not None and entry.runtime >= least:
-        if (slot := view.tightest(entry.runtime, requirement)) is None:
-            return
+    while (
+        entry is not None and entry.runtime >= least and (slot := view.tightest(entry.runtime, requirement)) is not None
+    ):
         yield Place(entry, slot, True, requirement)
         entry = view.priority.next_fit(view.longest_fit(requirement), entry)
 

@@ -135,6 +135,10 @@ class _Arrivals:
             self._cut(parts)
 
     @property
+    def bare(self) -> bool:
+        return not self._held
+
+    @property
     def predicting(self) -> bool:
         return False
 

@@ -75,6 +75,11 @@ class Lane:
         self.regular = Regular()
         self.priority: WaitingQueue = ORDERS[order]()
 
+    def discard(self, first: int, count: int) -> None:
+        """Forget ``count`` tasks from ``first`` on, which wait here."""
+        for others in self.regular.drop(first, count):
+            self.priority.discard(*others)
+
     def room(self) -> int:
         """How many more of its tasks, which are restricted, may be put on slots."""
         rooms = [self.key.limit - self.out] if self.key.limit else []
@@ -144,7 +149,8 @@ class Lanes:
 
     def drop_empty(self, lane: Lane) -> None:
         """No task waits in ``lane`` any more; discarded ones, which it may still have entries of, are dropped."""
-        lane.clear(self.order)
+        if not (lane.regular.bare and lane.priority.bare and not lane.priority.predicting):
+            lane.clear(self.order)
         del self.waiting[lane.key]
 
     def tasks(self) -> Iterator[tuple[int, float]]:

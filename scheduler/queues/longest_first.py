@@ -78,6 +78,10 @@ class LongestFirst:
         self._predict()
 
     @property
+    def bare(self) -> bool:
+        return not self._held
+
+    @property
     def predicting(self) -> bool:
         return bool(self._predictions)
 

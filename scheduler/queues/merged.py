@@ -1,8 +1,6 @@
 """Queues of several lanes as one, for a policy to read. Each entry is one of the lane that has the task."""
 
 from collections.abc import Callable, Sequence
-from heapq import merge
-from itertools import islice
 from math import inf, nextafter
 
 from deskgrid.scheduler.queues.by_arrival import OldestFirst
@@ -32,9 +30,6 @@ class OneAfterAnother:
 
     def shortest(self) -> float:
         return min([queue.shortest() for queue in self._queues], default=inf)
-
-    def ascending(self, limit: int) -> list[float]:
-        return list(islice(merge(*[queue.ascending(limit) for queue in self._queues]), limit))
 
 
 class RegularQueues(OneAfterAnother):

@@ -34,9 +34,6 @@ class ReadableQueue(Protocol):
     def shortest(self) -> float:
         """The smallest runtime here, or infinity. A lower bound: it may be that of a discarded task not yet met."""
 
-    def ascending(self, limit: int) -> list[float]:
-        """The ``limit`` shortest runtimes, ascending, or those of all tasks if fewer wait."""
-
 
 class RegularQueue(ReadableQueue, Protocol):
     """The regular queue, as policies read it."""
@@ -51,6 +48,9 @@ class WaitingQueue(ReadableQueue, Protocol):
     def tasks(self) -> Iterator[tuple[int, float]]:
         """Every (task, runtime), in the order they were added."""
 
+    def ascending(self, limit: int) -> list[float]:
+        """The ``limit`` shortest runtimes, ascending, or those of all tasks if fewer wait."""
+
     def add(self, rows: TaskRanges) -> None: ...
 
     def predict(self, spans: Spans, old: Collection[float], new: NewRuntime) -> None:
@@ -59,6 +59,10 @@ class WaitingQueue(ReadableQueue, Protocol):
         ``new`` must return the same for all tasks of a span: it is not called for each of them. If there are very many,
         `tidy` goes on with it.
         """
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing is here, not even an entry of a discarded task."""
 
     @property
     def predicting(self) -> bool:

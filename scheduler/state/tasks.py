@@ -214,10 +214,6 @@ class TaskTable:
     def runtime(self, task: int) -> float:
         return self.known(task).runtime(task)
 
-    def runtimes(self, tasks: Sequence[int]) -> list[float]:
-        """The runtimes of several tasks."""
-        return [seconds for batch, part in by_batch(tasks, self.known) for seconds in batch.runtimes_of(tasks[part])]
-
     def move(self, task: int, state: State) -> None:
         """Change a task's state and the counts that depend on it."""
         batch = self.known(task)

@@ -370,3 +370,14 @@ def test_the_transfer_counts_in_what_is_learned_of_a_bag(slow: Client, office: O
     assert runtimes(office) == [70.0, 70.0]
     office.sessions.state.estimate(office.bag("bag").row.number, 2.0, office.now)
     assert set(runtimes(office)) == {3.0}
+
+
+def test_after_a_restart_the_transfer_still_counts_for_a_bag_that_nobody_predicted(open_office: OpenOffice) -> None:
+    office = open_office()
+    client = office.client()
+    offer(client, "bag", ONE, first=int(10 * TRANSFER_BYTES_PER_S), each=int(TRANSFER_BYTES_PER_S))
+    client.submit([b"0"], runtime=1.0)
+    assert isinstance(client.answer_to(client.batch("bag", [b"0"] * 70, runtime=None)), wire.Accepted)
+    before = runtimes(office)
+    office.settle()
+    assert runtimes(open_office()) == before == [70.0] * 64 + [61.0] * 6

@@ -199,7 +199,7 @@ def test_results_are_delivered_before_a_stopped_worker_ends(grid: LiveGrid, tmp_
 @pytest.fixture
 def fast_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker looks at its windows file all the time."""
-    monkeypatch.setattr(loop_module, "WINDOWS_S", 0.01)
+    monkeypatch.setattr(loop_module, "FILES_S", 0.01)
     monkeypatch.setattr(loop_module, "TICK_S", 0.02)
 
 

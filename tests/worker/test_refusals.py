@@ -176,8 +176,8 @@ class BareBroker:
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[BareBroker]:
-    """One whose workers speak often."""
-    monkeypatch.setattr(session_module, "HEARTBEAT_S", 0.05)
+    """One whose workers introduce themselves again soon, but not before a busy machine has answered."""
+    monkeypatch.setattr(session_module, "HEARTBEAT_S", 0.5)
     with closing(BareBroker()) as opened:
         yield opened
 
