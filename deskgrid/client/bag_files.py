@@ -22,9 +22,9 @@ from deskgrid.client.sources import PartSource, Stored, name_of_path, stored_pat
 from deskgrid.errors import BagRejected
 from deskgrid.files import Shared, collect
 
-# Bytes that are being sent: the broker writes one part while the next is on its way. And how many parts, if they are
-# small.
-WINDOW_BYTES = 2 * wire.PART_BYTES
+# Bytes that are on their way: one part, so that a cut repeats no more. The next is read meanwhile. And how many parts,
+# if they are small.
+WINDOW_BYTES = wire.PART_BYTES
 WINDOW = 32
 # Files that are remembered, so that a file that many items name is read once.
 _REMEMBERED = 10_000
@@ -170,12 +170,15 @@ class BagFiles:
     def _send_some(self, digests: Sequence[bytes]) -> None:
         lacking = deque(self._offered(digests))
         self._confirmed(set(digests).difference(lacking))
-        flying, size = deque[tuple[bytes, int, Waiter]](), 0
+        flying, size, ahead = deque[tuple[bytes, int, Waiter]](), 0, b""
         try:
             while lacking or flying:
-                while lacking and len(flying) < WINDOW and size < WINDOW_BYTES:
-                    flying.append((lacking[0], *self._begin(lacking.popleft())))
-                    size += flying[-1][1]
+                if lacking and not ahead:
+                    ahead = self._unsent[lacking[0]].read()
+                if ahead and len(flying) < WINDOW and size < WINDOW_BYTES:
+                    flying.append((lacking[0], len(ahead), self._begin(lacking.popleft(), ahead)))
+                    size, ahead = size + len(ahead), b""
+                    continue
                 digest, its, waiter = flying.popleft()
                 size -= its
                 _expect(waiter.get(), wire.Kept, f"{self._unsent[digest].path}: ")
@@ -197,11 +200,10 @@ class BagFiles:
         pieces = self._unsent[digest].pieces
         return sum(map(len, pieces)) if pieces else wire.PART_BYTES
 
-    def _begin(self, digest: bytes) -> tuple[int, Waiter]:
-        """Send a part; return its bytes, and what waits for the answer."""
-        waiter, data = Waiter(), wire.payload_of(self._unsent[digest].read())
-        self._link.send(wire.Part(self._link.number(), self.bag, digest, data), waiter)
-        return len(data), waiter
+    def _begin(self, digest: bytes, data: bytes) -> Waiter:
+        waiter = Waiter()
+        self._link.send(wire.Part(self._link.number(), self.bag, digest, wire.payload_of(data)), waiter)
+        return waiter
 
     def _confirmed(self, digests: Iterable[bytes]) -> None:
         for digest in digests:

@@ -32,9 +32,12 @@ class PartSource(NamedTuple):
         try:
             with open(self.path, "rb", buffering=0) as file:
                 file.seek(self.place)
-                return _read_part(file.fileno())
+                data = _read_part(file.fileno())
         except OSError as error:
             raise BagRejected(f"{self.path} cannot be read any more: {error.strerror}") from error
+        if not data:
+            raise BagRejected(f"{self.path}: the file changed while it was sent")
+        return data
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,14 +155,15 @@ def test_patterns_that_lead_out_of_the_folder_are_refused(grid: Grid, outputs: l
         grid.command(["true"], [""], outputs=outputs)
 
 
+@pytest.mark.parametrize("now", [b"other", b""])
 def test_an_input_that_changes_while_it_is_sent_refuses_the_bag(
-    grid: Grid, here: Path, monkeypatch: pytest.MonkeyPatch
+    grid: Grid, here: Path, monkeypatch: pytest.MonkeyPatch, now: bytes
 ) -> None:
     send = Link.send
 
     def changing(link: Link, message: Any, *args: Any, **more: Any) -> None:
         if isinstance(message, wire.Offer):
-            (here / "data.csv").write_bytes(b"other")
+            (here / "data.csv").write_bytes(now)
         send(link, message, *args, **more)
 
     monkeypatch.setattr(Link, "send", changing)

@@ -13,9 +13,9 @@ from deskgrid import wire
 from deskgrid.worker.files.errands import Errands
 from deskgrid.worker.files.task_folder import Collected, Source
 
-# Bytes that are being sent: one part is written at the broker while the next is on its way. And how many parts, if they
-# are small.
-WINDOW_BYTES = 2 * wire.PART_BYTES
+# Bytes that are on their way: one part, so that a cut repeats no more. The next is read meanwhile. And how many parts,
+# if they are small.
+WINDOW_BYTES = wire.PART_BYTES
 WINDOW = 32
 # After this long without an answer the parts are offered again. Seconds.
 SILENCE_S = 15.0
@@ -71,7 +71,7 @@ class Uploads:
             self._heard = now
         if upload.offers and not self._offered:
             yield self._offer(upload)
-        while self._read:
+        while self._read and self._sent_bytes() < WINDOW_BYTES:
             which, digest, data = self._read.popleft()
             if which is upload and digest in upload.left:
                 number = next(self._numbers)
@@ -82,8 +82,11 @@ class Uploads:
 
     def _has_room(self) -> bool:
         """Whether another part may be read and sent. One that is being read may turn out to be a whole one."""
-        size = self._reading * wire.PART_BYTES + sum([size for _, size in self._sending.values()])
-        return size < WINDOW_BYTES and self._reading + len(self._sending) < WINDOW
+        size = self._reading * wire.PART_BYTES + sum([len(data) for *_, data in self._read]) + self._sent_bytes()
+        return size < 2 * WINDOW_BYTES and self._reading + len(self._read) + len(self._sending) < WINDOW
+
+    def _sent_bytes(self) -> int:
+        return sum([size for _, size in self._sending.values()])
 
     def _offer(self, upload: _Upload) -> wire.Message:
         some = [upload.offers.popleft() for _ in range(min(len(upload.offers), wire.OFFER_PARTS))]
