@@ -71,7 +71,7 @@ def _value(field: Any, dice: random.Random) -> Any:
         case fields.Flag():
             made = dice.random() < 0.5
         case fields.Word(pattern=pattern):
-            made = next(word for word in ("3.12", "d" * 64, "b1") if pattern.fullmatch(word))
+            made = next(word for word in ("3.12", "d" * 64, "b1", "matlab=1", "ok") if pattern.fullmatch(word))
         case fields.Line() | fields.Document():
             made = "".join(dice.choices("aé☃x ", k=dice.randint(0, 9)))
         case PackedOptions():
