@@ -14,6 +14,7 @@ from deskgrid.broker.operations import Slices
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
 from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.queues.lanes import rounded_piece
 
 if TYPE_CHECKING:
     from deskgrid.broker.orders import Orders
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
 # Tasks in one slice that leave their queues or come back, and the units of each.
 SLICE_TASKS = 2_500
 UNITS = 2
+# Lanes of one owner (`deskgrid.scheduler.queues.lanes`) with bags that have not ended. A pass looks at each of them, and
+# at some of them for each task that it places.
+LANES_LIMIT = 64
+
+
+def _has_own_lane(options: wire.TaskOptions) -> bool:
+    return bool(options.priority or options.limit or options.licences or options.checkpoint)
+
+
+def _lane(options: wire.TaskOptions, number: int | None) -> tuple[object, ...]:
+    """What tells the lanes of one owner apart; ``number``: of a bag that is here, None for a new one."""
+    piece = rounded_piece(options.min_piece) if options.checkpoint else None
+    return options.priority, options.licence_needs(), options.limit and (number, options.limit), piece
 
 
 class Gates:
@@ -36,7 +50,11 @@ class Gates:
 
     def refusal(self, bag_id: str, owner: str, options: wire.TaskOptions) -> str:
         """Why a new bag with these options is refused; empty when it is not."""
-        return self._refusal_by_licences(options) or self._refusal_by_bags(bag_id, owner, options)
+        return (
+            self._refusal_by_licences(options)
+            or self._refusal_by_bags(bag_id, owner, options)
+            or self._refusal_by_lanes(owner, options)
+        )
 
     def _refusal_by_licences(self, options: wire.TaskOptions) -> str:
         total = self._state.scheduler.grid.lanes.licences.total
@@ -58,6 +76,21 @@ class Gates:
             if why := self._failure(bag, options.when):
                 return f"the bag {why}"
         return ""
+
+    def _refusal_by_lanes(self, owner: str, options: wire.TaskOptions) -> str:
+        if not _has_own_lane(options):
+            return ""
+        bags = (bag for bag in self._state.book.by_number.values() if bag.row.owner == owner and not bag.complete)
+        its = [bag for bag in bags if _has_own_lane(bag.row.options)]
+        if len(its) < LANES_LIMIT:
+            return ""
+        lanes = {_lane(bag.row.options, bag.row.number) for bag in its}
+        if len(lanes) < LANES_LIMIT or _lane(options, None) in lanes:
+            return ""
+        return (
+            f"{owner} has bags with {len(lanes)} different limits, priorities, licences and shortest pieces here, "
+            f"of {LANES_LIMIT}: try again when some have ended"
+        )
 
     def enter(self, bag: OpenBag, restored: bool = False) -> None:
         """A bag is new: it waits for those bags before it that have not ended.

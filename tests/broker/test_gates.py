@@ -200,6 +200,24 @@ def test_a_bag_that_was_cancelled_or_forgotten_meanwhile_is_left_alone(office: O
 # --- licences --------------------------------------------------------------------------------------------------------
 
 
+def test_one_submitter_has_a_few_lanes_so_that_passes_stay_short(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates_module, "LANES_LIMIT", 3)
+    ann, ben = office.client(ANN), office.client(BEN)
+    first = ann.submit([b"0"], options=options(limit=1))
+    ann.submit([b"0"], options=options(limit=1))
+    for _ in range(2):
+        ann.submit([b"0"], options=options(priority=1))
+    said = "ann has bags with 3 different limits, priorities, licences and shortest pieces here, of 3"
+    assert refusal(ann, limit=1) == refusal(ann, priority=2) == f"{said}: try again when some have ended"
+    ann.submit([b"0"], options=options(priority=1))
+    ann.submit([b"0"])
+    ben.submit([b"0"], options=options(limit=1))
+    ann.ask("cancel", bag=first)
+    ann.submit([b"0"], options=options(limit=1))
+
+
 def test_a_licence_that_nobody_has_is_refused(office: Office, licensed: Callable[..., None]) -> None:
     client = office.client()
     client.submit([b"0"])
