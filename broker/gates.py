@@ -118,11 +118,13 @@ class Gates:
     def decide(self, number: int) -> None:
         """Decide about the bags that wait for the one of this number: they go on waiting, begin, or cannot run."""
         before = self._state.book.by_number[number]
+        if not before.complete and not self._failure(before, "ok"):
+            return
         for follower in list(self._followers.get(number, ())):
             bag = self._state.book.by_number.get(follower)
-            if bag is None or bag.complete:
+            if bag is None or bag.complete or bag.cannot_run:
                 if bag is not None:
-                    bag.cannot_run = self._failure(before, bag.row.options.when)
+                    bag.cannot_run = bag.cannot_run or self._failure(before, bag.row.options.when)
                 self._leave(follower, number)
             elif why := self._failure(before, bag.row.options.when):
                 self._leave(follower, number)
@@ -132,6 +134,13 @@ class Gates:
                 bag.waits_for.discard(number)
                 if not bag.barred:
                     self._orders.begin(bag.row.owner, self._route(bag))
+
+    def forget(self, bag: OpenBag) -> None:
+        """A complete bag is about to be forgotten: it waits no more, and those after it are decided about."""
+        self.decide(bag.row.number)
+        for before in bag.waits_for:
+            if bag.row.number in self._followers.get(before, ()):
+                self._leave(bag.row.number, before)
 
     def _leave(self, follower: int, number: int) -> None:
         self._followers[number].discard(follower)

@@ -25,10 +25,11 @@ from deskgrid.wire.task_options import LICENCE_NAME
 
 SHARES = "shares.toml"
 LICENCES = "licences.toml"
-# Far more than anybody has; and a bound on what the broker reads.
+# Far more than anybody has.
 WEIGHT_LIMIT = 1_000_000
 COUNT_LIMIT = 1_000_000
-FILE_BYTES = 2**20
+# Shares of more than a thousand people. No message is handled while the broker reads a file: some 25 ms for this many.
+FILE_BYTES = 64 * 2**10
 
 # The share of an owner, and its weight, by owner.
 Arranged = Mapping[str, tuple[str, float]]
@@ -70,7 +71,7 @@ class HomeFile(Generic[Content]):
             raise ValueError(f"{self._path}: {stamp[1]:,} bytes; the limit is {FILE_BYTES:,}")
         try:
             return tomllib.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ValueError(f"{self._path}: {error}") from error
 
 

@@ -148,7 +148,7 @@ class Orders:
 
     def forget(self, bag: OpenBag, why: str) -> None:
         """Forget a complete bag; its watchers are told ``why``."""
-        self.gates.decide(bag.row.number)
+        self.gates.forget(bag)
         self._state.forget(bag, why)
         self.begin(bag.row.owner, self._dropping(bag.row.number, bag.row.template))
 

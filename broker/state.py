@@ -184,7 +184,7 @@ class BrokerState:
         """Forget a complete bag; its watchers are told ``why``."""
         self.handle(ev.BagForgotten(bag.row.number), self.now)
         self.book.forget(bag)
-        self.journal.parts.forget(bag.row.id)
+        self.journal.parts.forget(bag.row.id, bag.row.owner)
         self.file_needs.pop((bag.row.id, bag.row.owner), None)
         self.quotas.forgotten(bag)
         self.fresh.discard(bag.row.number)

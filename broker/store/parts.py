@@ -59,9 +59,9 @@ class Parts:
         """Record a holder, or what has changed of it."""
         self._write("INSERT OR REPLACE INTO holders VALUES (?,?,?,?,?,?)", [row])
 
-    def forget(self, bag: str) -> None:
-        """A bag was forgotten: nobody needs its parts."""
-        self._write("UPDATE holders SET touched = 0 WHERE bag = ?", [(bag,)])
+    def forget(self, bag: str, owner: str) -> None:
+        """A bag of ``owner`` was forgotten: nobody needs its parts. Others may have uploads for a bag of that id."""
+        self._write("UPDATE holders SET touched = 0 WHERE bag = ? AND owner = ?", [(bag, owner)])
 
     def sizes(self) -> list[tuple[str, int, int]]:
         """(owner, bytes of its parts, each part once, and how many times its holders hold a part)."""

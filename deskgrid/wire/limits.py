@@ -82,6 +82,8 @@ OFFER_PARTS = 1_024
 DIGEST_BYTES = 32
 # Files in one tree, the bytes of a file, and those of a name with its folders: more is a mistake, or an archive.
 TREE_FILES = 10_000
+# Files in one tree and all the folders that they are in: few files with long names could name millions of folders.
+TREE_PLACES = 2 * TREE_FILES
 FILE_BYTES = 16 * 2**30
 PLACE_BYTES = 1_024
 # An argument or a result that is a stored file: more would not fit into the memory of most PCs.

@@ -26,6 +26,7 @@ from deskgrid.wire.limits import (
     PART_BYTES,
     PLACE_BYTES,
     TREE_FILES,
+    TREE_PLACES,
     TREES_LIMIT,
 )
 from deskgrid.wire.payload import Chunks, Payload
@@ -128,21 +129,24 @@ def check_places(files: Sequence[str], folders: Iterable[str] = ()) -> None:
     known: dict[str, tuple[str, bool]] = {}
     for path in files:
         _check_place(path)
-        for parent in _parents(path):
-            _note(known, parent, is_file=False)
+        _note_folders(known, path.rpartition("/")[0])
         if _key(path) in known:
             raise TreeRefused(_same(known[_key(path)][0], path))
         known[_key(path)] = path, True
     for path in folders:
         _check_place(path)
-        for folder in (*_parents(path), path):
-            _note(known, folder, is_file=False)
+        _note_folders(known, path)
 
 
-def _note(known: dict[str, tuple[str, bool]], folder: str, *, is_file: bool) -> None:
-    other = known.setdefault(_key(folder), (folder, is_file))
-    if other != (folder, is_file):
-        raise TreeRefused(_same(other[0], folder))
+def _note_folders(known: dict[str, tuple[str, bool]], folder: str) -> None:
+    """Note a folder and those around it, up to one that is known already, whose own are known, too."""
+    while folder and (other := known.get(_key(folder))) != (folder, False):
+        if other is not None:
+            raise TreeRefused(_same(other[0], folder))
+        if len(known) >= TREE_PLACES:
+            raise TreeRefused(f"more than {TREE_PLACES:,} files and folders; more cannot travel with a task")
+        known[_key(folder)] = folder, False
+        folder = folder.rpartition("/")[0]
 
 
 def _same(one: str, other: str) -> str:
@@ -153,11 +157,6 @@ def _same(one: str, other: str) -> str:
 
 def _key(path: str) -> str:
     return path if path.isascii() and path.islower() else unicodedata.normalize("NFC", path).casefold()
-
-
-def _parents(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
 def _check_place(path: str) -> None:

@@ -200,6 +200,33 @@ def test_a_bag_that_was_cancelled_or_forgotten_meanwhile_is_left_alone(office: O
 # --- licences --------------------------------------------------------------------------------------------------------
 
 
+def test_a_bag_that_cannot_run_is_cancelled_once_and_keeps_the_reason(office: Office) -> None:
+    client = office.client()
+    firsts = tuple(client.submit([b""], runtime=5.0) for _ in range(3))
+    last = client.submit([b""], options=options(after=firsts))
+    gates, begun = office.sessions.queries.orders.gates, list[str]()
+    office.sessions.queries.orders.begin = lambda owner, slices: begun.append(owner)  # type: ignore[method-assign]
+    for bag in firsts[:2]:
+        client.ask("cancel", bag=bag)
+    gates.look()
+    assert len(begun) == 1
+    reason = office.bag(last).cannot_run
+    assert f"it comes after bag {firsts[0]}" in reason
+    worker = joined(office)
+    worker.finish(*worker.work())
+    assert office.bag(last).cannot_run == reason
+
+
+def test_bags_that_were_forgotten_wait_for_nothing(office: Office) -> None:
+    client = office.client()
+    first = client.submit([b""], runtime=5.0)
+    for _ in range(3):
+        follower = client.submit([b""], options=options(after=(first,)))
+        client.ask("cancel", bag=follower)
+        client.ask("forget", bag=follower)
+    assert office.sessions.queries.orders.gates._followers == {}
+
+
 def test_one_submitter_has_a_few_lanes_so_that_passes_stay_short(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,7 +366,7 @@ def test_shares_that_make_no_sense_are_refused(tmp_path: Path, text: str, said: 
         shares_file(tmp_path).refresh()
 
 
-@pytest.mark.parametrize("text", ["'a b' = 1", "m = 1.5", "m = true", "m = -1", "[m]"])
+@pytest.mark.parametrize("text", ["'a b' = 1", "m = 1.5", "m = true", "m = -1", "[m]", "m = " + "[" * 10_000])
 def test_licences_that_make_no_sense_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / LICENCES).write_text(text)
     with pytest.raises(ValueError, match=r"licences\.toml: "):

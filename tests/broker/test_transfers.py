@@ -13,7 +13,7 @@ from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.state import TRANSFER_BYTES_PER_S
 from deskgrid.broker.transfers import HOLD_BYTES, SWEEP_S, UPLOADS_KEPT_S
 from tests.broker.office import ADMIN, CLIENT, Office, OpenOffice
-from tests.peers import BareWorker, Client, Peer
+from tests.peers import COMMAND, BareWorker, Client, Peer
 
 BEN = Credential("ben", "submitter")
 ONE, TWO = b"one" * 100, b"two" * 100
@@ -289,6 +289,21 @@ def test_the_files_of_a_forgotten_bag_go_unless_another_needs_them(open_office: 
     client.ask("forget", bag=second)
     later(office)
     assert held(office) == [0, 0, 0]
+
+
+def test_uploads_of_another_for_a_bag_of_the_same_id_stay_when_it_is_forgotten(open_office: OpenOffice) -> None:
+    office = open_office()
+    ben, client = office.client(BEN), office.client()
+    bag = client.batch("same", [b"0"])
+    store(ben, "same", ONE)
+    client.send(wire.Blob(bag.template, COMMAND))
+    assert isinstance(client.answer_to(bag), wire.Accepted)
+    client.ask("cancel", bag="same")
+    client.ask("forget", bag="same")
+    office = open_office()
+    office.now += SWEEP_S
+    office.settle()
+    assert lacked(office.client(BEN), "same", ONE) == []
 
 
 def test_uploads_for_a_bag_that_never_comes_stay_for_a_day(open_office: OpenOffice) -> None:

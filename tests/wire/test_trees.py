@@ -137,6 +137,19 @@ def test_the_number_of_files_is_bounded() -> None:
         wire.check_places([str(number) for number in range(wire.TREE_FILES + 1)])
 
 
+def test_the_number_of_folders_is_bounded_even_if_few_files_name_very_many() -> None:
+    deep = [f"{number}/" + "a/" * 500 + "x" for number in range(100)]
+    for files, folders in ((deep, []), ([], deep)):
+        with pytest.raises(wire.TreeRefused, match="more than 20,000 files and folders"):
+            wire.check_places(files, folders)
+    wire.check_places([f"{number}/x" for number in range(wire.TREE_FILES)])
+
+
+def test_folders_around_a_folder_collide_too() -> None:
+    with pytest.raises(wire.TreeRefused, match="'A' and 'a' are the same name"):
+        wire.check_places(["A/b/c"], ["a/x/y"])
+
+
 # --- payloads that need trees ----------------------------------------------------------------------------------------
 
 LARGE = bytes(wire.LARGE_BYTES)
