@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # Tasks in one slice that leave their queues or come back, and the units of each.
 SLICE_TASKS = 2_500
 UNITS = 2
-# Lanes of one owner (`deskgrid.scheduler.queues.lanes`) with bags that have not ended. A pass looks at each of them, and
-# at some of them for each task that it places.
+# Lanes of one owner (`deskgrid.scheduler.queues.lanes`) with bags that have not ended. A pass looks at each of them,
+# and at some of them for each task that it places.
 LANES_LIMIT = 64
 
 

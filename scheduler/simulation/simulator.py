@@ -312,8 +312,6 @@ class Simulator:
         self._save(attempt, elapsed)
         if self._trace:
             self._traced(pc, slot, attempt.task, done=False)
-        if slot.work:
-            self._start(pc, slot)
         self._feed(ev.AttemptsEnded(pc.name, [ev.EndedAttempt(attempt, Outcome.PIECE, elapsed)]))
 
     def _save(self, attempt: Attempt, elapsed: float) -> None:
@@ -329,11 +327,9 @@ class Simulator:
         """A window closes: a checkpointable task there has what it saved last, which is all if it was told in time."""
         if not slot.work or slot.work[0].attempt.task not in self._left or slot.started > self.now:
             return
-        if self.now >= pc.announced - self._conditions.saving_s:
-            self._end_piece(pc, slot)
-        else:
-            elapsed, period_s = self.now - slot.started, self._conditions.period_s
-            self._save(slot.work[0].attempt, elapsed // period_s * period_s)
+        elapsed, period_s = self.now - slot.started, self._conditions.period_s
+        told = self.now >= pc.announced - self._conditions.saving_s
+        self._save(slot.work[0].attempt, elapsed if told else elapsed // period_s * period_s)
 
     def _traced(self, pc: _PC, slot: _SimulatedSlot, task: int, done: bool) -> None:
         self._executions.append(Execution(pc.name, slot.number, task, slot.started, self.now, done))

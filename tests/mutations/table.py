@@ -375,7 +375,7 @@ MUTATIONS = (
     Mutation(
         "learn from tasks that failed",
         "deskgrid.broker.attempts:Attempts._settle",
-        "if not result.outcome",
+        "if not (result.outcome or result.task in bag.checkpoints)",
         "",
         "liar",
     ),

@@ -9,6 +9,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import IllegalEvent, Outcome
 from deskgrid.scheduler.placing import AHEAD_TASKS, POSTPONED_RUNS
 from deskgrid.scheduler.policies import POLICIES, Requirement, make_policy
+from deskgrid.scheduler.queues import longest_first
 from deskgrid.scheduler.queues.longest_first import GHOSTS_MOST, PASSES
 from tests.scheduler.builders import Grid, only, packing
 
@@ -118,3 +119,20 @@ def test_tasks_are_placed_when_those_that_were_cancelled_are_sifted_out(most: fl
     assert handed == {"pc0": [0]}
     assert 1 <= passes <= 2 * PASSES
     assert (passes > 1) == (most < math.inf)
+
+
+def test_predictions_of_many_runs_go_on_over_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(longest_first, "PREDICTED_RUNS", 1)
+    grid = Grid(packing())
+    grid.pc("pc", 5.0)
+    tasks = grid.tasks(*[60.0 + number for number in range(6)])
+    grid.tell(ev.PassDue(100))
+    grid.tell(ev.RuntimesUpdated(tasks, [3.0] * 6))
+    passes = 0
+    while grid.scheduler.predicting:
+        grid.scheduler.check(grid.now)
+        grid.tell(ev.PassDue(100))
+        passes += 1
+    assert passes > 3
+    grid.scheduler.check(grid.now)
+    assert grid.scheduler.counters.attempts == 1

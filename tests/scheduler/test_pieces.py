@@ -370,7 +370,7 @@ def test_windows_that_close_together_are_counted(grid: Grid) -> None:
 def run(pieces: bool, pcs: list[SimulatedPC], tasks: list[float], **conditions: Any) -> Simulator:
     """A simulator with these tasks."""
     arrival = Arrival(tasks, min_piece=60.0 if pieces else None)
-    return Simulator(packing(), pcs, [arrival], Conditions(**conditions))
+    return Simulator(packing(), pcs, [arrival], Conditions(**conditions), trace=True)
 
 
 @pytest.mark.parametrize("saving_s", [0.0, 12.0])

@@ -11,6 +11,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from deskgrid.scheduler.queues import longest_first
 from deskgrid.scheduler.queues.by_arrival import NewestFirst, OldestFirst
 from deskgrid.scheduler.queues.longest_first import PREDICTED_RUNS, LongestFirst
+from deskgrid.scheduler.queues.merged import RegularQueues
 from deskgrid.scheduler.queues.mintree import MinTree
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.regular import Regular
@@ -363,6 +364,19 @@ def test_a_prediction_for_many_runs_goes_on_while_the_queue_is_tidied() -> None:
         rounds += 1
     assert rounds > 3
     assert queue.ascending(20_000) == [7.0] * 10_000
+
+
+def test_something_is_before_an_entry_of_the_second_queue_if_the_first_holds_a_task() -> None:
+    queues = Regular(), Regular()
+    queues[0].add(TaskRanges([0], [1], [9.0]))
+    queues[1].add(TaskRanges([1], [2], [1.0]))
+    both = RegularQueues(queues, lambda task: min(task, 1))
+    entry, first = both.next_fit(2.0), queues[0].next_fit(math.inf)
+    assert entry is not None
+    assert first is not None
+    assert both.first_before(entry)
+    queues[0].take(first)
+    assert not both.first_before(entry)
 
 
 @pytest.mark.parametrize("size", [1, 16, 17, 5000, 70_000, 1_200_000])

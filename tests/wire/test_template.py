@@ -28,6 +28,7 @@ def test_a_template_is_read_as_it_was_made(table: dict[str, Any]) -> None:
     [
         1,
         [],
+        {f"entry {number}": 1 for number in range(20)},
         {"kind": 1},
         {"kind": "python", "other": 1},
         {1: "python"},
