@@ -77,7 +77,7 @@ ACCOUNT_BYTES = 2**20
 # A part of a stored file: a cut transfer repeats at most one, and one holds up a connection only for a moment.
 PART_BYTES = 4 * 2**20
 # Parts that one message names: the broker looks them up, and records them, in a few milliseconds.
-OFFER_PARTS = 1_024
+OFFER_PARTS = 256
 # The bytes of a SHA-256.
 DIGEST_BYTES = 32
 # Files in one tree, the bytes of a file, and those of a name with its folders: more is a mistake, or an archive.
