@@ -6,6 +6,7 @@ Rule 2: the elapsed time of an attempt is at most the time since the attempt was
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +31,8 @@ from deskgrid.wire.status import Presence
 REMEMBERED_S = 1.0
 # Bytes of work that may wait for a worker: eight of the largest arguments. The worker gets more when it has taken some.
 UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
+# Workers that are sent a checkpoint in one turn of the loop: each takes a millisecond to read, at most.
+TURN_CHECKPOINTS = 16
 # `Attempts._given` records which session was given each attempt that no worker holds now. Outdated entries are dropped
 # when there are more entries than twice the number of such attempts, plus this.
 SPARE = 1000
@@ -89,6 +92,8 @@ class Attempts:
         self._by_name = by_name
         # For each attempt that counts although no worker holds it now: the session that was given it, and when.
         self._given: dict[Attempt, tuple[str, float | None]] = {}
+        # Checkpoints that workers have asked for and were not sent yet, by worker and attempt.
+        self._resumed: OrderedDict[str, dict[Attempt, wire.Resume]] = OrderedDict()
         # For the `Finished` message that is being handled: its results, until the scheduler says which of them count;
         # its tasks that crashed, with the workers where they crashed before; and the worker that sent the message.
         self._results: dict[Attempt, wire.Result] = {}
@@ -334,7 +339,27 @@ class Attempts:
         """A worker asks for the checkpoint that an attempt goes on from."""
         attempt = Attempt(message.task, message.number)
         if message.task < self._state.book.next_task and self.its_own(worker, [attempt], self._lookup()):
-            self._state.hand_out(worker.peer, self._checkpoints.sent(message))
+            self._resumed.setdefault(worker.name, {})[attempt] = message
+
+    @property
+    def owes_checkpoints(self) -> bool:
+        """Whether checkpoints wait to be sent."""
+        return bool(self._resumed)
+
+    def send_checkpoints(self) -> None:
+        """Send a checkpoint to each of some workers that have taken what they were sent before; they take turns."""
+        for _ in range(min(TURN_CHECKPOINTS, len(self._resumed))):
+            name, asked = self._resumed.popitem(last=False)
+            worker = self._by_name.get(name)
+            if worker is None:
+                continue
+            if self._state.has_room(worker.peer):
+                attempt = next(iter(asked))
+                message = asked.pop(attempt)
+                if self.its_own(worker, [attempt], self._lookup()):
+                    self._state.hand_out(worker.peer, self._checkpoints.sent(message))
+            if asked:
+                self._resumed[name] = asked
 
     # --- commands ----------------------------------------------------------------------------------------------------
 

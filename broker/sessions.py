@@ -218,6 +218,7 @@ class Sessions:
             or state.scheduler.unsettled
             or self.queries.operations.waiting
             or self.transfers.waiting
+            or self.workers.attempts.owes_checkpoints
             or self._enrolment.pressing
         )
 
@@ -258,6 +259,7 @@ class Sessions:
         self.clients.sweep(now)
         self.transfers.sweep(now)
         self.transfers.send_some()
+        self.workers.attempts.send_checkpoints()
         self.queries.operations.work(now)
         self._gates.look()
         self.state.learn(now)

@@ -66,7 +66,7 @@ class Workers:
             self.attempts.returned(worker, message, now)
         elif isinstance(message, wire.Saved):
             self.attempts.saved(worker, message, now)
-        elif isinstance(message, wire.Resume) and self._state.has_room(peer, UNTAKEN_LIMIT):
+        elif isinstance(message, wire.Resume):
             self.attempts.resume(worker, message)
         elif isinstance(message, wire.Fetch) and self._state.has_room(peer, UNTAKEN_LIMIT):
             self.attempts.send_template(worker, message.digest)

@@ -166,6 +166,26 @@ def test_only_the_worker_that_was_given_the_newest_attempt_may_save(office: Offi
     assert not [m for m in map(wire.decode, thief.line.inbox) if isinstance(m, wire.Checkpoint)]  # type: ignore[attr-defined]
 
 
+def test_a_worker_that_asks_again_and_again_and_reads_nothing_is_sent_its_checkpoint_once(office: Office) -> None:
+    submitted(office)
+    worker, work = given(office)
+    number = save(worker, work)
+    worker.finish(work, outcome=wire.Outcome.PIECE)
+    (again,) = worker.work()
+    state = office.sessions.state
+    state.waiting = lambda peer: wire.BATCH_BYTES
+    for _ in range(50):
+        worker.send(wire.Resume(again.task, again.number, number))
+    office.settle()
+    assert office.sessions.workers.attempts.owes_checkpoints
+    assert not worker.line.inbox  # type: ignore[attr-defined]
+    state.waiting = lambda peer: 0
+    office.settle()
+    assert isinstance(worker.receive(), wire.Checkpoint)
+    office.settle()
+    assert not worker.line.inbox  # type: ignore[attr-defined]
+
+
 def _peer(worker: BareWorker) -> bytes:
     peer: bytes = worker.line.peer  # type: ignore[attr-defined]
     return peer
