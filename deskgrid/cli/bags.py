@@ -95,7 +95,10 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
     help="The files that a task leaves in its folder, such as 'out/*.npz', for deskgrid fetch; may be repeated.",
 )
 @click.option(
-    "--priority", type=click.IntRange(-100, 100), default=0, help="Bags of higher numbers come first: your own."
+    "--priority",
+    type=click.IntRange(-100, 100),
+    default=0,
+    help="Among your own bags, those with higher numbers come first.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="How many tasks of the bag may be on PCs at once.")
 @click.option(
