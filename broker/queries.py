@@ -14,6 +14,7 @@ from deskgrid import wire
 from deskgrid.broker.auth.admission import Admission
 from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
 from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.environments import Environments
 from deskgrid.broker.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
 from deskgrid.broker.orders import Orders
 from deskgrid.broker.overview import Overview
@@ -60,6 +61,8 @@ class Queries:
         self._clients = clients
         self.operations = Operations(state)
         self.orders = Orders(state, self.operations)
+        self.environments = Environments(state, workers.by_name, workers.by_peer)
+        self.orders.gates.resumed = self.environments.forgive
         overview = Overview(state, workers, throughput, clients)
         self._overview = overview
         admission = Admission(state, self._connected)
@@ -192,6 +195,7 @@ class Queries:
             "text": barred
             or [
                 *kept_back,
+                *(self.environments.explain(bag, now) if why.state == State.WAITING else ()),
                 *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now),
                 *self._failures(task, why),
             ],
@@ -224,7 +228,7 @@ class Queries:
     def _barred(self, bag: OpenBag) -> str:
         """Why the tasks of a bag may not be placed."""
         if bag.paused:
-            return "its bag is paused"
+            return f"its bag is held: {bag.held}" if bag.held else "its bag is paused"
         return f"its bag comes after {', '.join(self.orders.gates.waits_for(bag)) or 'another one'}"
 
     def _nothing_waits(self, bag: OpenBag, tasks: Waiting) -> Generator[int, None, Json]:
@@ -287,6 +291,8 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
             lines.append(f"{where}: {in_quarantine(slot.quarantined, now)}")
         elif slot.silent_s is not None:
             lines.append(f"{where}: has not answered for {precise(slot.silent_s)}, and gets no work until it does")
+        elif not slot.ready:
+            lines.append(f"{where}: its environment is not ready there")
         elif slot.short_s:
             lines.append(f"{where}: {precise(slot.left_s)} left, {precise(slot.short_s)} short")
         else:
