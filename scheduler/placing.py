@@ -11,6 +11,7 @@ Rule 6: what is left idle may run copies of running tasks (`deskgrid.scheduler.c
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from deskgrid.scheduler.copying import Copying
 from deskgrid.scheduler.events import Assign, Assignment
@@ -99,13 +100,36 @@ class Placing:
     def _place(self, lanes: list[Lane], pieces: list[Lane]) -> None:
         """Place tasks of these lanes; those in ``pieces`` are checkpointable, and no policy sees them."""
         if pieces:
-            self._pieces.place(pieces, lanes, longer=True)
+            self._place_pieces(pieces, lanes, longer=True)
         if lanes and self._grid.slots.with_room and self._grid.budget > 0:
             self._take_turns(Turns(self._grid, lanes))
             if self._unfit:
                 self._give_back_unfit()
         if pieces:
-            self._pieces.place(pieces, lanes, longer=False)
+            self._place_pieces(pieces, lanes, longer=False)
+
+    def _place_pieces(self, pieces: Sequence[Lane], lanes: Sequence[Lane], *, longer: bool) -> None:
+        for alike in by_environment(pieces):
+            environment = alike[0].key.environment
+            with self._only_ready(environment) as ready:
+                if ready:
+                    others = [lane for lane in lanes if lane.key.environment in ("", environment)]
+                    self._pieces.place(alike, others, longer=longer)
+
+    @contextmanager
+    def _only_ready(self, environment: str) -> Iterator[bool]:
+        """Hide the slots where an environment is not ready. Yields whether others have room; if not, none is hidden."""
+        grid = self._grid
+        if not environment:
+            yield True
+            return
+        if not grid.slots.has_room_in(environment):
+            yield False
+            return
+        hidden = grid.slots.hide(environment)
+        yield True
+        for slot in hidden:
+            grid.slots.index(slot, grid.now)
 
     def _tidy(self) -> list[Lane]:
         """Tidy the queues. Returns the lanes that can be asked in this pass; in an unbounded one all of them can."""
@@ -128,14 +152,23 @@ class Placing:
         if turns.contested and grid.policy.timed and grid.lanes.order == "longest-first":
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (lanes := turns.choose()):
+            lanes = by_environment(lanes)[0]
             # A plan for everybody's tasks no longer holds when only some people have their turn.
             grid.changes += len(lanes) < len(turns.lanes)
-            if not self._ask(grid.policy.plan(PolicyView(grid, lanes, turns.lanes)), lanes, turns):
+            with self._only_ready(lanes[0].key.environment) as ready:
+                more = ready and self._ask(grid.policy.plan(PolicyView(grid, lanes, turns.lanes)), lanes, turns)
+            if not more:
                 turns.over(lanes)
 
     def _serve_claims(self, turns: Turns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""
-        grid, lanes, requirement = self._grid, turns.lanes[:LANES], self._grid.policy.requirement
+        for lanes in by_environment(turns.lanes[:LANES]):
+            with self._only_ready(lanes[0].key.environment) as ready:
+                if ready:
+                    self._serve_claims_of(lanes, turns)
+
+    def _serve_claims_of(self, lanes: list[Lane], turns: Turns) -> None:
+        grid, requirement = self._grid, self._grid.policy.requirement
         least = self._claims.least()
         if least < PolicyView(grid, lanes, lanes).longest_fit(requirement):
             self._postpone(Postpone(None), lanes)
@@ -323,3 +356,19 @@ class Placing:
         grid = self._grid
         grid.budget -= len(work)
         grid.next_attempt += len(work)
+
+
+def by_environment(lanes: Sequence[Lane]) -> list[list[Lane]]:
+    """Lanes that need the same environment together, and first those whose next task is the longest."""
+    found: dict[str, list[Lane]] = {}
+    for lane in lanes:
+        found.setdefault(lane.key.environment, []).append(lane)
+    if len(found) < 2:
+        return list(found.values())
+    return sorted(found.values(), key=lambda alike: max(map(_longest, alike)), reverse=True)
+
+
+def _longest(lane: Lane) -> float:
+    """The runtime of the task that is next in a lane."""
+    entries = lane.priority.next_fit(math.inf), lane.regular.next_fit(math.inf)
+    return max([entry.runtime for entry in entries if entry is not None], default=0.0)

@@ -98,6 +98,9 @@ PATTERNS_LIMIT = 100
 BUILDS_LIMIT = 16
 ENVIRONMENT_BYTES = 4 * 2**10
 
+# Environments that a worker is told to have at once: more than the bags that it works for have.
+ENVIRONMENTS_LIMIT = 64
+
 # Arguments of a command line, and files in the bundle of a Python template: more than we have ever seen, and so few
 # that a template needs little more memory than its size.
 ARGUMENTS_LIMIT = 10_000

@@ -1,7 +1,8 @@
-"""Lanes: the waiting tasks of bags that are alike in owner, priority, limit and licences, in queues of their own.
+"""Lanes: the waiting tasks of bags that are alike in owner, priority, limit, licences and environment.
 
 A policy is given the lanes whose turn it is (`deskgrid.scheduler.turns`). A lane whose limit is reached, or whose
-licences are in use, costs a pass one look, however many tasks wait there. A grid with a single owner and no such bags
+licences are in use, costs a pass one look, however many tasks wait there. So does one whose environment is ready on no
+worker with room. A grid with a single owner and no such bags
 has a single lane.
 """
 
@@ -28,6 +29,7 @@ class LaneKey(NamedTuple):
 
     ``priority``: bags of higher numbers come first among those of their owner. ``piece``: for checkpointable tasks, how
     many seconds a piece has at least. They wait longest first, whatever the policy (`deskgrid.scheduler.pieces`).
+    ``environment``: names what must be ready on a worker for these tasks; empty: nothing.
     """
 
     owner: str = ""
@@ -36,6 +38,7 @@ class LaneKey(NamedTuple):
     limit: int = 0
     bag: int | None = None
     piece: float | None = None
+    environment: str = ""
 
 
 # Of checkpointable tasks, the shortest pieces are rounded up to this many seconds times a power of two, between these
