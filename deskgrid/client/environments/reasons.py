@@ -1,0 +1,62 @@
+"""Says in one line why pip found no wheels, and what to do about it."""
+
+import re
+from collections.abc import Callable
+
+from deskgrid.client.environments.asked import Asked, name_in
+from deskgrid.wire import System
+
+_NONE = re.compile(r"Could not find a version that satisfies the requirement (.+?) \(from versions: (.*)\)")
+_NO_MATCH = re.compile(r"No matching distribution found for (.+)")
+_CONFLICT = re.compile(r"(?s)The conflict is caused by:\n(.+?)\n\n")
+_UNSUPPORTED = re.compile(r"(\S+\.whl) is not a supported wheel on this platform")
+_PYTHON = re.compile(r"(\S+ Requires-Python \S+)")
+_OFFLINE = re.compile(r"NewConnectionError|Max retries exceeded|ConnectionError|Temporary failure in name resolution")
+# Versions that are shown: the newest ones.
+_VERSIONS = 5
+
+
+def reason(said: str, asked: Asked, system: System, versions: Callable[[str], str]) -> str:
+    """Return one line about what pip said. ``versions(name)``: what pip says of a distribution on this machine."""
+    return f"the environment {asked.label!r} for {system}: {_why(said, asked, versions)}"
+
+
+def _why(said: str, asked: Asked, versions: Callable[[str], str]) -> str:
+    if found := _UNSUPPORTED.search(said):
+        return f"{found[1].rpartition('/')[2]} was made for other PCs"
+    if found := _CONFLICT.search(said):
+        return f"its requirements contradict each other:{'; '.join(line for line in found[1].splitlines())}"
+    if "DO NOT MATCH THE HASHES" in said:
+        return "a wheel is not what its hash says: lock the environment again"
+    if found := _NONE.search(said) or _NO_MATCH.search(said):
+        return _missing(said, found, asked, versions)
+    if _OFFLINE.search(said):
+        return "no package index can be reached from here"
+    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    return (errors or [*said.strip().splitlines(), "pip failed"])[-1 if not errors else 0][:400]
+
+
+def _missing(said: str, found: re.Match[str], asked: Asked, versions: Callable[[str], str]) -> str:
+    wanted = found[1].partition(" (from")[0]
+    name = name_in(wanted)
+    others = found[2].split(", ") if found.re is _NONE and found[2] not in ("", "none") else []
+    if others:
+        return f"there is no wheel of {wanted}; there are {', '.join(others[-_VERSIONS:])}{_advice(asked)}"
+    if needed := _PYTHON.search(said):
+        return f"there is no wheel of {wanted} for this Python: {needed[1]}{_advice(asked)}"
+    if _OFFLINE.search(said):
+        return f"no package index can be reached from here, and {wanted} is not in the cache"
+    if name in versions(name).lower():
+        return (
+            f"{wanted} exists, but no wheel of it fits these PCs: allow other versions, or build a wheel for them and "
+            f"name its path in env=[...]{_advice(asked)}"
+        )
+    return f"no package index knows {wanted}: is its name right?{_advice(asked)}"
+
+
+def _advice(asked: Asked) -> str:
+    if asked.label.startswith("mine"):
+        return ' ("mine" asks for the versions that are installed here; env=[...] can ask for others)'
+    if asked.pinned:
+        return " (its hashes allow nothing else: lock it for these PCs, too)"
+    return ""
