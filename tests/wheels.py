@@ -1,48 +1,75 @@
-"""Makes tiny wheels: `make_wheel(folder, "name", "1.0", {"module.py": "x = 1"})`, and wheels that nobody should use."""
+"""Tiny wheels, wheels that nobody should use, and wheels of what is installed here: no test needs a package index."""
 
-import base64
-import hashlib
 import zipfile
-from collections.abc import Mapping
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from importlib import metadata
 from pathlib import Path
 
 
 def make_wheel(
     folder: Path,
     name: str,
-    version: str,
-    files: Mapping[str, str | bytes],
+    version: str = "1.0",
+    files: Mapping[str, str | bytes] | None = None,
     *,
+    requires: Sequence[str] = (),
     tag: str = "py3-none-any",
+    python: str = "",
     scripts: Mapping[str, str] | None = None,
-    requires: tuple[str, ...] = (),
     record: Mapping[str, str] | None = None,
-    leave_out: tuple[str, ...] = (),
+    leave_out: Sequence[str] = (),
 ) -> Path:
-    """Write a wheel with these files, and return its path.
+    """Make a wheel with these files, or with a module of its name, in ``folder``.
 
     ``scripts``: programs, each with its MODULE:FUNCTION. ``record``: hashes to give instead of the true ones, by file.
     ``leave_out``: names of files that the wheel should have and does not.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     info = f"{name}-{version}.dist-info"
-    known = "".join(f"Requires-Dist: {each}\n" for each in requires)
-    its: dict[str, bytes] = {path: text.encode() if isinstance(text, str) else text for path, text in files.items()}
-    its[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{known}".encode()
-    pure = "true" if tag.endswith("-any") else "false"
-    its[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: {pure}\nTag: {tag}\n".encode()
+    told = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"]
+    told += [f"Requires-Dist: {each}\n" for each in requires]
+    told += [f"Requires-Python: {python}\n"] if python else []
+    content = {**({f"{name}.py": f"VERSION = {version!r}\n"} if files is None else files)}
+    content[f"{info}/METADATA"] = "".join(told)
+    content[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: {tag}\n"
     if scripts:
-        rows = "".join(f"{script} = {target}\n" for script, target in scripts.items())
-        its[f"{info}/entry_points.txt"] = f"[console_scripts]\n{rows}".encode()
-    hashes = {path: f"sha256={_hash(data)}" for path, data in its.items()} | dict(record or {})
-    rows = [f"{path},{value},{len(its[path]) if path in its else 0}\n" for path, value in hashes.items()]
-    its[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"]).encode()
+        points = [f"{script} = {target}\n" for script, target in scripts.items()]
+        content[f"{info}/entry_points.txt"] = "".join(["[console_scripts]\n", *points])
+    data = {place: text.encode() if isinstance(text, str) else text for place, text in content.items()}
+    hashes = {place: _hash(each) for place, each in data.items()} | dict(record or {})
+    data[f"{info}/RECORD"] = _record(hashes, info)
     path = folder / f"{name}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for place, data in its.items():
+        for place, each in data.items():
             if place.rpartition("/")[2] not in leave_out:
-                archive.writestr(zipfile.ZipInfo(place), data, zipfile.ZIP_DEFLATED)
+                archive.writestr(place, each)
     return path
 
 
 def _hash(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return f"sha256={urlsafe_b64encode(sha256(data).digest()).rstrip(b'=').decode()}"
+
+
+def _record(hashes: Mapping[str, str], info: str) -> bytes:
+    return "".join([*(f"{place},{value},\n" for place, value in hashes.items()), f"{info}/RECORD,,\n"]).encode()
+
+
+def installed_wheel(folder: Path, name: str) -> Path:
+    """Make the wheel of a distribution that is installed here, from its files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = metadata.distribution(name)
+    files = [file for file in found.files or () if ".." not in file.parts and "__pycache__" not in file.parts]
+    (tags,) = [file for file in files if file.name == "WHEEL"]
+    tag = next(line.removeprefix("Tag: ") for line in tags.read_text().splitlines() if line.startswith("Tag: "))
+    path = folder / f"{found.metadata['Name'].replace('-', '_')}-{found.version}-{tag}.whl"
+    hashes = {}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for file in files:
+            if file.name not in ("RECORD", "direct_url.json", "REQUESTED", "INSTALLER"):
+                data = Path(str(file.locate())).read_bytes()
+                archive.writestr(str(file), data)
+                hashes[str(file)] = _hash(data)
+        archive.writestr(str(tags.parent / "RECORD"), _record(hashes, str(tags.parent)))
+    return path
