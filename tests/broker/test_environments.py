@@ -214,6 +214,7 @@ def test_a_pc_in_trouble_is_asked_again_later_and_holds_no_bag(office: Office) -
     assert "a, b: cannot prepare it: No space left on device" in explained(client, bag)
     assert pcs[0].told() == []
     office.now += AGAIN_S
+    pcs[0].worker.send(wire.Heartbeat(None, None))
     assert [wanted.key for wanted in pcs[0].told() or ()] == [key]
 
 
@@ -252,7 +253,7 @@ def test_a_worker_that_joins_again_is_told_again_and_keeps_what_it_has(office: O
 def test_a_restarted_broker_asks_again(open_office: OpenOffice) -> None:
     office = open_office()
     pc, client = Pc(office, "a"), office.client(ANN)
-    bag = client.submit([b"0"], template=template())
+    bag = client.submit([b"0"] * 2, template=template())
     key = pc.prepare()
     office = open_office()
     pc = Pc(office, "a")
