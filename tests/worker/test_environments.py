@@ -149,7 +149,10 @@ def test_the_next_worker_of_the_pc_finds_the_wheels_unpacked(pc: Pc, tmp_path: P
     assert pc.run("k", "import tiny; print(1)") == "1"
 
 
-def test_what_no_bag_needs_is_let_go_unless_a_process_is_in_it(pc: Pc, tmp_path: Path) -> None:
+def test_what_no_bag_needs_is_let_go_unless_a_process_is_in_it(
+    pc: Pc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 0)
     tree = pc.tree(a_wheel(tmp_path))
     pc.want(k=tree, used=tree)
     pc.prepared(2)
@@ -164,7 +167,24 @@ def test_what_no_bag_needs_is_let_go_unless_a_process_is_in_it(pc: Pc, tmp_path:
     assert [(each.key, each.readiness) for each in pc.said] == [("k", wire.Readiness.GONE)]
 
 
-def test_the_least_used_wheels_go_first_and_none_that_an_environment_uses(pc: Pc, tmp_path: Path) -> None:
+def test_the_last_environments_are_kept_although_no_bag_needs_them(
+    pc: Pc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 1)
+    tree = pc.tree(a_wheel(tmp_path))
+    pc.want(first=tree, second=tree, third=tree)
+    pc.prepared(3)
+    pc.want(first=tree)
+    pc.until(lambda: len(pc.all.ready) == 2)
+    pc.want()
+    pc.until(lambda: list(pc.all.ready) == ["first"])
+    assert not pc.all.lacks("first")
+
+
+def test_the_least_used_wheels_go_first_and_none_that_an_environment_uses(
+    pc: Pc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 0)
     pc.end()
     pc.begin(most=1)
     first, second = (pc.tree(a_wheel(tmp_path, name)) for name in ("first", "second"))
