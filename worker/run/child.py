@@ -479,7 +479,8 @@ class Function:
         top = os.path.join(self._folder, module.partition(".")[0])
         if self._folder and (os.path.isdir(top) or os.path.isfile(f"{top}.py")):
             return f"module '{module}' did not travel with the bag: name it in the bag's modules=[...]"
-        return f"module '{module}' is not installed on {self._here()}"
+        advice = "a library can travel in the bag's env=[...], a module of yours in its modules=[...]"
+        return f"module '{module}' is not installed on {self._here()}: {advice}"
 
     def _check_python(self) -> None:
         if self._python != PYTHON:

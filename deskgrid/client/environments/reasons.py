@@ -10,7 +10,8 @@ _NONE = re.compile(r"Could not find a version that satisfies the requirement (.+
 _NO_MATCH = re.compile(r"No matching distribution found for (.+)")
 _CONFLICT = re.compile(r"(?s)The conflict is caused by:\n(.+?)\n\n")
 _UNSUPPORTED = re.compile(r"(\S+\.whl) is not a supported wheel on this platform")
-_PYTHON = re.compile(r"(\S+ Requires-Python \S+)")
+_PYTHON = re.compile(r"(\S+ Requires-Python \S+)|(requires a different Python: \S+ not in \S+)")
+_BUILT = re.compile(r"(?s)\[\d+ lines? of output\]\n(.*)\n\s*\[end of output\]")
 _OFFLINE = re.compile(r"NewConnectionError|Max retries exceeded|ConnectionError|Temporary failure in name resolution")
 # Versions that are shown: the newest ones.
 _VERSIONS = 5
@@ -25,7 +26,10 @@ def _why(said: str, asked: Asked, versions: Callable[[str], str]) -> str:
     if found := _UNSUPPORTED.search(said):
         return f"{found[1].rpartition('/')[2]} was made for other PCs"
     if found := _CONFLICT.search(said):
-        return f"its requirements contradict each other:{'; '.join(line for line in found[1].splitlines())}"
+        found_lines = "; ".join([line.strip() for line in found[1].splitlines()])
+        return f"its requirements contradict each other: {found_lines}{_advice(asked)}"
+    if found := _PYTHON.search(said):
+        return f"a wheel is for another Python: {(found[1] or found[2]).strip()}{_advice(asked)}"
     if "DO NOT MATCH THE HASHES" in said:
         return "a wheel is not what its hash says: lock the environment again"
     if found := _NONE.search(said) or _NO_MATCH.search(said):
@@ -36,14 +40,19 @@ def _why(said: str, asked: Asked, versions: Callable[[str], str]) -> str:
     return (errors or [*said.strip().splitlines(), "pip failed"])[-1 if not errors else 0][:400]
 
 
+def reason_of_build(said: str) -> str:
+    """Return the end of what a project's build said."""
+    found = _BUILT.search(said)
+    lines = [line.strip() for line in (found[1] if found else said).splitlines() if line.strip()]
+    return " ".join(lines[-3:])[-600:]
+
+
 def _missing(said: str, found: re.Match[str], asked: Asked, versions: Callable[[str], str]) -> str:
     wanted = found[1].partition(" (from")[0]
     name = name_in(wanted)
     others = found[2].split(", ") if found.re is _NONE and found[2] not in ("", "none") else []
     if others:
         return f"there is no wheel of {wanted}; there are {', '.join(others[-_VERSIONS:])}{_advice(asked)}"
-    if needed := _PYTHON.search(said):
-        return f"there is no wheel of {wanted} for this Python: {needed[1]}{_advice(asked)}"
     if _OFFLINE.search(said):
         return f"no package index can be reached from here, and {wanted} is not in the cache"
     if name in versions(name).lower():

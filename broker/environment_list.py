@@ -1,0 +1,85 @@
+"""The environments of the bags that are kept, and the sorts of PCs that are known: what clients ask about both.
+
+An environment is not stored: it is in the templates of the bags that use it, and its wheels are files of these bags.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import msgpack
+
+from deskgrid import wire
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.operations import Slices
+from deskgrid.broker.query_catalog import AskError, Json
+from deskgrid.broker.state import BrokerState
+from deskgrid.broker.workers import Workers
+
+# Environments in one answer, those of the newest bags first; and bags named with each.
+ROWS = 200
+BAGS_NAMED = 20
+# The environments of so many templates are remembered: reading one takes about 50 microseconds.
+_REMEMBERED = 1_024
+_UNITS = 60
+
+
+class EnvironmentList:
+    """``workers``: all that are known, also those that are away."""
+
+    def __init__(self, state: BrokerState, workers: Workers) -> None:
+        self._state = state
+        self._workers = workers
+        self._of = lru_cache(_REMEMBERED)(self._read)
+        # Drops files that a bag of an owner holds, and returns how many bytes less the owner has: `Transfers.release`.
+        self.drop: Callable[[str, str, Sequence[bytes]], int] = lambda bag, owner, digests: 0
+
+    def _read(self, template: str) -> wire.Environment | None:
+        data = self._state.journal.template(template)
+        try:
+            return None if data is None else wire.template_environment(data)
+        except wire.TemplateRefused:
+            return None
+
+    def systems(self) -> Json:
+        """The sorts of PCs, each with the number of its workers; those of most workers first."""
+        known = (worker.join for worker in self._workers.by_name.values())
+        found = Counter((join.python, join.platform, join.major, join.minor) for join in known if join.platform)
+        return {"systems": [[*system, many] for system, many in found.most_common(wire.BUILDS_LIMIT)]}
+
+    def rows(self) -> Slices:
+        """Every environment that a bag uses."""
+        found: dict[str, Json] = {}
+        for bag in sorted(self._state.book.by_number.values(), key=lambda bag: -bag.row.number):
+            environment = self._of(bag.row.template)
+            yield _UNITS
+            if environment is None:
+                continue
+            name = hashlib.sha256(msgpack.packb(environment.packed())).hexdigest()[:12]
+            if name not in found and len(found) == ROWS:
+                break
+            _add(found.setdefault(name, _row(name, environment)), bag)
+        return {"environments": list(found.values())}
+
+    def release(self, bag: OpenBag, parts: str) -> Slices:
+        """Drop wheels of a bag that has ended: its tasks need them no more."""
+        if not bag.complete:
+            raise AskError(f"bag {bag.row.id} has not ended: its tasks need the environment")
+        digests = wire.split_digests(bytes.fromhex(parts))
+        yield _UNITS * len(digests)
+        if self._state.book.by_number.get(bag.row.number) is not bag:
+            return {"size": 0}  # somebody has forgotten it meanwhile
+        return {"size": self.drop(bag.row.id, bag.row.owner, digests)}
+
+
+def _row(name: str, environment: wire.Environment) -> Json:
+    builds = [[*build.system, build.tree.hex(), build.size, build.unpacked] for build in environment.builds]
+    return {"environment": name, "label": environment.label, "builds": builds, "bags": [], "count": 0, "waits": 0}
+
+
+def _add(row: Json, bag: OpenBag) -> None:
+    row["count"] += 1
+    row["waits"] += not bag.complete
+    if len(row["bags"]) < BAGS_NAMED:
+        row["bags"].append([bag.row.id, bag.row.owner, bag.complete])
