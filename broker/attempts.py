@@ -9,6 +9,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
@@ -50,6 +51,16 @@ NO_PROGRESS = (
 
 
 @dataclass(slots=True)
+class EnvironmentAt:
+    """An environment on a worker. ``reason``: why it failed; ``times``: how often; ``again_at``: when it is tried."""
+
+    state: Literal["asked", "ready", "failed"] = "asked"
+    reason: str = ""
+    times: int = 0
+    again_at: float = 0.0
+
+
+@dataclass(slots=True)
 class WorkerSession:
     """One worker process, from its first `Join` until it is forgotten. ``state``: up, away or lost."""
 
@@ -69,6 +80,9 @@ class WorkerSession:
     last_closes: float = -math.inf
     known_until: float = 0.0
     templates: set[str] = field(default_factory=set)
+    # The environments that it is to have or could not prepare, by key; and what it was told last.
+    environments: dict[str, EnvironmentAt] = field(default_factory=dict)
+    told_environments: tuple[wire.EnvironmentWanted, ...] = ()
     # `lately`: the bag of the last result. `unready`: roughly how many slots have not returned a result of that bag
     # yet.
     lately: int = 0
@@ -393,7 +407,10 @@ class Attempts:
                     remembered.append((task, number, worker.session))
             payload = journal.payload(batch.first, task - batch.first)
             checkpoint = bag.checkpoints[task][-1].number if task in bag.checkpoints else 0
-            rows.append(wire.Work(task, number, slot, template, runtime, bag.row.options, checkpoint, payload))
+            environment = bag.environment_key or None
+            rows.append(
+                wire.Work(task, number, slot, template, runtime, bag.row.options, checkpoint, payload, environment)
+            )
             size += len(payload)
             if size > wire.BATCH_BYTES or len(rows) == wire.BATCH_ROWS:
                 self._hand_out(worker, rows, bool(remembered))

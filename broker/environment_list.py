@@ -6,9 +6,6 @@ An environment is not stored: it is in the templates of the bags that use it, an
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-
-import msgpack
 
 from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
@@ -20,9 +17,8 @@ from deskgrid.broker.workers import Workers
 # Environments in one answer, those of the newest bags first; and bags named with each.
 ROWS = 200
 BAGS_NAMED = 20
-# The environments of so many templates are remembered: reading one takes about 50 microseconds.
-_REMEMBERED = 1_024
-_UNITS = 60
+# What looking at one bag costs, or dropping one part.
+_BAG_UNITS, _PART_UNITS = 5, 40
 
 
 class EnvironmentList:
@@ -31,16 +27,8 @@ class EnvironmentList:
     def __init__(self, state: BrokerState, workers: Workers) -> None:
         self._state = state
         self._workers = workers
-        self._of = lru_cache(_REMEMBERED)(self._read)
         # Drops files that a bag of an owner holds, and returns how many bytes less the owner has: `Transfers.release`.
         self.drop: Callable[[str, str, Sequence[bytes]], int] = lambda bag, owner, digests: 0
-
-    def _read(self, template: str) -> wire.Environment | None:
-        data = self._state.journal.template(template)
-        try:
-            return None if data is None else wire.template_environment(data)
-        except wire.TemplateRefused:
-            return None
 
     def systems(self) -> Json:
         """The sorts of PCs, each with the number of its workers; those of most workers first."""
@@ -52,11 +40,10 @@ class EnvironmentList:
         """Every environment that a bag uses."""
         found: dict[str, Json] = {}
         for bag in sorted(self._state.book.by_number.values(), key=lambda bag: -bag.row.number):
-            environment = self._of(bag.row.template)
-            yield _UNITS
-            if environment is None:
+            yield _BAG_UNITS
+            if (environment := bag.environment) is None:
                 continue
-            name = hashlib.sha256(msgpack.packb(environment.packed())).hexdigest()[:12]
+            name = hashlib.sha256(repr(environment).encode()).hexdigest()[:12]
             if name not in found and len(found) == ROWS:
                 break
             _add(found.setdefault(name, _row(name, environment)), bag)
@@ -67,7 +54,7 @@ class EnvironmentList:
         if not bag.complete:
             raise AskError(f"bag {bag.row.id} has not ended: its tasks need the environment")
         digests = wire.split_digests(bytes.fromhex(parts))
-        yield _UNITS * len(digests)
+        yield _PART_UNITS * len(digests)
         if self._state.book.by_number.get(bag.row.number) is not bag:
             return {"size": 0}  # somebody has forgotten it meanwhile
         return {"size": self.drop(bag.row.id, bag.row.owner, digests)}

@@ -6,6 +6,7 @@ Rule 2: a bag can only wait for bags that were there before it. So no bags wait 
 Rule 3: a bag that can no longer run is cancelled at once, with the reason.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from deskgrid import wire
@@ -13,6 +14,7 @@ from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.operations import Slices
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
+from deskgrid.broker.store.rows import HOLD
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.queues.lanes import rounded_piece
 
@@ -27,14 +29,14 @@ UNITS = 2
 LANES_LIMIT = 64
 
 
-def _has_own_lane(options: wire.TaskOptions) -> bool:
-    return bool(options.priority or options.limit or options.licences or options.checkpoint)
+def _has_own_lane(options: wire.TaskOptions, environment: str) -> bool:
+    return bool(environment or options.priority or options.limit or options.licences or options.checkpoint)
 
 
-def _lane(options: wire.TaskOptions, number: int | None) -> tuple[object, ...]:
+def _lane(options: wire.TaskOptions, environment: str, number: int | None) -> tuple[object, ...]:
     """What tells the lanes of one owner apart; ``number``: of a bag that is here, None for a new one."""
     piece = rounded_piece(options.min_piece) if options.checkpoint else None
-    return options.priority, options.licence_needs(), options.limit and (number, options.limit), piece
+    return options.priority, options.licence_needs(), options.limit and (number, options.limit), piece, environment
 
 
 class Gates:
@@ -45,15 +47,17 @@ class Gates:
         self._orders = orders
         # The bags that wait for a bag, both by number.
         self._followers: dict[int, set[int]] = {}
+        # Called when a bag goes on that was held.
+        self.resumed: Callable[[OpenBag], None] = lambda bag: None
 
     # --- a new bag ---------------------------------------------------------------------------------------------------
 
-    def refusal(self, bag_id: str, owner: str, options: wire.TaskOptions) -> str:
-        """Why a new bag with these options is refused; empty when it is not."""
+    def refusal(self, bag_id: str, owner: str, options: wire.TaskOptions, environment: str = "") -> str:
+        """Why a new bag with these options is refused; empty when it is not. ``environment``: its key."""
         return (
             self._refusal_by_licences(options)
             or self._refusal_by_bags(bag_id, owner, options)
-            or self._refusal_by_lanes(owner, options)
+            or self._refusal_by_lanes(owner, options, environment)
         )
 
     def _refusal_by_licences(self, options: wire.TaskOptions) -> str:
@@ -77,19 +81,19 @@ class Gates:
                 return f"the bag {why}"
         return ""
 
-    def _refusal_by_lanes(self, owner: str, options: wire.TaskOptions) -> str:
-        if not _has_own_lane(options):
+    def _refusal_by_lanes(self, owner: str, options: wire.TaskOptions, environment: str) -> str:
+        if not _has_own_lane(options, environment):
             return ""
         bags = (bag for bag in self._state.book.by_number.values() if bag.row.owner == owner and not bag.complete)
-        its = [bag for bag in bags if _has_own_lane(bag.row.options)]
+        its = [bag for bag in bags if _has_own_lane(bag.row.options, bag.environment_key)]
         if len(its) < LANES_LIMIT:
             return ""
-        lanes = {_lane(bag.row.options, bag.row.number) for bag in its}
-        if len(lanes) < LANES_LIMIT or _lane(options, None) in lanes:
+        lanes = {_lane(bag.row.options, bag.environment_key, bag.row.number) for bag in its}
+        if len(lanes) < LANES_LIMIT or _lane(options, environment, None) in lanes:
             return ""
         return (
-            f"{owner} has bags with {len(lanes)} different limits, priorities, licences and shortest pieces here, "
-            f"of {LANES_LIMIT}: try again when some have ended"
+            f"{owner} has bags with {len(lanes)} different limits, priorities, licences, shortest pieces and "
+            f"environments here, of {LANES_LIMIT}: try again when some have ended"
         )
 
     def enter(self, bag: OpenBag, restored: bool = False) -> None:
@@ -106,7 +110,10 @@ class Gates:
     # --- other bags end ----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Decide about the bags that wait for those with news."""
+        """Decide about the bags that wait for those with news, and hold those that cannot go on."""
+        to_hold, self._state.to_hold = self._state.to_hold, []
+        for bag, why in to_hold:
+            self._orders.begin(bag.row.owner, self._hold(bag, why))
         for number in self._state.fresh & self._followers.keys():
             self.decide(number)
 
@@ -177,9 +184,22 @@ class Gates:
         self._state.note("bag-paused", **self._facts(bag))
         return (yield from self._route(bag))
 
+    def _hold(self, bag: OpenBag, why: str) -> Slices:
+        """Place no more tasks of a bag, because they cannot run, until somebody resumes it."""
+        if bag.complete or bag.held:
+            return {}
+        self._state.journal.order(bag.row.number, HOLD + why)
+        bag.held, bag.paused = why, True
+        self._state.note("bag-held", **self._facts(bag), why=why)
+        return (yield from self._route(bag))
+
     def resume(self, bag: OpenBag) -> Slices:
         """Place tasks of a bag again."""
         self._state.journal.carried_out(bag.row.number, "pause")
+        if bag.held:
+            self._state.journal.carried_out(bag.row.number, HOLD + bag.held)
+            bag.held = ""
+            self.resumed(bag)
         bag.paused = False
         self._state.note("bag-resumed", **self._facts(bag))
         return (yield from self._route(bag))

@@ -97,7 +97,7 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
 @click.option(
     "--env",
     metavar="mine|script|FILE",
-    help="The libraries that the bag brings: what COMMAND's Python file imports, at the versions installed here (mine), "
+    help="What the bag brings: what COMMAND's Python file imports, at the versions installed here (mine), "
     "or names in a comment '# /// script' (script), or what a requirements.txt or a pylock.toml names.",
 )
 @click.option(

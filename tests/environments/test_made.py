@@ -176,9 +176,7 @@ def test_requirements_that_contradict_each_other_are_named(index: Path) -> None:
 
 def test_a_wheel_for_a_later_python_is_named(index: Path) -> None:
     make_wheel(index, "alpha", python=">=3.99")
-    with pytest.raises(
-        BagRejected, match=r"a wheel is for another Python: requires a different Python: .* not in '>=3.99'"
-    ):
+    with pytest.raises(BagRejected, match=r"alpha is for Python '>=3.99'"):
         asked("alpha")
 
 
@@ -225,7 +223,7 @@ def test_a_lock_is_what_it_says_and_nothing_else(index: Path, tmp_path: Path) ->
 def test_a_wheel_that_is_not_what_the_lock_says_is_refused(index: Path, tmp_path: Path) -> None:
     locked = lock(tmp_path / "pylock.toml", make_wheel(index, "alpha"))
     make_wheel(index, "alpha", files={"alpha.py": "raise SystemExit"})
-    with pytest.raises(BagRejected, match="a wheel is not what its hash says"):
+    with pytest.raises(BagRejected, match="a wheel is not what its hash says: lock it again"):
         asked(locked)
 
 

@@ -54,6 +54,9 @@ class Processes:
 
     def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
 
+    def uses(self, environment: str) -> bool:
+        return any(job.environment == environment for job in self.ran)
+
     def poll(self, now: float) -> list[JobEnded]:
         ended, self.ended = self.ended, []
         return ended

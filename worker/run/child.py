@@ -1,8 +1,8 @@
 """The process that runs a user's tasks, one after another, for one slot of a worker.
 
 Rule 1: this file stands alone. The worker starts it by its path with ``-P``, which keeps this folder off the import
-path. It imports none of our modules, so it starts quickly. It imports everything it needs before it adds the user's
-folder to the import path.
+path; in an environment with ``-I``, so that nothing of the worker's is on that path. It imports none of our modules, so
+it starts quickly. It imports everything it needs before it adds the user's folder to the import path.
 Rule 2: frames travel on private copies of descriptors 0 and 1. Descriptor 0 itself is empty; 1 and 2 are files. The
 files capture the output of C code, subprocesses and dying processes, and nothing printed can be mistaken for a frame.
 Rule 3: the child reports the end of a task before it starts the next one, in one write unless the result is large. So
@@ -439,8 +439,9 @@ def _link(source: str, target: str) -> None:
 class Function:
     """A Python function. The first task loads it, so anything that loading prints or raises belongs to that task."""
 
-    def __init__(self, template: dict[str, Any], host: str, files: TaskFiles) -> None:
+    def __init__(self, template: dict[str, Any], host: str, files: TaskFiles, environment: str) -> None:
         self._files = files
+        self._environment = environment
         self._python: str = template["python"]
         self._pickled: bytes = template["function"]
         self._host = host
@@ -480,6 +481,8 @@ class Function:
         if self._folder and (os.path.isdir(top) or os.path.isfile(f"{top}.py")):
             return f"module '{module}' did not travel with the bag: name it in the bag's modules=[...]"
         advice = "a library can travel in the bag's env=[...], a module of yours in its modules=[...]"
+        if self._environment:
+            return f"module '{module}' is not in the bag's environment: {advice}"
         return f"module '{module}' is not installed on {self._here()}: {advice}"
 
     def _check_python(self) -> None:
@@ -611,8 +614,9 @@ def unpack_files(packed: object, folder: Path) -> None:
 class Piece:
     """One attempt of a checkpointable task: what `deskgrid.checkpoint` asks and tells.
 
-    ``key``: of the code and the Python that the checkpoints belong to. ``data``: the checkpoint to go on from; empty:
-    from the start. ``times``: see `TIMES_BYTES`. ``send(progress, seconds, cost, checkpoint)`` sends a checkpoint.
+    ``key``: of the code, the Python and the environment that the checkpoints belong to. ``data``: the checkpoint to go
+    on from; empty: from the start. ``times``: see `TIMES_BYTES`. ``send(progress, seconds, cost,
+    checkpoint)`` sends a checkpoint.
     """
 
     def __init__(
@@ -786,7 +790,16 @@ class Child:
     """This process: two pipes, two captures, the templates that it has received."""
 
     def __init__(
-        self, stdout: str, stderr: str, host: str, area: str, *, result_limit: int, capture_limit: int, memory: int
+        self,
+        stdout: str,
+        stderr: str,
+        host: str,
+        area: str,
+        *,
+        environment: str,
+        result_limit: int,
+        capture_limit: int,
+        memory: int,
     ) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
         empty = os.open(os.devnull, os.O_RDONLY)
@@ -795,6 +808,7 @@ class Child:
         self._stdout = Capture(stdout, 1, capture_limit, result_limit)
         self._stderr = Capture(stderr, 2, capture_limit, result_limit)
         self._host = host
+        self._environment = environment
         self._limit = result_limit
         self._memory = memory
         self._running = threading.Event()
@@ -842,7 +856,8 @@ class Child:
         if self._times is None:
             with open(self._times_file, "rb") as file:
                 self._times = memoryview(mmap.mmap(file.fileno(), TIMES_BYTES, access=mmap.ACCESS_READ)).cast("d")
-        return Piece(f"{digest} {PYTHON}".encode(), checkpoint, self._times, send, self._limit)
+        key = f"{digest} {PYTHON} {self._environment}".rstrip().encode()
+        return Piece(key, checkpoint, self._times, send, self._limit)
 
     def _attempt_piece(
         self, template: "Function | Command", task: int, number: int, payload: bytes, piece: Piece
@@ -888,7 +903,7 @@ class Child:
             if "saves" in template:
                 template["saves"]["folder"] = tasks_folder_of(self._times_file)
             return Command(template, self._host, self._stdout, self._stderr, self._files)
-        return Function(template, self._host, self._files)
+        return Function(template, self._host, self._files, self._environment)
 
     def _attempt(
         self, template: Function | Command, task: int, number: int, payload: bytes, piece: Piece | None = None
@@ -1015,13 +1030,16 @@ def die_first() -> None:
 
 
 def main() -> None:
-    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA [LIFELINE]``; limits: bytes."""
-    stdout, stderr, host, result_limit, capture_limit, memory, area, *lifeline = sys.argv[1:]
+    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA ENVIRONMENT [LIFELINE]``.
+
+    Limits: bytes. ENVIRONMENT: what tells it from others; empty for that of the worker.
+    """
+    stdout, stderr, host, result_limit, capture_limit, memory, area, environment, *lifeline = sys.argv[1:]
     sys.argv[1:] = []
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C
     die_first()
     limits = {"result_limit": int(result_limit), "capture_limit": int(capture_limit), "memory": int(memory)}
-    child = Child(stdout, stderr, host, area, **limits)
+    child = Child(stdout, stderr, host, area, environment=environment, **limits)
     limit_memory(int(memory))
     faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     if lifeline:

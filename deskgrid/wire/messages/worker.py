@@ -96,7 +96,10 @@ class EnvironmentWanted(NamedTuple):
 
 
 class Work(NamedTuple):
-    """One attempt to make. ``checkpoint``: the number of the checkpoint that it goes on from; 0: from the start."""
+    """One attempt to make. ``checkpoint``: the number of the checkpoint that it goes on from; 0: from the start.
+
+    ``environment``: the key of the environment in which it runs, if any.
+    """
 
     task: Count
     number: Count
@@ -106,6 +109,7 @@ class Work(NamedTuple):
     options: Options
     checkpoint: Count
     payload: Argument
+    environment: Id | None = None
 
 
 class Result(NamedTuple):
@@ -254,13 +258,12 @@ class Assign:
     """Attempts to make, in this order on each slot; ``opening`` is from the last introduction that the broker got.
 
     ``spread``: so many seconds earlier than necessary this worker should save checkpoints at the end of its window,
-    because many windows close then. ``environment``: the key of the environment in which all of them run, if any.
+    because many windows close then.
     """
 
     opening: Count
     spread: Seconds
     work: Annotated[tuple[Work, ...], AtMost(BATCH_ROWS)]
-    environment: Id | None = None
 
 
 @dataclass(frozen=True, slots=True)
