@@ -3,7 +3,6 @@
 An environment is not stored: it is in the templates of the bags that use it, and its wheels are files of these bags.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -14,9 +13,10 @@ from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.workers import Workers
 
-# Environments in one answer, those of the newest bags first; and bags named with each.
+# Environments in one answer, those of the newest bags first; bags named with each; and how much of its key names it.
 ROWS = 200
 BAGS_NAMED = 20
+NAME_CHARACTERS = 12
 # What looking at one bag costs, or dropping one part.
 _BAG_UNITS, _PART_UNITS = 5, 40
 
@@ -37,36 +37,40 @@ class EnvironmentList:
         return {"systems": [[*system, many] for system, many in found.most_common(wire.BUILDS_LIMIT)]}
 
     def rows(self) -> Slices:
-        """Every environment that a bag uses."""
+        """Every environment that a bag uses; each belongs to one owner."""
         found: dict[str, Json] = {}
         for bag in sorted(self._state.book.by_number.values(), key=lambda bag: -bag.row.number):
             yield _BAG_UNITS
-            if (environment := bag.environment) is None:
+            if bag.environment is None:
                 continue
-            name = hashlib.sha256(repr(environment).encode()).hexdigest()[:12]
-            if name not in found and len(found) == ROWS:
+            if bag.environment_key not in found and len(found) == ROWS:
                 break
-            _add(found.setdefault(name, _row(name, environment)), bag)
+            _add(found.setdefault(bag.environment_key, _row(bag, bag.environment)), bag)
         return {"environments": list(found.values())}
 
     def release(self, bag: OpenBag, parts: str) -> Slices:
-        """Drop wheels of a bag that has ended: its tasks need them no more."""
-        if not bag.complete:
-            raise AskError(f"bag {bag.row.id} has not ended: its tasks need the environment")
-        digests = wire.split_digests(bytes.fromhex(parts))
-        yield _PART_UNITS * len(digests)
-        if self._state.book.by_number.get(bag.row.number) is not bag:
-            return {"size": 0}  # somebody has forgotten it meanwhile
-        return {"size": self.drop(bag.row.id, bag.row.owner, digests)}
+        """Drop wheels of all bags that have the environment of ``bag``: no task needs them any more."""
+        digests, dropped = wire.split_digests(bytes.fromhex(parts)), 0
+        for other in list(self._state.book.by_number.values()):
+            yield _BAG_UNITS
+            if other.environment_key != bag.environment_key or not bag.environment_key:
+                continue
+            if not other.complete:
+                raise AskError(f"bag {other.row.id} has not ended: its tasks need the environment")
+            if self._state.book.by_number.get(other.row.number) is other:  # else somebody has forgotten it meanwhile
+                dropped += self.drop(other.row.id, other.row.owner, digests)
+                yield _PART_UNITS * len(digests)
+        return {"size": dropped}
 
 
-def _row(name: str, environment: wire.Environment) -> Json:
+def _row(bag: OpenBag, environment: wire.Environment) -> Json:
     builds = [[*build.system, build.tree.hex(), build.size, build.unpacked] for build in environment.builds]
-    return {"environment": name, "label": environment.label, "builds": builds, "bags": [], "count": 0, "waits": 0}
+    names = {"environment": bag.environment_key[:NAME_CHARACTERS], "label": environment.label, "owner": bag.row.owner}
+    return {**names, "builds": builds, "bags": [], "count": 0, "waits": 0}
 
 
 def _add(row: Json, bag: OpenBag) -> None:
     row["count"] += 1
     row["waits"] += not bag.complete
     if len(row["bags"]) < BAGS_NAMED:
-        row["bags"].append([bag.row.id, bag.row.owner, bag.complete])
+        row["bags"].append(bag.row.id)

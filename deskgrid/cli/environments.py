@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deskgrid.cli.base import join_option, open_link, say, table
+from deskgrid.wire import clean
 
 if TYPE_CHECKING:
     from deskgrid.client.environments.kept import KeptEnvironment
@@ -26,13 +27,13 @@ def list_environments(*, join: str | None) -> None:
 
     with open_link(join) as link:
         found = environments(link)
-    for line in table([("ENVIRONMENT", "SIZE", "BAGS", "RUNS ON", "ASKED FOR"), *map(_cells, found)]):
+    for line in table([("ENVIRONMENT", "OWNER", "SIZE", "BAGS", "RUNS ON", "ASKED FOR"), *map(_cells, found)]):
         say(line)
 
 
 def _cells(kept: "KeptEnvironment") -> tuple[str, ...]:
     systems = ", ".join(dict.fromkeys(f"{build.system.python} {build.system.platform}" for build in kept.builds))
-    return (kept.id, _megabytes(kept.size), f"{kept.count}", systems, kept.label)
+    return (kept.id, clean(kept.owner), _megabytes(kept.size), f"{kept.count}", clean(systems), clean(kept.label))
 
 
 @env.command()
@@ -49,7 +50,7 @@ def show(*, name: str, join: str | None) -> None:
             say(f"{build.system}: {_megabytes(build.size)}, {_megabytes(build.unpacked)} unpacked")
             for wheel in wheels(link, kept, build):
                 say(f"  {wheel.path}  {_megabytes(wheel.size)}")
-    say(f"used by {', '.join(bag for bag, _, _ in kept.bags)}{' and others' if kept.count > len(kept.bags) else ''}")
+    say(f"used by {', '.join(kept.bags)}{' and others' if kept.count > len(kept.bags) else ''}")
 
 
 @env.command()

@@ -1,10 +1,12 @@
 """From what is asked for to wheels for each sort of PC, with pip and without an index."""
 
+import importlib.util
 import json
 import os
 import sys
 import time
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -87,7 +89,7 @@ def test_after_a_week_it_is_resolved_again(index: Path, monkeypatch: pytest.Monk
     make_wheel(index, "alpha", "2.0")
     assert wheels(asked("alpha"), LINUX) == {"alpha-1.0-py3-none-any.whl"}
     now = time.time()
-    monkeypatch.setattr(store.time, "time", lambda: now + store.RESOLVED_S + 1)
+    monkeypatch.setattr(time, "time", lambda: now + store.RESOLVED_S + 1)
     assert wheels(asked("alpha"), LINUX) == {"alpha-2.0-py3-none-any.whl"}
 
 
@@ -188,7 +190,7 @@ def test_a_wheel_that_was_made_for_other_pcs_is_named(index: Path, tmp_path: Pat
 
 
 def test_without_pip_it_says_how_to_get_it(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolve.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BagRejected, match=r"need pip .* run python -m ensurepip, or install uv"):
         asked("alpha")
 
@@ -205,7 +207,7 @@ def lock(path: Path, *found: Path, python: str = ">=3.11") -> Path:
     text = f'lock-version = "1.0"\nrequires-python = "{python}"\n'
     for wheel in found:
         name, version, *_ = wheel.name.split("-")
-        digest = store.hashlib.sha256(wheel.read_bytes()).hexdigest()
+        digest = sha256(wheel.read_bytes()).hexdigest()
         text += f'[[packages]]\nname = "{name}"\nversion = "{version}"\n'
         text += f'wheels = [{{ hashes = {{ sha256 = "{digest}" }} }}]\n'
     path.write_text(text)
@@ -263,7 +265,7 @@ def test_versions_of_python_are_compared(clauses: str, allows: bool) -> None:
 def test_requirements_with_hashes_and_others_go_together(index: Path, tmp_path: Path) -> None:
     alpha, beta = make_wheel(index, "alpha"), make_wheel(index, "beta")
     make_wheel(index, "beta", "2.0")
-    digest = store.hashlib.sha256(alpha.read_bytes()).hexdigest()
+    digest = sha256(alpha.read_bytes()).hexdigest()
     path = tmp_path / "requirements.txt"
     path.write_text(f"alpha==1.0 \\\n    --hash=sha256:{digest}\nbeta<2\n")
     assert wheels(asked(path), LINUX) == {alpha.name, beta.name}
@@ -396,8 +398,8 @@ def test_of_a_namespace_that_several_share_only_those_used_come(here: Path) -> N
 def test_uv_resolves_where_it_is_and_pip_where_it_cannot(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = store.hashlib.sha256(make_wheel(index, "alpha").read_bytes()).hexdigest()
-    ours = [store.hashlib.sha256((index / name).read_bytes()).hexdigest() for name in sorted(OURS)]
+    digest = sha256(make_wheel(index, "alpha").read_bytes()).hexdigest()
+    ours = [sha256((index / name).read_bytes()).hexdigest() for name in sorted(OURS)]
     make_wheel(index, "alpha", "2.0")
     answer = [
         f"alpha==1.0 --hash=sha256:{digest}",

@@ -24,22 +24,23 @@ class KeptBuild:
 
 @dataclass(frozen=True, slots=True)
 class KeptEnvironment:
-    """``id`` names it; ``bags``: some of the bags that use it: (id, owner, whether it has ended).
+    """``id`` names it; ``bags``: some of those that use it, all of one ``owner``, the newest first.
 
     ``count``: how many bags these are in all; ``waits``: how many of them have not ended.
     """
 
     id: str
     label: str
+    owner: str
     builds: tuple[KeptBuild, ...]
-    bags: tuple[tuple[str, str, bool], ...]
+    bags: tuple[str, ...]
     count: int
     waits: int
 
     @property
     def size(self) -> int:
         """Bytes of the wheels of all builds."""
-        return sum(build.size for build in self.builds)
+        return sum([build.size for build in self.builds])
 
 
 def environments(link: Link) -> list[KeptEnvironment]:
@@ -52,27 +53,24 @@ def _environment(row: dict[str, Any]) -> KeptEnvironment:
         KeptBuild(System(*system), bytes.fromhex(tree), size, unpacked)
         for *system, tree, size, unpacked in row["builds"]
     ]
-    bags = tuple([(bag, owner, bool(ended)) for bag, owner, ended in row["bags"]])
-    return KeptEnvironment(row["environment"], row["label"], tuple(builds), bags, row["count"], row["waits"])
+    names = (row["environment"], row["label"], row["owner"])
+    return KeptEnvironment(*names, tuple(builds), tuple(row["bags"]), row["count"], row["waits"])
 
 
 def find(link: Link, name: str) -> KeptEnvironment:
     """Return the environment whose id begins with ``name``. Raises `RequestFailed` unless there is exactly one."""
     found = [each for each in environments(link) if each.id.startswith(name)]
     if len(found) != 1:
-        raise RequestFailed(f"{len(found) or 'no'} environments have an id that begins with {name}")
+        raise RequestFailed(f"{len(found)} environments have an id that begins with {name!r}: see deskgrid env list")
     return found[0]
 
 
 def wheels(link: Link, kept: KeptEnvironment, build: KeptBuild) -> Sequence[Entry]:
-    """Return the wheels of a build. Raises `RequestFailed`, if all bags that use it are somebody else's, too."""
-    refusal = RequestFailed(f"no bag uses the environment {kept.id} any more")
-    for bag, _, _ in kept.bags:
-        try:
-            return ResultFiles(link, bag).tree(build.tree).entries
-        except RequestFailed as error:
-            refusal = error
-    raise refusal
+    """Return the wheels of a build. Raises `RequestFailed` if they are somebody else's, or were forgotten."""
+    try:
+        return ResultFiles(link, kept.bags[0]).tree(build.tree).entries
+    except RequestFailed as error:
+        raise RequestFailed(f"the wheels of {kept.id} cannot be seen: {error}") from error
 
 
 def forget(link: Link, kept: KeptEnvironment) -> int:
@@ -81,18 +79,14 @@ def forget(link: Link, kept: KeptEnvironment) -> int:
     Raises `RequestFailed` if a bag that uses it has not ended.
     """
     if kept.waits:
-        bag = next((bag for bag, _, ended in kept.bags if not ended), "")
-        raise RequestFailed(
-            f"{kept.waits} of the bags that use {kept.id} have not ended, such as {bag}: cancel them first"
-        )
+        raise RequestFailed(f"{kept.waits} of the bags that use {kept.id} have not ended: cancel them first")
     parts: dict[bytes, None] = {}
     for build in kept.builds:
         files = wheels(link, kept, build)
         Store().forget({entry.path for entry in files})
         parts |= dict.fromkeys([*(part for entry in files for part in split_digests(entry.parts)), build.tree])
     size, digests = 0, list(parts)
-    for bag, _, _ in kept.bags:
-        for start in range(0, len(digests), OFFER_PARTS):
-            some = b"".join(digests[start : start + OFFER_PARTS]).hex()
-            size += int(ask(link, "release", {"bag": bag, "parts": some})["size"])
+    for start in range(0, len(digests), OFFER_PARTS):
+        some = b"".join(digests[start : start + OFFER_PARTS]).hex()
+        size += int(ask(link, "release", {"bag": kept.bags[0], "parts": some})["size"])
     return size
