@@ -109,13 +109,9 @@ def test_people_see_environments_and_have_them_forgotten(grid: Grid, live: LiveG
     forgot = deskgrid(live, "env", "forget", name)
     assert f"forgot {name} (labtools): " in forgot.stdout, forgot.stderr
     assert first.results() == [(100, "1.0")]
-    assert f"the wheels of {name} cannot be seen: the broker does not have" in deskgrid(live, "env", "show", name).stderr
-    said = "deskgrid: 0 environments have an id that begins with 'none': see deskgrid env list
-"
-    assert deskgrid(live, "env", "show", "none").stderr == said
-    assert (
-        deskgrid(live, "env", "show", "none").stderr == "deskgrid: no environments have an id that begins with none\n"
-    )
+    assert f"wheels of {name} cannot be seen: the broker does not" in deskgrid(live, "env", "show", name).stderr
+    said = "deskgrid: 0 environments have an id that begins with 'none': see deskgrid env list"
+    assert deskgrid(live, "env", "show", "none").stderr.strip() == said
     # The next bag sends them again.
     assert grid.bag(measured, [2], env=["labtools"]).results() == [(200, "1.0")]
 
@@ -158,7 +154,7 @@ def test_a_pc_without_numpy_and_without_any_index_runs_a_bag_that_uses_numpy(
     installed_wheel(index, "numpy")
     assert subprocess.run([pc, "-c", "import numpy"], capture_output=True, check=False).returncode
     offline = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
-    offline |= {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "PIP_INDEX_URL")}
+    offline |= dict.fromkeys(("http_proxy", "https_proxy", "PIP_INDEX_URL"), "http://127.0.0.1:9")
     with live_grid(tmp_path / "home") as live:
         ready = live.broker.ready
         command = [pc, "-m", "deskgrid.cli", "worker", "--join", ready.worker_line, "--home", tmp_path / "worker"]
