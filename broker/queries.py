@@ -14,6 +14,7 @@ from deskgrid import wire
 from deskgrid.broker.auth.admission import Admission
 from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
 from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.environment_list import EnvironmentList
 from deskgrid.broker.environments import Environments
 from deskgrid.broker.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
 from deskgrid.broker.orders import Orders
@@ -66,6 +67,7 @@ class Queries:
         overview = Overview(state, workers, throughput, clients)
         self._overview = overview
         admission = Admission(state, self._connected)
+        self.environment_list = EnvironmentList(state, workers)
         self._table: dict[str, Callable[[Json, float], Json | Slices]] = {
             "ping": lambda args, now: {},
             "status": lambda args, now: overview.grid() if args.get("rows") is False else overview.status(),
@@ -81,6 +83,9 @@ class Queries:
             "pause": lambda args, now: self.orders.gates.pause(self._bag(args)),
             "resume": lambda args, now: self.orders.gates.resume(self._bag(args)),
             "shares": lambda args, now: usage.shares(),
+            "systems": lambda args, now: self.environment_list.systems(),
+            "environments": lambda args, now: self.environment_list.rows(),
+            "release": lambda args, now: self.environment_list.release(self._bag(args), args["parts"]),
             "explain": self._explain,
             "logs": lambda args, now: task_log(state, self._task(self._bag(args), args["item"])),
             "output": lambda args, now: bag_output(state, self._bag(args), args.get("after") or 0),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from deskgrid.wire import BAG_LIMIT, BATCH_ROWS, SECONDS_LIMIT
+from deskgrid.wire import BAG_LIMIT, BATCH_ROWS, OFFER_PARTS, SECONDS_LIMIT
 
 Json = dict[str, Any]
 Access = Literal["everyone", "owner", "admin"]
@@ -108,6 +108,7 @@ _ITEM = _whole(BAG_LIMIT)
 _ITEMS = _list({int}, BAG_LIMIT, "whole numbers")
 _SECONDS = _list({int, float}, SECONDS_LIMIT, "numbers of seconds")
 _NAME = Argument(_text(r"[ -~]{1,64}", "a name"))
+_PARTS = _text(rf"([0-9a-f]{{64}}){{1,{OFFER_PARTS}}}", f"1 to {OFFER_PARTS} digests in hexadecimal")
 _AFTER = Argument(_whole(2**63 - 1), optional=True)
 
 QUESTIONS: Mapping[str, Question] = {
@@ -139,6 +140,9 @@ QUESTIONS: Mapping[str, Question] = {
     "pause": Question("owner", {"bag": _BAG}, order=True),
     "resume": Question("owner", {"bag": _BAG}, order=True),
     "shares": Question("everyone"),
+    "systems": Question("everyone"),
+    "environments": Question("everyone"),
+    "release": Question("owner", {"bag": _BAG, "parts": Argument(_PARTS)}, order=True, longest=LONG),
     "forget": Question("owner", {"bag": _BAG}, order=True),
     "forget learned": Question("admin", order=True),
     "runtimes": Question(

@@ -61,6 +61,7 @@ class Sessions:
         self._gates = self.queries.orders.gates
         self.clients = Clients(state, self.queries)
         self.transfers = Transfers(state, self.workers, self.clients, self.queries.operations)
+        self.queries.environment_list.drop = self.transfers.release
         self._retention = Retention(state, self.queries.operations, self.queries.orders, keep_days)
         self._counted = 0
         self._news = True

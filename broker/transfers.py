@@ -10,7 +10,7 @@ is told at once.
 
 import re
 from collections import Counter, OrderedDict, deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from deskgrid import wire
@@ -254,6 +254,15 @@ class Transfers:
             if is_over and not self._is_needed(row) and row.number not in self._dropping:
                 self._dropping.add(row.number)
                 self._operations.add(Operation("", self._drop(row), order=True))
+
+    def release(self, bag: str, owner: str, digests: Sequence[bytes]) -> int:
+        """Drop parts of a bag that nobody needs any more; return how many bytes less its owner has."""
+        row, parts = self._holders.get((bag, owner)), self._state.journal.parts
+        if row is None or row.number in self._dropping:
+            return 0
+        dropped = parts.drop(row, parts.held(row, digests))
+        self._state.quotas.extended(owner, 0, -dropped.size - HOLD_BYTES * dropped.rows)
+        return dropped.size
 
     def _is_needed(self, row: HolderRow) -> bool:
         """Whether its bag is open."""

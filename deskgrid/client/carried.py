@@ -41,10 +41,12 @@ class Environments:
         used = frozenset(libraries) if "mine" in env else frozenset()
         systems = self._systems()
         key = (env, used, script, *systems)
-        if key not in self._made or any(isinstance(part, Path) for part in env):
-            self._made[key] = made(env, used, script, systems)
-        files.bring(self._made[key].trees)
-        return self._made[key].environment
+        known = self._made.get(key)
+        # A file, or what is in the store, may have changed.
+        if known is None or any(isinstance(part, Path) for part in env) or not known.is_there:
+            known = self._made[key] = made(env, used, script, systems)
+        files.bring(known.trees)
+        return known.environment
 
     def _systems(self) -> list[System]:
         """Return the sorts of PCs that the broker knows; that of this machine if it knows none."""

@@ -40,7 +40,7 @@ NUMBERS = [0, 0, 0, 1, 1, 2, 3, 5, *range(ATTEMPT, ATTEMPT + 8), 2**63 - 1]
 # What the broker looks at first is as it should be, or nothing would come of it.
 RIGHT = {"version": wire.VERSION, "python": python_minor(), "template": DIGEST, "digest": DIGEST}
 QUESTIONS = [
-    *"status bags progress cancel cancel pause pause resume shares".split(),
+    *"status bags progress cancel cancel pause pause resume shares systems environments release".split(),
     *"explain logs logs forget forget policy runtimes weather".split(),
 ]
 ODD: list[Any] = [

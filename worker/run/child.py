@@ -480,9 +480,10 @@ class Function:
         top = os.path.join(self._folder, module.partition(".")[0])
         if self._folder and (os.path.isdir(top) or os.path.isfile(f"{top}.py")):
             return f"module '{module}' did not travel with the bag: name it in the bag's modules=[...]"
+        advice = "a library can travel in the bag's env=[...], a module of yours in its modules=[...]"
         if self._environment:
-            return f"module '{module}' is not in the bag's environment: add what has it (env=[...])"
-        return f"module '{module}' is not installed on {self._here()}"
+            return f"module '{module}' is not in the bag's environment: {advice}"
+        return f"module '{module}' is not installed on {self._here()}: {advice}"
 
     def _check_python(self) -> None:
         if self._python != PYTHON:

@@ -1,6 +1,7 @@
 """Makes the environment of a bag: resolves what is asked for, once for each sort of PC, and makes trees of wheels."""
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
@@ -36,6 +37,11 @@ class Made(NamedTuple):
 
     environment: Environment
     trees: tuple[Stored, ...]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether all wheels are still in the store, which other programs use, too."""
+        return all(os.path.exists(part.path) for tree in self.trees for part in tree.parts.values() if part.path)
 
 
 def made(env: Env, libraries: Iterable[str], script: str, systems: Iterable[System]) -> Made:

@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from deskgrid.client.environments.asked import Asked, name_in
-from deskgrid.client.environments.reasons import reason
+from deskgrid.client.environments.reasons import reason, reason_of_build
 from deskgrid.client.environments.store import Store, Wheel
 from deskgrid.errors import BagRejected
 from deskgrid.wire import System
@@ -112,7 +112,8 @@ def _fetch(room: Path, asked: Asked, lines: Sequence[str], system: System, optio
         system,
     )
     if done.returncode:
-        raise BagRejected(reason(done.stderr, asked, system, lambda name: run_pip(["index", "versions", name]).stdout))
+        said = f"{done.stdout}\n{done.stderr}"
+        raise BagRejected(reason(said, asked, system, lambda name: run_pip(["index", "versions", name]).stdout))
 
 
 def _by_uv(lines: Sequence[str], constraints: Path, system: System) -> str | None:
@@ -213,8 +214,7 @@ def _built(place: Path, store: Store) -> list[str]:
         with store.room() as room:
             done = run_pip(["wheel", "--no-deps", "--wheel-dir", str(room), "--progress-bar=off", str(place)])
             if done.returncode:
-                lines = [line for line in done.stderr.splitlines() if line.strip()]
-                raise BagRejected(f"{place} cannot be built into a wheel: {' '.join(lines[-3:])[-600:]}")
+                raise BagRejected(f"{place} cannot be built into a wheel: {reason_of_build(done.stderr)}")
             wheels = [store.add(path) for path in room.glob("*.whl")]
         store.note(key, wheels)
     return [wheel.path for wheel in wheels]

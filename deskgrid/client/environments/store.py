@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -104,6 +104,20 @@ class Store:
             part.write_text(text, "utf-8")
             os.replace(part, note)
         self._tidy()
+
+    def forget(self, names: Collection[str]) -> None:
+        """Forget what was resolved to exactly the wheels of these names, and the wheels that nothing else needs."""
+        with suppress(OSError):
+            needed: set[str] = set()
+            for note in (self._folder / "resolved").iterdir():
+                its = json.loads(note.read_text("utf-8"))["wheels"]
+                if {name for _, name in its} == set(names):
+                    note.unlink()
+                else:
+                    needed.update(digest for digest, _ in its)
+            for place in (self._folder / "wheels").iterdir():
+                if place.name not in needed:
+                    shutil.rmtree(place, ignore_errors=True)
 
     def _note(self, key: object) -> Path:
         return self._folder / "resolved" / hashlib.sha256(json.dumps(key).encode()).hexdigest()
