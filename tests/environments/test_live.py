@@ -177,10 +177,10 @@ def test_files_and_checkpoints_work_where_only_the_worker_has_deskgrid(grid: Gri
         from deskgrid import checkpoint
 
         out = Own("out.txt")
-        out.path.write_text(f"{labtools.METRE}")
-        return data.path.read_bytes(), out, checkpoint.load(5)
+        Path(out.path).write_text(f"{labtools.METRE}")
+        return Path(data.path).read_bytes(), out, checkpoint.load(5)
 
     (tmp_path / "data.txt").write_bytes(b"data")
     ((data, out, state),) = grid.bag(told, [File(tmp_path / "data.txt")], env=["labtools"]).results()
     assert (data, state) == (b"data", 5)
-    assert out.path.read_text() == "100"
+    assert Path(out.path).read_text() == "100"
