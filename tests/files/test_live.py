@@ -285,4 +285,4 @@ def test_the_folders_of_tasks_and_results_are_gone_afterwards(live: LiveGrid, gr
     area = Path(f"{live.home}-pcs", "files")
     assert eventually(lambda: not list(area.glob("deskgrid-worker-*/*/*")), PATIENCE_S)
     live.workers[0].stop()
-    assert [path.name for path in area.iterdir()] == ["cache"]
+    assert sorted(path.name for path in area.iterdir()) == ["cache", "wheels"]

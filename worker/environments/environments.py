@@ -31,6 +31,8 @@ AT_ONCE = max(1, min(4, os.cpu_count() or 1))
 ROUNDS_LIMIT = 5
 # Wheels of one environment: five times the largest that we know.
 WHEELS_LIMIT = 2_000
+# Environments that are kept although no bag needs them: the next bag may, and a folder costs a few megabytes.
+KEPT = 4
 # The folders below the worker's own one.
 PLACE = "environments"
 
@@ -86,6 +88,7 @@ class Environments:
         self._failed.clear()
         for key in self._wanted:
             if key in self.ready:
+                self.ready[key] = self.ready.pop(key)  # the last one that would be let go
                 self._say(key, wire.Readiness.READY)
         self._let_go()
         self._go_on()
@@ -105,7 +108,7 @@ class Environments:
     def say(self, now: float) -> Iterable[wire.Prepared]:
         """Return the messages that are due."""
         self._now = now
-        if len(self.ready) > len(self._wanted):
+        if len(self.ready) > len(self._wanted) + KEPT:
             self._let_go()
         news, self._news = self._news, []
         return news
@@ -140,8 +143,8 @@ class Environments:
             self._look(self._making)
 
     def _let_go(self) -> None:
-        """Remove environments that are not wanted any more and have no process."""
-        for key in [key for key in self.ready if key not in self._wanted and not self._in_use(key)]:
+        """Remove environments that are not wanted any more and have no process, but for the last few."""
+        for key in [key for key in self.ready if key not in self._wanted and not self._in_use(key)][: -KEPT or None]:
             folder = self.ready.pop(key).folder
             self._errands.do(lambda folder=folder: shutil.rmtree(folder, ignore_errors=True), _nothing)  # type: ignore[misc]
 
