@@ -329,11 +329,11 @@ class Attempts:
 
     def saved(self, worker: WorkerSession, message: wire.Saved, now: float) -> None:
         """A worker sent a checkpoint of an attempt."""
-        attempt, kept = Attempt(message.task, message.number), 0
+        attempt, kept = Attempt(message.task, message.number), (0, 0)
         if self.may_save(worker, message):
             elapsed = min(message.elapsed, self._most_s(attempt, self._lookup().find(attempt), now))
             kept = self._checkpoints.keep(attempt, message, elapsed, now)
-        self._send(worker.peer, wire.CheckpointKept(message.task, message.serial, kept))
+        self._send(worker.peer, wire.CheckpointKept(message.task, message.serial, *kept))
 
     def resume(self, worker: WorkerSession, message: wire.Resume) -> None:
         """A worker asks for the checkpoint that an attempt goes on from."""

@@ -36,6 +36,10 @@ ANSWER_BYTES = 16 * 2**20
 QUESTION_BYTES = 2**20 - 2**12
 QUESTION_ITEMS = 10_000
 
+# A checkpoint, and what a message carries of one: others are served between the messages.
+CHECKPOINT_LIMIT = 2**30
+CHECKPOINT_BYTES = 16 * 2**20
+
 # Tasks in one bag: ten times the largest bag measured. Ids and indexes beyond it have not been tried.
 BAG_LIMIT = 10_000_000
 # Integers are stored in SQLite, whose integers are signed 64-bit.
