@@ -11,7 +11,7 @@ from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.prediction.runtimes import Prediction
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 from deskgrid.wire import SECONDS_LIMIT
 from deskgrid.wire.saving import FIRST_COST_S, reserve_s
@@ -166,7 +166,7 @@ class OpenBag:
         timeout = options.timeout
         if timeout is not None:
             timeout = min(timeout + SLOW_TRANSFER * self.first_transfer_s, SECONDS_LIMIT)
-        key = LaneKey(
+        key = CategoryKey(
             self.row.owner,
             options.priority,
             options.licence_needs(),

@@ -110,7 +110,7 @@ class Copying:
         A copy would need a licence of its own, and would count for a limit.
         """
         bag = self._grid.tasks.known(slot.sent[0].attempt.task).bag
-        return bag.copies and not bag.barred and not bag.lane.restricted
+        return bag.copies and not bag.barred and not bag.category.restricted
 
     def _place_for(self, slot: Slot, now: float, taken: Collection[int]) -> Slot | None:
         """The idle slot for a copy of the attempt that ``slot`` runs; None if it should not be copied now."""
