@@ -364,9 +364,8 @@ def _has_trees(job: Job) -> bool:
 
 def _has_files(payload: wire.Payload) -> bool:
     """Whether a payload begins with the mark of those that need files, or leave some."""
-    if type(payload) is bytes:
-        return payload[:1] == wire.MARK
-    return bytes(payload.frames()[0][:1]) == wire.MARK  # type: ignore[union-attr]
+    first = payload if isinstance(payload, bytes) else payload.frames()[0]
+    return first[:1] == wire.MARK
 
 
 def _without_mark(payload: wire.Payload) -> tuple[bool, wire.Payload]:
