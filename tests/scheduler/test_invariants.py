@@ -175,7 +175,7 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
         "slot 1 is looked at too late",
         lambda s: setattr(slot(s, 1), "look_at", math.inf),
     ),
-    ("a look that is not planned", "slots that are to be looked at", lambda s: s.deadlines._looks.clear()),
+    ("a look that is not planned", "slots that are to be looked at", lambda s: s.deadlines._looks.entries.clear()),
     ("a debt of nobody", "slots that owe", lambda s: s.deadlines.debts.update(a={Attempt(LOST, 50): slot(s, 1)})),
     ("a slot at work that owes", "work on slot 1", owe_at_work),
     ("a worker without debts", "workers that owe nothing", lambda s: s.deadlines.debts.update(a={})),
