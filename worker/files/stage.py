@@ -121,7 +121,7 @@ class Stage:
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         """Run jobs, all of one known template, one after another on a slot, each when its files are here."""
         template = self._processes.template(jobs[0].template)
-        if slot not in self._waiting and not template.has_files and not any(map(_has_trees, jobs)):
+        if slot not in self._waiting and not template.has_files and not any(_has_files(job.payload) for job in jobs):
             self._processes.run(slot, jobs)
             return
         queue = self._waiting.setdefault(slot, deque())
@@ -356,10 +356,6 @@ def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:
 def _holder(task: int, number: int) -> str:
     """An attempt, as messages about files and the folders of tasks name it."""
     return f"{task}.{number}"
-
-
-def _has_trees(job: Job) -> bool:
-    return _has_files(job.payload)
 
 
 def _has_files(payload: wire.Payload) -> bool:
