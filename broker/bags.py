@@ -12,7 +12,7 @@ from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.prediction.runtimes import Prediction
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
 from deskgrid.wire import SECONDS_LIMIT, Saved
 from deskgrid.wire.saving import FIRST_COST_S, reserve_s
@@ -182,7 +182,7 @@ class OpenBag:
         timeout = options.timeout
         if timeout is not None:
             timeout = min(timeout + SLOW_TRANSFER * self.first_transfer_s, SECONDS_LIMIT)
-        key = LaneKey(
+        key = CategoryKey(
             self.row.owner,
             options.priority,
             options.licence_needs(),

@@ -132,7 +132,7 @@ class Answers:
             grid.prediction_error.add(grid.tasks.succeed([task], [elapsed]))
             return True
         grid.drop_copy(task)
-        grid.tasks.known(task).bag.lane.account.new_s += elapsed
+        grid.tasks.known(task).bag.category.account.new_s += elapsed
         if outcome == Outcome.PIECE:
             stuck = grid.tasks.go_on(task, counts=True)
             grid.to_priority([task])

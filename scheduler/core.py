@@ -24,7 +24,7 @@ from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runti
 from deskgrid.scheduler.people import People, bar
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.queues.lanes import Lane, LaneKey, rounded_piece
+from deskgrid.scheduler.queues.categories import Category, CategoryKey, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
 from deskgrid.scheduler.state.prediction_error import outlived
@@ -98,7 +98,7 @@ class Scheduler:
         key = event.key
         if event.min_piece is not None:
             key = key._replace(piece=rounded_piece(event.min_piece))
-        batch = grid.tasks.add(lambda: self._lane(key), event.bag, event.first, event.count, event.runtimes)
+        batch = grid.tasks.add(lambda: self._category(key), event.bag, event.first, event.count, event.runtimes)
         bag = batch.bag
         bag.retries, bag.timeout, bag.barred = event.retries, event.timeout, event.barred
         bag.copies = event.copies and bag.piece is None
@@ -122,11 +122,11 @@ class Scheduler:
         if bag.barred:
             bar(batch, batch.first, batch.count)
         else:
-            grid.lanes.add_new(bag.lane, batch.waiting())
+            grid.categories.add_new(bag.category, batch.waiting())
         grid.changes += 1
 
-    def _lane(self, key: LaneKey) -> Lane:
-        return self.grid.lanes.enter(key, self.grid.shares.account(key.owner))
+    def _category(self, key: CategoryKey) -> Category:
+        return self.grid.categories.enter(key, self.grid.shares.account(key.owner))
 
     def _check_restored(self, event: ev.TasksSubmitted) -> None:
         """Raise `IllegalEvent` unless a restored batch names only its own tasks, each once, and earlier attempts."""
@@ -153,19 +153,19 @@ class Scheduler:
         if progress := self.grid.tasks.progress:
             news = {task: progress.left_of(task, runtime) for task, runtime in news.items()}
         before = self.grid.tasks.predict(news)
-        chosen: dict[Lane, list[tuple[int, int]]] = {}
+        chosen: dict[Category, list[tuple[int, int]]] = {}
         for batch, part in by_batch(tasks := list(before), self.grid.tasks.known):
-            chosen.setdefault(batch.bag.lane, []).extend([(task, 1) for task in tasks[part]])
-        for lane, spans in chosen.items():
-            self.grid.predict(lane, spans, {before[task] for task, _ in spans}, news.__getitem__)
+            chosen.setdefault(batch.bag.category, []).extend([(task, 1) for task in tasks[part]])
+        for category, spans in chosen.items():
+            self.grid.predict(category, spans, {before[task] for task, _ in spans}, news.__getitem__)
         self._predictions_changed(news, now)
 
     def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
         checked_runtime(event.runtime)
         grid = self.grid
         spans, before = grid.tasks.predict_bag(event.bag, event.runtime)
-        lane = grid.tasks.bags[event.bag].lane
-        grid.predict(lane, spans, before - {event.runtime}, lambda task: event.runtime)
+        category = grid.tasks.bags[event.bag].category
+        grid.predict(category, spans, before - {event.runtime}, lambda task: event.runtime)
         self._predictions_changed(self._bound_of(event.bag, spans), now)
 
     def _bound_of(self, bag: int, spans: Spans) -> Iterable[int]:
@@ -199,7 +199,7 @@ class Scheduler:
             for task, _ in batch.spans(ELSEWHERE, first, count):
                 self._take_out(task, stops, now)
             for waiting in batch.spans(WAITING, first, count):
-                batch.bag.lane.discard(*waiting)
+                batch.bag.category.discard(*waiting)
             if grid.orphans:
                 grid.disown(chain.from_iterable(range(first, first + many) for first, many in spans))
             grid.counters.cancelled += grid.tasks.cancel(batch, spans)
@@ -218,7 +218,7 @@ class Scheduler:
             grid.unqueue(task, state)
 
     def _forgotten(self, event: ev.BagForgotten, now: float) -> None:
-        self.grid.lanes.leave(self.grid.tasks.forget(event.bag))
+        self.grid.categories.leave(self.grid.tasks.forget(event.bag))
         self.grid.quarantine.forget_bag(event.bag)
 
     def _hold_expired(self, event: ev.HoldExpired, now: float) -> None:
@@ -287,7 +287,7 @@ class Scheduler:
     @property
     def predicting(self) -> bool:
         """Whether waiting tasks have still to take new runtimes: passes go on with it, a part at a time."""
-        return self.grid.lanes.predicting
+        return self.grid.categories.predicting
 
     @property
     def wakes_at(self) -> float:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import Spans
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ class TasksSubmitted:
     they are not. ``reserve_s``: what a slot must have left besides that, to begin the piece and to save its end.
     ``done``, ``failed``, ``cancelled``, ``held``, ``saved``: what a restored grid already knows of them (empty for new
     ones). ``held_copies``: copies of held tasks, which may still be running, too.
-    ``key``: of the lane for the bag, whose later batches go there, too. ``barred``: as in `BagGated`.
+    ``key``: of the category for the bag, whose later batches go there, too. ``barred``: as in `BagGated`.
     """
 
     bag: int
@@ -42,7 +42,7 @@ class TasksSubmitted:
     cancelled: Sequence[int] = ()
     held: Sequence[Attempt] = ()
     held_copies: Sequence[Attempt] = ()
-    key: LaneKey = field(default_factory=LaneKey)
+    key: CategoryKey = field(default_factory=CategoryKey)
     barred: bool = False
     min_piece: float | None = None
     reserve_s: float = 0.0

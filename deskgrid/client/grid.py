@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
@@ -51,8 +51,10 @@ log = logging.getLogger("deskgrid.client")
 
 # Seconds between two checks whether a local grid's workers have joined.
 _LOOK_S = 0.01
+# The options of a call for which none are given: one value, because each submit would pay for another.
+_NO_OPTIONS = TaskOptions()
 # The shortest piece of a checkpointable task, if none is given.
-MIN_PIECE_S = TaskOptions().min_piece
+MIN_PIECE_S = _NO_OPTIONS.min_piece
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ValueT = TypeVar("ValueT")
@@ -64,7 +66,7 @@ class Task(Generic[FunctionT]):
 
     function: FunctionT
     runtime: float | None = None
-    options: TaskOptions = field(default_factory=TaskOptions)
+    options: TaskOptions = _NO_OPTIONS
     modules: tuple[str, ...] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -143,12 +143,12 @@ def test_a_link_to_a_file_in_the_folder_counts_as_that_file(area: Path, work: Pa
 @posix
 def test_a_folder_that_is_a_link_is_not_entered(area: Path, work: Path) -> None:
     (area.parent / "others").mkdir()
-    (area.parent / "others" / "secret.npz").write_bytes(b"secret")
+    (area.parent / "others" / "theirs.npz").write_bytes(b"theirs")
     (work / "out").symlink_to(area.parent / "others")
     with pytest.raises(OutputsRefused, match="no file matches"):
         collect(area, X, ["out/*.npz"])
     with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
-        task_folder.open_file(area, f"in/{X}/work/out/secret.npz")
+        task_folder.open_file(area, f"in/{X}/work/out/theirs.npz")
 
 
 @posix

@@ -17,7 +17,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.quarantine import STREAK
 from deskgrid.wire import TaskOptions
@@ -243,7 +243,7 @@ def people(seed: int, home: Path) -> None:
         grid = Scheduler(make_policy("packing"))
         grid.handle(ev.UsageRestored({"ann": 1e6 if contested else 0.0}), 0.0)
         for number, owner in enumerate(("ann", "ben")):
-            grid.handle(ev.TasksSubmitted(number, number, 1, [50.0 - number], key=LaneKey(owner)), 0.0)
+            grid.handle(ev.TasksSubmitted(number, number, 1, [50.0 - number], key=CategoryKey(owner)), 0.0)
         grid.handle(ev.WorkerJoined("pc", 1, math.inf), 0.0)
         grid.handle(ev.PassDue(), 0.0)
         expect((grid.state(0) == State.SENT) != contested, "it is the turn of {}", "ben" if contested else "ann")

@@ -249,13 +249,13 @@ MUTATIONS = (
     Mutation(
         "choose among everybody's tasks, whatever they have used",
         "deskgrid.scheduler.turns:Turns.choose",
-        "if contender.standing > self._most or len(chosen) >= LANES:",
-        "if len(chosen) >= LANES:",
+        "if contender.standing > self._most or len(chosen) >= CATEGORIES:",
+        "if len(chosen) >= CATEGORIES:",
         "people",
     ),
     Mutation(
         "forget how many tasks of a bag with a limit are out",
-        "deskgrid.scheduler.queues.lanes:Lane.room",
+        "deskgrid.scheduler.queues.categories:Category.room",
         "[self.key.limit - self.out]",
         "[self.key.limit]",
         "people",

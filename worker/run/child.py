@@ -360,14 +360,24 @@ class TaskFiles:
 
     def __init__(self, area: str) -> None:
         self._area = area
-        self._name = ""
+        self._attempt = (0, 0)
         # The files that the result refers to: where each is, by its name.
         self._left: dict[str, str] = {}
         self._made = False
 
     def begin(self, task: int, number: int) -> None:
         """Another attempt runs now."""
-        self._name = f"{task}.{number}"
+        self._attempt = task, number
+
+    @property
+    def _name(self) -> str:
+        """The attempt, as the worker names its folders. Few tasks need it, so it is not made for each."""
+        return "{}.{}".format(*self._attempt)
+
+    @property
+    def used(self) -> bool:
+        """Whether the attempt has made or left files."""
+        return self._made or bool(self._left)
 
     def end(self) -> None:
         """The attempt has ended; remove what it made in its own folder, unless the worker collects something there."""
@@ -922,8 +932,11 @@ class Child:
         self._files.begin(task, number)
         start = time.perf_counter()
         outcome, spent = DONE, False
+        result: bytes | Raw
         try:
-            result: bytes | Raw = self._files.marked(template.result(payload, piece), self._limit)
+            result = template.result(payload, piece)
+            if len(result) > self._limit or self._files.used:
+                result = self._files.marked(result, self._limit)
         except MemoryError as error:
             # A module or a cache may still hold the memory, so the next task gets a new process.
             outcome, spent = ERROR, True
@@ -936,9 +949,11 @@ class Child:
         except BaseException as error:
             outcome, result = ERROR, describe(error)
         elapsed = time.perf_counter() - start
-        self._files.end()
+        if self._files.used:
+            self._files.end()
         self._flush()
-        result = result if isinstance(result, Raw) else _in_a_report(result)
+        if isinstance(result, bytes):
+            result = _in_a_report(result)
         self._tell(["ended", task, number, outcome, elapsed, result, self._stdout.take(), self._stderr.take()])
         if spent:
             write_all(self._out, frame(["spent"]))

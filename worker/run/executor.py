@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from deskgrid.wire import PAYLOAD_LIMIT, Chunks, Failure, Outcome, Payload, in_batches
+from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, Payload, in_batches
 from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TAIL, TASKS, Raw, frame
@@ -286,9 +286,8 @@ class Executor:
         if any(job.checkpoint is not None for job in jobs):
             self._make_tasks_folder()
             process.tell_times(math.inf, math.inf, False)
-        data += frame(
-            ["run", digest, [[j.task, j.number, *map(_as_sent, (j.payload, j.checkpoint))] for j in jobs]], behind
-        )
+        rows = [[j.task, j.number, _as_sent(j.payload), j.checkpoint and _as_sent(j.checkpoint)] for j in jobs]
+        data += frame(["run", digest, rows], behind)
         process.write([data, *behind], len(jobs))
 
     def _hear(self, slot: _Slot, process: Process, said: ProcessReport, now: float, ended: list[JobEnded]) -> None:
@@ -366,5 +365,5 @@ def _payload_size(job: Job) -> int:
     return len(job.payload) + len(job.checkpoint or b"")
 
 
-def _as_sent(payload: Payload | None) -> bytes | Raw | None:
-    return Raw(payload.frames()) if isinstance(payload, Chunks) else payload
+def _as_sent(payload: Payload) -> bytes | Raw:
+    return payload if isinstance(payload, bytes) else Raw(payload.frames())
