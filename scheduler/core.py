@@ -123,17 +123,22 @@ class Scheduler:
             bar(batch, batch.first, batch.count)
         else:
             grid.lanes.add_new(bag.lane, batch.waiting())
+        if event.probes and bag.piece is None:
+            bag.lane.probing.setdefault(event.bag, []).extend(event.probes)
         grid.changes += 1
 
     def _lane(self, key: LaneKey) -> Lane:
         return self.grid.lanes.enter(key, self.grid.shares.account(key.owner))
 
     def _check_restored(self, event: ev.TasksSubmitted) -> None:
-        """Raise `IllegalEvent` unless a restored batch names only its own tasks, each once, and earlier attempts."""
+        """Raise `IllegalEvent` unless a batch names only its own tasks, restored ones once, and earlier attempts."""
         held = [attempt.task for attempt in event.held]
         known = [*event.done, *event.failed, *event.cancelled, *held]
         if any(not 0 <= task - event.first < event.count for task in known) or len(set(known)) < len(known):
             raise IllegalEvent(f"the batch from {event.first} on is restored with tasks not its own, or twice")
+        probes = event.probes
+        if any(not 0 <= task - event.first < event.count for task in probes) or len(set(probes)) < len(probes):
+            raise IllegalEvent(f"the batch from {event.first} on has probes that are not its own, or one twice")
         copied = [attempt.task for attempt in event.held_copies]
         if not set(copied) <= set(held) or len(set(copied)) < len(copied) or (copied and not event.copies):
             raise IllegalEvent(f"the batch from {event.first} on is restored with copies of tasks that have none")
@@ -218,7 +223,9 @@ class Scheduler:
             grid.unqueue(task, state)
 
     def _forgotten(self, event: ev.BagForgotten, now: float) -> None:
-        self.grid.lanes.leave(self.grid.tasks.forget(event.bag))
+        lane = self.grid.tasks.forget(event.bag)
+        lane.probing.pop(event.bag, None)
+        self.grid.lanes.leave(lane)
         self.grid.quarantine.forget_bag(event.bag)
 
     def _hold_expired(self, event: ev.HoldExpired, now: float) -> None:

@@ -17,6 +17,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.probes import BAGS
 from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.quarantine import STREAK
@@ -249,6 +250,25 @@ def people(seed: int, home: Path) -> None:
         expect((grid.state(0) == State.SENT) != contested, "it is the turn of {}", "ben" if contested else "ann")
 
 
+def probes(seed: int, home: Path) -> None:
+    """Probes come first, and none is placed twice in a pass in which somebody else has a turn, too."""
+    grid = Scheduler(make_policy("pgs", queue_length=0))
+    for number in range(BAGS):
+        grid.handle(ev.TasksSubmitted(number, number, 1, [500.0], probes=[number], key=LaneKey("ann")), 0.0)
+    grid.handle(ev.TasksSubmitted(BAGS, BAGS, 1, [5.0], probes=[BAGS], key=LaneKey("ann")), 0.0)
+    grid.handle(ev.TasksSubmitted(BAGS + 1, BAGS + 1, 1, [5.0], key=LaneKey("ben")), 0.0)
+    grid.handle(ev.WorkerJoined("pc", 3, 20.0), 0.0)
+    grid.handle(ev.PassDue(), 0.0)
+    grid.check(0.0)
+    expect(len(grid.grid.bound) == 2, "{} tasks are on slots", len(grid.grid.bound))
+    with closing(Office(home)) as office:
+        client, worker = office.client(), office.worker()
+        client.submit([b"0", b"1", b"2"], runtime=60.0, options=wire.TaskOptions(probes=(2,)))
+        worker.join()
+        (work,) = worker.work()
+        expect(work.payload == b"2", "{} is begun first", work.payload)
+
+
 def liar(seed: int, home: Path) -> None:
     """A PC that answers at once gets most tasks, and others fail at once: neither makes tasks look short."""
     with closing(Journal(home)) as journal:
@@ -291,4 +311,5 @@ SCRIPTS = {
     "copy": copy,
     "copy alone": copy_alone,
     "liar": liar,
+    "probes": probes,
 }

@@ -52,6 +52,27 @@ MUTATIONS = (
         "pass",
     ),
     Mutation(
+        "place a probe again that the policy has placed in this pass",
+        "deskgrid.scheduler.probes:_place_probes_of",
+        " and task not in grid.bound",
+        "",
+        "probes",
+    ),
+    Mutation(
+        "do not let probes come first",
+        "deskgrid.scheduler.placing:Placing._take_turns",
+        "any(lane.probing for lane in lanes)",
+        "False",
+        "probes",
+    ),
+    Mutation(
+        "take a probe for the item of another batch",
+        "deskgrid.broker.bags:OpenBag.submitted",
+        "batch.first + place for place",
+        "batch.first for place",
+        "probes",
+    ),
+    Mutation(
         "do not stop the original when its copy is done",
         "deskgrid.scheduler.answers:Answers._stop_others",
         "grid.commands.append(ev.Stop(slot.worker.name, [attempt]))",
