@@ -76,6 +76,23 @@ def test_a_folder_is_removed_even_if_its_task_locked_it(area: Path, work: Path) 
     assert not (area / "in" / X).exists()
 
 
+@posix
+def test_a_link_in_a_locked_folder_leads_to_nothing_that_is_changed(
+    area: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # an administrator removes all at once
+    monkeypatch.setattr(task_folder.shutil, "rmtree", lambda *given, **options: None)
+    outside = area.parent / "outside"
+    outside.mkdir(mode=0o755)
+    (work / "locked").mkdir()
+    (work / "locked" / "door").symlink_to(outside)
+    (work / "door").symlink_to(outside)
+    (work / "locked").chmod(0o500)
+    remove(area, X)
+    assert outside.stat().st_mode & 0o777 == 0o755
+    assert (work / "locked").stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.parametrize(
     ("pattern", "path", "expected"),
     [

@@ -120,9 +120,10 @@ def _unlock(folder: Path) -> None:
         with suppress(OSError):
             folder.chmod(0o700)
         for root, folders, _ in os.walk(folder):
-            for name in folders:
+            for path in (Path(root, name) for name in folders):
                 with suppress(OSError):
-                    Path(root, name).chmod(0o700)
+                    if not path.is_symlink():  # it would change a folder of others
+                        path.chmod(0o700)
 
 
 # --- what a task left ------------------------------------------------------------------------------------------------
