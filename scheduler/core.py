@@ -217,7 +217,9 @@ class Scheduler:
         state = grid.tasks.state(task)
         if state == State.SENT:
             slot = grid.bound[task]
-            stops.setdefault(slot.worker.name, []).append(grid.withdraw(slot, slot.place_of(task), now))
+            attempt = grid.withdraw(slot, slot.place_of(task), now)
+            grid.stop(slot.worker.name, attempt)
+            stops.setdefault(slot.worker.name, []).append(attempt)
             grid.drop_copy(task)
         else:
             grid.unqueue(task, state)
@@ -326,6 +328,10 @@ class Scheduler:
     def owed_by(self, worker: str) -> Collection[Attempt]:
         """Attempts that were taken back from ``worker`` and that it has not answered for since."""
         return self.grid.deadlines.debts.get(worker, {})
+
+    def stopping_at(self, worker: str) -> Collection[Attempt]:
+        """Attempts with licences that ``worker`` has been told to stop and has not answered for since."""
+        return self.grid.stopping.get(worker, ())
 
     def quarantined(self, worker: str) -> Quarantined | None:
         """Why ``worker`` is in quarantine, and for how long; None if it is not."""

@@ -85,7 +85,7 @@ def test_a_link_in_a_locked_folder_leads_to_nothing_that_is_changed(
     area: Path, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)  # an administrator removes all at once
-    monkeypatch.setattr(task_folder.shutil, "rmtree", lambda *given, **options: None)
+    monkeypatch.setattr(shutil, "rmtree", lambda *given, **options: None)
     outside = area.parent / "outside"
     outside.mkdir(mode=0o755)
     (work / "locked").mkdir()

@@ -15,7 +15,7 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
-from deskgrid.scheduler.model import State
+from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.probes import BAGS
 from deskgrid.scheduler.queues.lanes import LaneKey
@@ -269,6 +269,32 @@ def probes(seed: int, home: Path) -> None:
         expect(work.payload == b"2", "{} is begun first", work.payload)
 
 
+def licences(seed: int, home: Path) -> None:
+    """Licences of tasks that a PC is told to stop, or was sent ahead, are in use until it has answered."""
+    key = LaneKey(licences=(("lic", 1),))
+    for silent in (False, True):
+        grid = Scheduler(make_policy("pgs"))
+        grid.trust.heard["pc"] = 0.0
+        grid.handle(ev.LicencesCounted({"lic": 2}), 0.0)
+        grid.handle(ev.TasksSubmitted(0, 0, 2, [0.1], timeout=1.0, key=key), 0.0)
+        grid.handle(ev.WorkerJoined("pc", 1, math.inf), 0.0)
+        grid.handle(ev.PassDue(), 0.0)
+        sent = [Attempt(task, grid.grid.bound[task].sent[task].attempt.number) for task in (0, 1)]
+        if silent:
+            grid.handle(ev.UptimeRefreshed("pc", math.inf), 60.0)
+            grid.handle(ev.PassDue(), 60.0)
+        else:
+            grid.handle(ev.TasksCancelled([(0, 2)]), 60.0)
+        free = grid.grid.lanes.licences.free("lic")
+        expect(free == 0, "{} licences are free before the PC has answered", free)
+        grid.handle(ev.AttemptsReturned("other", sent), 60.0)
+        expect(grid.grid.lanes.licences.free("lic") == free, "another PC has given licences back")
+        grid.handle(ev.AttemptsReturned("pc", sent), 60.0)
+        free = grid.grid.lanes.licences.free("lic")
+        expect(free == 2, "only {} licences are free", free)
+        grid.check(60.0)
+
+
 def liar(seed: int, home: Path) -> None:
     """A PC that answers at once gets most tasks, and others fail at once: neither makes tasks look short."""
     with closing(Journal(home)) as journal:
@@ -312,4 +338,5 @@ SCRIPTS = {
     "copy alone": copy_alone,
     "liar": liar,
     "probes": probes,
+    "licences": licences,
 }

@@ -59,6 +59,27 @@ MUTATIONS = (
         "probes",
     ),
     Mutation(
+        "free the licences of a task that is cancelled before its PC has stopped it",
+        "deskgrid.scheduler.core:Scheduler._take_out",
+        "grid.stop(slot.worker.name, attempt)",
+        "pass",
+        "licences",
+    ),
+    Mutation(
+        "free the licences of tasks that a silent PC was sent ahead",
+        "deskgrid.scheduler.trust:Trust._take_back",
+        "grid.stop(worker.name, attempt)",
+        "pass",
+        "licences",
+    ),
+    Mutation(
+        "let any PC free the licences of a task that is being stopped",
+        "deskgrid.scheduler.grid:GridState.stopped",
+        "self.stopping.get(worker, set())",
+        "next(iter(self.stopping.values()))",
+        "licences",
+    ),
+    Mutation(
         "do not let probes come first",
         "deskgrid.scheduler.placing:Placing._take_turns",
         "any(lane.probing for lane in lanes)",
