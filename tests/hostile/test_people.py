@@ -11,7 +11,8 @@ from deskgrid.scheduler.copying import AGAIN_S
 from tests.broker.office import LEASE_S, Office, OfficeLine
 from tests.counting import COUNTS
 from tests.hostile.forging import account
-from tests.peers import BareWorker
+from tests.hostile.lab import Lab
+from tests.peers import BareWorker, Client
 
 # Licences of the grid, and how many steps a run has in which they are asked for.
 TOTAL, STEPS = 3, 150
@@ -267,3 +268,37 @@ def test_no_licence_is_used_twice_whatever_pcs_answer_and_whoever_is_lost(tmp_pa
     COUNTS.append(f"hostile: {TOTAL} licences in {STEPS} steps, seed {seed}: at most {storm.most} in use")
     assert storm.most == TOTAL
     storm.office.close()
+
+
+# --- a broker that is killed -----------------------------------------------------------------------------------------
+
+
+def test_bags_after_each_other_go_on_after_a_kill_at_each_link_and_nobody_pays_twice(place: Lab) -> None:
+    client, worker = place.client(), place.bare_worker("pc")
+    worker.join()
+    first = client.submit([b"0"], runtime=RUNTIME)
+    second = client.submit([b"1"], runtime=RUNTIME, options=wire.TaskOptions(after=(first,)))
+    third = client.submit([b"2"], runtime=RUNTIME, options=wire.TaskOptions(after=(first, second), when="ended"))
+    never = client.submit([b"3"], runtime=RUNTIME, options=wire.TaskOptions(after=(second,)))
+
+    def killed(*held: wire.Work) -> tuple[Client, BareWorker]:
+        """The broker is killed and started again. The PC comes back with what it holds."""
+        place.restart()
+        back = place.bare_worker("pc")
+        back.session = worker.session
+        back.join(running=tuple([wire.Running(work.task, work.number, 0, 1.0) for work in held]))
+        return place.client(), back
+
+    for number, outcome in enumerate((wire.Outcome.DONE, wire.Outcome.ERROR, wire.Outcome.DONE)):
+        (work,) = worker.work()
+        assert work.payload == b"%d" % number
+        client, worker = killed(work)
+        worker.finish(work, outcome=outcome, payload=account("E", "e", "", b""), elapsed=RUNTIME)
+    client, worker = killed()
+    rows = {bag: client.ask("progress", bag=bag) for bag in (first, second, third, never)}
+    ends = [(row["done"], row["failed"], row["cancelled"]) for row in rows.values()]
+    assert ends == [(1, 0, 0), (0, 1, 0), (1, 0, 0), (0, 0, 1)]
+    assert "cannot run: it comes after bag" in rows[never]["note"]
+    (usage,) = client.ask("shares")["shares"]
+    assert usage["promised_s"] == usage["running"] == 0
+    assert 0.0 <= usage["used_s"] < RUNTIME, "a PC has claimed more time than there was"
