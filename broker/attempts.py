@@ -165,9 +165,11 @@ class Attempts:
         return [each for each in attempts if self._holder(each, lookup.find(each)) in ("", worker.session)]
 
     def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """The attempts of `its_own`, plus those that were taken back because the worker did not answer in time."""
-        owed = self._state.scheduler.owed_by(worker.name)
-        return [*self.its_own(worker, attempts, self._lookup()), *(attempt for attempt in attempts if attempt in owed)]
+        """The attempts of `its_own`, plus those that it owes an answer for, or that it was told to stop."""
+        scheduler = self._state.scheduler
+        owed, stopping = scheduler.owed_by(worker.name), scheduler.stopping_at(worker.name)
+        others = [attempt for attempt in attempts if attempt in owed or attempt in stopping]
+        return [*self.its_own(worker, attempts, self._lookup()), *others]
 
     def stopped(self, worker: WorkerSession, held: Sequence[wire.Running], now: float) -> dict[Attempt, float]:
         """How long each attempt ran that was given to a worker, and that it hands back after it had begun.

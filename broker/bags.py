@@ -190,6 +190,9 @@ class OpenBag:
             None if options.limit is None else self.row.number,
         )
         known |= {"key": key, "barred": self.barred}
+        if options.probes:
+            places = [item - batch.start for item in dict.fromkeys(options.probes)]
+            known["probes"] = [batch.first + place for place in places if 0 <= place < batch.count]
         if options.checkpoint:
             known |= {"min_piece": options.min_piece, "reserve_s": reserve_s(FIRST_COST_S)}
         return TasksSubmitted(*numbers, batch.runtimes, options.retries, timeout, options.copies, **known)

@@ -57,6 +57,21 @@ def licensed(tmp_path: Path) -> Callable[..., None]:
     return write
 
 
+# --- probes ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_probes_of_a_bag_come_first_in_each_of_its_batches_and_after_a_restart(open_office: OpenOffice) -> None:
+    office = open_office()
+    client = office.client()
+    first = options(probes=(3, 1, 3, 99))
+    bag = client.submit([b"0", b"1"], runtime=60.0, options=first, last=False)
+    client.answer_to(client.batch(bag, [b"2", b"3", b"4"], first=2, runtime=60.0, options=first))
+    worker = joined(office)
+    assert assigned(office, worker) == [b"1"]
+    office = open_office()
+    assert assigned(office, joined(office)) == [b"3"]
+
+
 # --- pauses ----------------------------------------------------------------------------------------------------------
 
 
