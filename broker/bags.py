@@ -10,10 +10,11 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
+from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.prediction.runtimes import Prediction
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
-from deskgrid.wire import SECONDS_LIMIT, Environment
+from deskgrid.wire import SECONDS_LIMIT, Environment, Saved
 from deskgrid.wire.saving import FIRST_COST_S, reserve_s
 
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
@@ -88,6 +89,19 @@ def _append(runs: list[Run], elapsed: Sequence[float], worker: str) -> None:
         del runs[:-LATEST]
 
 
+class BegunCheckpoint(NamedTuple):
+    """A checkpoint of which the first ``taken`` bytes have come; ``attempt`` and ``serial`` say which it is."""
+
+    attempt: int
+    serial: int
+    size: int
+    taken: int
+
+    def is_continued(self, attempt: Attempt, saved: Saved) -> bool:
+        """Whether a message has more of this checkpoint."""
+        return (self.attempt, self.serial, self.size) == (attempt.number, saved.serial, saved.size)
+
+
 class KeptCheckpoint(NamedTuple):
     """A checkpoint in the journal, by its number there. ``progress``: as in `deskgrid.wire.Saved`; ``size``: bytes."""
 
@@ -108,7 +122,8 @@ class OpenBag:
     take.
     ``prediction``: what this was made of: the kind of runs, and their quantiles.
     ``learned_at``: the number of runs at which it is learned from them next.
-    ``checkpoints``: of its tasks that have not ended, by task, the newest last.
+    ``checkpoints``: of its tasks that have not ended, by task, the newest last. ``begun_checkpoints``: those of which
+    more is to come, by task.
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
@@ -135,6 +150,7 @@ class OpenBag:
     transfer_s: float = 0.0
     remembered: set[int] = field(default_factory=set)
     checkpoints: dict[int, list[KeptCheckpoint]] = field(default_factory=dict)
+    begun_checkpoints: dict[int, BegunCheckpoint] = field(default_factory=dict)
     alone_since: float | None = None
     deserted: bool = False
     under_way: str = ""
@@ -170,7 +186,7 @@ class OpenBag:
         timeout = options.timeout
         if timeout is not None:
             timeout = min(timeout + SLOW_TRANSFER * self.first_transfer_s, SECONDS_LIMIT)
-        key = LaneKey(
+        key = CategoryKey(
             self.row.owner,
             options.priority,
             options.licence_needs(),
@@ -179,6 +195,9 @@ class OpenBag:
             environment=self.environment_key,
         )
         known |= {"key": key, "barred": self.barred}
+        if options.probes:
+            places = [item - batch.start for item in dict.fromkeys(options.probes)]
+            known["probes"] = [batch.first + place for place in places if 0 <= place < batch.count]
         if options.checkpoint:
             known |= {"min_piece": options.min_piece, "reserve_s": reserve_s(FIRST_COST_S)}
         return TasksSubmitted(*numbers, batch.runtimes, options.retries, timeout, options.copies, **known)

@@ -192,8 +192,8 @@ class Environments:
     def _ask_for(self, key: str, known: _Known, now: float) -> None:
         grid = self._state.scheduler.grid
         bags = [grid.tasks.bags[bag.row.number] for bag in self._open_bags(known) if bag.row.number in grid.tasks.bags]
-        lanes = {bag.lane: bag for bag in bags if len(bag.lane)}
-        waiting = sum(map(len, lanes))
+        categories = {bag.category: bag for bag in bags if len(bag.category)}
+        waiting = sum(map(len, categories))
         asked = 0
         for worker in self._by_peer.values():
             at = worker.environments.get(key)
@@ -203,7 +203,10 @@ class Environments:
         if waiting <= 0 or asked >= AT_ONCE:
             return
         # The seconds that the shortest waiting task needs.
-        shortest = (bag.needs_s(min(lane.regular.shortest(), lane.priority.shortest())) for lane, bag in lanes.items())
+        shortest = (
+            bag.needs_s(min(category.regular.shortest(), category.priority.shortest()))
+            for category, bag in categories.items()
+        )
         least_s = min(shortest) + grid.policy.requirement.margin
         for worker in sorted(self._by_peer.values(), key=lambda worker: -self._left_s(worker, now)):
             if waiting <= 0 or asked >= AT_ONCE:

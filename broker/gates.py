@@ -16,7 +16,7 @@ from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import HOLD
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.queues.lanes import rounded_piece
+from deskgrid.scheduler.queues.categories import rounded_piece
 
 if TYPE_CHECKING:
     from deskgrid.broker.orders import Orders
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 # Tasks in one slice that leave their queues or come back, and the units of each.
 SLICE_TASKS = 2_500
 UNITS = 2
-# Lanes of one owner (`deskgrid.scheduler.queues.lanes`) with bags that have not ended. A pass looks at each of them,
-# and at some of them for each task that it places.
-LANES_LIMIT = 64
+# Categories of one owner (`deskgrid.scheduler.queues.categories`) with bags that have not ended. A pass looks at each
+# of them, and at some of them for each task that it places.
+CATEGORIES_LIMIT = 64
 
 
-def _has_own_lane(options: wire.TaskOptions, environment: str) -> bool:
+def _has_own_category(options: wire.TaskOptions, environment: str) -> bool:
     return bool(environment or options.priority or options.limit or options.licences or options.checkpoint)
 
 
-def _lane(options: wire.TaskOptions, environment: str, number: int | None) -> tuple[object, ...]:
-    """What tells the lanes of one owner apart; ``number``: of a bag that is here, None for a new one."""
+def _category(options: wire.TaskOptions, environment: str, number: int | None) -> tuple[object, ...]:
+    """What tells the categories of one owner apart; ``number``: of a bag that is here, None for a new one."""
     piece = rounded_piece(options.min_piece) if options.checkpoint else None
     return options.priority, options.licence_needs(), options.limit and (number, options.limit), piece, environment
 
@@ -57,11 +57,11 @@ class Gates:
         return (
             self._refusal_by_licences(options)
             or self._refusal_by_bags(bag_id, owner, options)
-            or self._refusal_by_lanes(owner, options, environment)
+            or self._refusal_by_categories(owner, options, environment)
         )
 
     def _refusal_by_licences(self, options: wire.TaskOptions) -> str:
-        total = self._state.scheduler.grid.lanes.licences.total
+        total = self._state.scheduler.grid.categories.licences.total
         for name, many in options.licence_needs():
             if name not in total:
                 known = f"there are {', '.join(sorted(total))}" if total else "its licences.toml names none"
@@ -81,19 +81,19 @@ class Gates:
                 return f"the bag {why}"
         return ""
 
-    def _refusal_by_lanes(self, owner: str, options: wire.TaskOptions, environment: str) -> str:
-        if not _has_own_lane(options, environment):
+    def _refusal_by_categories(self, owner: str, options: wire.TaskOptions, environment: str) -> str:
+        if not _has_own_category(options, environment):
             return ""
         bags = (bag for bag in self._state.book.by_number.values() if bag.row.owner == owner and not bag.complete)
-        its = [bag for bag in bags if _has_own_lane(bag.row.options, bag.environment_key)]
-        if len(its) < LANES_LIMIT:
+        its = [bag for bag in bags if _has_own_category(bag.row.options, bag.environment_key)]
+        if len(its) < CATEGORIES_LIMIT:
             return ""
-        lanes = {_lane(bag.row.options, bag.environment_key, bag.row.number) for bag in its}
-        if len(lanes) < LANES_LIMIT or _lane(options, environment, None) in lanes:
+        categories = {_category(bag.row.options, bag.environment_key, bag.row.number) for bag in its}
+        if len(categories) < CATEGORIES_LIMIT or _category(options, environment, None) in categories:
             return ""
         return (
-            f"{owner} has bags with {len(lanes)} different limits, priorities, licences, shortest pieces and "
-            f"environments here, of {LANES_LIMIT}: try again when some have ended"
+            f"{owner} has bags with {len(categories)} different limits, priorities, licences, shortest pieces and "
+            f"environments here, of {CATEGORIES_LIMIT}: try again when some have ended"
         )
 
     def enter(self, bag: OpenBag, restored: bool = False) -> None:

@@ -53,7 +53,8 @@ class Recovery:
         sizes = Counter[int]()
         for query in (
             "SELECT bag, sum(length(tasks) + length(told) + ifnull(length(printed), 0)) FROM results GROUP BY bag",
-            "SELECT bag, sum(size) FROM checkpoints WHERE typeof(data) = 'blob' GROUP BY bag",
+            "SELECT bag, sum(length(data)) FROM checkpoints WHERE typeof(data) = 'blob' GROUP BY bag",
+            "SELECT bag, sum(length(data)) FROM checkpoint_parts WHERE typeof(data) = 'blob' GROUP BY bag",
             "SELECT bag, sum(size) FROM files WHERE batch IS NULL AND bag IS NOT NULL GROUP BY bag",
         ):
             sizes.update(dict(self._db.execute(query)))

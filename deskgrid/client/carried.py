@@ -40,7 +40,7 @@ class Environments:
 
         used = frozenset(libraries) if "mine" in env else frozenset()
         systems = self._systems()
-        key = (env, used, script, *systems)
+        key = (env, used, script if "script" in env else "", *systems)
         known = self._made.get(key)
         # A file, or what is in the store, may have changed.
         if known is None or any(isinstance(part, Path) for part in env) or not known.is_there:

@@ -56,7 +56,7 @@ class _Call(NamedTuple):
 
     payload: wire.Payload
     inputs: bytes
-    functions: list[FunctionType]
+    functions: Iterable[FunctionType]
 
 
 class Futures:
@@ -91,18 +91,19 @@ class Futures:
         owner: object,
     ) -> Future[Any]:
         """Submit one call. ``owner`` is kept alive until all futures are settled. Raises `BagRejected`."""
-        common, own = Noted(self._known), Noted(self._known)
-        pickled = common.pickled(lambda: pickle_function(function))
+        noted = Noted(self._known)
+        pickled = noted.pickled(lambda: pickle_function(function))
+        common = noted.trees
         key = _Key(pickled, None, modules, name, env, options, runtime is not None)
-        if key not in self._by_key and len(self._by_key) >= OWN_BAGS:
+        if len(self._by_key) >= OWN_BAGS and key not in self._by_key:
             # By module, because a template contains the local modules as they were when it was made.
             module = str(getattr(function, "__module__", None))
             key = _Key(pickle_function(_caller()), module, modules, "calls", env, options, key.predicted)
-            args, common.trees = (function, *args), {}
-        payload = own.pack_call(args, kwargs, f"an argument of {name}")
-        call = _Call(payload, b"".join(common.trees), [*_functions(common), *_functions(own)])
-        if common.trees or own.trees:
-            self._send_files(key, call, common.trees, own.trees)
+            args, common = (function, *args), {}
+        payload = noted.pack_call(args, kwargs, f"an argument of {name}")
+        call = _Call(payload, b"".join(common), (noted.functions or {}).values())
+        if common or noted.trees:
+            self._send_files(key, call, common, noted.trees)
         with self._lock:
             if self._closed:
                 raise closed()
@@ -269,10 +270,6 @@ def _settle_one(future: GridFuture, value: Any) -> None:
         future.set_exception(value.error)
     else:
         future.set_result(value)
-
-
-def _functions(noted: Noted) -> Iterable[FunctionType]:
-    return (noted.functions or {}).values()
 
 
 def _caller() -> Callable[..., Any]:

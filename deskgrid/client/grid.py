@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ from deskgrid.client.discovery import client_line
 from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.payload import pack_text
+from deskgrid.client.probing import checked_probes
 from deskgrid.client.replies import ANSWER_S, ask, pages
 from deskgrid.client.submission import (
     Row,
@@ -59,8 +60,10 @@ EnvGiven = str | Path | Iterable[str | Path] | None
 
 # Seconds between two checks whether a local grid's workers have joined.
 _LOOK_S = 0.01
+# The options of a call for which none are given: one value, because each submit would pay for another.
+_NO_OPTIONS = TaskOptions()
 # The shortest piece of a checkpointable task, if none is given.
-MIN_PIECE_S = TaskOptions().min_piece
+MIN_PIECE_S = _NO_OPTIONS.min_piece
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ValueT = TypeVar("ValueT")
@@ -72,7 +75,7 @@ class Task(Generic[FunctionT]):
 
     function: FunctionT
     runtime: float | None = None
-    options: TaskOptions = field(default_factory=TaskOptions)
+    options: TaskOptions = _NO_OPTIONS
     modules: tuple[str, ...] = ()
     env: "Env | None" = None
 
@@ -200,6 +203,7 @@ class Grid(Executor):
         licences: Mapping[str, int] | None = None,
         after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
         when: str = "ok",
+        explore: bool = False,
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
@@ -223,12 +227,15 @@ class Grid(Executor):
         the bag may be on PCs at once. ``licences``: how many licences each task needs, by name, as in
         ``{"matlab": 1}``; the broker's licences.toml says how many there are. ``after``: your bags, or their ids, that
         come before this one. It begins when all their tasks are done, or, with ``when="ended"``, when these have ended
-        in any way.
+        in any way. ``explore``: the bag begins with up to 16 items that are spread over its parameters, so the broker
+        soon knows how long all of them take. Parameters are the numbers in the items: in numbers, texts, tuples, lists,
+        dictionaries and dataclasses. Items without any are drawn at random, always the same ones.
 
         ``items`` are taken one by one, so a generator may yield millions of items. These are not kept in memory, and
-        `Bag.as_completed` yields their indexes instead. The function and the program's own modules travel as they are
-        now. If the broker has a remark about the bag, such as that a call is longer than any known window, the remark
-        is logged as a warning, which goes to stderr unless the program configures logging otherwise.
+        `Bag.as_completed` yields their indexes instead; with ``explore`` they are kept. The function and the program's
+        own modules travel as they are now. If the broker has a remark about the bag, such as that a call is longer than
+        any known window, the remark is logged as a warning, which goes to stderr unless the program configures logging
+        otherwise.
 
         Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
         `PythonMismatch`. After an error or an interrupt, nothing of the bag is left on the grid.
@@ -272,6 +279,7 @@ class Grid(Executor):
             name=name or label,
             runtime=runtime,
             options=options,
+            explore=explore,
             files=files,
         )
         if bag.note:
@@ -300,6 +308,7 @@ class Grid(Executor):
         licences: Mapping[str, int] | None = None,
         after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
         when: str = "ok",
+        explore: bool = False,
     ) -> Bag[str, str]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
@@ -342,6 +351,7 @@ class Grid(Executor):
             name=label,
             runtime=runtime,
             options=options,
+            explore=explore,
             files=files,
         )
 
@@ -367,9 +377,13 @@ class Grid(Executor):
         name: str,
         runtime: Runtime,
         options: TaskOptions,
+        explore: bool,
         files: BagFiles,
     ) -> Bag[Any, Any]:
         held = kept(items)
+        if explore:
+            held = tuple(items) if held is None else held
+            options = replace(options, probes=checked_probes(held, options))
         bag, total, note = submit_bag(
             self._link,
             template,

@@ -43,6 +43,8 @@ from deskgrid.wire.limits import (
     BATCH_BYTES,
     BATCH_ROWS,
     BUILDS_LIMIT,
+    CHECKPOINT_BYTES,
+    CHECKPOINT_LIMIT,
     CHUNK_BYTES,
     CONTROL_BYTES,
     DIGEST_BYTES,
@@ -64,6 +66,7 @@ from deskgrid.wire.limits import (
     PICKLED_BYTES,
     PRINTED_BYTES,
     PRIORITY_LIMIT,
+    PROBES_LIMIT,
     QUESTION_BYTES,
     QUESTION_ITEMS,
     RESULTS_ROWS,
@@ -120,7 +123,7 @@ from deskgrid.wire.messages.worker import (
     Window,
     Work,
 )
-from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of
+from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of, slice_of
 from deskgrid.wire.task_options import LICENCE, TaskOptions, read_task_options
 from deskgrid.wire.template import (
     EXIT_CODE_LIMIT,
@@ -158,6 +161,8 @@ __all__ = [
     "BATCH_BYTES",
     "BATCH_ROWS",
     "BUILDS_LIMIT",
+    "CHECKPOINT_BYTES",
+    "CHECKPOINT_LIMIT",
     "CHUNK_BYTES",
     "CONTROL_BYTES",
     "DIGEST_BYTES",
@@ -189,6 +194,7 @@ __all__ = [
     "PICKLED_BYTES",
     "PRINTED_BYTES",
     "PRIORITY_LIMIT",
+    "PROBES_LIMIT",
     "QUESTION_BYTES",
     "QUESTION_ITEMS",
     "RESULTS_ROWS",
@@ -286,6 +292,7 @@ __all__ = [
     "results_in",
     "results_of_tasks",
     "sha256_of",
+    "slice_of",
     "split_digests",
     "template_environment",
     "template_kind",

@@ -57,6 +57,21 @@ def licensed(tmp_path: Path) -> Callable[..., None]:
     return write
 
 
+# --- probes ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_probes_of_a_bag_come_first_in_each_of_its_batches_and_after_a_restart(open_office: OpenOffice) -> None:
+    office = open_office()
+    client = office.client()
+    first = options(probes=(3, 1, 3, 99))
+    bag = client.submit([b"0", b"1"], runtime=60.0, options=first, last=False)
+    client.answer_to(client.batch(bag, [b"2", b"3", b"4"], first=2, runtime=60.0, options=first))
+    worker = joined(office)
+    assert assigned(office, worker) == [b"1"]
+    office = open_office()
+    assert assigned(office, joined(office)) == [b"3"]
+
+
 # --- pauses ----------------------------------------------------------------------------------------------------------
 
 
@@ -91,9 +106,9 @@ def test_many_tasks_are_paused_and_resumed_in_slices(office: Office, monkeypatch
     client = office.client()
     bag = client.submit([b""] * 7, runtime=5.0)
     client.ask("pause", bag=bag)
-    assert len(office.sessions.state.scheduler.grid.lanes) == 0
+    assert len(office.sessions.state.scheduler.grid.categories) == 0
     client.ask("resume", bag=bag)
-    assert len(office.sessions.state.scheduler.grid.lanes) == 7
+    assert len(office.sessions.state.scheduler.grid.categories) == 7
 
 
 def test_a_bag_that_is_forgotten_meanwhile_is_not_resumed(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,10 +242,10 @@ def test_bags_that_were_forgotten_wait_for_nothing(office: Office) -> None:
     assert office.sessions.queries.orders.gates._followers == {}
 
 
-def test_one_submitter_has_a_few_lanes_so_that_passes_stay_short(
+def test_one_submitter_has_a_few_categories_so_that_passes_stay_short(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gates_module, "LANES_LIMIT", 3)
+    monkeypatch.setattr(gates_module, "CATEGORIES_LIMIT", 3)
     ann, ben = office.client(ANN), office.client(BEN)
     first = ann.submit([b"0"], options=options(limit=1))
     ann.submit([b"0"], options=options(limit=1))

@@ -88,7 +88,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     def made(env: Any, libraries: Any, script: str, systems: Any) -> Made:
         calls.append((env, sorted(libraries), [*systems]))
         tree = stored_pieces([memoryview(b"wheel")], "a-1-py3-none-any.whl")
-        builds = tuple(Build(*system, tree.digest, 5, 9) for system in systems)
+        builds = tuple(
+            [Build(each.python, each.platform, each.major, each.minor, tree.digest, 5, 9) for each in systems]
+        )
         return Made(Environment("label", builds), (tree,))
 
     monkeypatch.setattr(module, "made", made)

@@ -157,7 +157,16 @@ def test_a_pc_without_numpy_and_without_any_index_runs_a_bag_that_uses_numpy(
     offline |= dict.fromkeys(("http_proxy", "https_proxy", "PIP_INDEX_URL"), "http://127.0.0.1:9")
     with live_grid(tmp_path / "home") as live:
         ready = live.broker.ready
-        command = [pc, "-m", "deskgrid.cli", "worker", "--join", ready.worker_line, "--home", tmp_path / "worker"]
+        command = [
+            str(pc),
+            "-m",
+            "deskgrid.cli",
+            "worker",
+            "--join",
+            ready.worker_line,
+            "--home",
+            str(tmp_path / "worker"),
+        ]
         with subprocess.Popen(command, cwd=tmp_path, env=offline, stderr=subprocess.DEVNULL) as worker:
             try:
                 with Grid(ready.client_line) as grid:

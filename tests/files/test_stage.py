@@ -12,17 +12,17 @@ from deskgrid.worker.files import downloads as downloads_module
 from deskgrid.worker.files import uploads as uploads_module
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
-from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.executor import RESULT_LIMIT
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
+from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.run.templates import UnpackedTemplate
 from tests.files.fakes import AtOnce, Store, content, digest, entry, parts_of
+from tests.without_files import WithoutCheckpoints
 
 BIG = os.urandom(3 * wire.PART_BYTES + 9)
 PLAIN = UnpackedTemplate("", {})
 
 
-class Processes:
+class Processes(WithoutCheckpoints):
     """Runs nothing by itself; ``ran`` are the jobs that it was handed."""
 
     def __init__(self) -> None:
@@ -44,15 +44,6 @@ class Processes:
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         self.ran += jobs
-
-    @property
-    def checkpoints(self) -> CheckpointFiles:
-        return CheckpointFiles(Path("nowhere"))
-
-    def saved(self) -> list[JobSaved]:
-        return []
-
-    def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
 
     def uses(self, environment: str) -> bool:
         return any(job.environment == environment for job in self.ran)
@@ -392,13 +383,18 @@ def test_files_that_the_broker_refuses_fail_the_task(rig: Rig) -> None:
     assert failure(rig.ended[0]) == wire.Failure("OutputsRefused", "too much")
 
 
-def test_a_file_that_changes_while_it_is_sent_fails_the_task(rig: Rig) -> None:
+def said_of_a_file(rig: Rig) -> list[wire.Message]:
+    """What is said first when a task has left the file ``a``."""
     rig.command("*")
     rig.run(0)
     rig.go()
     (rig.work(0) / "a").write_bytes(b"1")
     rig.processes.end(0)
-    said = rig.say()
+    return rig.say()
+
+
+def test_a_file_that_changes_while_it_is_sent_fails_the_task(rig: Rig) -> None:
+    said = said_of_a_file(rig)
     (rig.work(0) / "a").write_bytes(b"2")
     for message in said:
         rig.hear(rig.store.answer(message))
@@ -407,12 +403,7 @@ def test_a_file_that_changes_while_it_is_sent_fails_the_task(rig: Rig) -> None:
 
 
 def test_a_file_that_goes_while_it_is_sent_fails_the_task(rig: Rig) -> None:
-    rig.command("*")
-    rig.run(0)
-    rig.go()
-    (rig.work(0) / "a").write_bytes(b"1")
-    rig.processes.end(0)
-    said = rig.say()
+    said = said_of_a_file(rig)
     (rig.work(0) / "a").unlink()
     for message in said:
         rig.hear(rig.store.answer(message))

@@ -7,13 +7,13 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.copying import AGAIN_S
 from deskgrid.scheduler.policies import Policy
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.views.explain import Explanation, explain
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
 from tests.scheduler.test_views import made
 
 POLICIES = [pgs(), packing(), fcfs()]
-NEEDS = LaneKey(environment="numpy")
+NEEDS = CategoryKey(environment="numpy")
 
 
 def ready(grid: Grid, worker: str, *environments: str) -> None:
@@ -76,8 +76,8 @@ def test_a_piece_of_a_checkpointable_task_needs_its_environment_too() -> None:
 
 def test_the_longest_waiting_task_decides_which_environment_has_its_turn() -> None:
     grid = Grid(packing())
-    ann = LaneKey("ann", environment="numpy")
-    long, short = grid.tasks(50, bag=1, key=ann), grid.tasks(10, bag=2, key=LaneKey("ann"))
+    ann = CategoryKey("ann", environment="numpy")
+    long, short = grid.tasks(50, bag=1, key=ann), grid.tasks(10, bag=2, key=CategoryKey("ann"))
     grid.pc("a", 100)
     ready(grid, "a", "numpy")
     grid.expect(a=long)
@@ -88,8 +88,8 @@ def test_the_longest_waiting_task_decides_which_environment_has_its_turn() -> No
 def test_a_task_that_fits_only_rare_windows_has_its_claim_only_where_its_environment_is_ready() -> None:
     grid = Grid(packing())
     assert grid.tell(ev.UsageRestored({"ann": 100_000.0})) == []
-    long = grid.tasks(500, bag=1, key=LaneKey("ann", environment="numpy"))
-    short = grid.tasks(10, bag=2, key=LaneKey("bob"))
+    long = grid.tasks(500, bag=1, key=CategoryKey("ann", environment="numpy"))
+    short = grid.tasks(10, bag=2, key=CategoryKey("bob"))
     for number in range(10):
         grid.pc(f"pc{number}", 50)
     grid.pc("long", 1000)

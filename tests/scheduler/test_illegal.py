@@ -89,6 +89,8 @@ ILLEGAL: dict[str, Callable[[], ev.Event]] = {
     "what is restored as done is of another batch": lambda: ev.TasksSubmitted(3, 100, 2, [1.0], done=[102]),
     "what is restored as failed is unknown": lambda: ev.TasksSubmitted(3, 100, 2, [1.0], failed=[99]),
     "what is restored is so twice": lambda: ev.TasksSubmitted(3, 100, 2, [1.0], done=[100], cancelled=[100]),
+    "a probe is not of the batch": lambda: ev.TasksSubmitted(3, 100, 2, [1.0], probes=[102]),
+    "a task is a probe twice": lambda: ev.TasksSubmitted(3, 100, 2, [1.0], probes=[100, 100]),
     "what is held is done": lambda: ev.TasksSubmitted(3, 100, 2, [1.0], done=[100], held=[Attempt(100, 1)]),
     "what is held is not of the batch": lambda: ev.TasksSubmitted(3, 100, 2, [1.0], held=[Attempt(0, 1)]),
     "an attempt is held from the future": lambda: ev.TasksSubmitted(3, 100, 2, [1.0], held=[Attempt(100, 900)]),

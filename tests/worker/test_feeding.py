@@ -1,21 +1,19 @@
 """What a worker gives to the processes of its slots, and when."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from deskgrid import wire
-from deskgrid.worker.run.checkpoint_files import CheckpointFiles
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, NoRoomError, TemplateError
+from deskgrid.worker.run.jobs import Job, JobEnded, NoRoomError, TemplateError
 from deskgrid.worker.session import Identity, Session
 from deskgrid.worker.windows.uptime import Instant, OpenEnded
-from tests.without_files import WithoutFiles
+from tests.without_files import WithoutCheckpoints, WithoutFiles
 
 DIGEST = "0" * 64
 
 
-class Processes(WithoutFiles):
+class Processes(WithoutCheckpoints, WithoutFiles):
     """An executor that notes what it is given, and ends what it is told to. ``trouble``: why it learns no template."""
 
     def __init__(self) -> None:
@@ -38,15 +36,6 @@ class Processes(WithoutFiles):
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         self.given.append([job.task for job in jobs])
-
-    @property
-    def checkpoints(self) -> CheckpointFiles:
-        return CheckpointFiles(Path("nowhere"))
-
-    def saved(self) -> list[JobSaved]:
-        return []
-
-    def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
 
     def poll(self, now: float) -> list[JobEnded]:
         ended, self.ends = self.ends, []

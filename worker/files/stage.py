@@ -138,7 +138,7 @@ class Stage:
             self._over += [JobEnded(slot, *job[:2], wire.Outcome.DEPARTED, 0.0, b"", b"", b"") for job in jobs]
             return
         template = self._processes.template(jobs[0].template)
-        if slot not in self._waiting and not template.has_files and not any(map(_has_trees, jobs)):
+        if slot not in self._waiting and not template.has_files and not any(_has_files(job.payload) for job in jobs):
             self._processes.run(slot, jobs)
             return
         queue = self._waiting.setdefault(slot, deque())
@@ -388,15 +388,10 @@ def _holder(task: int, number: int) -> str:
     return f"{task}.{number}"
 
 
-def _has_trees(job: Job) -> bool:
-    return _has_files(job.payload)
-
-
 def _has_files(payload: wire.Payload) -> bool:
     """Whether a payload begins with the mark of those that need files, or leave some."""
-    if type(payload) is bytes:
-        return payload[:1] == wire.MARK
-    return bytes(payload.frames()[0][:1]) == wire.MARK  # type: ignore[union-attr]
+    first = payload if isinstance(payload, bytes) else payload.frames()[0]
+    return first[:1] == wire.MARK
 
 
 def _without_mark(payload: wire.Payload) -> tuple[bool, wire.Payload]:

@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 
-from deskgrid.wire import FILE_BYTES, PART_BYTES, Entry, Tree, TreeRefused
+from deskgrid.wire import FILE_BYTES, PART_BYTES, Entry, Tree, TreeRefused, check_places
 from deskgrid.worker.files.cache import FileCache, link
 from deskgrid.worker.run.accounts import Account
 
@@ -120,9 +120,10 @@ def _unlock(folder: Path) -> None:
         with suppress(OSError):
             folder.chmod(0o700)
         for root, folders, _ in os.walk(folder):
-            for name in folders:
+            for path in (Path(root, name) for name in folders):
                 with suppress(OSError):
-                    Path(root, name).chmod(0o700)
+                    if not path.is_symlink():  # it would change a folder of others
+                        path.chmod(0o700)
 
 
 # --- what a task left ------------------------------------------------------------------------------------------------
@@ -148,9 +149,9 @@ def collect(area: Path, holder: str, patterns: Sequence[str] | None) -> Collecte
 
 def _add(found: Collected, area: Path, root: str, paths: Sequence[str]) -> None:
     """Add a tree of these files."""
-    entries = [_read(found, area, root, path) for path in sorted(paths)]
     try:
-        packed = Tree(tuple(entries)).packed()
+        check_places(paths)  # at once: reading takes long
+        packed = Tree(tuple([_read(found, area, root, path) for path in sorted(paths)])).packed()
     except TreeRefused as error:
         raise OutputsRefused(str(error)) from error
     digest = sha256(packed).digest()

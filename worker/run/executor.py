@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from deskgrid.wire import PAYLOAD_LIMIT, Chunks, Failure, Outcome, Payload, in_batches
+from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, Payload, in_batches
 from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
@@ -117,12 +117,10 @@ class Executor:
     def know(self, digest: str, blob: bytes) -> None:
         """Learn a template. Raises `TemplateError`."""
         template = read_template(blob, self._bundles)
-        if "saves" in template.body:
-            self._make_tasks_folder()
         self._templates[digest] = template
 
     def _make_tasks_folder(self) -> None:
-        """Make the folder in which checkpointable commands run."""
+        """Make the folder in which checkpointable commands run, and checkpointable tasks leave large checkpoints."""
         folder = self.folder.path / TASKS
         if not folder.is_dir():
             folder.mkdir(mode=0o700)
@@ -279,9 +277,16 @@ class Executor:
         else:
             self.processes.add(slot.process)
 
-    def _keep(self, saved: JobSaved) -> None:
-        """Write a checkpoint to a file; the listening threads call this."""
-        self.checkpoints.write(saved.task, saved.number, saved.data)
+    def _keep(self, saved: JobSaved, path: Path | None) -> JobSaved | None:
+        """Write a checkpoint to a file of ours, and return it; the listening threads call this.
+
+        ``path``: the file that contains a large one. There is nothing to report of that if the disk is full.
+        """
+        if path is None:
+            self.checkpoints.write(saved.task, saved.number, saved.data)
+            return saved
+        data = self.checkpoints.take(saved.task, saved.number, path)
+        return None if data is None else saved._replace(data=data)
 
     def _release(self, slot: _Slot) -> None:
         """Kill the slot's process, if it has one, and leave the slot without a process."""
@@ -305,10 +310,10 @@ class Executor:
         slot.sent += len(jobs)
         behind: list[memoryview] = []
         if any(job.checkpoint is not None for job in jobs):
+            self._make_tasks_folder()
             process.tell_times(math.inf, math.inf, False)
-        data += frame(
-            ["run", digest, [[j.task, j.number, *map(_as_sent, (j.payload, j.checkpoint))] for j in jobs]], behind
-        )
+        rows = [[j.task, j.number, _as_sent(j.payload), j.checkpoint and _as_sent(j.checkpoint)] for j in jobs]
+        data += frame(["run", digest, rows], behind)
         process.write([data, *behind], len(jobs))
 
     def _hear(self, slot: _Slot, process: Process, said: ProcessReport, now: float, ended: list[JobEnded]) -> None:
@@ -386,5 +391,5 @@ def _payload_size(job: Job) -> int:
     return len(job.payload) + len(job.checkpoint or b"")
 
 
-def _as_sent(payload: Payload | None) -> bytes | Raw | None:
-    return Raw(payload.frames()) if isinstance(payload, Chunks) else payload
+def _as_sent(payload: Payload) -> bytes | Raw:
+    return payload if isinstance(payload, bytes) else Raw(payload.frames())

@@ -23,6 +23,7 @@ from deskgrid.worker.run.accounts import Account, environment
 from deskgrid.worker.run.child import (
     TIMES_BYTES,
     Reports,
+    checkpoint_file_of,
     exit_text,
     read_ends,
     tasks_folder_of,
@@ -65,14 +66,15 @@ class Process:
         tell: "Tell",
         account: Account | None = None,
         *,
-        keep: "Callable[[JobSaved], None]" = lambda saved: None,
+        keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
         site: "tuple[str, Site] | None" = None,
     ) -> None:
         """``account``: the user that the process runs as; None: the worker's own user.
 
-        ``site``: the key of the environment in which the process runs, and where that is; None: that of the worker.
+        ``keep``: called with each checkpoint by the thread that listens, and with the path of a large one. It returns
+        what is reported, or None.
 
-        ``keep``: called with each checkpoint by the thread that listens, before it is reported.
+        ``site``: the key of the environment in which the process runs, and where that is; None: that of the worker.
         """
         self.slot = slot
         self.ready = False
@@ -176,7 +178,10 @@ class Process:
             self._times = None
             times_file = times_file_of(str(self._captures[0]))
             Path(times_file).unlink(missing_ok=True)
-            shutil.rmtree(tasks_folder_of(times_file), ignore_errors=True)
+            folder = Path(tasks_folder_of(times_file))
+            shutil.rmtree(folder, ignore_errors=True)
+            for path in folder.parent.glob(f"{folder.name}.checkpoint-*"):
+                path.unlink(missing_ok=True)
 
     def _listen(self) -> None:
         garbled = ""
@@ -218,9 +223,7 @@ class Process:
                 task, number, outcome, elapsed, payload, stdout, stderr = next(results)
                 said.append(JobEnded(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
             elif message[0] == "saved":
-                saved = _saved(self.slot, message)
-                self._keep(saved)
-                said.append(saved)
+                said += self._kept(message)
             elif message[0] == "ready" and not self._is_up:
                 self._is_up = True
                 said.append("ready")
@@ -229,6 +232,18 @@ class Process:
             else:
                 raise ValueError("no report begins so")
         return said
+
+    def _kept(self, message: list[Any]) -> list[ProcessReport]:
+        """Keep a checkpoint, and return what is reported of it."""
+        if type(number := message[-1]) is not int:
+            saved = self._keep(_saved(self.slot, message), None)
+        elif number:
+            path = Path(checkpoint_file_of(times_file_of(str(self._captures[0])), number))
+            saved = self._keep(_saved(self.slot, [*message[:-1], b""]), path)
+            path.unlink(missing_ok=True)
+        else:
+            return []
+        return [] if saved is None else [saved]
 
 
 def _saved(slot: int, message: list[Any]) -> JobSaved:
