@@ -144,7 +144,7 @@ class Stage:
         queue = self._waiting.setdefault(slot, deque())
         for job in jobs:
             try:
-                trees = (*template.inputs, *wire.unwrap(job.payload).trees)
+                trees = (*_source(template), *template.inputs, *wire.unwrap(job.payload).trees)
             except wire.TreeRefused as error:
                 queue.append(_Waiting(job, slot, (), failed=str(error)))
                 continue
@@ -271,12 +271,17 @@ class Stage:
                 self._look(waiting)
 
     def _unpack(self, waiting: _Waiting, trees: dict[bytes, wire.Tree]) -> None:
-        command = self._processes.template(waiting.job.template).outputs is not None
+        template = self._processes.template(waiting.job.template)
+        command, source = template.outputs is not None, template.source
         area, cache, account = self._area, self._cache, self._account
-        self._errands.do(
-            lambda: task_folder.unpack(area, waiting.holder, trees, cache, account, command=command),
-            lambda found: self._unpacked(waiting, found),
-        )
+
+        def unpack() -> bool:
+            if source is not None and (tree := trees.pop(source[0], None)) is not None:
+                if not task_folder.lay_out(tree, cache, source[1]):
+                    return False
+            return task_folder.unpack(area, waiting.holder, trees, cache, account, command=command)
+
+        self._errands.do(unpack, lambda found: self._unpacked(waiting, found))
 
     def _unpacked(self, waiting: _Waiting, found: bool | Exception) -> None:
         if not self._is_waiting(waiting):
@@ -368,6 +373,11 @@ class _Lookup:
     trees: dict[bytes, wire.Tree]
     trees_missing: list[bytes]
     files_missing: dict[str, wire.Entry]
+
+
+def _source(template: UnpackedTemplate) -> tuple[bytes, ...]:
+    """The tree of the program's own modules, if it is not laid out yet."""
+    return () if template.source is None or template.source[1].is_dir() else template.source[:1]
 
 
 def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:
