@@ -9,8 +9,9 @@ from deskgrid import wire
 from deskgrid.broker import environments as module
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.environments import AGAIN_S, ANYWAY_S, BYTES_PER_S, LOOK_S
+from deskgrid.broker.server import python_minor
 from tests.broker.office import Office, OfficeLine, OpenOffice
-from tests.peers import BareWorker, Client, python_minor
+from tests.peers import BareWorker, Client
 
 PC = {"platform": "linux_x86_64", "major": 2, "minor": 35}
 TREE, OLDER = bytes(32), b"o" * 32
@@ -57,7 +58,7 @@ class Pc:
         return found
 
     def say(self, key: str, readiness: wire.Readiness = wire.Readiness.READY, **more: Any) -> None:
-        facts = {"package": "", "reason": "", "seconds": 1.0, "size": 0} | more
+        facts: dict[str, Any] = {"package": "", "reason": "", "seconds": 1.0, "size": 0} | more
         self.worker.send(wire.Prepared(key, int(readiness), **facts))
         self.office.settle()
 
@@ -66,9 +67,15 @@ class Pc:
 
     def prepare(self) -> str:
         """Prepare what it was told, at once; the key."""
-        (wanted,) = self.told() or ()
+        wanted = self.first()
         self.say(wanted.key)
         return wanted.key
+
+    def first(self) -> wire.EnvironmentWanted:
+        """The first of those that it is told to have now."""
+        told = self.told()
+        assert told
+        return told[0]
 
     def work(self) -> list[wire.Work]:
         """What it has been given by now."""
@@ -84,7 +91,7 @@ def explained(client: Client, bag: str) -> str:
 def test_a_task_is_given_to_a_worker_when_it_has_prepared_the_environment(office: Office) -> None:
     pc, client = Pc(office, "a"), office.client(ANN)
     bag = client.submit([b"0"], template=template())
-    (wanted,) = pc.told() or ()
+    wanted = pc.first()
     assert (wanted.bag, wanted.tree) == (bag, TREE)
     assert pc.work() == []
     pc.say(wanted.key)
@@ -103,7 +110,7 @@ def test_each_sort_of_pc_gets_its_build_and_one_without_a_build_nothing(office: 
     unknown.worker.join(platform=None)
     client = office.client(ANN)
     bag = client.submit([b"0"] * 9, template=template("numpy==1"))
-    (wanted,) = older.told() or ()
+    wanted = older.first()
     assert wanted.tree == OLDER
     assert [pc.told() for pc in (other, unknown, oldest)] == [None, None, None]
     text = explained(client, bag)
@@ -142,7 +149,7 @@ def test_a_worker_prepares_only_what_leaves_time_for_a_task(office: Office) -> N
 def test_what_preparing_took_is_learned_for_the_next_time(office: Office) -> None:
     pc, client = Pc(office, "a"), office.client(ANN)
     bag = client.submit([b"0"] * 3, template=template(size=100 * MEGABYTE))
-    (wanted,) = pc.told() or ()
+    wanted = pc.first()
     before = office.sessions.queries.environments._bytes_per_s
     pc.say(wanted.key, seconds=100.0, size=100 * MEGABYTE)
     slower = office.sessions.queries.environments._bytes_per_s
@@ -169,7 +176,7 @@ def test_a_bag_is_held_when_two_pcs_refuse_its_environment_for_the_same_reason(o
     pcs = [Pc(office, name) for name in ("a", "b", "c")]
     client = office.client(ANN)
     bag = client.submit([b"0"] * 9, template=template())
-    key = (pcs[0].told() or [])[0].key
+    key = pcs[0].first().key
     pcs[0].refuse(key)
     assert not office.bag(bag).held
     assert "a: cannot prepare it: bad-1.0.whl: it is bad (Python" in explained(client, bag)
@@ -193,7 +200,7 @@ def test_a_bag_that_was_held_is_tried_again_when_somebody_resumes_it(open_office
     bag = client.submit([b"0"], template=template())
     client.submit([b"0"] * 9, template=template())
     for pc in pcs:
-        pc.refuse((pc.told() or [])[0].key)
+        pc.refuse(pc.first().key)
     office.settle()
     assert office.bag(bag).held
     client.ask("resume", bag=bag)
@@ -207,8 +214,9 @@ def test_a_pc_in_trouble_is_asked_again_later_and_holds_no_bag(office: Office) -
     pcs = [Pc(office, name) for name in ("a", "b")]
     client = office.client(ANN)
     bag = client.submit([b"0"] * 9, template=template())
+    key = ""
     for pc in pcs:
-        key = (pc.told() or [])[0].key
+        key = pc.first().key
         pc.say(key, wire.Readiness.TROUBLE, reason="No space left on device")
     assert not office.bag(bag).held
     assert "a, b: cannot prepare it: No space left on device" in explained(client, bag)
@@ -276,8 +284,8 @@ def test_a_worker_may_ask_for_files_of_a_bag_only_to_prepare_its_environment(off
     data = b"a wheel"
     bag = client.submit([b"0"], template=template())
     other = client.submit([b"0"])
+    digest = bytes.fromhex(wire.sha256_of(data))
     for holder in (bag, other):
-        digest = bytes.fromhex(wire.sha256_of(data))
         client.send(wire.Offer(1, holder, digest, len(data), 0, 0))
         client.expect(wire.Lacks)
         client.send(wire.Part(2, holder, digest, data))
@@ -296,7 +304,7 @@ def test_a_worker_may_ask_for_files_of_a_bag_only_to_prepare_its_environment(off
 def test_what_a_worker_says_about_environments_that_it_was_not_asked_for_changes_nothing(office: Office) -> None:
     pc, other, client = Pc(office, "a"), Pc(office, "b", platform="macosx_arm64"), office.client(ANN)
     bag = client.submit([b"0"] * 3, template=template())
-    key = (pc.told() or [])[0].key
+    key = pc.first().key
     other.say(key)
     other.refuse(key)
     other.say("unknown")

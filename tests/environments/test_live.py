@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deskgrid import Grid, task, wire
+from deskgrid import File, Grid, task, wire
 from deskgrid.client.link import Link
 from deskgrid.errors import BagRejected, RequestFailed
 from tests.environments.tasks import by_value, measured, total
@@ -176,3 +176,20 @@ def test_a_pc_without_numpy_and_without_any_index_runs_a_bag_that_uses_numpy(
                     assert [*grid.bag(total, [3], env="mine").results()] == [3]
             finally:
                 worker.terminate()
+
+
+def test_files_and_checkpoints_work_where_only_the_worker_has_deskgrid(grid: Grid, tmp_path: Path) -> None:
+    def told(data: File) -> tuple[bytes, File, object]:
+        import labtools
+
+        from deskgrid import File as Own
+        from deskgrid import checkpoint
+
+        out = Own("out.txt")
+        Path(out.path).write_text(f"{labtools.METRE}")
+        return Path(data.path).read_bytes(), out, checkpoint.load(5)
+
+    (tmp_path / "data.txt").write_bytes(b"data")
+    ((data, out, state),) = grid.bag(told, [File(tmp_path / "data.txt")], env=["labtools"]).results()
+    assert (data, state) == (b"data", 5)
+    assert Path(out.path).read_text() == "100"

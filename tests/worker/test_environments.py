@@ -12,12 +12,14 @@ import pytest
 
 from deskgrid import wire
 from deskgrid.worker.environments import environments as module
+from deskgrid.worker.environments import helpers
 from deskgrid.worker.environments.environments import Environments
 from deskgrid.worker.environments.install import ABOUT, CHANGED_S
 from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.downloads import Downloads
 from deskgrid.worker.files.errands import Errands
+from deskgrid.worker.run.folders import Folder
 from tests.files.fakes import Store, digest
 from tests.waiting import eventually
 from tests.wheels import make_wheel
@@ -296,6 +298,35 @@ def test_a_full_disk_while_it_is_unpacked_is_this_pcs_trouble(
     pc.want(k=pc.tree(a_wheel(tmp_path)))
     (said,) = pc.prepared()
     assert (said.readiness, said.reason) == (wire.Readiness.TROUBLE, "No space left on device")
+
+
+@posix
+def test_a_helper_ends_with_its_worker(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "never.whl")
+    argv = [sys.executable, "-I", str(helpers.PROGRAM), "unpack", str(tmp_path / "never.whl"), str(tmp_path / "new")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
+        assert eventually((tmp_path / "new" / "prefix").is_dir)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 1
+
+
+def test_what_a_killed_worker_was_making_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    code = f"""
+import os, pathlib
+from deskgrid.worker.run.folders import Folder
+from deskgrid.worker.environments.environments import PLACE
+path = Folder(pathlib.Path({str(tmp_path)!r})).path / PLACE / "new-1" / "site"
+path.mkdir(parents=True)
+(path / "half.py").touch(0o444)
+os._exit(9)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    (left,) = tmp_path.iterdir()
+    assert [*left.rglob("half.py")]
+    folder = Folder(tmp_path)
+    assert not left.exists()
+    folder.close()
 
 
 @posix

@@ -708,19 +708,38 @@ def _pickled_state(state: object) -> bytes:
         return pickle_by_value()(state, protocol=HIGHEST)
 
 
-class CheckpointFinder:
-    """Makes ``from deskgrid import checkpoint`` work where deskgrid is not installed for the Python of the task."""
+class TaskModules:
+    """Makes `deskgrid.checkpoint` and `deskgrid.files` work where deskgrid is not installed for the Python of the task.
+
+    That is so in environments. ``from deskgrid import File`` works there, too.
+    """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Find deskgrid with nothing in it, and its module `deskgrid.checkpoint`; nothing else."""
+        """Find deskgrid, with little in it, and these two modules; nothing else."""
         if name == "deskgrid":
-            return ModuleSpec(name, None, is_package=True)
-        if name == "deskgrid.checkpoint":
+            return ModuleSpec(name, TaskModules(), is_package=True)  # type: ignore[arg-type]
+        if name in ("deskgrid.checkpoint", "deskgrid.files"):
             top = Path(__file__).resolve().parents[2]  # of an installation, or of a checkout
-            places = (top / "checkpoint.py", top / "deskgrid" / "checkpoint.py")
+            file = f"{name.partition('.')[2]}.py"
+            places = (top / file, top / "deskgrid" / file)
             return importlib.util.spec_from_file_location(name, next(place for place in places if place.is_file()))
         return None
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> types.ModuleType | None:
+        """Let the usual kind of module be made."""
+
+    @staticmethod
+    def exec_module(module: Any) -> None:
+        """Let deskgrid have what tasks use of it."""
+
+        def found(name: str) -> Any:
+            if name in ("File", "Shared"):
+                return getattr(importlib.import_module("deskgrid.files"), name)
+            raise AttributeError(f"module 'deskgrid' has no attribute {name!r} in the process of a task")
+
+        module.__getattr__ = found
 
 
 def checkpoint_module() -> Any:
@@ -835,7 +854,7 @@ class Child:
         self._times_file = times_file_of(stdout)
         self._written = 0  # checkpoints in files
         self._times: Sequence[float] | None = None
-        sys.meta_path.append(CheckpointFinder)
+        sys.meta_path.append(TaskModules)
         self._files = TaskFiles(area)
         module: Any = types.ModuleType(TASK)
         module.files = self._files
