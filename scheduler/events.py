@@ -28,6 +28,7 @@ class TasksSubmitted:
     ``done``, ``failed``, ``cancelled``, ``held``, ``saved``: what a restored grid already knows of them (empty for new
     ones). ``held_copies``: copies of held tasks, which may still be running, too.
     ``key``: of the lane for the bag, whose later batches go there, too. ``barred``: as in `BagGated`.
+    ``grows``: they continue the bag's last batch, as if they had come with it; then each has its own runtime.
     """
 
     bag: int
@@ -47,6 +48,7 @@ class TasksSubmitted:
     min_piece: float | None = None
     reserve_s: float = 0.0
     saved: Sequence["SavedTask"] = ()
+    grows: bool = False
 
 
 class SavedTask(NamedTuple):
