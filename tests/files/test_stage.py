@@ -2,7 +2,7 @@
 
 import os
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,8 +29,10 @@ class Processes:
         self.templates: dict[str, UnpackedTemplate] = {"plain": PLAIN}
         self.ran: list[Job] = []
         self.ended: list[JobEnded] = []
+        self.needed: Collection[str] = ()
 
-    def know(self, digest: str, blob: bytes) -> None: ...
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None:
+        self.needed = needed
 
     def knows(self, digest: str) -> bool:
         return digest in self.templates
@@ -153,6 +155,21 @@ def test_a_command_runs_when_its_folder_is_ready_and_a_second_one_sends_nothing(
     rig.go()
     assert rig.ran == [0, 1]
     assert rig.store.sent == []
+
+
+def test_templates_are_needed_as_long_as_files_of_jobs_come_or_they_run(rig: Rig) -> None:
+    def needed() -> set[str]:
+        rig.stage.know("other", b"")
+        return set(rig.processes.needed)
+
+    rig.command("out", inputs={"data.csv": b"1,2"})
+    rig.run(0)
+    assert needed() == {"command"}
+    rig.go()
+    assert needed() == {"command"}
+    rig.processes.end(0)
+    rig.go()
+    assert needed() == set()
 
 
 def test_the_jobs_of_a_slot_stay_in_order(rig: Rig) -> None:

@@ -1,6 +1,6 @@
 """When a worker has processes for tasks: in its windows, in short gaps between them, and a while before one opens."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ class Processes(WithoutFiles):
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def know(self, digest: str, blob: bytes) -> None: ...
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None: ...
 
     def knows(self, digest: str) -> bool:
         return True

@@ -10,7 +10,7 @@ Rule 3: time that files take is not the task's own: its clock and its timeout ru
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -34,7 +34,7 @@ ROUNDS_LIMIT = 10
 class Processes(Protocol):
     """The part of `deskgrid.worker.run.executor.Executor` that this needs; see there."""
 
-    def know(self, digest: str, blob: bytes) -> None: ...
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None: ...
     def knows(self, digest: str) -> bool: ...
     def template(self, digest: str) -> UnpackedTemplate: ...
     def start(self) -> None: ...
@@ -103,11 +103,12 @@ class Stage:
     # --- as an executor ----------------------------------------------------------------------------------------------
 
     def know(self, digest: str, blob: bytes) -> None:
-        """Learn a template. Raises `TemplateError`."""
-        self._processes.know(digest, blob)
+        """Learn a template; others may be forgotten, if no job here needs them. Raises `TemplateError`."""
+        waiting = (each.job.template for queue in self._waiting.values() for each in queue)
+        self._processes.know(digest, blob, {*waiting, *(job.template for job in self._running.values())})
 
     def knows(self, digest: str) -> bool:
-        """Whether `know` was called with it."""
+        """Whether `know` was called with it, and it was not forgotten."""
         return self._processes.knows(digest)
 
     def start(self) -> None:
