@@ -60,8 +60,7 @@ def test_a_process_forgets_templates_too(rig: Rig, monkeypatch: pytest.MonkeyPat
         return digest, value(ended)
 
     first, before = resident(0)
-    for place in range(1, 9):
-        _, after = resident(place)
+    *_, (_, after) = [resident(place) for place in range(1, 9)]
     assert after < before + 60, "nine times 12 MiB are 108"
     pid = rig.pid()
     (ended,) = rig.run(first, call())
