@@ -382,7 +382,7 @@ MUTATIONS = (
     Mutation(
         "forget what was learned when the broker ends",
         "deskgrid.broker.learning:Learning.write_down",
-        "self._journal.learned.add([*rows, calibration], KEPT)",
+        "self._journal.learned.add([*rows, calibration], known)",
         "pass",
         "liar",
     ),
