@@ -64,7 +64,7 @@ class Orders:
         """If the order on this bag fails, do not go on with it until the broker is restarted."""
         try:
             yield
-        except JournalFull:
+        except (JournalFull, MemoryError):
             raise
         except Exception:
             self._state.broken_orders.add(number)
