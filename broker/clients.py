@@ -114,6 +114,7 @@ class Clients:
         for bag in self._alone.pop((who.name, hello.session), ()):
             bag.closed &= not bag.deserted
             bag.deserted, bag.alone_since = False, None
+            self._queries.orders.gates.count(bag)
         facts = self._state.facts
         self._state.send(peer, wire.Greeting(wire.VERSION, facts.id, facts.python))
 

@@ -50,6 +50,9 @@ class Gates:
         self._orders = orders
         # The bags that wait for a bag, both by number.
         self._followers: dict[int, set[int]] = {}
+        # By owner and lane: the bags that have lanes of their own, by number. Some of them may have ended by now: they
+        # are dropped when the owner has too many lanes, or when they are forgotten.
+        self._lanes: dict[str, dict[tuple[object, ...], dict[int, OpenBag]]] = {}
         # Of a bag that others wait for: whether it was complete, and had failed, when these were last decided about.
         self._decided: dict[int, tuple[bool, bool]] = {}
 
@@ -85,25 +88,38 @@ class Gates:
         return ""
 
     def _refusal_by_lanes(self, owner: str, options: wire.TaskOptions) -> str:
-        if not _has_own_lane(options):
+        lanes = self._lanes.get(owner, {})
+        if not _has_own_lane(options) or len(lanes) < LANES_LIMIT or _lane(options, None) in lanes:
             return ""
-        bags = (bag for bag in self._state.book.by_number.values() if bag.row.owner == owner and not bag.complete)
-        its = [bag for bag in bags if _has_own_lane(bag.row.options)]
-        if len(its) < LANES_LIMIT:
-            return ""
-        lanes = {_lane(bag.row.options, bag.row.number) for bag in its}
-        if len(lanes) < LANES_LIMIT or _lane(options, None) in lanes:
+        for lane in list(lanes):
+            self._drop_ended(owner, lane)
+        if len(lanes) < LANES_LIMIT:
             return ""
         return (
             f"{owner} has bags with {len(lanes)} different limits, priorities, licences and shortest pieces here, "
             f"of {LANES_LIMIT}: try again when some have ended"
         )
 
+    def _drop_ended(self, owner: str, lane: tuple[object, ...]) -> None:
+        """Do not count bags of a lane that have ended, from the oldest to one that has not."""
+        bags = self._lanes[owner][lane]
+        while bags and (oldest := next(iter(bags.values()))).complete:
+            del bags[oldest.row.number]
+        if not bags:
+            del self._lanes[owner][lane]
+
+    def count(self, bag: OpenBag) -> None:
+        """Count the lane of a bag that has not ended."""
+        if _has_own_lane(bag.row.options):
+            lane = _lane(bag.row.options, bag.row.number)
+            self._lanes.setdefault(bag.row.owner, {}).setdefault(lane, {})[bag.row.number] = bag
+
     def enter(self, bag: OpenBag, restored: bool = False) -> None:
         """A bag is new: it waits for those bags before it that have not ended.
 
         ``restored``: whether they have ended is not known yet; `decide_all` will decide.
         """
+        self.count(bag)
         for before in bag.row.options.after:
             found = self._state.book.by_id.get(before)
             if found is not None and found.row.number < bag.row.number and (restored or not found.complete):
@@ -161,6 +177,9 @@ class Gates:
 
     def forget(self, bag: OpenBag) -> None:
         """A complete bag, for which none waits, is about to be forgotten: it waits no more."""
+        lanes, lane = self._lanes.get(bag.row.owner, {}), _lane(bag.row.options, bag.row.number)
+        if lanes.get(lane, {}).pop(bag.row.number, None) is not None and not lanes[lane]:
+            del lanes[lane]
         for before in bag.waits_for:
             if bag.row.number in self._followers.get(before, ()):
                 self._leave(bag.row.number, before)

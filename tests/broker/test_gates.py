@@ -312,6 +312,31 @@ def test_one_submitter_has_a_few_lanes_so_that_passes_stay_short(
     ann.submit([b"0"], options=options(limit=1))
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_the_lanes_of_a_submitter_are_counted_without_looking_at_all_bags(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    monkeypatch.setattr(gates_module, "LANES_LIMIT", 2)
+    office = open_office()
+    ann = office.client(ANN)
+    limited = [ann.submit([b"0"], options=options(limit=1)) for _ in range(2)]
+    if again:
+        office = open_office()
+        ann = office.client(ANN)
+    gates = office.sessions.queries.orders.gates
+    by_number, office.sessions.state.book.by_number = office.sessions.state.book.by_number, {}
+    assert "has bags with 2 different limits" in gates.refusal("b" * 12, "ann", options(limit=1))
+    assert gates.refusal("b" * 12, "ben", options(limit=1)) == ""
+    assert gates.refusal("b" * 12, "ann", options()) == ""
+    office.sessions.state.book.by_number = by_number
+    ann.ask("cancel", bag=limited[0])
+    assert gates.refusal("b" * 12, "ann", options(limit=1)) == ""
+    for bag in limited:
+        ann.ask("cancel", bag=bag)
+        ann.ask("forget", bag=bag)
+    assert gates._lanes == {"ann": {}}
+
+
 def test_a_licence_that_nobody_has_is_refused(office: Office, licensed: Callable[..., None]) -> None:
     client = office.client()
     client.submit([b"0"])
