@@ -32,6 +32,7 @@ from tests.grid.pieces import pieces, saved_by_others
 from tests.grid.raid import raid
 from tests.grid.witness import expect
 from tests.grid.worker_node import WorkerNode
+from tests.mutations.crowd import crowd
 from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
 
@@ -291,4 +292,5 @@ SCRIPTS = {
     "copy": copy,
     "copy alone": copy_alone,
     "liar": liar,
+    "crowd": crowd,
 }
