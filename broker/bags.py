@@ -1,5 +1,6 @@
 """The broker's bags: which tasks they have, who waits for their results, and how long their tasks take."""
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +8,7 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 from deskgrid.broker.store.journal import Journal
-from deskgrid.broker.store.rows import BagRow, BatchRow
+from deskgrid.broker.store.rows import JOINED_TASKS, BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
 from deskgrid.scheduler.model import Attempt
@@ -43,11 +44,32 @@ def too_long(some: int | str, total: int, window_s: float, margin_s: float) -> s
 
 @dataclass(slots=True)
 class OpenBatch:
-    """A batch of a bag: ``count`` tasks from number ``first`` on are its items from ``start`` on."""
+    """A batch of a bag: ``count`` tasks from number ``first`` on are its items from ``start`` on.
+
+    ``own``: each task has its own runtime, so that small batches that come next may join it. ``rows``: the first tasks
+    of its rows in the journal, if it has several.
+    """
 
     first: int
     start: int
     count: int
+    own: bool
+    rows: "array[int] | None" = None
+
+    def join(self, row: BatchRow) -> None:
+        """Add a batch that continues this one."""
+        if self.rows is None:
+            self.rows = array("q", [self.first])
+        self.rows.extend(row.rows or [row.first])
+        self.count += row.count
+
+    def row_of(self, task: int) -> tuple[int, int]:
+        """The row in the journal that has ``task``: its first task, and how many it has."""
+        if self.rows is None:
+            return self.first, self.count
+        place = bisect_right(self.rows, task)
+        end = self.rows[place] if place < len(self.rows) else self.first + self.count
+        return self.rows[place - 1], end - self.rows[place - 1]
 
 
 class ObservedRuntimes:
@@ -177,7 +199,7 @@ class OpenBag:
         return "; ".join(filter(None, (paused, alone, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
-        """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
+        """The scheduler's event for its newest batch. ``known``: what a restored one had ended, or is held."""
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
         timeout = options.timeout
         if timeout is not None:
@@ -189,7 +211,7 @@ class OpenBag:
             options.limit or 0,
             None if options.limit is None else self.row.number,
         )
-        known |= {"key": key, "barred": self.barred}
+        known |= {"key": key, "barred": self.barred, "grows": self.batches[-1].first != batch.first}
         if options.probes:
             places = [item - batch.start for item in dict.fromkeys(options.probes)]
             known["probes"] = [batch.first + place for place in places if 0 <= place < batch.count]
@@ -260,17 +282,27 @@ class BagBook:
         """The number for the next bag."""
         return self._next_bag
 
-    def extend(self, bag: OpenBag, row: BatchRow) -> OpenBatch:
-        """Add a batch to a bag."""
-        batch = OpenBatch(row.first, row.start, row.count)
-        bag.batches.append(batch)
-        bag.starts.append(row.start)
+    def may_join(self, bag: OpenBag) -> bool:
+        """Whether a small batch that comes now may join the last one of its bag."""
+        last = bag.batches[-1]
+        return last.own and last.first + last.count == self.next_task and last.count < JOINED_TASKS
+
+    def extend(self, bag: OpenBag, row: BatchRow) -> bool:
+        """Add a batch to a bag; return whether it joined the bag's last one."""
+        last = bag.batches[-1] if bag.batches else None
+        joins = last is not None and last.own and row.continues(last.first, last.count)
+        if last is not None and joins:
+            last.join(row)
+        else:
+            batch = OpenBatch(row.first, row.start, row.count, row.own, array("q", row.rows) if row.rows else None)
+            bag.batches.append(batch)
+            bag.starts.append(row.start)
+            self._firsts.append(row.first)
+            self._where.append((bag, batch))
         bag.total += row.count
         bag.size += row.size
-        self._firsts.append(row.first)
-        self._where.append((bag, batch))
         self.next_task = max(self.next_task, row.first + row.count)
-        return batch
+        return joins
 
     def find(self, task: int) -> tuple[OpenBag, OpenBatch, int]:
         """The bag and the batch of a task, and the task's place in the batch; the task must exist."""

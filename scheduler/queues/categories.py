@@ -13,7 +13,7 @@ from typing import NamedTuple
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.regular import Regular
-from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
+from deskgrid.scheduler.queues.task_ranges import TaskRanges
 from deskgrid.scheduler.queues.waiting import WaitingQueue
 from deskgrid.scheduler.state.shares import Account
 
@@ -101,9 +101,9 @@ class Category:
 
     def reorder(self, order: str) -> None:
         """The priority queue takes this order."""
-        rows = list(self.priority.tasks())
+        rows = self.priority.rows()
         self.priority = self._queue(order)
-        self.priority.add(grouped([task for task, _ in rows], [runtime for _, runtime in rows]))
+        self.priority.add(rows)
 
     def discard(self, first: int, count: int) -> None:
         """Forget ``count`` tasks from ``first`` on, which wait here."""
