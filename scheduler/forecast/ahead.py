@@ -91,6 +91,8 @@ class _Plan:
         self.block = BLOCK / max(1, len(self.slots))
         known = {share.name: share for share in picture.shares}
         names = list(dict.fromkeys(bag.share for bag in bags))
+        # When bags begin, by their places: only those that do not begin at once.
+        self.begins = {place: bag.begins for place, bag in enumerate(bags) if bag.begins > 0.0}
         self.shares = [known.get(name, Share(name, 0.0)) for name in names]
         # The share of each kind.
         self.share_of = [names.index(bags[kind.bag].share) for kind in self.kinds]
@@ -169,7 +171,7 @@ class _Run:
     def _take(self, slot: int, free: float, window: _Window) -> float:
         """A slot takes tasks; returns when it is free again."""
         plan, again = self._plan, self._again
-        left = window[1] - free
+        left, begins = window[1] - free, plan.begins
         shares = self._shares
         if len(shares) > 1:
             shares.sort()
@@ -180,6 +182,8 @@ class _Run:
                     end = self._once_more(slot, free, window, kind)
                 elif needs_s >= left or not self._waits[kind] or (self._has and not self._may(each.bag, slot)):
                     continue
+                elif begins and begins.get(each.bag, 0.0) > free:
+                    continue
                 else:
                     end = self._block(slot, free, window, kind)
                 if not self._waits[kind] and not (again and kind in again):
@@ -187,6 +191,8 @@ class _Run:
                 if len(shares) > 1:
                     shares[place] = used + (end - free) / plan.shares[share].weight, share, kinds
                 return end
+        if begins and (later := min([at for at in begins.values() if at > free], default=inf)) < window[1]:
+            return later
         self._next_window(slot)
         return free
 
