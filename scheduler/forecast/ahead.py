@@ -26,10 +26,8 @@ from deskgrid.scheduler.forecast.picture import PC, Group, Picture, Running, Sha
 
 # How often a picture is played.
 RUNS = 100
-# The spread of the logarithm of what all runtimes have in common: PCs are busier or cooler than before.
-COMMON = 0.1
-# A bag drifts: each of so many parts of it has a factor of its own, whose logarithm has this spread.
-PARTS, DRIFT = 4, 0.2
+# A bag drifts: each of so many parts of it has a factor of its own.
+PARTS = 4
 # What was known of a bag before its own tasks counts as so many of them.
 PRIOR = 2
 # No mean is taken from more draws.
@@ -61,9 +59,25 @@ class _Kind(NamedTuple):
     count: int
 
 
-def forecast(picture: Picture, chance: Random, runs: int = RUNS) -> dict[int, list[float]]:
+class Uncertainty(NamedTuple):
+    """What is drawn beside the runtimes. ``common``, ``drift``: the spreads of the logarithms of what all runtimes have
+    in common, because PCs are busier or cooler than before, and of the factor of a part of a bag. ``mean``: whether the
+    mean of a bag is drawn.
+    """
+
+    common: float = 0.1
+    drift: float = 0.2
+    mean: bool = True
+
+
+CERTAIN = Uncertainty(0.0, 0.0, False)
+
+
+def forecast(
+    picture: Picture, chance: Random, runs: int = RUNS, uncertainty: Uncertainty = Uncertainty()
+) -> dict[int, list[float]]:
     """By number of bag: when it ends, in seconds, in each run. Infinity: never, as far as windows are known."""
-    plan = _Plan(picture, chance)
+    plan = _Plan(picture, chance, uncertainty)
     strata = [(run + 0.5) / runs for run in range(runs)]
     chance.shuffle(strata)
     found = [_Run(plan, Random(chance.random()), _NORMAL.inv_cdf(stratum)).ends() for stratum in strata]
@@ -73,7 +87,8 @@ def forecast(picture: Picture, chance: Random, runs: int = RUNS) -> dict[int, li
 class _Plan:
     """What all runs have in common. Bags and PCs are known by their places, and groups by those of their kinds."""
 
-    def __init__(self, picture: Picture, chance: Random) -> None:
+    def __init__(self, picture: Picture, chance: Random, uncertainty: Uncertainty) -> None:
+        self.uncertainty = uncertainty
         bags = picture.bags
         self.pcs, self.bags = picture.pcs, bags
         rows = [
@@ -112,7 +127,7 @@ class _Run:
 
     def __init__(self, plan: _Plan, own: Random, common: float) -> None:
         self._plan, self._own = plan, own
-        common = exp(COMMON * common)
+        common = exp(plan.uncertainty.common * common)
         self._factors = [self._drawn(kind, common) for kind in plan.kinds]
         self._waits = [kind.count for kind in plan.kinds]
         # By kind: tasks that were interrupted, as seconds, and what a window must have left for them.
@@ -130,10 +145,10 @@ class _Run:
 
     def _drawn(self, kind: _Kind, common: float) -> list[float]:
         """A factor for each part of a bag."""
-        own, known = self._own, kind.known
-        if kind.mean:
+        own, known, drift = self._own, kind.known, self._plan.uncertainty.drift
+        if kind.mean and self._plan.uncertainty.mean:
             common *= sum(own.choices(kind.points, k=known)) / known / kind.mean
-        return [common * exp(DRIFT * own.gauss(0.0, 1.0)) for _ in range(PARTS)]
+        return [common * exp(drift * own.gauss(0.0, 1.0)) for _ in range(PARTS)]
 
     def ends(self) -> list[float]:
         """When each bag ends."""

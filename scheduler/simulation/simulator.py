@@ -8,7 +8,7 @@ Rule 3: the scheduler sees what is predicted and announced; what happens is in `
 import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
@@ -96,7 +96,9 @@ class Simulator:
         arrivals: Sequence[Arrival],
         conditions: Conditions = IDEAL,
         trace: bool = False,
+        beside: Callable[[ev.Event, float], Iterable[ev.Event]] | None = None,
     ) -> None:
+        """``beside``: is told each event and its time after it was handled, and may answer with more events."""
         self.scheduler = Scheduler(policy)
         self.now = 0.0
         self._simulated = pcs
@@ -112,6 +114,7 @@ class Simulator:
         # If no PC is silent, no slot has to be looked at between events.
         self._silent = [pc.name for pc in pcs if pc.silent]
         self._conditions = conditions
+        self._beside = beside
         self._random = Random(conditions.seed)
         self._tries = Counter[int]()
         self._trace = trace
@@ -346,6 +349,9 @@ class Simulator:
         """Pass ``event`` to the scheduler, and carry out its commands."""
         for command in self.scheduler.handle(event, self.now):
             self._table[type(command)](command)
+        if self._beside is not None:
+            for other in self._beside(event, self.now):
+                self._feed(other)
 
     def _assign(self, assign: ev.Assign) -> None:
         pc = self._pcs[assign.worker]
