@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 __all__ = [
     "Bag",
     "BagRejected",
+    "Change",
     "DeskgridError",
     "File",
     "Grid",
@@ -40,6 +41,7 @@ __all__ = [
 # The modules of the public names, except for the errors.
 _PLACES = {
     "Bag": "client.bag",
+    "Change": "client.whatif",
     "File": "files",
     "Grid": "client.grid",
     "Progress": "client.progress",
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
     from deskgrid.client.grid import Grid, Task, task
     from deskgrid.client.progress import Progress
+    from deskgrid.client.whatif import Change
     from deskgrid.errors import (
         BagRejected,
         DeskgridError,

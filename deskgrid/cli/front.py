@@ -37,6 +37,8 @@ COMMANDS = {
     "Watch": (
         ("status", "deskgrid.cli.grid:status", "Watch the grid live, or print its state."),
         ("bags", "deskgrid.cli.grid:bags", "List the bags."),
+        ("whatif", "deskgrid.cli.whatif:whatif", "Say when a bag would end if something were different."),
+        ("advise", "deskgrid.cli.whatif:advise", "Say what would help a bag to end sooner."),
         ("shares", "deskgrid.cli.grid:shares", "Show who has used how much of the grid."),
         ("policy", "deskgrid.cli.grid:policy", "Change how the running grid places tasks."),
     ),

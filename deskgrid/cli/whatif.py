@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskgrid.cli.bags import bag_argument
 from deskgrid.cli.base import Seconds, join_option, open_grid, say, table
 from deskgrid.client.whatif import AS_IT_IS, Change
 from deskgrid.durations import clock, duration
@@ -57,7 +58,7 @@ def _with(ctx: click.Context, option: click.Parameter, words: Iterable[str]) -> 
 
 
 def _without(ctx: click.Context, option: click.Parameter, patterns: Iterable[str]) -> list[Named]:
-    return [(f"without {pattern}", Change(without=[pattern])) for pattern in patterns]
+    return [(f"without {pattern}", Change(without=(pattern,))) for pattern in patterns]
 
 
 def _more(ctx: click.Context, option: click.Parameter, words: Iterable[str]) -> list[Named]:
@@ -174,7 +175,7 @@ def usual(status: "StatusDocument", now: "Instant") -> list[Named]:
     return [
         _begun(EVENING, now),
         (f"with {_pcs(MORE)}", Change(more=MORE)),
-        *((f"without {site}", Change(without=[site])) for site in closed),
+        *((f"without {site}", Change(without=(site,))) for site in closed),
         ("tasks split in 2", Change(split=2)),
         (f"under {other}", Change(policy=other)),
     ]
@@ -199,3 +200,16 @@ def _difference(seconds: float | None, before: float | None) -> str:
     if seconds is None or before is None or math.isclose(seconds, before, abs_tol=1.0):
         return ""
     return f"{duration(abs(seconds - before))} {'later' if seconds > before else 'sooner'}"
+
+
+@click.command()
+@bag_argument
+@join_option
+def advise(*, bag_id: str, join: str | None) -> None:
+    """Say what would help BAG to end sooner: which PCs to leave on, and what to do about tasks that fit no window.
+
+    Nothing changes on the grid. PCs are grouped by site, or by their names.
+    """
+    with open_grid(join) as grid:
+        for line in grid.attach(bag_id).advise().lines(time.time()):
+            say(line)
