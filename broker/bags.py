@@ -4,12 +4,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from math import inf
 from typing import Any, NamedTuple
 
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
+from deskgrid.scheduler.forecast.correction import Estimate
 from deskgrid.scheduler.prediction.runtimes import Prediction
 from deskgrid.scheduler.queues.lanes import LaneKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
@@ -88,6 +90,17 @@ def _append(runs: list[Run], elapsed: Sequence[float], worker: str) -> None:
         del runs[:-LATEST]
 
 
+class Told(NamedTuple):
+    """An estimate of when a bag will be done, as of ``made`` by the broker's clock; it had ``total`` tasks then.
+
+    ``raw``: before it was corrected.
+    """
+
+    made: float
+    raw: Estimate
+    total: int
+
+
 class KeptCheckpoint(NamedTuple):
     """A checkpoint in the journal, by its number there. ``progress``: as in `deskgrid.wire.Saved`; ``size``: bytes."""
 
@@ -112,6 +125,8 @@ class OpenBag:
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
+    ``told``: by stage, the first estimate of when it will be done. ``journal_eta_at``: when one is journaled next, by
+    the broker's clock.
     ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
     ``paused``: somebody has paused it. ``waits_for``: the numbers of the bags that it has to wait for.
     ``cannot_run``: why it was cancelled instead, if a bag that it had to wait for did not end well.
@@ -136,6 +151,8 @@ class OpenBag:
     checkpoints: dict[int, list[KeptCheckpoint]] = field(default_factory=dict)
     alone_since: float | None = None
     deserted: bool = False
+    told: dict[int, Told] = field(default_factory=dict)
+    journal_eta_at: float = -inf
     under_way: str = ""
     paused: bool = False
     waits_for: set[int] = field(default_factory=set)

@@ -14,6 +14,7 @@ from deskgrid import wire
 from deskgrid.broker.auth.admission import Admission
 from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
 from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
 from deskgrid.broker.orders import Orders
 from deskgrid.broker.overview import Overview
@@ -60,7 +61,8 @@ class Queries:
         self._clients = clients
         self.operations = Operations(state)
         self.orders = Orders(state, self.operations)
-        overview = Overview(state, workers, throughput, clients)
+        self.etas = Etas(state, self.operations, state.forecaster)
+        overview = Overview(state, workers, throughput, clients, self.etas)
         self._overview = overview
         admission = Admission(state, self._connected)
         self._table: dict[str, Callable[[Json, float], Json | Slices]] = {
@@ -71,7 +73,8 @@ class Queries:
             "events": lambda args, now: self._events(args, now, everything=False),
             "events all": lambda args, now: self._events(args, now, everything=True),
             "bags": lambda args, now: overview.page(args.get("after") or 0),
-            "progress": lambda args, now: overview.row(self._bag(args)),
+            "progress": lambda args, now: overview.row(self._bag(args), args.get("eta") is True),
+            "eta": lambda args, now: self.etas.eta(self._bag(args)),
             "cancel": lambda args, now: self.orders.cancel(
                 self._bag(args), args.get("items"), spare=args.get("running") is False
             ),

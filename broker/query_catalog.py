@@ -171,7 +171,9 @@ QUESTIONS: Mapping[str, Question] = {
     "events": Question("everyone", {"after": _AFTER}),
     "events all": Question("admin", {"after": _AFTER}),
     "bags": Question("everyone", {"after": _AFTER}),
-    "progress": Question("owner", {"bag": _BAG}),  # a client attaches to a bag with this
+    # A client attaches to a bag with this. ``eta``: wait a moment for an estimate of when it will be done.
+    "progress": Question("owner", {"bag": _BAG, "eta": Argument(_yes_or_no, optional=True)}),
+    "eta": Question("owner", {"bag": _BAG}),
     "explain": Question("owner", {"bag": _BAG, "item": Argument(_ITEM, optional=True)}),
     "logs": Question("owner", {"bag": _BAG, "item": Argument(_ITEM)}),
     "output": Question("owner", {"bag": _BAG, "after": _AFTER}),

@@ -12,7 +12,7 @@ Rule 2: every method sees the same runs. An interval is corrected by bags that e
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from statistics import median
@@ -20,9 +20,9 @@ from time import process_time
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
-from deskgrid.scheduler.forecast.correction import Correction, Estimate, Score, estimate, score, stage_of
+from deskgrid.scheduler.forecast.correction import Correction, Estimate, estimate, score, stage_of
 from deskgrid.scheduler.forecast.look import Look
-from deskgrid.scheduler.forecast.picture import Durations, Picture
+from deskgrid.scheduler.forecast.picture import Durations
 from deskgrid.scheduler.model import Outcome
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from deskgrid.scheduler.prediction.runtimes import Features, Runtimes
@@ -170,8 +170,8 @@ class Estimator:
         observed = _Observed(self, tasks, Random(seed))
         first = [observed.expected()] * len(tasks)
         actual = [max(task.seconds, 1e-3) for task in tasks]
-        simulator = Simulator(make_policy(DEFAULT), pcs, [Arrival(first, actual)], beside=observed.beside)
-        observed.simulator = simulator
+        simulator = Simulator(make_policy(DEFAULT), pcs, [Arrival(first, actual)])
+        observed.simulator, simulator.beside = simulator, observed.beside
         try:
             end = simulator.run().makespan_s
         except Stalled:

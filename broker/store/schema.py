@@ -117,6 +117,11 @@ CREATE TABLE learned (number INTEGER PRIMARY KEY, kind TEXT, name TEXT, learned 
 CREATE TABLE checkpoints (number INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER, bag INTEGER, progress REAL,
                           left_s REAL, size INTEGER, data BLOB, checksum INTEGER);
 """,
+    # When bags would end, as it was told.
+    """
+CREATE TABLE etas (number INTEGER PRIMARY KEY, bag INTEGER, made REAL, ended REAL, median REAL, low REAL, high REAL);
+CREATE INDEX etas_of_bag ON etas (bag);
+""",
 )
 FORMAT = len(_FORMATS)
 

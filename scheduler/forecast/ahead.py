@@ -17,7 +17,7 @@ from bisect import bisect_right, insort
 from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 from itertools import accumulate, chain
-from math import exp, inf
+from math import exp, inf, log
 from random import Random
 from statistics import NormalDist
 from typing import NamedTuple
@@ -56,7 +56,7 @@ class _Kind(NamedTuple):
     known: int
     sums: list[float]
     needs_s: float
-    count: int
+    total: int
 
 
 class Uncertainty(NamedTuple):
@@ -70,11 +70,12 @@ class Uncertainty(NamedTuple):
     mean: bool = True
 
 
+USUAL = Uncertainty()
 CERTAIN = Uncertainty(0.0, 0.0, False)
 
 
 def forecast(
-    picture: Picture, chance: Random, runs: int = RUNS, uncertainty: Uncertainty = Uncertainty()
+    picture: Picture, chance: Random, runs: int = RUNS, uncertainty: Uncertainty = USUAL
 ) -> dict[int, list[float]]:
     """By number of bag: when it ends, in seconds, in each run. Infinity: never, as far as windows are known."""
     plan = _Plan(picture, chance, uncertainty)
@@ -129,7 +130,7 @@ class _Run:
         self._plan, self._own = plan, own
         common = exp(plan.uncertainty.common * common)
         self._factors = [self._drawn(kind, common) for kind in plan.kinds]
-        self._waits = [kind.count for kind in plan.kinds]
+        self._waits = [kind.total for kind in plan.kinds]
         # By kind: tasks that were interrupted, as seconds, and what a window must have left for them.
         self._again: dict[int, list[tuple[float, float]]] = {}
         self._ends = [0.0] * len(plan.bags)
@@ -192,10 +193,10 @@ class _Run:
             shares.sort()
         for place, (used, share, kinds) in enumerate(shares):
             for kind in kinds:
-                _, _, _, _, sums, needs_s, _ = each = plan.kinds[kind]
+                each = plan.kinds[kind]
                 if again and kind in again and again[kind][-1][1] < left:
                     end = self._once_more(slot, free, window, kind)
-                elif needs_s >= left or not self._waits[kind] or (self._has and not self._may(each.bag, slot)):
+                elif each.needs_s >= left or not self._waits[kind] or (self._has and not self._may(each.bag, slot)):
                     continue
                 elif begins and begins.get(each.bag, 0.0) > free:
                     continue
@@ -221,8 +222,8 @@ class _Run:
         many = int(waits * plan.block)
         if many > 1:
             # No task begins when too little is left of the window.
-            last = bisect_right(sums, sums[begin] + (window[1] - free - needs_s) / factor, begin, begin + min(many, DRAWN))
-            many = max(1, last - begin)
+            latest = sums[begin] + (window[1] - free - needs_s) / factor
+            many = max(1, bisect_right(sums, latest, begin, begin + min(many, DRAWN)) - begin)
         else:
             many = 1
         end = free + (sums[begin + many] - sums[begin]) * factor
@@ -233,8 +234,7 @@ class _Run:
             began = free + (sums[ended] - sums[begin]) * factor
             self._interrupted(kind, (sums[ended + 1] - sums[ended]) * factor, window[2] - began)
             end = window[2]
-        if end > self._ends[bag]:
-            self._ends[bag] = end
+        self._ends[bag] = max(self._ends[bag], end)
         self._waits[kind] = waits - many
         return end
 
@@ -252,8 +252,8 @@ class _Run:
 
     def _interrupted(self, kind: int, seconds: float, ran: float) -> None:
         """A task of a kind, which takes ``seconds``, was stopped after it ran."""
-        _, _, _, _, _, needs_s, _ = each = self._plan.kinds[kind]
-        again = (seconds - ran, needs_s) if self._plan.bags[each.bag].keeps else (seconds, max(needs_s, ran))
+        bag, needs_s = self._plan.kinds[kind].bag, self._plan.kinds[kind].needs_s
+        again = (seconds - ran, needs_s) if self._plan.bags[bag].keeps else (seconds, max(needs_s, ran))
         self._again.setdefault(kind, []).append(again)
         self._waits_for_a_slot(kind)
 
@@ -302,8 +302,8 @@ class _Run:
                 self._next_window(slot)
                 window = self._open[slot]
                 if window is not None:
-                    free = max(0.0, window[0])
-                    yield (self._let_end(slot, pc, pc.running[place], window) if place < len(pc.running) else free), slot
+                    runs = pc.running[place] if place < len(pc.running) else None
+                    yield max(0.0, window[0]) if runs is None else self._let_end(slot, pc, runs, window), slot
                 slot += 1
 
     def _let_end(self, slot: int, pc: PC, running: Running, window: _Window) -> float:
@@ -325,4 +325,4 @@ class _Run:
         place, more = bisect_right(points, elapsed / factor), self._own.random()
         if place < len(points):
             return points[place + int(more * (len(points) - place))] * factor - elapsed
-        return elapsed * ((1.0 - more) ** (-1.0 / BEYOND) - 1.0)
+        return elapsed * (exp(-log(1.0 - more) / BEYOND) - 1.0)

@@ -5,6 +5,7 @@ remaining times. The quantile of the last scores is the factor that would have b
 prediction). Each side of the interval has scores of its own, and so has each stage of a bag.
 """
 
+from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -76,10 +77,16 @@ class Correction:
         """Take a score of a bag that has ended."""
         self._scores[each.stage].append(each)
 
-    def scores(self) -> Iterator[Score]:
-        """All scores that are remembered, the oldest of each stage first."""
-        for scores in self._scores:
-            yield from scores
+    def packed(self) -> Iterator[tuple[str, bytes]]:
+        """The scores of each stage, by its name, for `restore`."""
+        for stage, scores in enumerate(self._scores):
+            yield str(stage), array("d", [side for each in scores for side in (each.below, each.above)]).tobytes()
+
+    def restore(self, name: str, sides: Sequence[float]) -> None:
+        """Go on with what `packed` returned, as numbers; anything else is ignored."""
+        for stage in range(len(self._scores)):
+            if name == str(stage):
+                self._scores[stage].extend(Score(stage, *pair) for pair in zip(sides[::2], sides[1::2], strict=False))
 
     def corrected(self, stage: int, told: Estimate) -> Estimate:
         """The estimate as earlier ones of this stage should have been; as it is while too few are known."""

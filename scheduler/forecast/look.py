@@ -6,7 +6,9 @@ those were off so far tells how long the tasks really take. All other tasks of a
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from math import exp
 from statistics import NormalDist
 
@@ -21,6 +23,8 @@ from deskgrid.scheduler.state.tasks import Bag
 PIECE = 1_000
 # Groups of tasks with predictions of their own, and how many tasks of a bag are looked at for that.
 GROUPS, LOOKED_AT = 8, 256
+# Bags that have a row of their own; and bags of a row that are looked at for its runtimes.
+ROWS, ALIKE = 64, 8
 # Points of a distribution.
 POINTS = 48
 # The spread of the logarithm of actual to predicted runtimes, before any is known.
@@ -44,6 +48,8 @@ class Look:
         self._elapsed: defaultdict[int, list[float]] = defaultdict(list)
         self._groups: dict[int, list[Group]] = {}
         self._waiting: list[Waiting] = []
+        # By bag: the bag of the picture that stands for it.
+        self.rows: dict[int, int] = {}
         self.picture = Picture((), ())
 
     def pieces(self) -> Iterator[int]:
@@ -59,12 +65,11 @@ class Look:
             if rows >= PIECE:
                 yield rows
                 rows = 0
-        for bag in list(grid.tasks.bags.values()):
-            if bag.settled < bag.total:
-                rows += self._look_at_bag(bag)
-                if rows >= PIECE:
-                    yield rows
-                    rows = 0
+        for bags in _in_rows([bag for bag in grid.tasks.bags.values() if bag.settled < bag.total]):
+            rows += self._look_at_bags(bags)
+            if rows >= PIECE:
+                yield rows
+                rows = 0
         shares = {bag.lane.account.share for bag in grid.tasks.bags.values() if bag.settled < bag.total}
         self.picture = Picture(
             tuple([self._pc(*row) for row in self._pcs]),
@@ -98,7 +103,13 @@ class Look:
     def _pc(
         self, name: str, site: str, spans: tuple[Span, ...], slots: int, running: list[tuple[Bag, float, float]]
     ) -> PC:
-        shown = [Running(bag.number, self._group_of(bag, seconds), elapsed) for bag, seconds, elapsed in running]
+        # While the picture was taken, some bags may have ended.
+        known = self._groups
+        shown = [
+            Running(self.rows[b.number], self._group_of(b, seconds), ran)
+            for b, seconds, ran in running
+            if b.number in known
+        ]
         return PC(name, spans, slots, tuple(shown), site)
 
     def _group_of(self, bag: Bag, runtime: float) -> int:
@@ -108,7 +119,25 @@ class Look:
 
     # --- bags --------------------------------------------------------------------------------------------------------
 
-    def _look_at_bag(self, bag: Bag) -> int:
+    def _look_at_bags(self, bags: Sequence[Bag]) -> int:
+        """Look at bags that are alike, and show them as one."""
+        seen = [self._look_at_bag(bag) for bag in bags]
+        first = seen[0]
+        if len(seen) > 1:
+            groups = [group for waiting in seen for group in waiting.groups]
+            points = sorted(point for group in groups[:ALIKE] for point in group.durations.points)
+            durations = Durations(tuple(points[:: max(1, len(points) // POINTS)]), groups[0].durations.known)
+            count, runtime = sum(group.count for group in groups), max(group.runtime for group in groups)
+            whole = Group(count, durations, runtime, max(group.needs_s for group in groups))
+            total, ended = sum(waiting.total for waiting in seen), sum(waiting.ended for waiting in seen)
+            first = replace(first, groups=(whole,), total=total, ended=ended)
+        for bag in bags:
+            self.rows[bag.number] = first.number
+            self._groups[bag.number] = list(first.groups)
+        self._waiting.append(first)
+        return LOOKED_AT * len(bags)
+
+    def _look_at_bag(self, bag: Bag) -> Waiting:
         elapsed = self._elapsed.get(bag.number, [])
         count = max(0, bag.total - bag.settled - len(elapsed))
         needs = self._grid.policy.requirement.needs if self._grid.policy.timed else _nothing
@@ -120,22 +149,18 @@ class Look:
                 Group(many, self._ratios(bag, runtime), runtime, needs(bag.needs_s(runtime)))
                 for many, runtime in self._predicted(bag, count)
             ]
-        self._groups[bag.number] = groups
         key = bag.lane.key
-        self._waiting.append(
-            Waiting(
-                bag.number,
-                tuple(groups),
-                bag.total,
-                bag.settled,
-                bag.lane.account.share.name,
-                key.priority,
-                key.limit,
-                bag.barred,
-                bag.piece is not None,
-            )
+        return Waiting(
+            bag.number,
+            tuple(groups),
+            bag.total,
+            bag.settled,
+            bag.lane.account.share.name,
+            key.priority,
+            key.limit,
+            bag.barred,
+            bag.piece is not None,
         )
-        return LOOKED_AT
 
     def _predicted(self, bag: Bag, count: int) -> list[tuple[int, float]]:
         """Groups of a bag's waiting tasks: how many, and their predicted runtime. The longest ones come first."""
@@ -143,10 +168,9 @@ class Look:
         many = min(GROUPS, len(set(seen)))
         edges = [len(seen) * place // many for place in range(many + 1)]
         shares = [count * edge // len(seen) for edge in edges]
-        parts = [seen[start:end] for start, end in zip(edges, edges[1:], strict=False)]
-        return [
-            (end - start, sum(part) / len(part)) for part, start, end in zip(parts, shares, shares[1:], strict=False)
-        ]
+        parts = [seen[start:end] for start, end in pairwise(edges)]
+        counts = [end - start for start, end in pairwise(shares)]
+        return [(many, sum(part) / len(part)) for many, part in zip(counts, parts, strict=True)]
 
     def _some(self, bag: Bag) -> Iterator[float]:
         """The predicted runtimes of some of a bag's waiting tasks, evenly spread over its batches."""
@@ -165,6 +189,20 @@ class Look:
         told = [] if bag.prediction_error is None else bag.prediction_error.known()
         ratios = Mixture(told, _RATIOS).quantiles(LEVELS, ())
         return Durations(tuple([runtime * ratio for ratio in ratios]), len(told))
+
+
+def _in_rows(bags: list[Bag]) -> Iterator[list[Bag]]:
+    """Each bag in a row of its own; if there are very many, neighbours that are alike share one."""
+    if len(bags) <= ROWS:
+        yield from ([bag] for bag in bags)
+        return
+    alike: defaultdict[tuple[object, ...], list[Bag]] = defaultdict(list)
+    for bag in bags:
+        key = bag.lane.key
+        alike[bag.lane.account.share.name, key.priority, key.limit, bag.barred, bag.piece].append(bag)
+    many = -(-len(bags) // ROWS)
+    for its in alike.values():
+        yield from (its[start : start + many] for start in range(0, len(its), many))
 
 
 def _spans(windows: tuple[Window, ...], now: float) -> Iterator[Span]:

@@ -96,9 +96,7 @@ class Simulator:
         arrivals: Sequence[Arrival],
         conditions: Conditions = IDEAL,
         trace: bool = False,
-        beside: Callable[[ev.Event, float], Iterable[ev.Event]] | None = None,
     ) -> None:
-        """``beside``: is told each event and its time after it was handled, and may answer with more events."""
         self.scheduler = Scheduler(policy)
         self.now = 0.0
         self._simulated = pcs
@@ -114,7 +112,8 @@ class Simulator:
         # If no PC is silent, no slot has to be looked at between events.
         self._silent = [pc.name for pc in pcs if pc.silent]
         self._conditions = conditions
-        self._beside = beside
+        # Is told each event and its time, after it was handled, and may answer with more events.
+        self.beside: Callable[[ev.Event, float], Iterable[ev.Event]] | None = None
         self._random = Random(conditions.seed)
         self._tries = Counter[int]()
         self._trace = trace
@@ -349,8 +348,8 @@ class Simulator:
         """Pass ``event`` to the scheduler, and carry out its commands."""
         for command in self.scheduler.handle(event, self.now):
             self._table[type(command)](command)
-        if self._beside is not None:
-            for other in self._beside(event, self.now):
+        if self.beside is not None:
+            for other in self.beside(event, self.now):
                 self._feed(other)
 
     def _assign(self, assign: ev.Assign) -> None:

@@ -130,7 +130,8 @@ class OfficeLine:
     def receive(self, seconds: float) -> bytes | None:
         if not self.inbox:
             self._office.settle()
-        while not self.inbox and self._office.sessions.queries.operations.waiting:
+        operations = self._office.sessions.queries.operations
+        while not self.inbox and (operations.waiting or operations.parked):
             self._office.settle()  # what is asked for takes more turns than one
         return self.inbox.popleft() if self.inbox else None
 
