@@ -155,20 +155,19 @@ class Etas:
     def _make(self, now: float) -> Slices:
         """Take a picture of the grid, and have the forecast made."""
         try:
-            look = Look(self._state.scheduler.grid, now, self._learned)
+            look = Look(self._state.scheduler.grid, now, self.learned)
             for rows in look.pieces():
                 yield ROW_UNITS * rows
             self._count += 1
             picture, slots = look.picture, sum([pc.slots for pc in look.picture.pcs])
-            runs = max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, 16 * slots * len(picture.bags))))
-            ticket = self._forecaster.submit(picture, self._count, runs)
+            ticket = self._forecaster.submit(picture, self._count, runs_for(slots, len(picture.bags)))
             self._asked = _Asked(ticket, now, picture, look.rows)
         except Exception as error:
             self._fail(now, f"the estimate failed: {error!r}")
         self._looks = False
         return {}
 
-    def _learned(self, bag: Bag, running: list[float]) -> Durations | None:
+    def learned(self, bag: Bag, running: list[float]) -> Durations | None:
         """How long the tasks of a bag take, unless its submitter said that, or its checkpoints tell it."""
         known = self._state.book.by_number[bag.number]
         if known.row.options.checkpoint or (known.row.predicted and not (bag.bounded and known.runs.count)):
@@ -234,6 +233,11 @@ class Etas:
         if self._unwritten:
             self._state.journal.etas.add(self._unwritten)
             self._unwritten = []
+
+
+def runs_for(slots: int, bags: int) -> int:
+    """How many runs a forecast is made of."""
+    return max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, 16 * slots * bags)))
 
 
 def _answer(median: float | None, low: float | None, high: float | None, why: str) -> Json:

@@ -1,26 +1,33 @@
 """What the process that makes forecasts can be asked: functions of a picture and plain values, to plain values."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
 
+from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.changes import Change
-from deskgrid.scheduler.forecast.compare import Answer, PolicyUsed, advise, compare
+from deskgrid.scheduler.forecast.compare import Answer, Dice, PolicyUsed, advise, compare
 from deskgrid.scheduler.forecast.picture import Picture
 
 Json = dict[str, Any]
 
 
+def ends(picture: Picture, args: Json) -> dict[int, list[float]]:
+    """By number of bag, when it ends in each run. ``args``: "seed" and "runs"."""
+    return forecast(picture, Random(args["seed"]), args["runs"])
+
+
 def compared(picture: Picture, args: Json) -> Json:
-    """Answers to "what if". ``args``: "bag", "seed", "policy" with its "options", and "changes" as they were asked."""
+    """Answers to "what if". ``args``: "bag", "policy" with its "options", "changes" as asked, "seed", "runs"."""
     changes = [change_of(row) for row in args["changes"]]
     policy = PolicyUsed(args["policy"], args["options"])
-    return {"rows": [_row(each) for each in compare(picture, args["bag"], changes, policy, args["seed"])]}
+    return {"rows": [_row(each) for each in compare(picture, args["bag"], changes, policy, _dice(args))]}
 
 
 def advised(picture: Picture, args: Json) -> Json:
-    """Advice for a bag. ``args``: "bag" and "seed"."""
-    found = advise(picture, args["bag"], args["seed"])
+    """Advice for a bag. ``args``: "bag", "seed" and "runs"."""
+    found = advise(picture, args["bag"], _dice(args))
     return {
         "now": _row(found.now),
         "longer": [{**each._asdict(), "answer": _row(each.answer)} for each in found.longer],
@@ -44,6 +51,13 @@ def change_of(row: Mapping[str, Any]) -> Change:
     )
 
 
+def _dice(args: Json) -> Dice:
+    return Dice(args["seed"], args["runs"])
+
+
 def _row(answer: Answer) -> Json:
     times = [None] * 3 if answer.when is None else [seconds if seconds < math.inf else None for seconds in answer.when]
     return {**dict(zip(("median_s", "low_s", "high_s"), times, strict=True)), "note": answer.note}
+
+
+TASKS: Mapping[str, Callable[[Picture, Json], Any]] = {"ends": ends, "compare": compared, "advise": advised}

@@ -9,11 +9,11 @@ import math
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import replace
-from typing import Any
 
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import OpenBag
-from deskgrid.broker.forecasts.etas import PART, ROW_UNITS, Etas
+from deskgrid.broker.forecasts.etas import PART, ROW_UNITS, Etas, runs_for
+from deskgrid.broker.forecasts.runner import Ticket
 from deskgrid.broker.operations import PARKED, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
@@ -37,43 +37,56 @@ class WhatIf:
 
     def __init__(self, state: BrokerState, workers: Workers, etas: Etas) -> None:
         self._state, self._workers, self._etas = state, workers, etas
+        # By credential: its questions that wait for a picture, and those that the process has.
         self._waiting = Counter[str]()
+        self._tickets: dict[str, list[Ticket]] = {}
         # When the next picture may be taken. The broker's clock.
         self._next_at = -math.inf
 
-    def compare(self, who: Credential, bag: OpenBag, args: Json) -> Slices:
+    def compare(self, who: Credential, bag: OpenBag, changes: list[Json]) -> Slices:
         """When a bag would end, as things are and with each change."""
-        if bag.complete:
-            raise AskError(f"bag {bag.row.id} has ended")
-        _check(args["changes"])
-        return self._ask(who, bag.row.number, "compare", args["changes"])
+        return self._ask(who, bag.row.number, "compare", changes)
 
     def compare_new(self, who: Credential, args: Json) -> Slices:
         """The same for a bag that ``who`` would submit now."""
-        _check(args["changes"])
         return self._ask(who, IMAGINED, "compare", args["changes"], (args["tasks"], args["runtime_s"]))
 
     def advise(self, who: Credential, bag: OpenBag) -> Slices:
         """What would help a bag."""
-        if bag.complete:
-            raise AskError(f"bag {bag.row.id} has ended")
         return self._ask(who, bag.row.number, "advise", [])
 
     def _ask(
         self, who: Credential, bag: int, what: str, changes: list[Json], new: tuple[int, float] | None = None
     ) -> Slices:
-        mine = self._waiting[who.name]
-        if mine >= WAITING_LIMIT or self._waiting.total() >= WAITING_LIMIT_ALL:
-            raise AskError(f"{mine} such questions of {who.name} wait already: ask again when they have been answered")
+        self._check(who.name, changes)
         self._waiting[who.name] += 1
         try:
             picture = yield from self._picture(bag)
-            if new is not None:
-                picture = replace(picture, bags=(*picture.bags, self._imagined(who, *new)))
-            return (yield from self._answer(picture, what, {"bag": bag, "changes": changes}))
         finally:
             self._waiting[who.name] -= 1
-            self._waiting += Counter()
+        if new is not None:
+            picture = replace(picture, bags=(*picture.bags, self._imagined(who, *new)))
+        ticket = self._submit(picture, what, {"bag": bag, "changes": changes})
+        self._tickets.setdefault(who.name, []).append(ticket)
+        while not ticket.done:
+            yield PARKED
+        if ticket.answer is None:
+            self._state.note("forecast-failed", by=who.name, why=ticket.failure)
+            raise AskError("the forecast could not be made; the broker's log says why")
+        answer: Json = ticket.answer
+        return answer
+
+    def _check(self, owner: str, changes: list[Json]) -> None:
+        """Raise `AskError` if too many such questions wait, or a window of a change has no start or no length."""
+        self._waiting += Counter()  # without those that are zero
+        left = {name: [each for each in tickets if not each.done] for name, tickets in self._tickets.items()}
+        self._tickets = {name: tickets for name, tickets in left.items() if tickets}
+        mine = self._waiting[owner] + len(self._tickets.get(owner, ()))
+        if mine >= WAITING_LIMIT or self._waiting.total() + sum(map(len, self._tickets.values())) >= WAITING_LIMIT_ALL:
+            raise AskError(f"{mine} such questions of {owner} wait already: ask again when they have been answered")
+        windows = [each for change in changes for each in change.get("windows") or ()]
+        if any(len(each["starts_s"]) != len(each["lasts_s"]) for each in windows):
+            raise AskError("windows have as many starts as lengths")
 
     def _picture(self, bag: int) -> Generator[int, None, Picture]:
         while self._state.now < self._next_at:
@@ -98,21 +111,10 @@ class WhatIf:
         share = self._state.scheduler.grid.shares.share_of(who.name)
         return Waiting(IMAGINED, (Group(tasks, predicted(runtime), runtime, needs_s),), tasks, share=share)
 
-    def _answer(self, picture: Picture, what: str, args: Json) -> Generator[int, None, Any]:
+    def _submit(self, picture: Picture, what: str, args: Json) -> Ticket:
         policy = self._state.scheduler.policy
-        args |= {"seed": SEED, "policy": policy.name, "options": policy_options(policy)}
-        ticket = self._state.forecaster.ask(picture, what, args)
-        while not ticket.done:
-            yield PARKED
-        if ticket.answer is None:
-            self._state.note("forecast-failed", by="", why=ticket.failure)
-            raise AskError("the forecast could not be made; the broker's log says why")
-        return ticket.answer
-
-
-def _check(changes: list[Json]) -> None:
-    """Raise `AskError` unless each window of a change has a start and a length."""
-    for change in changes:
-        for windows in change.get("windows") or ():
-            if len(windows["starts_s"]) != len(windows["lasts_s"]):
-                raise AskError("windows have as many starts as lengths")
+        slots = sum([pc.slots for pc in picture.pcs])
+        args |= {"seed": SEED, "runs": runs_for(slots, len(picture.bags))}
+        return self._state.forecaster.ask(
+            picture, what, {**args, "policy": policy.name, "options": policy_options(policy)}
+        )

@@ -188,6 +188,7 @@ class _Run:
         """A slot takes tasks; returns when it is free again."""
         plan, again = self._plan, self._again
         left, begins = window[1] - free, plan.begins
+        gated = bool(self._has or begins)
         shares = self._shares
         if len(shares) > 1:
             shares.sort()
@@ -196,9 +197,7 @@ class _Run:
                 each = plan.kinds[kind]
                 if again and kind in again and again[kind][-1][1] < left:
                     end = self._once_more(slot, free, window, kind)
-                elif each.needs_s >= left or not self._waits[kind] or (self._has and not self._may(each.bag, slot)):
-                    continue
-                elif begins and begins.get(each.bag, 0.0) > free:
+                elif each.needs_s >= left or not self._waits[kind] or (gated and not self._may(each.bag, slot, free)):
                     continue
                 else:
                     end = self._block(slot, free, window, kind)
@@ -257,8 +256,10 @@ class _Run:
         self._again.setdefault(kind, []).append(again)
         self._waits_for_a_slot(kind)
 
-    def _may(self, bag: int, slot: int) -> bool:
+    def _may(self, bag: int, slot: int, free: float) -> bool:
         """Whether a bag may have a slot; if it has a limit, the slot is one of its own from then on."""
+        if self._plan.begins.get(bag, 0.0) > free:
+            return False
         its = self._has.get(bag)
         if its is None or slot in its:
             return True

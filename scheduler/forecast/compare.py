@@ -10,7 +10,7 @@ from math import ceil, inf
 from random import Random
 from typing import Any, NamedTuple
 
-from deskgrid.scheduler.forecast.ahead import forecast
+from deskgrid.scheduler.forecast.ahead import RUNS, forecast
 from deskgrid.scheduler.forecast.changes import Change, Unchangeable, changed, stays_longer
 from deskgrid.scheduler.forecast.correction import Estimate, estimate
 from deskgrid.scheduler.forecast.picture import PC, Picture, Waiting
@@ -35,6 +35,13 @@ class PolicyUsed(NamedTuple):
     def make(self) -> Policy:
         """A new one like it."""
         return make_policy(self.name, **self.options)
+
+
+class Dice(NamedTuple):
+    """The chance of all runs, and how many there are for each answer."""
+
+    seed: int
+    runs: int = RUNS
 
 
 class Answer(NamedTuple):
@@ -71,20 +78,20 @@ class Advice(NamedTuple):
     misfits: Misfits | None
 
 
-def compare(picture: Picture, bag: int, changes: Sequence[Change], policy: PolicyUsed, seed: int) -> list[Answer]:
-    """When a bag ends: first as things are, then with each change. ``seed``: of all runs."""
-    return [_answer(picture, bag, change, policy, seed) for change in (Change(), *changes)]
+def compare(picture: Picture, bag: int, changes: Sequence[Change], policy: PolicyUsed, dice: Dice) -> list[Answer]:
+    """When a bag ends: first as things are, then with each change."""
+    return [_answer(picture, bag, change, policy, dice) for change in (Change(), *changes)]
 
 
-def _answer(picture: Picture, bag: int, change: Change, policy: PolicyUsed, seed: int) -> Answer:
+def _answer(picture: Picture, bag: int, change: Change, policy: PolicyUsed, dice: Dice) -> Answer:
     try:
         imagined = changed(picture, bag, change)
         factor = 1.0
         if change.policy:
-            factor = stretch(imagined, bag, policy.make, partial(make_policy, change.policy), seed)
+            factor = stretch(imagined, bag, policy.make, partial(make_policy, change.policy), dice.seed)
     except (Unchangeable, TooManyTasks, UnknownPolicy) as error:
         return Answer(None, str(error))
-    return _ends(imagined, bag, seed, factor)
+    return _ends(imagined, bag, dice, factor)
 
 
 def obstacle(picture: Picture, bag: int) -> str:
@@ -115,7 +122,7 @@ def longest_window(pcs: Sequence[PC]) -> float:
     return max([span.closes - max(0.0, span.opens) for pc in pcs for span in pc.spans], default=0.0)
 
 
-def advise(picture: Picture, bag: int, seed: int) -> Advice:
+def advise(picture: Picture, bag: int, dice: Dice) -> Advice:
     """What would help a bag: an hour more of each group of PCs; and what to do about tasks that fit no window."""
     waiting = _bag(picture, bag)
     found = misfits(picture, waiting)
@@ -123,11 +130,11 @@ def advise(picture: Picture, bag: int, seed: int) -> Advice:
         picture = _without_misfits(picture, waiting)
         if not _has_work(picture, bag):
             return Advice(Answer(None, obstacle(replace(picture, bags=(waiting,)), bag)), [], found)
-    now = _ends(picture, bag, seed)
+    now = _ends(picture, bag, dice)
     largest = dict(sorted(groups(picture.pcs).items(), key=lambda each: -len(each[1]))[:GROUPS])
-    longer = [_longer(picture, bag, seed, group, 1) for group in largest]
+    longer = [_longer(picture, bag, dice, group, 1) for group in largest]
     longer.sort(key=lambda each: each.answer.when or NEVER)
-    longer += [_longer(picture, bag, seed, longer[0].group, hours) for hours in HOURS if longer]
+    longer += [_longer(picture, bag, dice, longer[0].group, hours) for hours in HOURS if longer]
     return Advice(now, longer, found)
 
 
@@ -140,16 +147,16 @@ def groups(pcs: Sequence[PC]) -> dict[str, list[PC]]:
     return found
 
 
-def _longer(picture: Picture, bag: int, seed: int, group: str, hours: int) -> Longer:
+def _longer(picture: Picture, bag: int, dice: Dice, group: str, hours: int) -> Longer:
     pcs = groups(picture.pcs)[group]
     names, closes = {pc.name for pc in pcs}, max([pc.spans[0].closes for pc in pcs])
     after = [stays_longer(pc, hours * HOUR_S) if pc.name in names else pc for pc in picture.pcs]
-    return Longer(group, len(pcs), closes, hours, _ends(replace(picture, pcs=tuple(after)), bag, seed))
+    return Longer(group, len(pcs), closes, hours, _ends(replace(picture, pcs=tuple(after)), bag, dice))
 
 
-def _ends(picture: Picture, bag: int, seed: int, factor: float = 1.0) -> Answer:
+def _ends(picture: Picture, bag: int, dice: Dice, factor: float = 1.0) -> Answer:
     """When a bag ends in a picture, if everything took ``factor`` times as long."""
-    found = estimate([factor * end if end else 0.0 for end in forecast(picture, Random(seed))[bag]])
+    found = estimate([factor * end if end else 0.0 for end in forecast(picture, Random(dice.seed), dice.runs)[bag]])
     return Answer(found) if found.median < inf else Answer(None, obstacle(picture, bag))
 
 

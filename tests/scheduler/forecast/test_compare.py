@@ -9,20 +9,21 @@ import pytest
 
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.changes import Change
-from deskgrid.scheduler.forecast.compare import Answer, Misfits, PolicyUsed, advise, compare
+from deskgrid.scheduler.forecast.compare import Answer, Dice, Misfits, PolicyUsed, advise, compare
 from deskgrid.scheduler.forecast.correction import Estimate
 from deskgrid.scheduler.forecast.under_policy import simulated_end, stretch
 from deskgrid.scheduler.policies import make_policy
 from tests.scheduler.forecast.grids import DAY, HOUR, PC, Durations, Group, Picture, Running, Span, Waiting, bag, lab
 
 PACKING = PolicyUsed("packing", {})
+DICE = Dice(7)
 # Twenty PCs: 240 tasks of five minutes take an hour. Lab 1 closes in two hours, lab 2 in ten.
 GRID = Picture(lab("lab1", 10, 2.0) + lab("lab2", 10, 10.0), (bag(240),))
 
 
 def medians(picture: Picture, *changes: Change) -> list[float]:
     """The medians of the answers. Hours."""
-    return [answer.when.median / HOUR if answer.when else inf for answer in compare(picture, 1, changes, PACKING, 7)]
+    return [answer.when.median / HOUR if answer.when else inf for answer in compare(picture, 1, changes, PACKING, DICE)]
 
 
 def test_answers_stand_beside_each_other() -> None:
@@ -45,10 +46,10 @@ def test_answers_stand_beside_each_other() -> None:
 
 
 def test_the_answer_is_an_interval_around_the_median() -> None:
-    (answer,) = compare(GRID, 1, [], PACKING, 7)
+    (answer,) = compare(GRID, 1, [], PACKING, DICE)
     assert answer.when is not None
     assert answer.when.low < answer.when.median < answer.when.high
-    assert compare(GRID, 1, [Change()], PACKING, 7) == [answer, answer]
+    assert compare(GRID, 1, [Change()], PACKING, DICE) == [answer, answer]
 
 
 def test_a_bag_that_begins_later_leaves_the_pcs_to_others_until_then() -> None:
@@ -72,7 +73,7 @@ def _ends(picture: Picture) -> list[list[float]]:
 
 
 def note(picture: Picture, change: Change | None = None) -> str:
-    answer = compare(picture, 1, [change or Change()], PACKING, 7)[1]
+    answer = compare(picture, 1, [change or Change()], PACKING, DICE)[1]
     assert answer.when is None
     return answer.note
 
@@ -150,7 +151,7 @@ def test_a_bag_with_nothing_that_waits_ends_the_same_under_any_policy() -> None:
 def test_advice_puts_first_what_helps_most() -> None:
     # 480 tasks need 40 hours of PCs. Today there are 20, and tomorrow again.
     picture = Picture(lab("big", 8, 2.0) + lab("small", 2, 2.0), (bag(480),))
-    found = advise(picture, 1, 7)
+    found = advise(picture, 1, DICE)
     assert found.misfits is None
     assert found.now.when is not None
     assert found.now.when.median > DAY
@@ -168,12 +169,12 @@ def test_advice_puts_first_what_helps_most() -> None:
 
 def test_pcs_of_no_site_are_grouped_by_their_names() -> None:
     pcs = tuple(PC(name, (Span(0.0, HOUR),)) for name in ("lab1-01", "lab1-02", "desk"))
-    found = advise(Picture((*pcs, PC("always", (Span(0.0, inf),)), PC("gone", ())), (bag(100),)), 1, 7)
+    found = advise(Picture((*pcs, PC("always", (Span(0.0, inf),)), PC("gone", ())), (bag(100),)), 1, DICE)
     assert {(each.group, each.pcs) for each in found.longer} == {("lab1-*", 2), ("desk*", 1)}
 
 
 def test_without_pcs_that_close_there_is_nothing_to_keep_on() -> None:
-    found = advise(Picture((PC("always", (Span(0.0, inf),)),), (bag(10),)), 1, 7)
+    found = advise(Picture((PC("always", (Span(0.0, inf),)),), (bag(10),)), 1, DICE)
     assert found.longer == []
     assert found.now.when is not None
 
@@ -183,7 +184,7 @@ LONG = Group(3, Durations((11 * HOUR,), 5.0), 11 * HOUR, 11.1 * HOUR)
 
 def test_tasks_that_fit_no_window_are_left_out_and_told() -> None:
     short = bag(240).groups[0]
-    found = advise(replace(GRID, bags=(Waiting(1, (LONG, short), 243), bag(1, 2))), 1, 7)
+    found = advise(replace(GRID, bags=(Waiting(1, (LONG, short), 243), bag(1, 2))), 1, DICE)
     assert found.misfits == Misfits(3, 11.1 * HOUR, 10 * HOUR, 2)
     assert found.now.when is not None
     assert found.now.when.median < 2 * HOUR
@@ -192,7 +193,7 @@ def test_tasks_that_fit_no_window_are_left_out_and_told() -> None:
 @pytest.mark.parametrize("running", [(), (Running(1, 0, 60.0),)])
 def test_a_bag_of_which_every_waiting_task_is_too_long(running: tuple[Running, ...]) -> None:
     pcs = (replace(GRID.pcs[0], running=running), *GRID.pcs[1:])
-    found = advise(Picture(pcs, (Waiting(1, (LONG,), 3),)), 1, 7)
+    found = advise(Picture(pcs, (Waiting(1, (LONG,), 3),)), 1, DICE)
     assert found.misfits == Misfits(3, 11.1 * HOUR, 10 * HOUR, 2)
     if not running:
         assert found.now == Answer(None, "3 tasks fit no window that is known")
@@ -200,10 +201,10 @@ def test_a_bag_of_which_every_waiting_task_is_too_long(running: tuple[Running, .
 
 
 def test_without_any_window_nothing_is_called_too_long() -> None:
-    found = advise(Picture((), (Waiting(1, (LONG,), 3),)), 1, 7)
+    found = advise(Picture((), (Waiting(1, (LONG,), 3),)), 1, DICE)
     assert (found.misfits, found.now) == (None, Answer(None, "no PC is up or announced"))
 
 
 def test_a_bag_that_ends_at_once_has_no_room_for_a_factor() -> None:
     empty = replace(GRID, bags=(Waiting(1, (), 5, 5),))
-    assert compare(empty, 1, [Change(policy="pgs")], PACKING, 7)[1] == Answer(Estimate(0.0, 0.0, 0.0))
+    assert compare(empty, 1, [Change(policy="pgs")], PACKING, DICE)[1] == Answer(Estimate(0.0, 0.0, 0.0))
