@@ -28,6 +28,8 @@ WAITING_LIMIT, WAITING_LIMIT_ALL = 4, 32
 IMAGINED = -1
 # All questions have the same chance, so that answers to two of them can be compared.
 SEED = 1
+# How far pictures may be ahead of that part of the time. Seconds.
+AHEAD_S = 1.0
 # What taking a picture costs the broker for each row. Seconds.
 ROW_S = 4e-6
 
@@ -40,7 +42,7 @@ class WhatIf:
         # By credential: its questions that wait for a picture, and those that the process has.
         self._waiting = Counter[str]()
         self._tickets: dict[str, list[Ticket]] = {}
-        # When the next picture may be taken. The broker's clock.
+        # When the time of the broker for all pictures so far is over. The broker's clock.
         self._next_at = -math.inf
 
     def compare(self, who: Credential, bag: OpenBag, changes: list[Json]) -> Slices:
@@ -89,14 +91,14 @@ class WhatIf:
             raise AskError("windows have as many starts as lengths")
 
     def _picture(self, bag: int) -> Generator[int, None, Picture]:
-        while self._state.now < self._next_at:
+        while self._state.now < self._next_at - AHEAD_S:
             yield PARKED
         now, by_name, rows = self._state.now, self._workers.by_name, 0
         look = Look(self._state.scheduler.grid, now, self._etas.learned, own=bag)
         for some in look.pieces():
             rows += some
             yield ROW_UNITS * some
-        self._next_at = now + rows * ROW_S / PART
+        self._next_at = max(self._next_at, now) + rows * ROW_S / PART
         if bag != IMAGINED and bag not in look.rows:
             raise AskError("the bag has ended")
         # The scheduler does not know the sites of PCs that are away.
