@@ -14,6 +14,7 @@ __all__ = [
     "Bag",
     "BagRejected",
     "DeskgridError",
+    "Eta",
     "File",
     "Grid",
     "GridClosed",
@@ -40,6 +41,7 @@ __all__ = [
 # The modules of the public names, except for the errors.
 _PLACES = {
     "Bag": "client.bag",
+    "Eta": "client.eta",
     "File": "files",
     "Grid": "client.grid",
     "Progress": "client.progress",
@@ -56,6 +58,7 @@ if os.path.isfile(os.path.join(_beside, "pyproject.toml")):
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
+    from deskgrid.client.eta import Eta
     from deskgrid.client.grid import Grid, Task, task
     from deskgrid.client.progress import Progress
     from deskgrid.errors import (

@@ -38,8 +38,8 @@ LEAST = 20
 LASTS_S = 10.0
 # An estimate of a bag is journaled after so many seconds, and after this part of the bag's age.
 JOURNAL_S, JOURNAL_PART = 60.0, 0.05
-# Slots and waiting tasks for which all runs are made; with more there are fewer runs, but at least so many.
-FULL, RUNS_LEAST = 20_000, 30
+# All runs are made for so many slots times bags; for more there are fewer runs, but at least so many.
+FULL, RUNS_LEAST = 500, 30
 
 NO_PC = "no PC is up or announced"
 NOTHING_KNOWN = "nothing is known yet of how long its tasks take"
@@ -131,7 +131,10 @@ class Etas:
             self._follow(self._state.book.by_number[number], now)
         if self._asked is not None and self._asked.ticket.done:
             asked, self._asked = self._asked, None
-            self._take(asked)
+            try:
+                self._take(asked)
+            except Exception as error:
+                self._fail(asked.made, f"{error!r}")
         if self._wanted and self._asked is None and not self._looks and now >= self._next_at:
             self._wanted, self._looks = False, True
             self._operations.add(Operation("", self._make(now), order=True))
@@ -155,12 +158,12 @@ class Etas:
     def _make(self, now: float) -> Slices:
         """Take a picture of the grid, and have the forecast made."""
         try:
-            look = Look(self._state.scheduler.grid, now, self._learned)
+            look = Look(self._state.scheduler.grid, now, self.learned)
             for rows in look.pieces():
                 yield ROW_UNITS * rows
             self._count += 1
             picture, slots = look.picture, sum([pc.slots for pc in look.picture.pcs])
-            runs = max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, 16 * slots * len(picture.bags))))
+            runs = max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, slots * len(picture.bags))))
             ticket = self._forecaster.submit(picture, self._count, runs)
             self._asked = _Asked(ticket, now, picture, look.rows)
         except Exception as error:
@@ -168,7 +171,7 @@ class Etas:
         self._looks = False
         return {}
 
-    def _learned(self, bag: Bag, running: list[float]) -> Durations | None:
+    def learned(self, bag: Bag, running: list[float]) -> Durations | None:
         """How long the tasks of a bag take, unless its submitter said that, or its checkpoints tell it."""
         known = self._state.book.by_number[bag.number]
         if known.row.options.checkpoint or (known.row.predicted and not (bag.bounded and known.runs.count)):
@@ -176,7 +179,7 @@ class Etas:
         return self._state.learning.spread(known, running)
 
     def _fail(self, now: float, why: str) -> None:
-        self._state.note("forecast-failed", by="", why=why)
+        self._state.note("forecast-failed", why=why)
         self._made, self._next_at = now, now + KEEP_S
         self._found = dict.fromkeys(self._state.book.by_number, "the estimate failed; the broker's log says why")
 
