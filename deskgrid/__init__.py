@@ -15,6 +15,7 @@ __all__ = [
     "BagRejected",
     "Change",
     "DeskgridError",
+    "Eta",
     "File",
     "Grid",
     "GridClosed",
@@ -42,6 +43,7 @@ __all__ = [
 _PLACES = {
     "Bag": "client.bag",
     "Change": "client.whatif",
+    "Eta": "client.eta",
     "File": "files",
     "Grid": "client.grid",
     "Progress": "client.progress",
@@ -58,6 +60,7 @@ if os.path.isfile(os.path.join(_beside, "pyproject.toml")):
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
+    from deskgrid.client.eta import Eta
     from deskgrid.client.grid import Grid, Task, task
     from deskgrid.client.progress import Progress
     from deskgrid.client.whatif import Change

@@ -38,8 +38,8 @@ LEAST = 20
 LASTS_S = 10.0
 # An estimate of a bag is journaled after so many seconds, and after this part of the bag's age.
 JOURNAL_S, JOURNAL_PART = 60.0, 0.05
-# Slots and waiting tasks for which all runs are made; with more there are fewer runs, but at least so many.
-FULL, RUNS_LEAST = 20_000, 30
+# All runs are made for so many slots times bags; for more there are fewer runs, but at least so many.
+FULL, RUNS_LEAST = 500, 30
 
 NO_PC = "no PC is up or announced"
 NOTHING_KNOWN = "nothing is known yet of how long its tasks take"
@@ -131,7 +131,10 @@ class Etas:
             self._follow(self._state.book.by_number[number], now)
         if self._asked is not None and self._asked.ticket.done:
             asked, self._asked = self._asked, None
-            self._take(asked)
+            try:
+                self._take(asked)
+            except Exception as error:
+                self._fail(asked.made, f"{error!r}")
         if self._wanted and self._asked is None and not self._looks and now >= self._next_at:
             self._wanted, self._looks = False, True
             self._operations.add(Operation("", self._make(now), order=True))
@@ -175,7 +178,7 @@ class Etas:
         return self._state.learning.spread(known, running)
 
     def _fail(self, now: float, why: str) -> None:
-        self._state.note("forecast-failed", by="", why=why)
+        self._state.note("forecast-failed", why=why)
         self._made, self._next_at = now, now + KEEP_S
         self._found = dict.fromkeys(self._state.book.by_number, "the estimate failed; the broker's log says why")
 
@@ -237,7 +240,7 @@ class Etas:
 
 def runs_for(slots: int, bags: int) -> int:
     """How many runs a forecast is made of."""
-    return max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, 16 * slots * bags)))
+    return max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, slots * bags)))
 
 
 def _answer(median: float | None, low: float | None, high: float | None, why: str) -> Json:

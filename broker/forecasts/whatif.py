@@ -24,6 +24,8 @@ from deskgrid.scheduler.policies import policy_options
 
 # Questions of one credential, and of all, that wait for their answers.
 WAITING_LIMIT, WAITING_LIMIT_ALL = 4, 32
+# An answer is made of fewer runs than an estimate, because a question has many answers.
+RUNS = 60
 # The number of a bag that is not there.
 IMAGINED = -1
 # All questions have the same chance, so that answers to two of them can be compared.
@@ -116,7 +118,7 @@ class WhatIf:
     def _submit(self, picture: Picture, what: str, args: Json) -> Ticket:
         policy = self._state.scheduler.policy
         slots = sum([pc.slots for pc in picture.pcs])
-        args |= {"seed": SEED, "runs": runs_for(slots, len(picture.bags))}
+        args |= {"seed": SEED, "runs": min(RUNS, runs_for(slots, len(picture.bags)))}
         return self._state.forecaster.ask(
             picture, what, {**args, "policy": policy.name, "options": policy_options(policy)}
         )

@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 from deskgrid import wire
 from deskgrid.client.downloads import ResultFiles
+from deskgrid.client.eta import Eta
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised, add_note, value_of
 from deskgrid.client.progress import Meter, Progress
@@ -255,7 +256,15 @@ class Bag(Generic[ItemT, ResultT]):
         return self._progress(ANSWER_S)
 
     def _progress(self, seconds: float) -> Progress:
-        return self._read(Progress.of, self._ask("progress", seconds=seconds))
+        return self._read(Progress.of, self._ask("progress", seconds=seconds, eta=True))
+
+    def eta(self) -> Eta:
+        """Estimate when the bag will be done: the median, and an interval that holds nine times out of ten.
+
+        The broker runs the grid forward from now, many times, with runtimes and windows as it has come to know them. If
+        nothing can be said, the answer is unknown, and says why. Print it to read it.
+        """
+        return self._read(Eta.of, self._ask("eta"))
 
     def cancel(self) -> int:
         """Cancel every task that has not ended, including running ones. Returns the number of cancelled tasks."""

@@ -218,23 +218,27 @@ class _Run:
         waits = self._waits[kind]
         factor = self._factors[kind][(total - waits) * PARTS // total] / plan.speeds[slot]
         begin = int(self._own.random() * DRAWN)
-        many = int(waits * plan.block)
+        many, alike = int(waits * plan.block), 1
         if many > 1:
+            if many > DRAWN:
+                # Each draw stands for several tasks.
+                alike = many // DRAWN
+                many, factor = DRAWN, factor * alike
             # No task begins when too little is left of the window.
             latest = sums[begin] + (window[1] - free - needs_s) / factor
-            many = max(1, bisect_right(sums, latest, begin, begin + min(many, DRAWN)) - begin)
+            many = max(1, bisect_right(sums, latest, begin, begin + many) - begin)
         else:
             many = 1
         end = free + (sums[begin + many] - sums[begin]) * factor
         if end > window[2]:
             # The last of those that began is interrupted.
-            ended = bisect_right(sums, sums[begin] + (window[2] - free) / factor, begin, begin + many + 1) - 1
-            many = ended + 1 - begin
+            many = bisect_right(sums, sums[begin] + (window[2] - free) / factor, begin, begin + many + 1) - begin
+            ended = begin + many - 1
             began = free + (sums[ended] - sums[begin]) * factor
-            self._interrupted(kind, (sums[ended + 1] - sums[ended]) * factor, window[2] - began)
+            self._interrupted(kind, (sums[ended + 1] - sums[ended]) * factor / alike, (window[2] - began) / alike)
             end = window[2]
         self._ends[bag] = max(self._ends[bag], end)
-        self._waits[kind] = waits - many
+        self._waits[kind] = max(0, waits - many * alike)
         return end
 
     def _once_more(self, slot: int, free: float, window: _Window, kind: int) -> float:

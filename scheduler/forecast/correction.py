@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from math import ceil, exp, inf, log
 from typing import NamedTuple
 
-# The fraction of bags that should end within their intervals.
+# The fraction of bags that should end after their intervals, and before them; and that within.
+TAIL = 0.05
 CONFIDENCE = 0.9
 # Bags that are remembered, and how many there must be before intervals are corrected.
 REMEMBERED, ENOUGH = 100, 15
@@ -44,8 +45,7 @@ class Score(NamedTuple):
 def estimate(ends: Sequence[float]) -> Estimate:
     """The estimate by the ends of some runs, as they are."""
     ordered = sorted(ends)
-    tail = (1.0 - CONFIDENCE) / 2.0
-    low, median, high = (ordered[min(int(part * len(ordered)), len(ordered) - 1)] for part in (tail, 0.5, 1.0 - tail))
+    low, median, high = (ordered[min(int(part * len(ordered)), len(ordered) - 1)] for part in (TAIL, 0.5, 1.0 - TAIL))
     return Estimate(median, low, high)
 
 
@@ -102,6 +102,5 @@ class Correction:
 
 def _factor(scores: list[float]) -> float:
     """The quantile of scores that makes one side of an interval right."""
-    level = 1.0 - (1.0 - CONFIDENCE) / 2.0
-    place = min(ceil((len(scores) + 1) * level), len(scores)) - 1
+    place = min(ceil((len(scores) + 1) * (1.0 - TAIL)), len(scores)) - 1
     return min(max(sorted(scores)[place], 0.0), LARGEST)

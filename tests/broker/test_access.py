@@ -19,6 +19,7 @@ BEN = Credential("ben", "submitter")
 # others are kept out, and fails `test_every_operation_is_decided_and_tried`.
 OF_A_BAG: dict[str, dict[str, Any]] = {
     "progress": {},
+    "eta": {},
     "explain": {"item": 0},
     "logs": {"item": 0},
     "output": {},
