@@ -1,7 +1,6 @@
 """Durations as people read them, in one format for the screen, explanations and messages, and as they type them."""
 
 import re
-from datetime import datetime, timedelta
 
 MINUTE_S = 60
 HOUR_S = 3600
@@ -30,18 +29,6 @@ def duration(seconds: float) -> str:
 def precise(seconds: float) -> str:
     """Format ``seconds`` with three digits below a minute, for durations that readers compare with each other."""
     return f"{seconds:.3g} s" if seconds < MINUTE_S else duration(seconds)
-
-
-def clock(seconds: float, now: float) -> str:
-    """Format the local time in ``seconds``: ``14:05`` today, ``Mon 07:40`` within a week, ``2026-12-24 07:40`` later.
-
-    ``now``: POSIX seconds.
-    """
-    today = datetime.fromtimestamp(now).astimezone()
-    then = datetime.fromtimestamp(now + seconds).astimezone()
-    if then.date() == today.date():
-        return f"{then:%H:%M}"
-    return f"{then:%a %H:%M}" if then.date() < today.date() + timedelta(7) else f"{then:%Y-%m-%d %H:%M}"
 
 
 def read_duration(text: str, unit_s: float = 1.0) -> float:

@@ -7,7 +7,8 @@ from typing import Any
 
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.changes import Change
-from deskgrid.scheduler.forecast.compare import Answer, Dice, PolicyUsed, advise, compare
+from deskgrid.scheduler.forecast.compare import Answer, Dice, Longer, PolicyUsed, advise, compare
+from deskgrid.scheduler.forecast.correction import CONFIDENCE
 from deskgrid.scheduler.forecast.picture import Picture
 
 Json = dict[str, Any]
@@ -30,9 +31,14 @@ def advised(picture: Picture, args: Json) -> Json:
     found = advise(picture, args["bag"], _dice(args))
     return {
         "now": _row(found.now),
-        "longer": [{**each._asdict(), "answer": _row(each.answer)} for each in found.longer],
+        "longer": [_longer(each) for each in found.longer],
         "misfits": None if found.misfits is None else found.misfits._asdict(),
     }
+
+
+def _longer(each: Longer) -> Json:
+    shown = {"group": each.group, "pcs": each.pcs, "closes_s": each.closes_s, "hours": each.hours}
+    return {**shown, "eta": _row(each.answer)}
 
 
 def change_of(row: Mapping[str, Any]) -> Change:
@@ -57,7 +63,8 @@ def _dice(args: Json) -> Dice:
 
 def _row(answer: Answer) -> Json:
     times = [None] * 3 if answer.when is None else [seconds if seconds < math.inf else None for seconds in answer.when]
-    return {**dict(zip(("median_s", "low_s", "high_s"), times, strict=True)), "note": answer.note}
+    shown = dict(zip(("median_s", "low_s", "high_s"), times, strict=True))
+    return {**shown, "confidence": CONFIDENCE, "why": answer.note}
 
 
 TASKS: Mapping[str, Callable[[Picture, Json], Any]] = {"ends": ends, "compare": compared, "advise": advised}

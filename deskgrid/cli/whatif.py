@@ -4,19 +4,20 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deskgrid.cli.bags import bag_argument
 from deskgrid.cli.base import Seconds, join_option, open_grid, say, table
+from deskgrid.client.eta import clock
 from deskgrid.client.whatif import AS_IT_IS, Change
-from deskgrid.durations import clock, duration
+from deskgrid.durations import duration
 
 if TYPE_CHECKING:
-    from deskgrid.client.whatif import Answer
+    from deskgrid.client.eta import Eta
     from deskgrid.wire.status import StatusDocument
     from deskgrid.worker.windows.uptime import Instant
 
@@ -95,7 +96,8 @@ def _begun(text: str, now: "Instant") -> Named:
     from deskgrid.worker.windows.uptime import parse_until
 
     seconds = parse_until(text, now).uptime(now)
-    return f"begun at {clock(seconds, now.wall)}", Change(begins_s=seconds)
+    wall = datetime.fromtimestamp(now.wall).astimezone()
+    return f"begun at {clock(wall + timedelta(seconds=seconds), wall)}", Change(begins_s=seconds)
 
 
 def _policy(ctx: click.Context, option: click.Parameter, name: str | None) -> list[Named]:
@@ -154,10 +156,14 @@ def whatif(
         told = grid.whatif(bag_id, [change for _, change in named], runtime=runtime, tasks=tasks)
     rows = list(zip([AS_IT_IS, *(name for name, _ in named)], told, strict=True))
     if as_json:
-        click.echo(json.dumps([{"what": name, **asdict(answer)} for name, answer in rows], indent=2))
+        click.echo(json.dumps([{"what": name, **_seconds(eta)} for name, eta in rows], indent=2))
         return
-    for line in answers_table(rows, time.time()):
+    for line in answers_table(rows):
         say(line)
+
+
+def _seconds(eta: "Eta") -> dict[str, Any]:
+    return {"median_s": eta.median, "low_s": eta.low, "high_s": eta.high, "confidence": eta.confidence, "why": eta.why}
 
 
 def _together(changes: Iterable[Change]) -> Change:
@@ -181,19 +187,13 @@ def usual(status: "StatusDocument", now: "Instant") -> list[Named]:
     ]
 
 
-def answers_table(rows: Iterable[tuple[str, "Answer"]], now: float) -> Iterator[str]:
-    """Format the answers as lines; ``now``: POSIX seconds."""
-    rows = list(rows)
-    first = rows[0][1]
+def answers_table(rows: Sequence[tuple[str, "Eta"]]) -> Iterable[str]:
+    """Format the answers as lines."""
     cells: list[Sequence[str]] = [("", "ENDS", "EARLIEST", "LATEST", "DIFFERENCE")]
-    for name, answer in rows:
-        times = [_clock(seconds, now) for seconds in (answer.median_s, answer.low_s, answer.high_s)]
-        cells.append((name, *times, answer.note or _difference(answer.median_s, first.median_s)))
-    return iter(list(table(cells)))
-
-
-def _clock(seconds: float | None, now: float) -> str:
-    return "unknown" if seconds is None else clock(seconds, now)
+    for name, eta in rows:
+        times = ["unknown" if at is None else clock(at, eta.asked) for at in (eta.done_at, eta.earliest, eta.latest)]
+        cells.append((name, *times, eta.why or _difference(eta.median, rows[0][1].median)))
+    return table(cells)
 
 
 def _difference(seconds: float | None, before: float | None) -> str:
@@ -211,5 +211,5 @@ def advise(*, bag_id: str, join: str | None) -> None:
     Nothing changes on the grid. PCs are grouped by site, or by their names.
     """
     with open_grid(join) as grid:
-        for line in grid.attach(bag_id).advise().lines(time.time()):
+        for line in grid.attach(bag_id).advise().lines():
             say(line)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.bag_files import BagFiles, KnownFiles, command_files, new_bag_id
 from deskgrid.client.discovery import client_line
+from deskgrid.client.eta import Eta
 from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.payload import pack_text
@@ -39,7 +40,7 @@ from deskgrid.client.template import (
     pickle_function,
     python_template,
 )
-from deskgrid.client.whatif import FORECAST_S, Answer, Change
+from deskgrid.client.whatif import FORECAST_S, Change
 from deskgrid.errors import GridUnreachable
 from deskgrid.files import Shared
 from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
@@ -448,7 +449,7 @@ class Grid(Executor):
         *,
         runtime: float | None = None,
         tasks: int | None = None,
-    ) -> list[Answer]:
+    ) -> list[Eta]:
         """Return when a bag would end: first as things are, then with each of ``changes``. Nothing changes by asking.
 
         ``bag``: your bag, or its id. None: a bag of ``tasks`` tasks of ``runtime`` predicted seconds each, as if you
@@ -462,7 +463,7 @@ class Grid(Executor):
         else:
             seconds = checked_seconds(runtime, "the runtime")
             answer = self._ask("whatif new", {"tasks": tasks, "runtime_s": seconds, **said}, FORECAST_S)
-        return [Answer.of(row) for row in answer["rows"]]
+        return [Eta.of(row) for row in answer["rows"]]
 
     def policy(self, name: str, **options: object) -> None:
         """Change the policy of the running grid. Raises `RequestFailed` unless you are an admin."""

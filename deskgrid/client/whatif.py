@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from deskgrid.durations import HOUR_S, MINUTE_S, clock, duration
+from deskgrid.client.eta import Eta, clock
+from deskgrid.durations import MINUTE_S, duration
 
 # (starts in, lasts), in seconds: a window of a PC.
 Window = tuple[float, float]
@@ -37,13 +39,13 @@ class Change:
     policy: str = ""
 
     def and_also(self, other: "Change") -> "Change":
-        """Both changes together; where both say something about one thing, ``other`` counts."""
+        """Return both changes together; where both say something about one thing, ``other`` counts."""
         changed = replace(self, **{name: getattr(other, name) for name in _differing(other)})
         without, windows = (*self.without, *other.without), {**self.windows, **other.windows}
         return replace(changed, without=without, windows=windows, more=self.more + other.more)
 
     def said(self) -> dict[str, Any]:
-        """The change as it travels."""
+        """Return the change as it travels."""
         found = {name: getattr(self, name) for name in _differing(self)}
         if windows := found.get("windows"):
             found["windows"] = [
@@ -54,32 +56,21 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """When the bag would end, in seconds from now: the median, and an interval that holds with probability .9.
-
-    None: nobody can tell, or it would never end; ``note`` says why.
-    """
-
-    median_s: float | None
-    low_s: float | None
-    high_s: float | None
-    note: str = ""
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "Answer":
-        """Make it from a row of the broker's answer."""
-        return cls(row["median_s"], row["low_s"], row["high_s"], str(row["note"]))
-
-
-@dataclass(frozen=True, slots=True)
 class Longer:
-    """When the bag would end if a group of PCs stayed ``hours`` longer than until ``closes_s``, seconds from now."""
+    """When the bag would end if a group of PCs stayed ``hours`` longer than until ``closes``."""
 
     group: str
     pcs: int
-    closes_s: float
+    closes: datetime
     hours: int
-    answer: Answer
+    eta: Eta
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Longer":
+        """Make it from the broker's answer."""
+        eta = Eta.of(told["eta"])
+        closes = eta.asked + timedelta(seconds=told["closes_s"])
+        return cls(told["group"], told["pcs"], closes, told["hours"], eta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,37 +90,33 @@ class Misfits:
 class Advice:
     """What would help a bag. ``now``: when the tasks that fit a window end. ``longer``: what helps most comes first."""
 
-    now: Answer
+    now: Eta
     longer: tuple[Longer, ...]
     misfits: Misfits | None
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> "Advice":
         """Make it from the broker's answer."""
-        longer = tuple([Longer(**{**each, "answer": Answer.of(each["answer"])}) for each in told["longer"]])
         misfits = None if told["misfits"] is None else Misfits(**told["misfits"])
-        return cls(Answer.of(told["now"]), longer, misfits)
+        return cls(Eta.of(told["now"]), tuple(map(Longer.of, told["longer"])), misfits)
 
-    def lines(self, now: float) -> Iterator[str]:
-        """The advice in sentences, what matters most first; ``now``: POSIX seconds."""
+    def lines(self) -> Iterator[str]:
+        """Yield the advice in sentences, what matters most first."""
         if self.misfits is not None:
             yield _what_to_do(self.misfits)
-        if self.now.median_s is None:
-            yield f"nobody can tell when it ends: {self.now.note}"
-        else:
-            yield f"it ends {_between(self.now, now)}"
+        yield f"as it is: {self.now}"
         helps = self._worth()
         for each in helps:
-            yield _leave_on(each, self.now, now)
-        if self.longer and not helps and self.now.median_s is not None:
-            yield f"an hour more of any group of PCs brings less than {WORTH:.0%} of that"
+            yield _leave_on(each, self.now)
+        if self.longer and not helps and self.now.known:
+            yield f"an hour more of any group of PCs brings less than {WORTH:.0%} of that time"
 
     def _worth(self) -> list[Longer]:
         """What helps; and more hours of one group only if they help more than fewer."""
         found, before = list[Longer](), dict[str, float | None]()
         for each in self.longer:
-            than = before.get(each.group, self.now.median_s)
-            if (seconds := each.answer.median_s) is not None and (than is None or seconds < (1.0 - WORTH) * than):
+            than = before.get(each.group, self.now.median)
+            if (seconds := each.eta.median) is not None and (than is None or seconds < (1.0 - WORTH) * than):
                 found.append(each)
                 before[each.group] = seconds
         return found
@@ -145,21 +132,12 @@ def _what_to_do(misfits: Misfits) -> str:
     )
 
 
-def _between(answer: Answer, now: float) -> str:
-    assert answer.median_s is not None
-    low = "" if answer.low_s is None else f" at {clock(answer.low_s, now)} at the earliest and"
-    high = "never" if answer.high_s is None else f"at {clock(answer.high_s, now)}"
-    return f"at about {clock(answer.median_s, now)};{low} {high} at the latest"
-
-
-def _leave_on(longer: Longer, before: Answer, now: float) -> str:
-    assert longer.answer.median_s is not None
-    until = clock(longer.closes_s + longer.hours * HOUR_S, now)
+def _leave_on(longer: Longer, before: Eta) -> str:
+    until, ends, now = longer.closes + timedelta(hours=longer.hours), longer.eta.done_at, before.asked
+    assert ends is not None
     pcs = f"{longer.pcs} PCs" if longer.pcs > 1 else "1 PC"
-    otherwise = "" if before.median_s is None else f", not at {clock(before.median_s, now)}"
-    return (
-        f"leave {longer.group} ({pcs}) on until {until}, and it ends at {clock(longer.answer.median_s, now)}{otherwise}"
-    )
+    otherwise = "" if before.done_at is None else f", not at {clock(before.done_at, now)}"
+    return f"leave {longer.group} ({pcs}) on until {clock(until, now)}, and it ends at {clock(ends, now)}{otherwise}"
 
 
 def _differing(change: Change) -> list[str]:

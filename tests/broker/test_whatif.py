@@ -53,7 +53,7 @@ def test_each_change_has_a_row_after_that_of_the_grid_as_it_is(office: Office, c
 def test_a_row_has_an_interval(office: Office, client: Client) -> None:
     (row,) = client.ask("whatif", bag=submitted(client), changes=[])["rows"]
     assert row["low_s"] < row["median_s"] < row["high_s"]
-    assert row["note"] == ""
+    assert row["why"] == ""
 
 
 def test_windows_and_another_policy_may_be_imagined(office: Office, client: Client) -> None:
@@ -100,7 +100,7 @@ def test_nothing_changes_by_asking(office: Office, client: Client) -> None:
 def test_what_cannot_be_answered_is_told_in_its_row(office: Office, client: Client) -> None:
     changes = [{"without": ["lab 9"]}, {"without": ["*"]}]
     rows = client.ask("whatif", bag=submitted(client), changes=changes)["rows"]
-    assert [row["note"] for row in rows] == ["", "no PC and no site is called lab 9", "no PC is up or announced"]
+    assert [row["why"] for row in rows] == ["", "no PC and no site is called lab 9", "no PC is up or announced"]
     assert medians({"rows": rows})[1:] == [None, None]
 
 
@@ -113,7 +113,7 @@ def test_advice_names_the_pcs_to_leave_on(office: Office, client: Client) -> Non
     best, *others = told["longer"]
     assert (best["group"], best["pcs"], best["hours"]) == ("lab 1", 10, 1)
     assert best["closes_s"] == pytest.approx(2 * HOUR)
-    assert best["answer"]["median_s"] < told["now"]["median_s"]
+    assert best["eta"]["median_s"] < told["now"]["median_s"]
     assert [(each["group"], each["hours"]) for each in others] == [("lab 2", 1), ("lab 1", 2), ("lab 1", 4)]
 
 
@@ -121,7 +121,7 @@ def test_advice_for_tasks_that_fit_no_window(office: Office, client: Client) -> 
     told = client.ask("advise", bag=submitted(client, tasks=3, runtime=11 * HOUR))
     assert told["misfits"]["tasks"] == 3
     assert told["misfits"]["pieces"] == 2
-    assert told["now"]["note"] == "3 tasks fit no window that is known"
+    assert told["now"]["why"] == "3 tasks fit no window that is known"
     assert told["longer"] == []
 
 
@@ -131,7 +131,8 @@ def test_advice_for_tasks_that_fit_no_window(office: Office, client: Client) -> 
 def test_only_its_owner_and_admins_ask_about_a_bag(office: Office, client: Client) -> None:
     bag = submitted(client)
     other = office.client(Credential("bob", "submitter"))
-    for what, args in (("whatif", {"changes": []}), ("advise", {})):
+    questions: dict[str, dict[str, Any]] = {"whatif": {"changes": []}, "advise": {}}
+    for what, args in questions.items():
         assert other.failed(what, bag=bag, **args).startswith(f"bag {bag} belongs to client")
         assert office.client(ADMIN).ask(what, bag=bag, **args)
     assert other.ask("whatif new", tasks=1, runtime_s=1.0, changes=[])["rows"]
@@ -183,7 +184,8 @@ def test_a_change_that_makes_no_sense_is_refused(client: Client, changes: object
 
 
 def test_deep_and_long_questions_are_refused(client: Client) -> None:
-    for changes in ([[]] * 600, ["x" * 65 * 2**10]):
+    some: list[list[Any]] = [[[]] * 600, ["x" * 65 * 2**10]]
+    for changes in some:
         said = client.failed("whatif new", tasks=1, runtime_s=1.0, changes=changes)
         assert said == "the arguments of 'whatif new' are too long, or nested too deeply"
 

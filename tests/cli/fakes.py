@@ -10,8 +10,9 @@ from click.testing import CliRunner, Result
 
 from deskgrid.cli.front import main
 from deskgrid.client.bag import TaskLog
+from deskgrid.client.eta import Eta
 from deskgrid.client.progress import Progress
-from deskgrid.client.whatif import Advice, Answer, Change
+from deskgrid.client.whatif import Advice, Change
 from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
 from tests.screen.builders import BAG
 
@@ -125,10 +126,10 @@ class FakeGrid:
     def bags(self) -> list[Any]:
         return self.rows
 
-    def whatif(self, bag: str | None, changes: Sequence[Change], **terms: object) -> list[Answer]:
+    def whatif(self, bag: str | None, changes: Sequence[Change], **terms: object) -> list[Eta]:
         self.imagined = {"bag": bag, "changes": list(changes), **terms}
-        later = [Answer(3600.0 * n, 1800.0 * n, 7200.0 * n) for n in range(3, 3 + len(changes))]
-        return [Answer(7200.0, 3600.0, None), *later]
+        later = [Eta(3600.0 * n, 1800.0 * n, 7200.0 * n) for n in range(3, 3 + len(changes))]
+        return [Eta(7200.0, 3600.0, None), *later]
 
     def policy(self, name: str, **options: object) -> None:
         self.policies.append((name, options))

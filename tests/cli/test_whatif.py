@@ -2,19 +2,21 @@
 
 import json
 import time
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
-from deskgrid.client.whatif import Advice, Answer, Change, Longer, Misfits
-from deskgrid.durations import clock
+from deskgrid.client.eta import Eta
+from deskgrid.client.whatif import Advice, Change, Longer, Misfits
 from deskgrid.worker.windows.uptime import Instant
 from tests.cli.fakes import FakeBag, FakeGrid, deskgrid, use
 from tests.screen.builders import BAG, lab
 
 # A Wednesday, at noon.
-NOON = datetime(2026, 7, 1, 12).astimezone().timestamp()
+WEDNESDAY = datetime(2026, 7, 1, 12).astimezone()
+NOON = WEDNESDAY.timestamp()
 HOUR = 3600.0
 
 
@@ -23,8 +25,17 @@ def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
     found = use(monkeypatch, FakeGrid())
     found.snapshot = cast(dict[str, Any], lab(12))
     monkeypatch.setattr("deskgrid.cli.whatif.instant", lambda: Instant(NOON, 5.0))
-    monkeypatch.setattr("deskgrid.cli.whatif.time.time", lambda: NOON)
+    told = found.whatif
+    monkeypatch.setattr(found, "whatif", lambda *args, **terms: [at_noon(each) for each in told(*args, **terms)])
     return found
+
+
+def at_noon(eta: Eta) -> Eta:
+    return replace(eta, asked=WEDNESDAY)
+
+
+def eta(median: float | None, low: float | None, high: float | None, why: str = "") -> Eta:
+    return Eta(median, low, high, why=why, asked=WEDNESDAY)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +129,14 @@ def test_of_one_site_nobody_asks_what_is_without_it(grid: FakeGrid) -> None:
 
 def test_answers_as_json(grid: FakeGrid) -> None:
     rows = json.loads(deskgrid("whatif", BAG, "--split", "3", "--json").stdout)
-    assert rows[0] == {"what": "as it is", "median_s": 7200.0, "low_s": 3600.0, "high_s": None, "note": ""}
+    assert rows[0] == {
+        "what": "as it is",
+        "median_s": 7200.0,
+        "low_s": 3600.0,
+        "high_s": None,
+        "confidence": 0.9,
+        "why": "",
+    }
     assert rows[1]["what"] == "tasks split in 3"
 
 
@@ -144,32 +162,29 @@ def test_a_wrong_command_line_is_refused(grid: FakeGrid, arguments: list[str], s
 
 def test_a_change_that_cannot_be_answered_says_why(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
     note = "no PC and no site is called lab9"
-    monkeypatch.setattr(
-        grid, "whatif", lambda *args, **terms: [Answer(60.0, 60.0, 60.0), Answer(None, None, None, note)]
-    )
+    monkeypatch.setattr(grid, "whatif", lambda *args, **terms: [eta(60.0, 60.0, 60.0), eta(None, None, None, note)])
     row = deskgrid("whatif", BAG, "--without", "lab9").stdout.splitlines()[2]
     assert row.split("  ")[-1] == note
 
 
 # --- advice ----------------------------------------------------------------------------------------------------------
 
-NOW = Answer(20 * HOUR, 19 * HOUR, 26 * HOUR)
+NOW = eta(20 * HOUR, 19 * HOUR, 26 * HOUR)
 
 
 def longer(group: str, hours: int, median: float | None, pcs: int = 10) -> Longer:
-    return Longer(group, pcs, 6.5 * HOUR, hours, Answer(median, median, median))
+    return Longer(group, pcs, WEDNESDAY + timedelta(hours=6.5), hours, eta(median, median, median))
 
 
 def advised(monkeypatch: pytest.MonkeyPatch, advice: Advice) -> list[str]:
     use(monkeypatch, FakeGrid(FakeBag(advice=advice)))
-    monkeypatch.setattr("deskgrid.cli.whatif.time.time", lambda: NOON)
     return deskgrid("advise", BAG).stdout.splitlines()
 
 
 def test_advice_says_which_pcs_to_leave_on(monkeypatch: pytest.MonkeyPatch) -> None:
     some = (longer("lab3", 1, 7 * HOUR), longer("lab2", 1, 19.9 * HOUR, 1), longer("lab3", 2, 6.9 * HOUR))
     assert advised(monkeypatch, Advice(NOW, some, None)) == [
-        "it ends at about Thu 08:00; at Thu 07:00 at the earliest and at Thu 14:00 at the latest",
+        "as it is: done Thu 08:00, at the latest 14:00",
         "leave lab3 (10 PCs) on until 19:30, and it ends at 19:00, not at Thu 08:00",
     ]
 
@@ -188,36 +203,28 @@ def test_more_hours_are_told_if_they_help_more(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_advice_says_if_nothing_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "an hour more of any group of PCs brings less than 5% of that"
+    said = "an hour more of any group of PCs brings less than 5% of that time"
     assert advised(monkeypatch, Advice(NOW, (longer("lab3", 1, 19.9 * HOUR),), None))[1:] == [said]
     assert advised(monkeypatch, Advice(NOW, (), None))[1:] == []
 
 
 def test_advice_begins_with_tasks_that_fit_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    nobody = Answer(None, None, None, "3 tasks fit no window that is known")
+    nobody = eta(None, None, None, "3 tasks fit no window that is known")
     told = advised(monkeypatch, Advice(nobody, (), Misfits(3, 11 * HOUR, 10 * HOUR, 2)))
     assert told == [
         "3 tasks need 11 h 00 min at once, and the longest window that is known has 10 h 00 min: split them into 2, "
         "have them save checkpoints, or leave a PC on 1 h 01 min longer",
-        "nobody can tell when it ends: 3 tasks fit no window that is known",
+        "as it is: unknown: 3 tasks fit no window that is known",
     ]
     sooner = longer("lab1", 1, HOUR)
-    told = advised(monkeypatch, Advice(Answer(None, None, None, "why"), (sooner,), Misfits(1, 90.0, 60.0, 2)))
+    told = advised(monkeypatch, Advice(eta(None, None, None, "why"), (sooner,), Misfits(1, 90.0, 60.0, 2)))
     assert told[0].startswith("1 task needs 1 min 30 s at once, ")
     assert told[2] == "leave lab1 (10 PCs) on until 19:30, and it ends at 13:00"
 
 
 def test_an_end_that_is_open_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = advised(monkeypatch, Advice(Answer(HOUR, None, None), (), None))
-    assert told == ["it ends at about 13:00; never at the latest"]
-
-
-@pytest.mark.parametrize(
-    ("hours", "said"),
-    [(0.0, "12:00"), (11.9, "23:54"), (12.0, "Thu 00:00"), (150.0, "Tue 18:00"), (156.0, "2026-07-08 00:00")],
-)
-def test_clock_times_name_the_day_if_it_is_not_today(hours: float, said: str) -> None:
-    assert clock(hours * HOUR, NOON) == said
+    told = advised(monkeypatch, Advice(eta(HOUR, None, None), (), None))
+    assert told == ["as it is: done 13:00, nobody knows when at the latest"]
 
 
 def test_an_instant_is_what_both_clocks_show() -> None:
