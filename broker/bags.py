@@ -38,7 +38,8 @@ def too_long(some: int | str, total: int, window_s: float, margin_s: float) -> s
     are = "is" if some == 1 else "are"
     return (
         f"{some} of {total} tasks {are} longer than any window known: the longest is {precise(window_s)}, "
-        f"less {precise(margin_s)} for starting up; they wait for a longer one"
+        f"less {precise(margin_s)} for starting up; they wait for a longer one, unless you split them or have them "
+        f"save checkpoints"
     )
 
 

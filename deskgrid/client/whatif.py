@@ -11,6 +11,8 @@ from deskgrid.durations import MINUTE_S, duration
 # (starts in, lasts), in seconds: a window of a PC.
 Window = tuple[float, float]
 
+# Whoever submits a bag at a terminal waits at most this long for advice. Seconds.
+GLANCE_S = 3.0
 # How long an answer may take: seconds of work, and others may ask before. Seconds.
 FORECAST_S = 120.0
 # What the answer without any change is called.
@@ -110,6 +112,13 @@ class Advice:
             yield _leave_on(each, self.now)
         if self.longer and not helps and self.now.known:
             yield f"an hour more of any group of PCs brings less than {WORTH:.0%} of that time"
+
+    def line(self) -> str:
+        """Return the advice in one line: what helps with the fewest hours, or what the longest tasks need."""
+        if self.misfits is not None:
+            return _what_to_do(self.misfits)
+        best = min(self._worth(), key=lambda each: (each.hours, each.eta.median), default=None)
+        return str(self.now) if best is None else f"{self.now}; {_leave_on(best, self.now)}"
 
     def _worth(self) -> list[Longer]:
         """What helps; and more hours of one group only if they help more than fewer."""

@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from deskgrid.cli.bags import _advise
 from deskgrid.client.eta import Eta
 from deskgrid.client.whatif import Advice, Change, Longer, Misfits
 from deskgrid.worker.windows.uptime import Instant
 from tests.cli.fakes import FakeBag, FakeGrid, deskgrid, use
+from tests.cli.test_bags import Terminal
 from tests.screen.builders import BAG, lab
 
 # A Wednesday, at noon.
@@ -225,6 +227,46 @@ def test_advice_begins_with_tasks_that_fit_no_window(monkeypatch: pytest.MonkeyP
 def test_an_end_that_is_open_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     told = advised(monkeypatch, Advice(eta(HOUR, None, None), (), None))
     assert told == ["as it is: done 13:00, nobody knows when at the latest"]
+
+
+# --- when a bag is submitted -----------------------------------------------------------------------------------------
+
+SOME = (longer("lab3", 1, 7 * HOUR), longer("lab3", 2, 3 * HOUR))
+
+
+@pytest.mark.parametrize(
+    ("advice", "said"),
+    [
+        (
+            Advice(NOW, SOME, None),
+            "done Thu 08:00, at the latest 14:00; "
+            "leave lab3 (10 PCs) on until 19:30, and it ends at 19:00, not at Thu 08:00",
+        ),
+        (Advice(NOW, (), None), "done Thu 08:00, at the latest 14:00"),
+        (Advice(NOW, SOME, Misfits(2, 70.0, 60.0, 2)), "2 tasks need 1 min 10 s at once, and the longest window"),
+    ],
+)
+def test_whoever_submits_at_a_terminal_gets_the_advice_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, advice: Advice, said: str
+) -> None:
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    _advise(cast(Any, FakeBag(advice=advice)))
+    assert stream.getvalue().startswith(f"deskgrid: {said}")
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_without_an_answer_in_time_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    _advise(cast(Any, FakeBag()))
+    assert stream.getvalue() == ""
+
+
+def test_scripts_do_not_wait_for_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FakeGrid(FakeBag(advice=Advice(NOW, SOME, None))))
+    result = deskgrid("submit", "--", "true")
+    assert (result.exit_code, result.stderr) == (0, "")
 
 
 def test_an_instant_is_what_both_clocks_show() -> None:
