@@ -36,8 +36,9 @@ ROW_UNITS = 4
 # Bags with fewer tasks teach nothing, nor do those that have lasted less long.
 LEAST = 20
 LASTS_S = 10.0
-# An estimate of a bag is journaled after so many seconds, and after this part of the bag's age.
-JOURNAL_S, JOURNAL_PART = 60.0, 0.05
+# The next estimate of a bag is journaled after this part of the bag's age, but not sooner and not later than after so
+# many seconds.
+JOURNAL_PART, JOURNAL_S, JOURNAL_MOST_S = 0.05, 60.0, 3_600.0
 # All runs are made for so many slots times bags; for more there are fewer runs, but at least so many.
 FULL, RUNS_LEAST = 500, 30
 
@@ -115,8 +116,6 @@ class Etas:
         return bag.row.number in self._found and fresh
 
     def _barred(self, bag: OpenBag) -> str:
-        if bag.cannot_run:
-            return f"it {bag.cannot_run}"
         if bag.paused:
             return "it is paused"
         if bag.waits_for:
@@ -190,36 +189,37 @@ class Etas:
             return
         self._made, self._next_at = asked.made, asked.made + max(KEEP_S, ticket.cost_s / PART)
         self._found = {}
+        raws = {row: estimate(ends) for row, ends in ticket.ends.items()}
+        longest = max(
+            [span.closes - max(0.0, span.opens) for pc in asked.picture.pcs for span in pc.spans], default=0.0
+        )
         for number, row in asked.rows.items():
             bag = self._state.book.by_number.get(number)
             if bag is not None and not bag.complete:
-                self._found[number] = self._estimate(bag, estimate(ticket.ends[row]), asked)
+                why = self._unknown(bag, raws[row], longest)
+                self._found[number] = why or self._estimate(bag, raws[row], asked.made)
 
-    def _estimate(self, bag: OpenBag, raw: Estimate, asked: _Asked) -> Estimate | str:
-        if why := self._unknown(bag, raw, asked.picture):
-            return why
+    def _estimate(self, bag: OpenBag, raw: Estimate, made: float) -> Estimate:
         stage = stage_of(bag.settled / max(1, bag.total))
         told = self._state.learning.correction.corrected(stage, raw)
         if not bag.barred:
-            bag.told.setdefault(stage, Told(asked.made, raw, bag.total))
-            self._journal(bag, told, asked.made)
+            bag.told.setdefault(stage, Told(made, raw, bag.total))
+            self._journal(bag, told, made)
         return told
 
-    def _unknown(self, bag: OpenBag, raw: Estimate, picture: Picture) -> str:
-        """Why it is unknown when a bag will end; empty if it is known."""
+    def _unknown(self, bag: OpenBag, raw: Estimate, longest_s: float) -> str:
+        """Why it is unknown when a bag will end; empty if it is known. ``longest_s``: the longest window known."""
         if not (bag.row.predicted or bag.runs.count or bag.prediction is not None):
             return NOTHING_KNOWN
         if raw.median < math.inf:
             return ""
-        spans = [span for pc in picture.pcs for span in pc.spans]
-        if not spans:
+        if not longest_s:
             return NO_PC
-        longest = max([span.closes - max(0.0, span.opens) for span in spans])
         its = self._state.scheduler.grid.tasks.bags[bag.row.number]
         policy = self._state.scheduler.policy
         needs = policy.requirement.needs(its.needs_s(its.longest))
-        if policy.timed and needs >= longest:
-            return f"a task of it needs {precise(needs)}, and the longest window known has {precise(longest)}"
+        if policy.timed and needs >= longest_s:
+            return f"a task of it needs {precise(needs)}, and the longest window known has {precise(longest_s)}"
         return "the windows that are open or announced are too few"
 
     # --- the journal -------------------------------------------------------------------------------------------------
@@ -227,7 +227,8 @@ class Etas:
     def _journal(self, bag: OpenBag, told: Estimate, made: float) -> None:
         if made >= bag.journal_eta_at:
             wall = self._state.posix(made)
-            bag.journal_eta_at = made + max(JOURNAL_S, JOURNAL_PART * (wall - bag.row.created))
+            age = JOURNAL_PART * (wall - bag.row.created)
+            bag.journal_eta_at = made + min(max(JOURNAL_S, age), JOURNAL_MOST_S)
             ended = bag.settled / max(1, bag.total)
             self._unwritten.append(EtaRow(bag.row.number, wall, ended, *(wall + seconds for seconds in told)))
 
