@@ -107,6 +107,9 @@ class _Plan:
         self.block = BLOCK / max(1, len(self.slots))
         known = {share.name: share for share in picture.shares}
         names = list(dict.fromkeys(bag.share for bag in bags))
+        # The longest window: what needs more never begins.
+        spans = [span for pc in picture.pcs for span in pc.spans]
+        self.longest = max([span.closes - max(0.0, span.opens) for span in spans], default=0.0)
         # When bags begin, by their places: only those that do not begin at once.
         self.begins = {place: bag.begins for place, bag in enumerate(bags) if bag.begins > 0.0}
         self.shares = [known.get(name, Share(name, 0.0)) for name in names]
@@ -177,10 +180,10 @@ class _Run:
     # --- tasks -------------------------------------------------------------------------------------------------------
 
     def _waits_for_a_slot(self, kind: int) -> None:
-        """Tasks of a kind wait; if their bag is barred, it never ends."""
-        plan = self._plan
-        if plan.bags[plan.kinds[kind].bag].barred:
-            self._ends[plan.kinds[kind].bag] = inf
+        """Tasks of a kind wait; if their bag is barred, or they fit no window, it never ends."""
+        plan, each = self._plan, self._plan.kinds[kind]
+        if plan.bags[each.bag].barred or (self._waits[kind] and each.needs_s >= plan.longest):
+            self._ends[each.bag] = inf
         elif kind not in (kinds := self._pending[plan.share_of[kind]]):
             insort(kinds, kind)
 
@@ -257,6 +260,9 @@ class _Run:
         """A task of a kind, which takes ``seconds``, was stopped after it ran."""
         bag, needs_s = self._plan.kinds[kind].bag, self._plan.kinds[kind].needs_s
         again = (seconds - ran, needs_s) if self._plan.bags[bag].keeps else (seconds, max(needs_s, ran))
+        if again[1] >= self._plan.longest:
+            self._ends[bag] = inf
+            return
         self._again.setdefault(kind, []).append(again)
         self._waits_for_a_slot(kind)
 

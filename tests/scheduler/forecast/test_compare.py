@@ -1,12 +1,15 @@
 """What if: answers from one picture, as it is and with something changed; and advice."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import inf
 from random import Random
+from typing import Any
 
 import pytest
 
+from deskgrid.scheduler.forecast import ahead
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.changes import Change
 from deskgrid.scheduler.forecast.compare import Answer, Dice, Misfits, PolicyUsed, advise, compare
@@ -208,3 +211,22 @@ def test_without_any_window_nothing_is_called_too_long() -> None:
 def test_a_bag_that_ends_at_once_has_no_room_for_a_factor() -> None:
     empty = replace(GRID, bags=(Waiting(1, (), 5, 5),))
     assert compare(empty, 1, [Change(policy="pgs")], PACKING, DICE)[1] == Answer(Estimate(0.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    "waiting", [Waiting(1, (LONG,), 3), Waiting(1, (replace(LONG, count=0),), 3), bag(20, durations=Durations((DAY,)))]
+)
+def test_what_never_ends_is_soon_known(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(ahead._Run, "_next_window", _counted(ahead._Run._next_window, looked))
+    pcs = (replace(GRID.pcs[0], running=(Running(1, 0, 60.0),)), *GRID.pcs[1:])
+    assert set(forecast(Picture(pcs, (waiting,)), Random(7), 10)[1]) == {inf}
+    assert len(looked) <= 10 * 2 * len(pcs)
+
+
+def _counted(function: Callable[..., None], calls: list[int]) -> Callable[..., None]:
+    def counted(*args: Any) -> None:
+        calls.append(1)
+        function(*args)
+
+    return counted
