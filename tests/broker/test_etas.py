@@ -181,7 +181,7 @@ def test_a_forecast_that_fails_harms_nobody(office: Office, client: Client, slow
     bag = client.submit(tasks(3), runtime=10.0)
     number = pending(office, client, bag)
     slow.finish(failure="no memory")
-    assert client.receive().request == number  # type: ignore[attr-defined]
+    assert client.expect(wire.Answer).request == number
     assert why(client, bag) == "the estimate failed; the broker's log says why"
     assert any("no memory" in notice for notice in office.sessions.state.take_notices())
 
@@ -252,8 +252,7 @@ def test_a_question_waits_for_a_forecast_without_keeping_others_waiting(
     slow.finish([5.0])
     office.settle()
     office.settle()
-    answer = client.receive()
-    assert answer.request == number  # type: ignore[attr-defined]
+    assert client.expect(wire.Answer).request == number
     assert not operations.parked
 
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from deskgrid.cli.front import main
 from deskgrid.client.bag import TaskLog
+from deskgrid.client.eta import Eta
 from deskgrid.client.progress import Progress
 from deskgrid.errors import DeskgridError, RequestFailed
 from tests.screen.builders import BAG
@@ -30,6 +31,7 @@ class FakeBag:
     logged: dict[int, TaskLog] = field(default_factory=dict)
     forgotten: bool = False
     paused: bool | None = None
+    told: Eta = field(default_factory=lambda: Eta(90.0, 60.0, 150.0))
 
     def __len__(self) -> int:
         return len(self.ended)
@@ -47,6 +49,9 @@ class FakeBag:
         return Progress(
             total=len(self.ended), done=done, failed=failed, cancelled=0, running=0, waiting=0, eta_s=None, left_s=0.0
         )
+
+    def eta(self) -> Eta:
+        return self.told
 
     def logs(self, item: int) -> TaskLog:
         return self.logged.get(item, LOG)
