@@ -145,6 +145,7 @@ def nights_and_weekends(pc: int, seed: int, begins: float) -> Iterator[Span]:
     for day in range(10_000):
         weekend = day % 7 >= 5
         opens = day * DAY_S + (0.0 if weekend else EVENING * HOUR_S)
+        # Until the weekend begins, or goes on; otherwise into the next morning.
         closes = (day + 1) * DAY_S + (0.0 if day % 7 in (4, 5) else MORNING * HOUR_S)
         early = chance.random() * EARLY_S if chance.random() < EARLY else 0.0
         if closes - early > begins:

@@ -21,5 +21,9 @@ class EtaTable:
 
     def rows(self) -> list[EtaRow]:
         """All estimates, in the order in which they were told."""
-        columns = "bag, made, ended, median, low, high"
-        return [EtaRow(*row) for row in self._db.execute(f"SELECT {columns} FROM etas ORDER BY number")]
+        return estimates_in(self._db)
+
+
+def estimates_in(db: sqlite3.Connection) -> list[EtaRow]:
+    """All estimates in a journal, in the order in which they were told."""
+    return [EtaRow(*row) for row in db.execute("SELECT bag, made, ended, median, low, high FROM etas ORDER BY number")]

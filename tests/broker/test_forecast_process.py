@@ -1,5 +1,6 @@
 """The process that makes forecasts: real processes, killed and refused."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from math import inf
@@ -66,7 +67,7 @@ def test_a_picture_that_breaks_it_costs_only_its_own_answer(woken: Woken) -> Non
 
 
 def test_no_process_is_a_failure(woken: Woken, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_module.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert "failed" in woken.made().failure
 
 
@@ -74,7 +75,7 @@ def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "IDLE_S", 0.05)
     woken = Woken()
     assert woken.made().ends
-    eventually(lambda: woken.process._process is None)
+    assert eventually(lambda: woken.process._process is None)
     assert woken.made().ends
     woken.process.close()
 

@@ -33,6 +33,7 @@ class FakeBag:
     forgotten: bool = False
     paused: bool | None = None
     advice: Advice | None = None
+    told: Eta = field(default_factory=lambda: Eta(90.0, 60.0, 150.0))
 
     def __len__(self) -> int:
         return len(self.ended)
@@ -50,6 +51,9 @@ class FakeBag:
         return Progress(
             total=len(self.ended), done=done, failed=failed, cancelled=0, running=0, waiting=0, eta_s=None, left_s=0.0
         )
+
+    def eta(self) -> Eta:
+        return self.told
 
     def logs(self, item: int) -> TaskLog:
         return self.logged.get(item, LOG)

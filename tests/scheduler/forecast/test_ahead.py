@@ -7,8 +7,7 @@ from statistics import fmean, median
 
 import pytest
 
-from deskgrid.scheduler.forecast import ahead
-from deskgrid.scheduler.forecast.ahead import CERTAIN, WEEK_S, forecast
+from deskgrid.scheduler.forecast.ahead import CERTAIN, USUAL, WEEK_S, Uncertainty, forecast
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
 
 OPEN = (Span(0.0, inf),)
@@ -193,17 +192,16 @@ def test_a_bag_that_is_barred_never_ends_and_delays_nobody() -> None:
 # --- chance -----------------------------------------------------------------------------------------------------------
 
 
-def spread(known: int, **more: object) -> float:
+def spread(known: int, uncertainty: Uncertainty = USUAL) -> float:
     points = tuple(exp(place / 20.0) for place in range(40))
-    found = sorted(
-        forecast(Picture(pcs(8), (bag(1, group(400, Durations(points, known))),)), Random(3), 100, **more)[1]
-    )  # type: ignore[arg-type]
+    picture = Picture(pcs(8), (bag(1, group(400, Durations(points, known))),))
+    found = sorted(forecast(picture, Random(3), 100, uncertainty)[1])
     return found[95] / found[5]
 
 
 def test_the_less_is_known_of_a_bag_the_wider_its_runs_differ() -> None:
     assert spread(0) > 1.5 * spread(60) > 1.5 * spread(60, uncertainty=CERTAIN)
-    assert spread(60, uncertainty=ahead.Uncertainty(0.5, 0.0, False)) == pytest.approx(exp(2 * 1.645 * 0.5), rel=0.2)
+    assert spread(60, uncertainty=Uncertainty(0.5, 0.0, False)) == pytest.approx(exp(2 * 1.645 * 0.5), rel=0.2)
 
 
 def test_the_same_chance_gives_the_same_runs() -> None:
