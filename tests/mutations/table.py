@@ -7,7 +7,7 @@ MUTATIONS = (
     Mutation(
         "accept the answer of a stale attempt",
         "deskgrid.scheduler.answers:Answers._take",
-        "slot.runs(ended.attempt)",
+        "slot.sent[place].attempt == ended.attempt",
         "True",
     ),
     Mutation(
