@@ -95,7 +95,7 @@ class Answers:
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
         """Free the slot that had the attempt. Returns its worker and position, or None if the answer is stale."""
         grid, task = self._grid, ended.attempt.task
-        paid = self._trust.pay(reporter, ended.attempt) if grid.deadlines.debts else None
+        paid = self._trust.pay(reporter, ended.attempt) if grid.deadlines.debts or grid.stopping else None
         slot = grid.bound.get(task)
         place = -1 if slot is None else slot.place_of(task)
         if slot is not None and place >= 0 and slot.sent[place].attempt == ended.attempt:

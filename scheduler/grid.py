@@ -40,8 +40,10 @@ class GridState:
         self.pauses = Pauses()
         self.shares = Shares()
         self.categories = Categories(policy.order)
-        # Licences of attempts that were taken back from silent workers, and may still run.
+        # Licences of attempts that were taken back from silent workers, or are being stopped, and may still run.
         self.doubts: dict[Attempt, Needs] = {}
+        # Attempts with licences that workers are to stop or hand back, and have not answered for, by worker.
+        self.stopping: dict[str, set[Attempt]] = {}
         # Newest attempts of tasks whose worker is gone or not seen since a restore, by task. Their answers still count.
         self.orphans: dict[int, int] = {}
         # The slot of each task that is bound to one, queued or sent.
@@ -154,7 +156,7 @@ class GridState:
         return True
 
     def doubt(self, attempt: Attempt) -> None:
-        """``attempt`` was taken back from a silent worker, and may still use its licences."""
+        """``attempt`` was taken back from a silent worker, or is being stopped, and may still use its licences."""
         if needs := self.tasks.known(attempt.task).bag.category.key.licences:
             self.doubts[attempt] = needs
             self.categories.licences.use(needs, 1)
@@ -164,6 +166,21 @@ class GridState:
         if needs := self.doubts.pop(attempt, ()):
             self.changes += 1
             self.categories.licences.use(needs, -1)
+
+    def stop(self, worker: str, attempt: Attempt) -> None:
+        """``worker`` is told to stop ``attempt``, or to hand it back, and ``attempt`` keeps its licences until then."""
+        self.doubt(attempt)
+        if attempt in self.doubts:
+            self.stopping.setdefault(worker, set()).add(attempt)
+
+    def stopped(self, worker: str, attempt: Attempt) -> None:
+        """``worker`` has answered for ``attempt``, which may be one that it was told to stop."""
+        attempts = self.stopping.get(worker, set())
+        if attempt in attempts:
+            attempts.remove(attempt)
+            if not attempts:
+                del self.stopping[worker]
+            self.doubt_no_more(attempt)
 
     # --- slots -------------------------------------------------------------------------------------------------------
 

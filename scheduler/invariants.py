@@ -54,7 +54,7 @@ def _check_accounts(grid: GridState) -> None:
         doubtful.update(dict(needs))
     grid.categories.check_counts(Counter(bag.category.key for bag in grid.tasks.bags.values()), out, doubtful)
     grid.shares.check(out_s)
-    owing = {attempt for debts in grid.deadlines.debts.values() for attempt in debts}
+    owing = {attempt for debts in (grid.deadlines.debts, grid.stopping) for owed in debts.values() for attempt in owed}
     agree("licences of attempts that nobody owes", set(grid.doubts) - owing, set())
 
 

@@ -20,6 +20,7 @@ from deskgrid.scheduler.pieces import Pieces
 from deskgrid.scheduler.policies.base import Place, Postpone, Requirement
 from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
 from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
+from deskgrid.scheduler.probes import place_probes
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
@@ -130,6 +131,10 @@ class Placing:
         while grid.slots.with_room and grid.budget > 0 and (categories := turns.choose()):
             # A plan for everybody's tasks no longer holds when only some people have their turn.
             grid.changes += len(categories) < len(turns.categories)
+            if any(category.probing for category in categories) and self._ask(
+                place_probes(grid, categories), categories, turns
+            ):
+                continue
             if not self._ask(grid.policy.plan(PolicyView(grid, categories, turns.categories)), categories, turns):
                 turns.over(categories)
 
@@ -185,7 +190,10 @@ class Placing:
         if many > 1:
             # Tasks of a bag with a limit go to as many slots as it may have.
             many = 1 if category.restricted else self._how_many(slot, runtime, requirement, many)
-        (category.priority if priority else category.regular).take(entry, many)
+        if priority is None:
+            category.discard(task, many)
+        else:
+            (category.priority if priority else category.regular).take(entry, many)
         tasks = range(task, task + many)
         if bag.barred:  # it was paused a moment ago
             grid.tasks.move_all(tasks, State.BARRED)

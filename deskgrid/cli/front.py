@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-INTERRUPTED = 130
+from deskgrid.cli.start import INTERRUPTED
 
 # The commands that --help lists under these headings: name, MODULE:NAME, short help.
 COMMANDS = {

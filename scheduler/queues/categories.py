@@ -13,7 +13,7 @@ from typing import NamedTuple
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.regular import Regular
-from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
+from deskgrid.scheduler.queues.task_ranges import TaskRanges
 from deskgrid.scheduler.queues.waiting import WaitingQueue
 from deskgrid.scheduler.state.shares import Account
 
@@ -72,14 +72,18 @@ class Licences:
 
 
 class Category:
-    """``out``: how many of its tasks are on slots, or run on workers that have not come back yet."""
+    """``out``: how many of its tasks are on slots, or run on workers that have not come back yet.
 
-    __slots__ = ("_licences", "account", "key", "out", "priority", "regular", "restricted")
+    ``probing``: the probes that may still come first (`deskgrid.scheduler.probes`), by bag.
+    """
+
+    __slots__ = ("_licences", "account", "key", "out", "priority", "probing", "regular", "restricted")
 
     def __init__(self, key: CategoryKey, account: Account, order: str, licences: Licences) -> None:
         self.key = key
         self.account = account
         self.out = 0
+        self.probing: dict[int, list[int]] = {}
         self.restricted = bool(key.limit or key.licences)
         self._licences = licences
         self.clear(order)
@@ -97,9 +101,9 @@ class Category:
 
     def reorder(self, order: str) -> None:
         """The priority queue takes this order."""
-        rows = list(self.priority.tasks())
+        rows = self.priority.rows()
         self.priority = self._queue(order)
-        self.priority.add(grouped([task for task, _ in rows], [runtime for _, runtime in rows]))
+        self.priority.add(rows)
 
     def discard(self, first: int, count: int) -> None:
         """Forget ``count`` tasks from ``first`` on, which wait here."""
@@ -197,6 +201,7 @@ class Categories:
             agree(f"tasks of {key} wait unseen", bool(len(category)) and key not in self.waiting, False)
             order = self.order if key.piece is None else LONGEST_FIRST
             agree(f"order of the priority queue of {key}", type(category.priority), ORDERS[order])
+            agree(f"bags without probes in {key}", [bag for bag, probes in category.probing.items() if not probes], [])
             category.regular.check()
             category.priority.check()
 

@@ -11,6 +11,7 @@ COMMANDS = (
     ("live", "deskgrid.sleepbench.cli.live:live", "Run it on real processes of this machine."),
     ("compare", "deskgrid.sleepbench.cli.compare:compare", "Run it live and simulate the same: whether both agree."),
     ("predict", "deskgrid.sleepbench.cli.predict:predict", "Measure on a log how well runtimes can be predicted."),
+    ("sweeps", "deskgrid.sleepbench.cli.sweeps:sweeps", "Measure how soon a parameter sweep is known."),
     ("replay", "deskgrid.sleepbench.cli.replay:replay", "Play a stopped broker's own past under every policy."),
 )
 

@@ -95,12 +95,14 @@ class FakeFiles:
 
     def __init__(self) -> None:
         self.here: dict[tuple[int, int], bytes] = {}
+        self._whole: dict[tuple[int, int], int] = {}
 
-    def write(self, task: int, number: int, data: Payload) -> None:
-        self.here[task, number] = bytes(data)
+    def write(self, task: int, number: int, data: Payload, start: int = 0, size: int | None = None) -> None:
+        self.here[task, number] = self.here.get((task, number), b"")[:start] + bytes(data)
+        self._whole[task, number] = start + len(data) if size is None else size
 
     def holds(self, task: int, number: int) -> bool:
-        return (task, number) in self.here
+        return (task, number) in self.here and len(self.here[task, number]) == self._whole[task, number]
 
     def read(self, task: int, number: int) -> Payload | None:
         return self.here.get((task, number))

@@ -355,6 +355,8 @@ class GridMachine(RuleBasedStateMachine):
     def _submit(self, bag: int, count: int, runtimes: list[float], retries: int, **restored: Any) -> None:
         first, self.next_task = self.next_task, self.next_task + count
         restored |= {"key": KEYS[bag], "barred": bag in self.barred, "min_piece": PIECES[bag]}
+        if bag % 2 == 0:
+            restored["probes"] = range(first + count - 1, first - 1, -2)
         event = ev.TasksSubmitted(bag, first, count, runtimes, retries, TIMEOUTS[bag], COPIES[bag], **restored)
         for known in self.known.values():
             if known.bag == bag:

@@ -312,6 +312,51 @@ def test_a_held_attempt_keeps_its_licence_after_a_restart() -> None:
     assert grid.state(other) == State.WAITING
 
 
+@pytest.mark.parametrize("how", ["handed back", "answered", "lost"])
+def test_cancelled_tasks_keep_their_licences_until_their_worker_has_answered_for_them(how: str) -> None:
+    grid = Grid(pgs())
+    grid.tell(ev.LicencesCounted({"m": 2}))
+    key = CategoryKey(licences=(("m", 1),))
+    tasks = grid.tasks(5.0, 5.0, key=key)
+    (other,) = grid.tasks(5.0, bag=1, key=key)
+    (free,) = grid.tasks(5.0, bag=2)
+    grid.pc("a", 100, slots=3)
+    grid.tell_pass()
+    attempts = [grid.inside.bound[task].sent[0].attempt for task in tasks]
+    grid.cancel(*tasks, free)
+    assert grid.scheduler.stopping_at("a") == set(attempts)
+    assert grid.scheduler.stopping_at("b") == ()
+    grid.pc("b", 100)
+    assert grid.tell_pass() == {}
+    for name, attempt in (("b", attempts[0]), ("a", attempts[0])):
+        grid.tell(ev.AttemptsReturned(name, [attempt]))
+        assert grid.inside.categories.licences.free("m") == (name == "a")
+    if how == "handed back":
+        grid.tell(ev.AttemptsReturned("a", [attempts[1]]))
+    elif how == "answered":
+        grid.tell(ev.AttemptsEnded("a", [ev.EndedAttempt(attempts[1], Outcome.DONE, 1.0)]))
+    else:
+        grid.leave("a", planned=False)
+    assert grid.inside.categories.licences.free("m") == 2
+    assert [other] in grid.tell_pass().values()
+
+
+def test_tasks_that_were_sent_ahead_to_a_silent_worker_keep_their_licences_until_it_answers() -> None:
+    grid = Grid(pgs())
+    grid.tell(ev.LicencesCounted({"m": 2}))
+    grid.tasks(0.1, 0.1, key=CategoryKey(licences=(("m", 1),)), timeout=1.0)
+    grid.pc("a")
+    grid.tell_pass()
+    attempts = [sent.attempt for sent in grid.inside.bound[0].sent]
+    grid.wait(60.0)
+    grid.say_alive()
+    (given_up,) = grid.tell(ev.PassDue())
+    assert isinstance(given_up, ev.GiveUp)
+    assert grid.inside.categories.licences.free("m") == 0
+    grid.tell(ev.AttemptsReturned("a", attempts))
+    assert grid.inside.categories.licences.free("m") == 2
+
+
 def test_an_attempt_that_was_taken_back_keeps_its_licence_until_it_is_answered_or_lost() -> None:
     for answered in (True, False):
         grid = Grid(packing())
