@@ -5,12 +5,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from math import inf
 from typing import Any, NamedTuple
 
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import JOINED_TASKS, BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
+from deskgrid.scheduler.forecast.correction import Estimate
 from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.prediction.runtimes import Prediction
 from deskgrid.scheduler.queues.categories import CategoryKey
@@ -38,7 +40,8 @@ def too_long(some: int | str, total: int, window_s: float, margin_s: float) -> s
     are = "is" if some == 1 else "are"
     return (
         f"{some} of {total} tasks {are} longer than any window known: the longest is {precise(window_s)}, "
-        f"less {precise(margin_s)} for starting up; they wait for a longer one"
+        f"less {precise(margin_s)} for starting up; they wait for a longer one, unless you split them or have them "
+        f"save checkpoints"
     )
 
 
@@ -124,6 +127,17 @@ class BegunCheckpoint(NamedTuple):
         return (self.attempt, self.serial, self.size) == (attempt.number, saved.serial, saved.size)
 
 
+class Told(NamedTuple):
+    """An estimate of when a bag will be done, as of ``made`` by the broker's clock; it had ``total`` tasks then.
+
+    ``raw``: before it was corrected.
+    """
+
+    made: float
+    raw: Estimate
+    total: int
+
+
 class KeptCheckpoint(NamedTuple):
     """A checkpoint in the journal, by its number there. ``progress``: as in `deskgrid.wire.Saved`; ``size``: bytes."""
 
@@ -149,6 +163,8 @@ class OpenBag:
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
+    ``told``: by stage, the first estimate of when it will be done. ``journal_eta_at``: when one is journaled next, by
+    the broker's clock.
     ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
     ``paused``: somebody has paused it. ``waits_for``: the numbers of the bags that it has to wait for.
     ``cannot_run``: why it was cancelled instead, if a bag that it had to wait for did not end well.
@@ -174,6 +190,8 @@ class OpenBag:
     begun_checkpoints: dict[int, BegunCheckpoint] = field(default_factory=dict)
     alone_since: float | None = None
     deserted: bool = False
+    told: dict[int, Told] = field(default_factory=dict)
+    journal_eta_at: float = -inf
     under_way: str = ""
     paused: bool = False
     waits_for: set[int] = field(default_factory=set)

@@ -10,11 +10,13 @@ Rule 3: what was learned is written down every few seconds. If the broker is kil
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import LearnedRow
+from deskgrid.scheduler.forecast.correction import Correction, Score
+from deskgrid.scheduler.forecast.picture import Durations
 from deskgrid.scheduler.prediction.runtimes import Features, Kind, Runtimes
 
 # How often it is written down. Seconds.
@@ -29,6 +31,9 @@ class Learning:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._runtimes = Runtimes()
+        # How earlier estimates of the ends of bags held.
+        self.correction = Correction()
+        self._unwritten_scores = False
         self._unwritten: dict[tuple[Kind, str], None] = {}
         self._write_at = -math.inf
         for row in journal.learned.rows():
@@ -39,6 +44,8 @@ class Learning:
         values.frombytes(row.values)
         if row.kind == "calibration":
             self._runtimes.calibration.restore(values)
+        elif row.kind == "scores":
+            self.correction.restore(row.name, values)
         else:
             self._runtimes.restore(row.kind, row.name, values)
 
@@ -66,16 +73,38 @@ class Learning:
         if runs:
             self._unwritten["function", features.function] = self._unwritten["program", features.program] = None
 
+    def spread(self, bag: OpenBag, running: Sequence[float]) -> Durations | None:
+        """How long the tasks of a bag take, in full; None if nothing is known of such tasks.
+
+        ``running``: how long its running tasks have run, in seconds.
+        """
+        if bag.runs.count:
+            self.learn(bag)
+        for features in _kinds(bag):
+            if self._runtimes.knows(features) and (found := self._runtimes.spread(features, running)):
+                return Durations(found.points, found.own)
+        return None
+
+    def judge(self, scores: Sequence[Score]) -> None:
+        """A bag has ended: this is how estimates of its end held."""
+        for each in scores:
+            self.correction.learn(each)
+        self._unwritten_scores = True
+
     def forget(self) -> None:
         """Forget everything."""
-        self._runtimes = Runtimes()
+        self._runtimes, self.correction = Runtimes(), Correction()
         self._unwritten.clear()
         self._journal.learned.forget()
 
     def write_down(self, now: float) -> None:
         """Write what is new into the journal, if it is time."""
-        if not self._unwritten or now < self._write_at:
+        if not (self._unwritten or self._unwritten_scores) or now < self._write_at:
             return
+        if self._unwritten_scores:
+            scores = self.correction.packed()
+            self._journal.learned.add([LearnedRow("scores", *each) for each in scores], {})
+            self._unwritten_scores = False
         chosen = list(self._unwritten)[:ROWS]
         for key in chosen:
             del self._unwritten[key]

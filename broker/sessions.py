@@ -218,6 +218,7 @@ class Sessions:
             or self.clients.watchers.has_to_tell
             or state.scheduler.unsettled
             or self.queries.operations.waiting
+            or self.queries.operations.parked
             or self.transfers.waiting
             or self.workers.attempts.owes_checkpoints
             or self._enrolment.pressing
@@ -264,6 +265,7 @@ class Sessions:
         self.queries.operations.work(now)
         self._gates.look()
         self.state.learn(now)
+        self.queries.etas.look(now)
         # No pass while the disk is full, because assignments are recorded, too.
         handed_out = self.state.handle(ev.PassDue(PASS_TASKS), now) if self.state.disk.state != "full" else []
         for command in [*self.state.pending, *handed_out]:
@@ -276,6 +278,7 @@ class Sessions:
             self.state.window_log.write_down(now)
             self.usage.write_down(now)
             self.state.learning.write_down(now)
+            self.queries.etas.write_down()
         self.clients.watchers.tell(now)
         return self.state.take_leaving()
 

@@ -109,11 +109,25 @@ class UsageRow(NamedTuple):
 
 
 class LearnedRow(NamedTuple):
-    """Runs of a function or a program, in seconds, or factors of quantiles; ``values``: packed doubles."""
+    """Runs of a function or a program, in seconds, factors of quantiles, or scores of estimates; packed doubles."""
 
-    kind: Literal["function", "program", "calibration"]
+    kind: Literal["function", "program", "calibration", "scores"]
     name: str
     values: bytes
+
+
+class EtaRow(NamedTuple):
+    """An estimate of when a bag ends, as it was told at ``made``. POSIX seconds; ``high`` may be infinite.
+
+    ``ended``: the fraction of its tasks that had ended.
+    """
+
+    bag: int
+    made: float
+    ended: float
+    median: float
+    low: float
+    high: float
 
 
 class FileRow(NamedTuple):

@@ -30,6 +30,10 @@ KEPT = 500
 
 Kind = Literal["function", "program"]
 
+# The levels of the points of a whole distribution.
+SPREAD_POINTS = 48
+SPREAD_LEVELS = tuple((place + 0.5) / SPREAD_POINTS for place in range(SPREAD_POINTS))
+
 
 @cache
 def _first_ratios() -> tuple[float, ...]:
@@ -67,6 +71,13 @@ class Prediction(NamedTuple):
 def owner_of(name: str) -> str:
     """Whose sample it is: what stands before the first line break of its name; the whole name if it has none."""
     return name.partition("\n")[0]
+
+
+class Spread(NamedTuple):
+    """Equally likely seconds, ascending, and how many tasks of the bag they stand on."""
+
+    points: tuple[float, ...]
+    own: int
 
 
 class Kept(dict[str, Sample]):
@@ -114,25 +125,46 @@ class Runtimes:
 
         ``running``: how long running tasks of the same bag have run, in seconds.
         """
-        bag = self._bags.get(features.bag)
-        own = bag.sorted if bag is not None else []
-        points, known = self._prior(features)
+        own, points, known = self._evidence(features, running)
         if not own and not points:
             return None
         speed = features.speed
         if speed != 1.0:
             running = [seconds * speed for seconds in running]
         longest = max(own[-1] if own else 0.0, points[-1] if points else 0.0)
-        if running and max(running) > longest:
-            # These have run for longer than all that is known: they count with what they have shown.
-            own = [*own, *sorted(_bounded(seconds) for seconds in running if seconds > longest)]
-            longest = own[-1]
         found = Mixture(own, points).quantiles(LEVELS, running)
-        stage = stage_of(bag.count if bag is not None else 0, known)
+        stage = stage_of(self._ended(features.bag), known)
         low, median, high, highest = self.calibration.corrected(stage, found, BEYOND * longest)
         if speed != 1.0:
             return Prediction(low / speed, median / speed, high / speed, highest / speed, stage)
         return Prediction(low, median, high, highest, stage)
+
+    def spread(self, features: Features, running: Sequence[float] = ()) -> Spread | None:
+        """As `predict`, but the whole distribution, and uncorrected; on a PC of speed 1."""
+        own, points, known = self._evidence(features, running)
+        if own and not known:
+            points = []  # what all tasks of the grid took says little
+        if not own and not points:
+            return None
+        found = Mixture(own, points).quantiles(SPREAD_LEVELS, [seconds * features.speed for seconds in running])
+        return Spread(tuple(found), min(self._ended(features.bag), len(own)))
+
+    def _ended(self, bag: str) -> int:
+        """How many tasks of a bag have ended."""
+        sample = self._bags.get(bag)
+        return 0 if sample is None else sample.count
+
+    def _evidence(self, features: Features, running: Sequence[float]) -> tuple[list[float], list[float], bool]:
+        """The bag's own runs, the points from before, and whether these are of its own kind."""
+        bag = self._bags.get(features.bag)
+        own = bag.sorted if bag is not None else []
+        points, known = self._prior(features)
+        longest = max(own[-1] if own else 0.0, points[-1] if points else 0.0)
+        if longest and running and max(running) * features.speed > longest:
+            # These have run for longer than all that is known: they count with what they have shown.
+            longer = [seconds * features.speed for seconds in running if seconds * features.speed > longest]
+            own = [*own, *sorted(map(_bounded, longer))]
+        return own, points, known
 
     def _prior(self, features: Features) -> tuple[list[float], bool]:
         """Points from before the bag, and whether they are of its own kind."""
