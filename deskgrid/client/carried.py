@@ -100,7 +100,7 @@ class Carried:
             stored = stored_source(bundle)
             self._files.need([stored])
             bundle, source = {}, stored.digest
-        return python_template(self._pickled, self._name, bundle, self._inputs, environment, source)
+        return python_template(self._pickled, self._name, bundle, self._inputs, environment, source=source)
 
     def lacks(self, payload: Payload) -> str:
         """Return the name of a module that an argument refers to and that does not travel; "" if there is none."""

@@ -64,6 +64,7 @@ def python_template(
     bundle: Mapping[str, bytes] = MappingProxyType({}),
     inputs: bytes = b"",
     environment: Environment | None = None,
+    *,
     source: bytes = b"",
 ) -> Template:
     """Make the template of the function ``name``, with the program's own modules in ``bundle``.

@@ -115,8 +115,8 @@ def _patterns(source: Source) -> list[str]:
     return [str(_of_type(value, str)) for value in source.many(PATTERNS_LIMIT)]
 
 
-# ``source``: the tree of modules that are too much for ``bundle``. ``inputs``: the trees that every task of the bag needs; a command gets them unpacked in its folder. ``outputs``: the
-# patterns of the files that a command leaves there.
+# ``source``: the tree of modules that are too much for ``bundle``. ``inputs``: the trees that every task of the bag
+# needs; a command gets them unpacked in its folder. ``outputs``: the patterns of the files that a command leaves there.
 _ENTRIES = {
     "kind": _text,
     "environment": read_environment,

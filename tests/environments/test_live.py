@@ -180,7 +180,7 @@ def test_a_pc_without_numpy_and_without_any_index_runs_a_bag_that_uses_numpy(
 
 def test_files_and_checkpoints_work_where_only_the_worker_has_deskgrid(grid: Grid, tmp_path: Path) -> None:
     def told(data: File) -> tuple[bytes, File, object]:
-        import labtools
+        import labtools  # type: ignore[import-not-found]
 
         from deskgrid import File as Own
         from deskgrid import checkpoint
