@@ -407,7 +407,7 @@ class Attempts:
                     remembered.append((task, number_of_original, self._by_name[holder].session))
                 else:
                     remembered.append((task, number, worker.session))
-            payload = journal.payload(batch.first, task - batch.first)
+            payload = journal.payload(row := batch.row_of(task)[0], task - row)
             checkpoint = bag.checkpoints[task][-1].number if task in bag.checkpoints else 0
             environment = bag.environment_key or None
             rows.append(

@@ -1,15 +1,18 @@
 """The broker's bags: which tasks they have, who waits for their results, and how long their tasks take."""
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from math import inf
 from typing import Any, NamedTuple
 
 from deskgrid.broker.store.journal import Journal
-from deskgrid.broker.store.rows import BagRow, BatchRow
+from deskgrid.broker.store.rows import JOINED_TASKS, BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
+from deskgrid.scheduler.forecast.correction import Estimate
 from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.prediction.runtimes import Prediction
 from deskgrid.scheduler.queues.categories import CategoryKey
@@ -37,17 +40,39 @@ def too_long(some: int | str, total: int, window_s: float, margin_s: float) -> s
     are = "is" if some == 1 else "are"
     return (
         f"{some} of {total} tasks {are} longer than any window known: the longest is {precise(window_s)}, "
-        f"less {precise(margin_s)} for starting up; they wait for a longer one"
+        f"less {precise(margin_s)} for starting up; they wait for a longer one, unless you split them or have them "
+        f"save checkpoints"
     )
 
 
 @dataclass(slots=True)
 class OpenBatch:
-    """A batch of a bag: ``count`` tasks from number ``first`` on are its items from ``start`` on."""
+    """A batch of a bag: ``count`` tasks from number ``first`` on are its items from ``start`` on.
+
+    ``own``: each task has its own runtime, so that small batches that come next may join it. ``rows``: the first tasks
+    of its rows in the journal, if it has several.
+    """
 
     first: int
     start: int
     count: int
+    own: bool
+    rows: "array[int] | None" = None
+
+    def join(self, row: BatchRow) -> None:
+        """Add a batch that continues this one."""
+        if self.rows is None:
+            self.rows = array("q", [self.first])
+        self.rows.extend(row.rows or [row.first])
+        self.count += row.count
+
+    def row_of(self, task: int) -> tuple[int, int]:
+        """The row in the journal that has ``task``: its first task, and how many it has."""
+        if self.rows is None:
+            return self.first, self.count
+        place = bisect_right(self.rows, task)
+        end = self.rows[place] if place < len(self.rows) else self.first + self.count
+        return self.rows[place - 1], end - self.rows[place - 1]
 
 
 class ObservedRuntimes:
@@ -102,6 +127,17 @@ class BegunCheckpoint(NamedTuple):
         return (self.attempt, self.serial, self.size) == (attempt.number, saved.serial, saved.size)
 
 
+class Told(NamedTuple):
+    """An estimate of when a bag will be done, as of ``made`` by the broker's clock; it had ``total`` tasks then.
+
+    ``raw``: before it was corrected.
+    """
+
+    made: float
+    raw: Estimate
+    total: int
+
+
 class KeptCheckpoint(NamedTuple):
     """A checkpoint in the journal, by its number there. ``progress``: as in `deskgrid.wire.Saved`; ``size``: bytes."""
 
@@ -127,6 +163,8 @@ class OpenBag:
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
+    ``told``: by stage, the first estimate of when it will be done. ``journal_eta_at``: when one is journaled next, by
+    the broker's clock.
     ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
     ``paused``: somebody has paused it. ``held``: why the broker has. ``environment``: what it brings, and by what key
     that is known. ``waits_for``: the numbers of the bags that it has to wait for.
@@ -153,6 +191,8 @@ class OpenBag:
     begun_checkpoints: dict[int, BegunCheckpoint] = field(default_factory=dict)
     alone_since: float | None = None
     deserted: bool = False
+    told: dict[int, Told] = field(default_factory=dict)
+    journal_eta_at: float = -inf
     under_way: str = ""
     paused: bool = False
     held: str = ""
@@ -181,7 +221,7 @@ class OpenBag:
         return "; ".join(filter(None, (paused, alone, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
-        """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
+        """The scheduler's event for its newest batch. ``known``: what a restored one had ended, or is held."""
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
         timeout = options.timeout
         if timeout is not None:
@@ -194,7 +234,7 @@ class OpenBag:
             None if options.limit is None else self.row.number,
             environment=self.environment_key,
         )
-        known |= {"key": key, "barred": self.barred}
+        known |= {"key": key, "barred": self.barred, "grows": self.batches[-1].first != batch.first}
         if options.probes:
             places = [item - batch.start for item in dict.fromkeys(options.probes)]
             known["probes"] = [batch.first + place for place in places if 0 <= place < batch.count]
@@ -272,17 +312,27 @@ class BagBook:
         """The number for the next bag."""
         return self._next_bag
 
-    def extend(self, bag: OpenBag, row: BatchRow) -> OpenBatch:
-        """Add a batch to a bag."""
-        batch = OpenBatch(row.first, row.start, row.count)
-        bag.batches.append(batch)
-        bag.starts.append(row.start)
+    def may_join(self, bag: OpenBag) -> bool:
+        """Whether a small batch that comes now may join the last one of its bag."""
+        last = bag.batches[-1]
+        return last.own and last.first + last.count == self.next_task and last.count < JOINED_TASKS
+
+    def extend(self, bag: OpenBag, row: BatchRow) -> bool:
+        """Add a batch to a bag; return whether it joined the bag's last one."""
+        last = bag.batches[-1] if bag.batches else None
+        joins = last is not None and last.own and row.continues(last.first, last.count)
+        if last is not None and joins:
+            last.join(row)
+        else:
+            batch = OpenBatch(row.first, row.start, row.count, row.own, array("q", row.rows) if row.rows else None)
+            bag.batches.append(batch)
+            bag.starts.append(row.start)
+            self._firsts.append(row.first)
+            self._where.append((bag, batch))
         bag.total += row.count
         bag.size += row.size
-        self._firsts.append(row.first)
-        self._where.append((bag, batch))
         self.next_task = max(self.next_task, row.first + row.count)
-        return batch
+        return joins
 
     def find(self, task: int) -> tuple[OpenBag, OpenBatch, int]:
         """The bag and the batch of a task, and the task's place in the batch; the task must exist."""

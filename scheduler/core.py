@@ -99,7 +99,8 @@ class Scheduler:
         key = event.key
         if event.min_piece is not None:
             key = key._replace(piece=rounded_piece(event.min_piece))
-        batch = grid.tasks.add(lambda: self._category(key), event.bag, event.first, event.count, event.runtimes)
+        numbers = event.bag, event.first, event.count
+        batch = grid.tasks.add(lambda: self._category(key), *numbers, event.runtimes, grows=event.grows)
         bag = batch.bag
         bag.retries, bag.timeout, bag.barred = event.retries, event.timeout, event.barred
         bag.copies = event.copies and bag.piece is None
@@ -121,9 +122,9 @@ class Scheduler:
             grid.tasks.progress.restore(saved.task, batch.runtime(saved.task), saved.fraction, saved.left_s)
         grid.tasks.predict({saved.task: saved.left_s for saved in event.saved})
         if bag.barred:
-            bar(batch, batch.first, batch.count)
+            bar(batch, event.first, event.count)
         else:
-            grid.categories.add_new(bag.category, batch.waiting())
+            grid.categories.add_new(bag.category, batch.waiting(event.first, event.count))
         if event.probes and bag.piece is None:
             bag.category.probing.setdefault(event.bag, []).extend(event.probes)
         grid.changes += 1
@@ -373,9 +374,9 @@ class Scheduler:
         """The predicted runtime of ``task``. Raises `IllegalEvent` if it is unknown."""
         return self.grid.tasks.runtime(task)
 
-    def batch_runtimes(self, task: int) -> Sequence[float]:
-        """The predicted runtimes of the batch that ``task`` is in, or one for all. Raises `IllegalEvent`."""
-        return self.grid.tasks.known(task).runtimes
+    def runtimes(self, first: int, count: int) -> Sequence[float]:
+        """The predicted runtimes of ``count`` tasks of one batch, from ``first`` on. Raises `IllegalEvent`."""
+        return self.grid.tasks.known(first).runtimes_of(range(first, first + count))
 
     def bag_needs(self, bag: int) -> Callable[[float], float]:
         """Returns what a task of a bag needs of a slot at once, by the seconds that are left of it."""

@@ -29,6 +29,7 @@ class TasksSubmitted:
     ones). ``held_copies``: copies of held tasks, which may still be running, too.
     ``key``: of the category for the bag, whose later batches go there, too. ``barred``: as in `BagGated`.
     ``probes``: the tasks that are placed before the others, in this order; checkpointable tasks have none.
+    ``grows``: they continue the bag's last batch, as if they had come with it; then each has its own runtime.
     """
 
     bag: int
@@ -49,6 +50,7 @@ class TasksSubmitted:
     reserve_s: float = 0.0
     saved: Sequence["SavedTask"] = ()
     probes: Sequence[int] = ()
+    grows: bool = False
 
 
 class SavedTask(NamedTuple):

@@ -21,6 +21,7 @@ from typing import Literal
 
 import msgpack
 
+from deskgrid.broker.store.etas import EtaTable
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.integrity import (
     checksum,
@@ -145,6 +146,7 @@ class Journal:
             self.purge = Purge(self.db, self._write, self.values)
             self.parts = Parts(self.db, self._write, self.values)
             self.learned = Learned(self.db, self._write)
+            self.etas = EtaTable(self.db, self._write)
             # Delete templates that no bag uses: after a restart nothing else would ever delete them.
             unused = "templates WHERE digest NOT IN (SELECT template FROM bags)"
             self.db.execute(f"DELETE FROM files WHERE name IN (SELECT data FROM {unused} AND typeof(data) = 'text')")

@@ -125,6 +125,11 @@ CREATE TABLE checkpoint_parts (number INTEGER PRIMARY KEY AUTOINCREMENT, checkpo
 CREATE INDEX parts_of_checkpoint ON checkpoint_parts (checkpoint, start);
 CREATE INDEX checkpoint_parts_of_task ON checkpoint_parts (task) WHERE checkpoint IS NULL;
 """,
+    # When bags would end, as it was told.
+    """
+CREATE TABLE etas (number INTEGER PRIMARY KEY, bag INTEGER, made REAL, ended REAL, median REAL, low REAL, high REAL);
+CREATE INDEX etas_of_bag ON etas (bag);
+""",
 )
 FORMAT = len(_FORMATS)
 

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from deskgrid.client.bag_files import BagFiles
 from deskgrid.client.bundle import Reached, named_in, others_loaded, reached_from, reached_from_file
+from deskgrid.client.sources import stored_source
 from deskgrid.client.template import Template, python_template
 from deskgrid.errors import BagRejected, RequestFailed
-from deskgrid.wire import Environment, Payload, System, this_system
+from deskgrid.wire import FILES_LIMIT, Environment, Payload, System, this_system
 
 if TYPE_CHECKING:
     from deskgrid.client.environments.asked import Env
     from deskgrid.client.environments.made import Made
 
+# More source than this travels as stored files: a template is kept in memory on the way, and sent as a whole. Bytes.
+BUNDLE_BYTES = 16 * 2**20
 # Of the first arguments, so many are searched for modules. Others may only refer to the same ones.
 ROWS_SEARCHED = 1_000
 
@@ -92,7 +95,12 @@ class Carried:
         reached = reached_from(self.named, functions, self._modules)
         self._others = others_loaded(reached)
         environment = self._environments.bring(self._env, reached.libraries, _program(), self._files)
-        return python_template(self._pickled, self._name, reached.files, self._inputs, environment)
+        bundle, source = reached.files, b""
+        if len(bundle) > FILES_LIMIT or sum(map(len, bundle.values())) > BUNDLE_BYTES:
+            stored = stored_source(bundle)
+            self._files.need([stored])
+            bundle, source = {}, stored.digest
+        return python_template(self._pickled, self._name, bundle, self._inputs, environment, source=source)
 
     def lacks(self, payload: Payload) -> str:
         """Return the name of a module that an argument refers to and that does not travel; "" if there is none."""

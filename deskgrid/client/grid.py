@@ -21,6 +21,7 @@ from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.bag_files import BagFiles, KnownFiles, command_files, new_bag_id
 from deskgrid.client.carried import ROWS_SEARCHED, Carried, Environments, modules_of_types, reached_by_command
 from deskgrid.client.discovery import client_line
+from deskgrid.client.eta import Eta
 from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.payload import pack_text
@@ -44,6 +45,7 @@ from deskgrid.client.template import (
     name_of,
     pickle_function,
 )
+from deskgrid.client.whatif import FORECAST_S, Change
 from deskgrid.errors import BagRejected, GridUnreachable
 from deskgrid.files import Shared
 from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
@@ -516,6 +518,29 @@ class Grid(Executor):
         """
         found: list[dict[str, Any]] = self._ask("shares", {})["shares"]
         return found
+
+    def whatif(
+        self,
+        bag: "Bag[Any, Any] | str | None" = None,
+        changes: Iterable[Change] = (),
+        *,
+        runtime: float | None = None,
+        tasks: int | None = None,
+    ) -> list[Eta]:
+        """Return when a bag would end: first as things are, then with each of ``changes``. Nothing changes by asking.
+
+        ``bag``: your bag, or its id. None: a bag of ``tasks`` tasks of ``runtime`` predicted seconds each, as if you
+        submitted it now. At most 16 changes.
+        """
+        said: dict[str, Any] = {"changes": [change.said() for change in changes]}
+        if bag is not None:
+            answer = self._ask("whatif", {"bag": bag.id if isinstance(bag, Bag) else bag, **said}, FORECAST_S)
+        elif runtime is None or tasks is None:
+            raise ValueError("name a bag, or give runtime and tasks")
+        else:
+            seconds = checked_seconds(runtime, "the runtime")
+            answer = self._ask("whatif new", {"tasks": tasks, "runtime_s": seconds, **said}, FORECAST_S)
+        return [Eta.of(row) for row in answer["rows"]]
 
     def policy(self, name: str, **options: object) -> None:
         """Change the policy of the running grid. Raises `RequestFailed` unless you are an admin."""

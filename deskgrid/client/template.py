@@ -20,7 +20,6 @@ from deskgrid.errors import BagRejected, PicklingFailed
 from deskgrid.wire import (
     ARGUMENTS_LIMIT,
     EXIT_CODE_LIMIT,
-    FILES_LIMIT,
     NAME_BYTES,
     PAYLOAD_LIMIT,
     Environment,
@@ -65,14 +64,18 @@ def python_template(
     bundle: Mapping[str, bytes] = MappingProxyType({}),
     inputs: bytes = b"",
     environment: Environment | None = None,
+    *,
+    source: bytes = b"",
 ) -> Template:
     """Make the template of the function ``name``, with the program's own modules in ``bundle``.
 
-    ``inputs``: the digests of the trees that the function needs. Raises `BagRejected`.
+    ``inputs``: the digests of the trees that the function needs. ``source``: of a tree that has the modules instead.
+    Raises `BagRejected`.
     """
-    _check_bundle(bundle)
     table = _begun("python", environment)
     table |= {"python": PYTHON, "function": pickled, "bundle": dict(bundle)}
+    if source:
+        table["source"] = source
     if inputs:
         table["inputs"] = inputs
     return _template(table, PYTHON, f"the function {name}")
@@ -81,17 +84,6 @@ def python_template(
 def _begun(kind: Kind, environment: Environment | None) -> dict[str, Any]:
     """Return the first entries of a template, where the broker finds them."""
     return {"kind": kind} if environment is None else {"kind": kind, "environment": environment.packed()}
-
-
-def _check_bundle(bundle: Mapping[str, bytes]) -> None:
-    size = sum(map(len, bundle.values()))
-    if len(bundle) > FILES_LIMIT or size > PAYLOAD_LIMIT:
-        largest = ", ".join(sorted(bundle, key=lambda name: len(bundle[name]), reverse=True)[:3])
-        raise BagRejected(
-            f"the program's own modules are {len(bundle):,} files of {size:,} bytes; {FILES_LIMIT:,} and "
-            f"{PAYLOAD_LIMIT:,} can travel; the largest are {largest}: make a package of them, and "
-            "name its folder in env=[...]"
-        )
 
 
 def command_template(

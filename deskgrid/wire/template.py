@@ -7,7 +7,7 @@ reads the rest.
 from typing import Any, Literal, get_args
 
 from deskgrid.wire.environments import Environment, read_environment
-from deskgrid.wire.limits import ARGUMENTS_LIMIT, ENVIRONMENT_BYTES, FILES_LIMIT, PATTERNS_LIMIT
+from deskgrid.wire.limits import ARGUMENTS_LIMIT, DIGEST_BYTES, ENVIRONMENT_BYTES, FILES_LIMIT, PATTERNS_LIMIT
 from deskgrid.wire.payload import Payload
 from deskgrid.wire.source import UNREADABLE, Source, Wrong, source_of
 from deskgrid.wire.trees import read_digests
@@ -91,6 +91,13 @@ def _files(source: Source) -> dict[str, bytes]:
     return {_text(source): _bytes(source) for _ in range(count)}
 
 
+def _digest(source: Source) -> bytes:
+    digest = read_digests(source)
+    if len(digest) != DIGEST_BYTES:
+        raise Wrong("not the digest of one tree")
+    return digest
+
+
 def _of_type(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise Wrong(f"expected {kind.__name__}, got {type(value).__name__}")
@@ -108,14 +115,15 @@ def _patterns(source: Source) -> list[str]:
     return [str(_of_type(value, str)) for value in source.many(PATTERNS_LIMIT)]
 
 
-# ``inputs``: the trees that every task of the bag needs; a command gets them unpacked in its folder. ``outputs``: the
-# patterns of the files that a command leaves there.
+# ``source``: the tree of modules that are too much for ``bundle``. ``inputs``: the trees that every task of the bag
+# needs; a command gets them unpacked in its folder. ``outputs``: the patterns of the files that a command leaves there.
 _ENTRIES = {
     "kind": _text,
     "environment": read_environment,
     "python": _text,
     "function": _bytes,
     "bundle": _files,
+    "source": _digest,
     "argv": _texts,
     "checkpoint": _texts,
     "signal": _text,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.regular import Regular
-from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
+from deskgrid.scheduler.queues.task_ranges import TaskRanges
 from deskgrid.scheduler.queues.waiting import WaitingQueue
 from deskgrid.scheduler.state.shares import Account
 
@@ -104,9 +104,9 @@ class Category:
 
     def reorder(self, order: str) -> None:
         """The priority queue takes this order."""
-        rows = list(self.priority.tasks())
+        rows = self.priority.rows()
         self.priority = self._queue(order)
-        self.priority.add(grouped([task for task, _ in rows], [runtime for _, runtime in rows]))
+        self.priority.add(rows)
 
     def discard(self, first: int, count: int) -> None:
         """Forget ``count`` tasks from ``first`` on, which wait here."""
@@ -127,8 +127,10 @@ class Category:
 
     def put_out(self, tasks: int, seconds: float) -> None:
         """``tasks`` more of its tasks are on slots, with ``seconds`` predicted for all of them; fewer if negative."""
+        account = self.account
         self.out += tasks
-        self.account.put_out(tasks, seconds)
+        account.out += tasks
+        account.out_s = account.out_s + seconds if account.out else 0.0  # without what rounding left
         if self.key.licences:
             self._licences.use(self.key.licences, tasks)
 

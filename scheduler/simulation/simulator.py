@@ -8,7 +8,7 @@ Rule 3: the scheduler sees what is predicted and announced; what happens is in `
 import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
@@ -112,6 +112,8 @@ class Simulator:
         # If no PC is silent, no slot has to be looked at between events.
         self._silent = [pc.name for pc in pcs if pc.silent]
         self._conditions = conditions
+        # Is told each event and its time, after it was handled, and may answer with more events.
+        self.beside: Callable[[ev.Event, float], Iterable[ev.Event]] | None = None
         self._random = Random(conditions.seed)
         self._tries = Counter[int]()
         self._trace = trace
@@ -346,6 +348,9 @@ class Simulator:
         """Pass ``event`` to the scheduler, and carry out its commands."""
         for command in self.scheduler.handle(event, self.now):
             self._table[type(command)](command)
+        if self.beside is not None:
+            for other in self.beside(event, self.now):
+                self._feed(other)
 
     def _assign(self, assign: ev.Assign) -> None:
         pc = self._pcs[assign.worker]

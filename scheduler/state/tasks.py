@@ -60,6 +60,11 @@ class Bag:
     reserve_s: float = 0.0
 
     @property
+    def end(self) -> int:
+        """The number after that of its last task."""
+        return self.batches[-1].first + self.batches[-1].count
+
+    @property
     def piece(self) -> float | None:
         """How many seconds a piece of its tasks has at least; None: they are not checkpointable."""
         return self.category.key.piece
@@ -155,12 +160,21 @@ class TaskBatch:
         tasks = range(first, first + count)
         return grouped(tasks, self.runtimes_of(tasks))
 
-    def waiting(self) -> TaskRanges:
-        """Its tasks that wait, in order."""
-        if not any(self.states) and len(self.runtimes) == 1:
-            return TaskRanges([self.first], [self.count], list(self.runtimes))
-        tasks = [self.first + place for place, state in enumerate(self.states) if state == State.WAITING]
-        return grouped(tasks, [self.runtime(task) for task in tasks])
+    def waiting(self, first: int, count: int) -> TaskRanges:
+        """Those of ``count`` tasks from ``first`` on that wait, in order."""
+        states = self.states[first - self.first : first - self.first + count]
+        if not any(states):
+            return self.rows(first, count)
+        tasks = [task for task, state in enumerate(states, first) if state == State.WAITING]
+        return grouped(tasks, self.runtimes_of(tasks))
+
+    def grow(self, runtimes: "array[float]") -> None:
+        """Add tasks at its end, all waiting, each with its runtime."""
+        if len(self.runtimes) < self.count:
+            self.runtimes *= self.count
+        self.runtimes.extend(runtimes)
+        self.states.extend(bytes(len(runtimes)))
+        self.count += len(runtimes)
 
 
 # Looked up once: enum members are slow to look up in Python 3.11, and this one is needed for each task.
@@ -187,9 +201,18 @@ class TaskTable:
         self.longer = False
 
     def add(
-        self, category_of: Callable[[], Category], bag: int, first: int, count: int, runtimes: Sequence[float]
+        self,
+        category_of: Callable[[], Category],
+        bag: int,
+        first: int,
+        count: int,
+        runtimes: Sequence[float],
+        *,
+        grows: bool = False,
     ) -> TaskBatch:
-        """Add a batch, all waiting. ``category_of``: gives the category of a new bag.
+        """Add a batch, all waiting, or add its tasks to the bag's last batch, which ``grows``.
+
+        ``category_of``: gives the category of a new bag.
 
         Raises `IllegalEvent`, and changes nothing, if the batch is impossible.
         """
@@ -199,17 +222,22 @@ class TaskTable:
             raise IllegalEvent(f"task numbers grow; {first} is not new")
         values = array("d", [checked_runtime(seconds) for seconds in runtimes])
         owner = self.bags.get(bag)
+        if grows and (owner is None or len(values) < count or first != owner.end):
+            raise IllegalEvent(f"the tasks from {first} on do not continue the last batch of bag {bag}")
         if owner is None:
             owner = self.bags[bag] = Bag(bag, category_of())
         owner.bounded |= len(values) < count
-        batch = TaskBatch(owner, first, count, values, bytearray(count))
-        owner.batches.append(batch)
         owner.total += count
         owner.left_s += sum(values) if len(values) == count else values[0] * count
         owner.longest = max(owner.longest, max(values))
+        self._next = first + count
+        if grows:
+            owner.batches[-1].grow(values)
+            return owner.batches[-1]
+        batch = TaskBatch(owner, first, count, values, bytearray(count))
+        owner.batches.append(batch)
         self._firsts.append(first)
         self._batches.append(batch)
-        self._next = first + count
         return batch
 
     def known(self, task: int) -> TaskBatch:
@@ -264,11 +292,11 @@ class TaskTable:
         bag.learn(told)
         if (longest := max(actual)) > bag.took:
             bag.took, self.longer = longest, True
-        foreseen = sum(predicted)
+        foreseen, spent_s = sum(predicted), sum(actual)
         bag.done += len(tasks)
-        bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + sum(actual)
+        bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + spent_s
         bag.foreseen_s += foreseen
-        bag.category.account.new_s += sum(actual)
+        bag.category.account.new_s += spent_s
         self._ended(bag, tasks, foreseen)
         if on_slot:
             bag.category.put_out(-len(tasks), -foreseen)
@@ -290,7 +318,7 @@ class TaskTable:
         if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # removes what rounding left
             self.copied.discard(bag.number)
-        if self._errors or self._crashes or self._taken or self.progress:
+        if self._errors or self._crashes or self._taken or self.progress.of:
             for task in tasks:
                 self.progress.drop(task)
                 self._errors.pop(task, None)

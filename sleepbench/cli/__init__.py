@@ -12,6 +12,7 @@ COMMANDS = (
     ("compare", "deskgrid.sleepbench.cli.compare:compare", "Run it live and simulate the same: whether both agree."),
     ("predict", "deskgrid.sleepbench.cli.predict:predict", "Measure on a log how well runtimes can be predicted."),
     ("sweeps", "deskgrid.sleepbench.cli.sweeps:sweeps", "Measure how soon a parameter sweep is known."),
+    ("eta", "deskgrid.sleepbench.cli.eta:eta", "Measure how well it is told when bags will be done."),
     ("replay", "deskgrid.sleepbench.cli.replay:replay", "Play a stopped broker's own past under every policy."),
 )
 

@@ -53,12 +53,6 @@ def test_a_template_above_the_limit_is_refused_with_both_sizes() -> None:
         python_template(bytes(PAYLOAD_LIMIT), "f")
 
 
-def test_too_much_source_is_refused_with_the_largest_named() -> None:
-    bundle = {"small.py": b"", "large.py": bytes(PAYLOAD_LIMIT), "middle.py": b"x"}
-    with pytest.raises(BagRejected, match=r"3 files of .*; the largest are large.py, middle.py, small.py: make a pack"):
-        python_template(b"", "f", bundle)
-
-
 def test_the_environment_stands_where_the_broker_looks_for_it() -> None:
     environment = Environment("numpy", (Build("3.11", "win_amd64", 0, 0, bytes(32), 1, 2),))
     for made in (

@@ -56,11 +56,11 @@ def test_trees_are_unpacked_as_links_for_a_command_and_beside_each_other_for_a_f
     for name, data in files.items():
         fetch(cache, entry(name, data), data)
     key = digest(tree.packed())
-    assert unpack(area, X, {key: tree}, cache, None, command=True)
+    assert unpack(area, X, [(key, tree)], cache, None, command=True)
     assert content(area / "in" / X / "work") == files
     assert (area / "in" / X / "work" / "out").is_dir()
     assert (area / "in" / X / "work" / "data.csv").stat().st_nlink == 2
-    assert unpack(area, X, {key: tree}, cache, None, command=False), "and a second time, over what is left"
+    assert unpack(area, X, [(key, tree)], cache, None, command=False), "and a second time, over what is left"
     assert content(area / "in" / X / "needs" / key.hex()) == files
     assert not (area / "in" / X / "work").exists()
     remove(area, X)
@@ -69,7 +69,7 @@ def test_trees_are_unpacked_as_links_for_a_command_and_beside_each_other_for_a_f
 
 def test_a_file_that_went_meanwhile_is_noticed(area: Path, tmp_path: Path) -> None:
     tree = wire.Tree((entry("data.csv", b"1"),))
-    assert not unpack(area, X, {b"k": tree}, FileCache(tmp_path / "cache", 10**9), None, command=True)
+    assert not unpack(area, X, [(b"k", tree)], FileCache(tmp_path / "cache", 10**9), None, command=True)
 
 
 def test_a_folder_is_removed_even_if_its_task_locked_it(area: Path, work: Path) -> None:

@@ -79,6 +79,8 @@ class Bystander:
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )
+        assert self._process.stdout is not None
+        self._process.stdout.readline()  # it is ready: an attack that is short must not be over before
 
     def close(self) -> None:
         """End it, whatever it says."""

@@ -7,7 +7,7 @@ MUTATIONS = (
     Mutation(
         "accept the answer of a stale attempt",
         "deskgrid.scheduler.answers:Answers._take",
-        "slot.runs(ended.attempt)",
+        "slot.sent[place].attempt == ended.attempt",
         "True",
     ),
     Mutation(
@@ -81,7 +81,7 @@ MUTATIONS = (
     ),
     Mutation(
         "do not let probes come first",
-        "deskgrid.scheduler.placing:Placing._take_turns",
+        "deskgrid.scheduler.placing:Placing._ask_about",
         "any(category.probing for category in categories)",
         "False",
         "probes",
@@ -361,8 +361,8 @@ MUTATIONS = (
     Mutation(
         "forget bags before their days are over",
         "deskgrid.broker.retention:Retention._look",
-        "if known + days * DAY_S <= now:",
-        "if True:",
+        "if known + days * DAY_S <= now and",
+        "if",
         "kept",
     ),
     Mutation(
@@ -424,7 +424,7 @@ MUTATIONS = (
     Mutation(
         "forget what was learned when the broker ends",
         "deskgrid.broker.learning:Learning.write_down",
-        "self._journal.learned.add([*rows, calibration], KEPT)",
+        "self._journal.learned.add([*rows, calibration], known)",
         "pass",
         "liar",
     ),
@@ -516,7 +516,7 @@ MUTATIONS = (
     ),
     Mutation(
         "keep all checkpoints of a task until it ends",
-        "deskgrid.broker.checkpoints:Checkpoints.keep",
+        "deskgrid.broker.checkpoints:Checkpoints._complete",
         "len(kept) - GENERATIONS",
         "0",
         "saved by others",
@@ -675,5 +675,34 @@ MUTATIONS = (
         " and row.st_nlink == 1",
         "",
         "files in folders",
+    ),
+    # --- what one submitter can occupy -------------------------------------------------------------------------------
+    Mutation(
+        "do not count batches",
+        "deskgrid.broker.quotas:Quotas.extended",
+        "self._batches[owner] += batches",
+        "pass",
+        "crowd",
+    ),
+    Mutation(
+        "do not record that a bag after a failed one is to be cancelled",
+        "deskgrid.broker.gates:Gates._cannot_run",
+        'self._state.journal.order(bag.row.number, "cancel")',
+        "pass",
+        "crowd",
+    ),
+    Mutation(
+        "let one owner push out what was learned of another",
+        "deskgrid.scheduler.prediction.runtimes:Kept.add",
+        "if self._owners[owner_of(old)] == most",
+        "if old",
+        "crowd",
+    ),
+    Mutation(
+        "forget a template that a job needs",
+        "deskgrid.worker.run.templates:Remembered.add",
+        " and old not in needed",
+        "",
+        "crowd",
     ),
 )

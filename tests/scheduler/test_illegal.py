@@ -79,6 +79,8 @@ ILLEGAL: dict[str, Callable[[], ev.Event]] = {
     "a task from before the first is cancelled": lambda: ev.TasksCancelled([(-1, 1)]),
     "an unknown bag is forgotten": lambda: ev.BagForgotten(9),
     "a bag with work is forgotten": lambda: ev.BagForgotten(1),
+    "a batch continues one of another bag": lambda: ev.TasksSubmitted(99, 100, 1, [1.0], grows=True),
+    "a batch continues one that ended before": lambda: ev.TasksSubmitted(1, 100, 1, [1.0], grows=True),
     "a batch has no tasks": lambda: ev.TasksSubmitted(1, 100, 0, []),
     "a batch has too few runtimes": lambda: ev.TasksSubmitted(1, 100, 3, [1.0, 2.0]),
     "a batch has no runtimes": lambda: ev.TasksSubmitted(1, 100, 3, []),

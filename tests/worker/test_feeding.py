@@ -1,6 +1,6 @@
 """What a worker gives to the processes of its slots, and when."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 
@@ -22,7 +22,7 @@ class Processes(WithoutCheckpoints, WithoutFiles):
         self.trouble: TemplateError | None = None
         self.unknown: set[str] = set()
 
-    def know(self, digest: str, blob: bytes) -> None:
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None:
         if self.trouble is not None:
             raise self.trouble
         self.unknown.discard(digest)
@@ -110,3 +110,17 @@ def test_a_bag_is_not_blamed_for_a_full_disk(
     session.receive(blob, now)
     session.tick(now)
     assert processes.given == ([[1]] if is_tried_again else [])
+
+
+def test_a_template_that_was_forgotten_is_asked_for_again() -> None:
+    processes, now = Processes(), Instant(0.0, 0.0)
+    session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
+    session.tick(now)
+    for task in range(2):
+        processes.unknown = {DIGEST}
+        session.receive(wire.Assign(1, 0.0, (wire.Work(task, task, 0, DIGEST, 1.0, wire.TaskOptions(), 0, b""),)), now)
+        assert session.tick(now)[-1] == wire.Fetch(DIGEST)
+        session.receive(wire.Blob(DIGEST, b""), now)
+        processes.ends = [task]
+        session.tick(now)
+    assert processes.given == [[0], [1]]

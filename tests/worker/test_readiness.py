@@ -1,6 +1,6 @@
 """When a worker has processes for tasks: in its windows, in short gaps between them, and a while before one opens."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 
@@ -16,7 +16,7 @@ class Processes(WithoutCheckpoints, WithoutFiles):
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def know(self, digest: str, blob: bytes) -> None: ...
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None: ...
 
     def knows(self, digest: str) -> bool:
         return True

@@ -11,7 +11,7 @@ Rule 4: time that files take is not the task's own: its clock and its timeout ru
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -37,7 +37,7 @@ ROUNDS_LIMIT = 10
 class Processes(Protocol):
     """The part of `deskgrid.worker.run.executor.Executor` that this needs; see there."""
 
-    def know(self, digest: str, blob: bytes) -> None: ...
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None: ...
     def knows(self, digest: str) -> bool: ...
     def template(self, digest: str) -> UnpackedTemplate: ...
     def start(self) -> None: ...
@@ -112,11 +112,12 @@ class Stage:
     # --- as an executor ----------------------------------------------------------------------------------------------
 
     def know(self, digest: str, blob: bytes) -> None:
-        """Learn a template. Raises `TemplateError`."""
-        self._processes.know(digest, blob)
+        """Learn a template; others may be forgotten, if no job here needs them. Raises `TemplateError`."""
+        waiting = (each.job.template for queue in self._waiting.values() for each in queue)
+        self._processes.know(digest, blob, {*waiting, *(job.template for job in self._running.values())})
 
     def knows(self, digest: str) -> bool:
-        """Whether `know` was called with it."""
+        """Whether `know` was called with it, and it was not forgotten."""
         return self._processes.knows(digest)
 
     def start(self) -> None:
@@ -144,7 +145,7 @@ class Stage:
         queue = self._waiting.setdefault(slot, deque())
         for job in jobs:
             try:
-                trees = (*template.inputs, *wire.unwrap(job.payload).trees)
+                trees = (*_source(template), *template.inputs, *wire.unwrap(job.payload).trees)
             except wire.TreeRefused as error:
                 queue.append(_Waiting(job, slot, (), failed=str(error)))
                 continue
@@ -260,7 +261,7 @@ class Stage:
             for entry in found.files_missing.values():
                 self._downloads.file(entry, waiting.holder, lambda reason: self._came(waiting, reason))
         else:
-            self._unpack(waiting, found.trees)
+            self._unpack(waiting)
 
     def _came(self, waiting: _Waiting, reason: str) -> None:
         if reason:
@@ -270,20 +271,26 @@ class Stage:
             if not waiting.left:
                 self._look(waiting)
 
-    def _unpack(self, waiting: _Waiting, trees: dict[bytes, wire.Tree]) -> None:
-        command = self._processes.template(waiting.job.template).outputs is not None
+    def _unpack(self, waiting: _Waiting) -> None:
+        template = self._processes.template(waiting.job.template)
+        command, source = template.outputs is not None, template.source
         area, cache, account = self._area, self._cache, self._account
-        self._errands.do(
-            lambda: task_folder.unpack(area, waiting.holder, trees, cache, account, command=command),
-            lambda found: self._unpacked(waiting, found),
-        )
+        digests = [digest for digest in waiting.trees if source is None or digest != source[0]]
+
+        def unpack() -> bool:
+            if len(digests) < len(waiting.trees) and source is not None and not task_folder.lay_out(*source, cache):
+                return False
+            trees = task_folder.trees_in(cache, digests)
+            return task_folder.unpack(area, waiting.holder, trees, cache, account, command=command)
+
+        self._errands.do(unpack, lambda found: self._unpacked(waiting, found))
 
     def _unpacked(self, waiting: _Waiting, found: bool | Exception) -> None:
         if not self._is_waiting(waiting):
             self._tidy(waiting.holder)
-        elif isinstance(found, Exception):
+        elif isinstance(found, Exception) and not isinstance(found, task_folder.Gone):
             self._fail(waiting, ThisPc(f"its folder cannot be made on this PC: {found}"))
-        elif not found:
+        elif found is not True:
             self._look(waiting)
         else:
             waiting.ready = True
@@ -363,21 +370,29 @@ class Stage:
 
 @dataclass(slots=True)
 class _Lookup:
-    """What is in the cache: the trees, and what is missing. ``files_missing``: by id."""
+    """What is not in the cache. ``files_missing``: by id."""
 
-    trees: dict[bytes, wire.Tree]
     trees_missing: list[bytes]
     files_missing: dict[str, wire.Entry]
 
 
+def _source(template: UnpackedTemplate) -> tuple[bytes, ...]:
+    """The tree of the program's own modules, if it is not laid out yet."""
+    return () if template.source is None or template.source[1].is_dir() else template.source[:1]
+
+
 def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:
-    found = _Lookup({}, [], {})
-    for digest in digests:
+    """Look for trees and their files. Raises `TreeRefused` if they have too many names."""
+    found, names = _Lookup([], {}), 0
+    for digest in dict.fromkeys(digests):
         data = cache.tree(digest)
         if data is None:
             found.trees_missing.append(digest)
             continue
-        tree = found.trees[digest] = wire.read_tree(data)
+        tree = wire.read_tree(data)
+        names += len(tree.entries) + len(tree.folders)
+        if names > task_folder.NAMES_LIMIT:
+            raise wire.TreeRefused(f"the task needs more than {task_folder.NAMES_LIMIT:,} files and folders")
         missing = [entry for entry in tree.entries if cache.find(entry) is None]
         found.files_missing.update((entry.id, entry) for entry in missing)
     return found

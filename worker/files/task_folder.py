@@ -13,13 +13,15 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 
+from deskgrid import wire
 from deskgrid.wire import FILE_BYTES, PART_BYTES, Entry, Tree, TreeRefused, check_places
 from deskgrid.worker.files.cache import FileCache, link
 from deskgrid.worker.run.accounts import Account
@@ -77,31 +79,73 @@ def prepare(area: Path, account: Account | None) -> None:
         account.own(area / LEFT)
 
 
+class Gone(Exception):
+    """A tree is not in the cache any more."""
+
+
+def trees_in(cache: FileCache, digests: Sequence[bytes]) -> Iterator[tuple[bytes, Tree]]:
+    """Read trees one by one. Raises `Gone` if one is not in the cache any more."""
+    for digest in dict.fromkeys(digests):
+        data = cache.tree(digest)
+        if data is None:
+            raise Gone
+        yield digest, wire.read_tree(data)
+
+
 def unpack(
-    area: Path, holder: str, trees: dict[bytes, Tree], cache: FileCache, account: Account | None, *, command: bool
+    area: Path,
+    holder: str,
+    trees: Iterable[tuple[bytes, Tree]],
+    cache: FileCache,
+    account: Account | None,
+    *,
+    command: bool,
 ) -> bool:
-    """Make an attempt's folder with these trees; False if a file is not in the cache any more. Raises OSError."""
+    """Make an attempt's folder with these trees; False if a file is not in the cache any more. Raises OSError.
+
+    ``trees``: each with its digest, one after the other, so that all of them need not be in memory.
+    """
     folder = area / IN / holder
     remove(area, holder)
-    roots = {digest: folder / WORK if command else folder / NEEDS / digest.hex() for digest in trees}
-    made = {folder / WORK} if command else set(roots.values())
-    for digest, tree in trees.items():
-        made.update([roots[digest] / name for name in tree.folders])
-        made.update([(roots[digest] / entry.path).parent for entry in tree.entries])
-    for path in made:
-        path.mkdir(parents=True, exist_ok=True)
-    for digest, tree in trees.items():
+    if command:
+        (folder / WORK).mkdir(parents=True)
+    for digest, tree in trees:
+        root = folder / WORK if command else folder / NEEDS / digest.hex()
+        made = {root, *(root / name for name in tree.folders), *((root / entry.path).parent for entry in tree.entries)}
+        for path in made:
+            path.mkdir(parents=True, exist_ok=True)
         for entry in tree.entries:
             source = cache.find(entry)
             if source is None:
                 return False
             try:
-                link(source, roots[digest] / entry.path, executable=entry.executable)
+                link(source, root / entry.path, executable=entry.executable)
             except FileNotFoundError:
                 return False
     if command and account is not None:
         for place, _, _ in os.walk(folder / WORK):
             account.own(Path(place))
+    return True
+
+
+def lay_out(digest: bytes, folder: Path, cache: FileCache) -> bool:
+    """Make a folder with the files of a tree, whole or not at all; False if one is not in the cache. Raises OSError."""
+    ((_, tree),) = trees_in(cache, [digest])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="new-", dir=folder.parent) as staging:
+        made = Path(staging) / "all"
+        made.mkdir()
+        for entry in tree.entries:
+            source, path = cache.find(entry), made / entry.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if source is None:
+                return False
+            try:
+                link(source, path, executable=entry.executable)
+            except FileNotFoundError:
+                return False
+        if not folder.is_dir():
+            made.rename(folder)
     return True
 
 

@@ -12,8 +12,9 @@ process group. On Linux the kernel ensures this even while C code holds the inte
 a thread keeps reading the input while a task runs, and processes that the task started may survive.
 
 A frame is a 4-byte big-endian length and a msgpack array. The child receives ``["template", digest, template]``,
-then ``["run", digest, [[task, number, payload, checkpoint], ...]]``; the latter only when it runs its last task or is
-idle. A ``checkpoint`` is what a checkpointable task goes on from (empty: from its start); it is nil for other tasks.
+perhaps ``["forget", digest, nil]`` later, and ``["run", digest, [[task, number, payload, checkpoint], ...]]``, but only
+when it runs its last task or is idle. A ``checkpoint`` is what a checkpointable task goes on from (empty: from its
+start); it is nil for other tasks.
 The child sends ``["ready", pid]``, ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``,
 ``["saved", task, number, progress, seconds, cost, checkpoint]`` (a number instead of a checkpoint is that of the file
 which contains it), and ``["spent"]`` before it exits because a task ran
@@ -472,6 +473,7 @@ class Function:
         try:
             if self._function is None:
                 self._function = pickle.loads(self._pickled)
+                self._pickled = b""  # it is not needed any more, and may be large
             args, kwargs = self._call(payload)
             value = self._function(*args, **kwargs)
         except ModuleNotFoundError as error:
@@ -872,6 +874,8 @@ class Child:
             for kind, digest, body in self._read_ahead() if sys.platform == "win32" else self._read():
                 if kind == "template":
                     self._templates[digest] = self._template(body)
+                elif kind == "forget":
+                    del self._templates[digest]
                 else:
                     self._run(digest, body)
         finally:

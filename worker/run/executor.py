@@ -14,7 +14,7 @@ job was sent to a ready process, or at the poll that saw its predecessor end.
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -27,13 +27,16 @@ from deskgrid.worker.run.child import TAIL, TASKS, Raw, frame
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
 from deskgrid.worker.run.process import Process, ProcessReport
-from deskgrid.worker.run.templates import UnpackedTemplate, read_template
+from deskgrid.worker.run.templates import Remembered, UnpackedTemplate, read_template
 
 # A larger result is a file. This leaves room for the digests of the trees that come with a result.
 RESULT_LIMIT = PAYLOAD_LIMIT - 128
 # Bytes kept of each task's stdout, and of its stderr: enough to see what went wrong, and the output of a million tasks
 # still fits on a disk.
 CAPTURE_LIMIT = 64 * 1024
+# Templates that no job needs are forgotten, those not used for longest first, beyond this many bytes of all: two of the
+# largest. The broker is asked for them again.
+TEMPLATES_BYTES = 2 * PAYLOAD_LIMIT
 # Seconds for a process to start. A cold start from a busy file server takes tens of seconds; a longer one is a hang.
 START_LIMIT = 120.0
 # Failed starts in a row before a job fails: two may be bad luck.
@@ -106,6 +109,7 @@ class Executor:
         tasks = self.folder.path if tasks is None else tasks
         self._arguments = [name, str(result_limit), str(capture_limit), str(task_memory), str(tasks)]
         self._templates: dict[str, UnpackedTemplate] = {}
+        self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [_Slot(index) for index in range(slots)]
         # The environments that are ready, by key.
         self.sites: Mapping[str, Site] = {}
@@ -114,9 +118,12 @@ class Executor:
         self._spawned = 0
         self._said: deque[tuple[Process, ProcessReport]] = deque()
 
-    def know(self, digest: str, blob: bytes) -> None:
-        """Learn a template. Raises `TemplateError`."""
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None:
+        """Learn a template; others may be forgotten, except those ``needed``. Raises `TemplateError`."""
         template = read_template(blob, self._bundles)
+        running = {slot.jobs[0].template for slot in self._busy()}
+        for old in self._remembered.add(digest, template.size, running | set(needed)):
+            del self._templates[old]
         self._templates[digest] = template
 
     def _make_tasks_folder(self) -> None:
@@ -128,7 +135,7 @@ class Executor:
                 self._account.own(folder)
 
     def knows(self, digest: str) -> bool:
-        """Whether `know` was called with it."""
+        """Whether `know` was called with it, and it was not forgotten."""
         return digest in self._templates
 
     def template(self, digest: str) -> UnpackedTemplate:
@@ -157,6 +164,7 @@ class Executor:
         if not target.jobs:
             target.since = None
         target.jobs.extend(jobs)
+        self._remembered.use(jobs[0].template)
         bundle = self._templates[jobs[0].template].bundle
         if target.process and (
             target.process.environment != target.environment
@@ -301,9 +309,10 @@ class Executor:
         digest, data = slot.jobs[0].template, b""
         if digest not in process.told:
             template = self._templates[digest]
-            process.told.add(digest)
             process.bundle = process.bundle if template.bundle is None else template.bundle
-            data = frame(["template", digest, template.body])
+            data = b"".join(frame(["forget", old, None]) for old in process.told.add(digest, template.size))
+            data += frame(["template", digest, template.body])
+        process.told.use(digest)
         jobs = next(in_batches(islice(slot.jobs, slot.sent, None), _payload_size))
         if not slot.sent:
             slot.since = None

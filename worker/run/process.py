@@ -31,6 +31,7 @@ from deskgrid.worker.run.child import (
     write_all,
 )
 from deskgrid.worker.run.jobs import JobEnded, JobSaved
+from deskgrid.worker.run.templates import Remembered
 
 PROGRAM = Path(__file__).with_name("child.py")
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
@@ -48,6 +49,8 @@ PIPE_BYTES = 256 * 1024
 LULL_S = 0.004
 # There is no pause if results are larger than this: a full pipe would block the tasks. Bytes.
 LULL_BYTES = 1024
+# The templates that a process remembers, beside its newest one, take at most this many bytes.
+TOLD_BYTES = PAYLOAD_LIMIT
 
 _OUTCOMES = tuple(Outcome)
 
@@ -80,7 +83,7 @@ class Process:
         self.ready = False
         self.bundle: str | None = None
         self.environment = "" if site is None else site[0]
-        self.told: set[str] = set()
+        self.told = Remembered(TOLD_BYTES)
         self.undelivered = 0  # the last jobs written to the process, if they did not arrive
         # How many jobs were written, and how many results came. Only the listener changes `_heard`.
         self._written = 0
