@@ -23,9 +23,11 @@ def at_the_broker(seed: int, home: Path) -> None:
         pcs[0].refuse(key)
         pcs[0].refuse(key)
         assert not office.bag(bag).held
-        pcs[1].say(key, wire.Readiness.TROUBLE)
+        pcs[1].say(key, wire.Readiness.TROUBLE, package="bad-1.0.whl", reason="it is bad")
+        office.settle()
         assert not office.bag(bag).held
         pcs[1].refuse(key)
+        office.settle()
         assert office.bag(bag).held
         assert office.bag(bag).barred
 

@@ -586,13 +586,6 @@ MUTATIONS = (
         "environments in the scheduler",
     ),
     Mutation(
-        "leave the slots hidden where an environment is not ready",
-        "deskgrid.scheduler.placing:Placing._only_ready",
-        "for slot in hidden:",
-        "for slot in hidden[1:]:",
-        "environments in the scheduler",
-    ),
-    Mutation(
         "start a copy where its environment is not ready",
         "deskgrid.scheduler.copying:Copying._place_for",
         "not environment or environment in place.worker.environments",
