@@ -34,6 +34,7 @@ READS = frozenset(
     {
         *("ping", "status", "worker", "plan", "bags", "progress", "eta", "explain", "tasks", "logs", "output"),
         *("events", "events all", "policy", "keys", "shares", "systems", "environments"),
+        *("whatif", "whatif new", "advise"),
     }
 )
 

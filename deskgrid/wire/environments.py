@@ -7,6 +7,7 @@ chosen for that sort. `this_system` says what sort this machine is, in the words
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 from deskgrid.wire.fields import AtMost, Count, Integer, Line, PartDigest, PythonVersion, Word, fields_of
@@ -98,20 +99,21 @@ def read_environment(source: Source) -> Environment:
 
 def this_system() -> System:
     """Return what sort of PC this is."""
-    return System(f"{sys.version_info[0]}.{sys.version_info[1]}", *_platform())
+    return System(f"{sys.version_info[0]}.{sys.version_info[1]}", *_platform(sys.platform))
 
 
-def _platform() -> tuple[str, int, int]:
+def _platform(system: str) -> tuple[str, int, int]:
     import platform  # here, because most programs never need it
 
     machine = platform.machine().lower()
-    if sys.platform == "win32":
+    if system == "win32":
         return "win32" if sys.maxsize < 2**32 else f"win_{machine}", 0, 0
-    if sys.platform == "darwin":
+    if system == "darwin":
         return f"macosx_{machine}", *_two(platform.mac_ver()[0])
+    confstr: Callable[[str], str | None] = getattr(os, "confstr", lambda name: None)
     try:
-        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-    except (AttributeError, OSError, ValueError):
+        name, _, version = (confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (OSError, ValueError):
         name, version = "", ""
     return (f"linux_{machine}", *_two(version)) if name == "glibc" else (f"musllinux_{machine}", *_MUSL)
 

@@ -360,7 +360,7 @@ def _add(wheel: str, target: str, site: str, programs: Path, python: str) -> int
 
 
 def _site_of(target: str) -> str:
-    if sys.platform == "win32":
+    if os.name == "nt":
         return os.path.join(target, "Lib", "site-packages")
     return os.path.join(target, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages")
 
