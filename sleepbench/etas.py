@@ -27,7 +27,7 @@ from deskgrid.scheduler.model import Outcome
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from deskgrid.scheduler.prediction.runtimes import Features, Runtimes
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, Span, Stalled
-from deskgrid.scheduler.state.tasks import Bag
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.views.snapshot import Outlook
 from deskgrid.sleepbench.workloads.fits import DAY_S, HOUR_S, WEEK_S
 from deskgrid.sleepbench.workloads.source import WorkloadError

@@ -21,7 +21,7 @@ from deskgrid.scheduler.forecast.ahead import RUNS
 from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimate, score, stage_of
 from deskgrid.scheduler.forecast.look import Look
 from deskgrid.scheduler.forecast.picture import Durations, Picture
-from deskgrid.scheduler.state.tasks import Bag
+from deskgrid.scheduler.state.bags import Bag
 
 # A forecast serves for so long, in seconds; and then as long as forecasts would take more than this part of the time.
 KEEP_S = 3.0

@@ -495,7 +495,7 @@ MUTATIONS = (
     ),
     Mutation(
         "place a checkpointable task only where all of it fits",
-        "deskgrid.scheduler.state.tasks:Bag.needs_s",
+        "deskgrid.scheduler.state.bags:Bag.needs_s",
         "min(runtime, self.piece)",
         "runtime",
         "pieces",
