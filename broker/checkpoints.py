@@ -7,7 +7,8 @@ Rule 3: they count in the quota of the bag's owner. A checkpoint for which there
 goes on from the one before.
 """
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 
 from deskgrid import wire
 from deskgrid.broker.bags import BegunCheckpoint, KeptCheckpoint, OpenBag
@@ -18,6 +19,8 @@ from deskgrid.wire.saving import reserve_s
 
 # Checkpoints of one task that are kept.
 GENERATIONS = 2
+# Workers that are sent a checkpoint in one turn of the loop: each takes a millisecond to read, at most.
+TURN_CHECKPOINTS = 16
 # Workers whose windows close within so many seconds of each other are asked to save at different times: for each
 # worker, there is so much more time. Seconds.
 EACH_S = 0.25
@@ -28,6 +31,8 @@ class Checkpoints:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
+        # Checkpoints that workers have asked for and were not sent yet, by worker and attempt.
+        self._owed: OrderedDict[str, dict[Attempt, wire.Resume]] = OrderedDict()
 
     def keep(self, attempt: Attempt, saved: wire.Saved, elapsed: float, now: float) -> tuple[int, int]:
         """Keep a checkpoint of the newest attempt of a task, or a part of one.
@@ -104,6 +109,32 @@ class Checkpoints:
         if kept and (data := self._state.journal.checkpoint(request.checkpoint, request.start)):
             return wire.Checkpoint(request.task, request.number, request.checkpoint, request.start, kept[0].size, data)
         return wire.Checkpoint(request.task, request.number, request.checkpoint, 0, 0, b"")
+
+    # --- what workers have asked for ---------------------------------------------------------------------------------
+
+    def owe(self, worker: str, attempt: Attempt, request: wire.Resume) -> None:
+        """A worker that was given this attempt asks for the checkpoint that it goes on from."""
+        self._owed.setdefault(worker, {})[attempt] = request
+
+    @property
+    def owed(self) -> bool:
+        """Whether checkpoints wait to be sent."""
+        return bool(self._owed)
+
+    def next_owed(self, ready: Callable[[str], bool | None]) -> Iterator[tuple[str, Attempt, wire.Resume]]:
+        """Take a request of each of some workers, in turns, and yield it with the worker's name and the attempt.
+
+        ``ready``: whether the worker of this name has room; None: it is not there any more.
+        """
+        for _ in range(min(TURN_CHECKPOINTS, len(self._owed))):
+            name, asked = self._owed.popitem(last=False)
+            if (room := ready(name)) is None:
+                continue
+            if room:
+                attempt = next(iter(asked))
+                yield name, attempt, asked.pop(attempt)
+            if asked:
+                self._owed[name] = asked
 
 
 def drop_ended(state: BrokerState, bag: OpenBag, tasks: Iterable[int]) -> None:
