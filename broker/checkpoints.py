@@ -48,7 +48,7 @@ class Checkpoints:
             drop_begun(self._state, bag, attempt.task)
             return 0, 0
         if (end := saved.start + len(saved.data)) < saved.size:
-            self._state.journal.add_checkpoint_part(attempt.task, bag.row.number, saved.start, saved.data)
+            self._state.journal.checkpoints.add_part(attempt.task, bag.row.number, saved.start, saved.data)
             self._state.grown(bag, len(saved.data))
             bag.begun_checkpoints[attempt.task] = BegunCheckpoint(attempt.number, saved.serial, saved.size, end)
             return 0, end
@@ -70,7 +70,7 @@ class Checkpoints:
         event = ev.CheckpointKept(attempt, saved.progress, elapsed, reserve_s(saved.cost))
         self._state.pending += self._state.handle(event, now)
         left_s = self._state.scheduler.left_s(attempt.task)
-        number = self._state.journal.add_checkpoint(
+        number = self._state.journal.checkpoints.add(
             attempt.task, bag.row.number, saved.progress, left_s, saved.data, before=saved.start
         )
         kept = bag.checkpoints.setdefault(attempt.task, [])
@@ -85,7 +85,7 @@ class Checkpoints:
 
     def _drop(self, bag: OpenBag, gone: Iterable[KeptCheckpoint]) -> None:
         gone = list(gone)
-        self._state.journal.drop_checkpoints([each.number for each in gone])
+        self._state.journal.checkpoints.drop([each.number for each in gone])
         self._state.grown(bag, -sum([each.size for each in gone]))
 
     def unreadable(self, task: int) -> None:
@@ -106,7 +106,7 @@ class Checkpoints:
         """The answer to a worker that was given this attempt and asks for the checkpoint that it goes on from."""
         bag, _, _ = self._state.book.find(request.task)
         kept = [kept for kept in bag.checkpoints.get(request.task, ()) if kept.number == request.checkpoint]
-        if kept and (data := self._state.journal.checkpoint(request.checkpoint, request.start)):
+        if kept and (data := self._state.journal.checkpoints.data(request.checkpoint, request.start)):
             return wire.Checkpoint(request.task, request.number, request.checkpoint, request.start, kept[0].size, data)
         return wire.Checkpoint(request.task, request.number, request.checkpoint, 0, 0, b"")
 
@@ -145,12 +145,12 @@ def drop_ended(state: BrokerState, bag: OpenBag, tasks: Iterable[int]) -> None:
     if bag.checkpoints:
         gone = [kept for task in tasks for kept in bag.checkpoints.pop(task, ())]
         if gone:
-            state.journal.drop_checkpoints([kept.number for kept in gone])
+            state.journal.checkpoints.drop([kept.number for kept in gone])
             state.grown(bag, -sum([kept.size for kept in gone]))
 
 
 def drop_begun(state: BrokerState, bag: OpenBag, task: int) -> None:
     """Delete what came of a checkpoint of this task whose end has not come."""
     if (begun := bag.begun_checkpoints.pop(task, None)) is not None:
-        state.journal.drop_checkpoint_parts(task)
+        state.journal.checkpoints.drop_begun(task)
         state.grown(bag, -begun.taken)
