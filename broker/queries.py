@@ -15,6 +15,7 @@ from deskgrid.broker.auth.admission import Admission
 from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.forecasts.etas import Etas
+from deskgrid.broker.forecasts.whatif import WhatIf
 from deskgrid.broker.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
 from deskgrid.broker.orders import Orders
 from deskgrid.broker.overview import Overview
@@ -95,11 +96,18 @@ class Queries:
             "keys forget": admission.forget,
             "keys enrol": admission.enrol,
         }
+        # Questions for which it matters who asks.
+        whatif = WhatIf(state, workers, self.etas)
+        self._for_whom: dict[str, Callable[[Credential, Json], Slices]] = {
+            "whatif": lambda who, args: whatif.compare(who, self._bag(args), args["changes"]),
+            "whatif new": whatif.compare_new,
+            "advise": lambda who, args: whatif.advise(who, self._bag(args)),
+        }
 
     @property
     def names(self) -> set[str]:
         """Everything that can be asked."""
-        return set(self._table)
+        return {*self._table, *self._for_whom}
 
     def ask(self, peer: bytes, who: Credential, ask: wire.Ask) -> None:
         """Queue a question of ``who`` until its turn; a ping is answered at once."""
@@ -121,6 +129,8 @@ class Queries:
             yield len(args) // CHARACTERS_A_UNIT
         if refusal := self._refusal(who, what, values):
             raise AskError(refusal)
+        if what in self._for_whom:
+            return (yield from self._for_whom[what](who, values))
         found = self._table[what](values, self._state.now)
         if isinstance(found, dict):
             return found
@@ -165,10 +175,14 @@ class Queries:
             raise AskError(f"bag {bag.row.id} has no item {item}: it has {bag.total} items, counted from 0")
         return task
 
-    def _forget(self, args: Json, now: float) -> Json:
+    def _forget(self, args: Json, now: float) -> Slices:
         bag = self._bag(args)
         if not bag.complete:
             raise AskError(f"bag {bag.row.id} is not finished; cancel it first")
+        while self.orders.gates.has_followers(bag):
+            yield from self.orders.gates.deciding(bag)
+        if self._bag(args) is not bag or not bag.complete:
+            raise AskError(f"bag {bag.row.id} has changed meanwhile")
         self.orders.forget(bag, f"bag {bag.row.id} was forgotten")
         return {}
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 __all__ = [
     "Bag",
     "BagRejected",
+    "Change",
     "DeskgridError",
     "Eta",
     "File",
@@ -41,6 +42,7 @@ __all__ = [
 # The modules of the public names, except for the errors.
 _PLACES = {
     "Bag": "client.bag",
+    "Change": "client.whatif",
     "Eta": "client.eta",
     "File": "files",
     "Grid": "client.grid",
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from deskgrid.client.eta import Eta
     from deskgrid.client.grid import Grid, Task, task
     from deskgrid.client.progress import Progress
+    from deskgrid.client.whatif import Change
     from deskgrid.errors import (
         BagRejected,
         DeskgridError,

@@ -162,8 +162,7 @@ class Etas:
                 yield ROW_UNITS * rows
             self._count += 1
             picture, slots = look.picture, sum([pc.slots for pc in look.picture.pcs])
-            runs = max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, slots * len(picture.bags))))
-            ticket = self._forecaster.submit(picture, self._count, runs)
+            ticket = self._forecaster.submit(picture, self._count, runs_for(slots, len(picture.bags)))
             self._asked = _Asked(ticket, now, picture, look.rows)
         except Exception as error:
             self._fail(now, f"the estimate failed: {error!r}")
@@ -238,6 +237,11 @@ class Etas:
         if self._unwritten:
             self._state.journal.etas.add(self._unwritten)
             self._unwritten = []
+
+
+def runs_for(slots: int, bags: int) -> int:
+    """How many runs a forecast is made of."""
+    return max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, slots * bags)))
 
 
 def _answer(median: float | None, low: float | None, high: float | None, why: str) -> Json:

@@ -14,13 +14,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from random import Random
-from threading import Thread
+from threading import Thread, Timer
 from time import process_time
 from typing import Any
 
 from deskgrid.broker.forecasts.runner import Ticket
-from deskgrid.scheduler.forecast.ahead import forecast
+from deskgrid.broker.forecasts.tasks import TASKS, Json
 from deskgrid.scheduler.forecast.picture import Picture
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 
@@ -31,7 +30,10 @@ WAITING = 64
 # A process that ends is awaited for so long before it is killed. Seconds.
 END_S = 2.0
 
-_Job = tuple[Picture, int, int, Ticket]
+# A forecast that takes longer is given up, with the process. Seconds.
+LIMIT_S = 60.0
+
+_Job = tuple[Picture, str, Json, Ticket]
 
 
 class ForecastProcess:
@@ -45,9 +47,13 @@ class ForecastProcess:
 
     def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
         """See `Forecaster`."""
+        return self.ask(picture, "ends", {"seed": seed, "runs": runs})
+
+    def ask(self, picture: Picture, what: str, args: Json) -> Ticket:
+        """See `Forecaster`."""
         ticket = Ticket()
         try:
-            self._jobs.put_nowait((picture, seed, runs, ticket))
+            self._jobs.put_nowait((picture, what, args, ticket))
         except queue.Full:
             ticket.failure, ticket.done = f"{WAITING} forecasts wait already", True
             return ticket
@@ -84,24 +90,29 @@ class ForecastProcess:
             self._wake()
         self._end()
 
-    def _carry_out(self, picture: Picture, seed: int, runs: int, ticket: Ticket) -> None:
+    def _carry_out(self, picture: Picture, what: str, args: Json, ticket: Ticket) -> None:
         try:
-            answer = self._exchange(picture, seed, runs)
-            ticket.cost_s = float(answer["cost_s"])
-            ticket.ends = {int(bag): ends for bag, ends in answer["ends"].items()}
+            told = self._exchange(picture, what, args)
+            ticket.cost_s, ticket.failure = float(told["cost_s"]), str(told["failure"])
+            ticket.take(what, told["answer"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             ticket.failure = f"the process that makes forecasts failed: {error!r}"
             self._end()
         ticket.done = True
 
-    def _exchange(self, picture: Picture, seed: int, runs: int) -> dict[str, Any]:
+    def _exchange(self, picture: Picture, what: str, args: Json) -> dict[str, Any]:
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
-        for line in lines_of(picture, seed, runs):
-            process.stdin.write(line)
-        process.stdin.flush()
-        answer: dict[str, Any] = json.loads(process.stdout.readline())
+        limit = Timer(LIMIT_S, process.kill)
+        limit.start()
+        try:
+            for line in lines_of(picture, what, args):
+                process.stdin.write(line)
+            process.stdin.flush()
+            answer: dict[str, Any] = json.loads(process.stdout.readline())
+        finally:
+            limit.cancel()
         return answer
 
     def _started(self) -> "subprocess.Popen[bytes]":
@@ -127,11 +138,11 @@ class ForecastProcess:
 # --- both sides -------------------------------------------------------------------------------------------------------
 
 
-def lines_of(picture: Picture, seed: int, runs: int) -> Iterator[bytes]:
+def lines_of(picture: Picture, what: str, args: Json) -> Iterator[bytes]:
     """What is written for one forecast: several lines, so that no other thread has to wait for a long one."""
     for row in rows_of(picture):
         yield json.dumps(row).encode() + b"\n"
-    yield json.dumps([seed, runs]).encode() + b"\n"
+    yield json.dumps({"what": what, "args": args}).encode() + b"\n"
 
 
 # --- the process ------------------------------------------------------------------------------------------------------
@@ -144,16 +155,24 @@ def main() -> None:
         os.nice(19)
     rows = []
     for line in sys.stdin.buffer:
-        rows.append(json.loads(line))
-        if isinstance(rows[-1][0], str):
+        row = json.loads(line)
+        if isinstance(row, list):
+            rows.append(row)
             continue
-        *parts, (seed, runs) = rows
-        begun = process_time()
-        ends = forecast(picture_of(parts), Random(seed), runs)
-        answer = {"ends": ends, "cost_s": process_time() - begun}
+        answer = _answer(rows, row["what"], row["args"])
         sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
         sys.stdout.buffer.flush()
         rows = []
+
+
+def _answer(rows: list[Any], what: str, args: Json) -> dict[str, Any]:
+    """The answer to one question. If it fails, the next may go well."""
+    begun, answer, failure = process_time(), None, ""
+    try:
+        answer = TASKS[what](picture_of(rows), args)
+    except Exception as error:
+        failure = f"{what}: {error!r}"
+    return {"answer": answer, "failure": failure, "cost_s": process_time() - begun}
 
 
 if __name__ == "__main__":

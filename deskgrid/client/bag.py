@@ -22,6 +22,7 @@ from deskgrid.client.payload import Raised, add_note, value_of
 from deskgrid.client.progress import Meter, Progress
 from deskgrid.client.replies import ANSWER_S, ORDER_S, SLICE_S, Waiter, ask, results_of
 from deskgrid.client.submission import checked_seconds
+from deskgrid.client.whatif import FORECAST_S, Advice
 from deskgrid.errors import RequestFailed
 
 ItemT = TypeVar("ItemT")
@@ -280,6 +281,13 @@ class Bag(Generic[ItemT, ResultT]):
     def explain(self, item: int | None = None) -> str:
         """Explain why a task waits, or where it is. ``item``: its index, from 0; None: the longest waiting task."""
         return self._read(lambda answer: "\n".join(answer["text"]), self._ask("explain", item=item))
+
+    def advise(self, seconds: float = FORECAST_S) -> Advice:
+        """Return what would help the bag to end sooner: PCs that stay longer, and what its longest tasks need.
+
+        Raises `GridUnreachable` if no answer comes within ``seconds``.
+        """
+        return self._read(Advice.of, self._ask("advise", seconds=seconds))
 
     def logs(self, item: int) -> TaskLog:
         """Return a task's output, where it ran and how it ended. ``item``: its index, from 0."""

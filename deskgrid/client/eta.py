@@ -75,8 +75,8 @@ def when_done(median: float, high: float | None, now: datetime) -> str:
         latest = "nobody knows when at the latest" if high is None else f"at the latest in {duration(high)}"
         return f"done in {duration(median)}, {latest}"
     if limit is None:
-        return f"done {_clock(point, now)}, nobody knows when at the latest"
-    return f"done {_clock(point, now)}, at the latest {_clock(limit, point)}"
+        return f"done {clock(point, now)}, nobody knows when at the latest"
+    return f"done {clock(point, now)}, at the latest {clock(limit, point)}"
 
 
 def _after(now: datetime, seconds: float | None) -> datetime | None:
@@ -88,8 +88,8 @@ def _after(now: datetime, seconds: float | None) -> datetime | None:
         return None
 
 
-def _clock(time: datetime, beside: datetime) -> str:
-    """A time of the clock, with as much of the date as is needed beside another time."""
+def clock(time: datetime, beside: datetime) -> str:
+    """Format a time of the clock, with as much of the date as is needed beside another time."""
     if time.date() == beside.date():
         return f"{time:%H:%M}"
     if (time.date() - beside.date()).days < DAYS:

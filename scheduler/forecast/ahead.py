@@ -107,6 +107,11 @@ class _Plan:
         self.block = BLOCK / max(1, len(self.slots))
         known = {share.name: share for share in picture.shares}
         names = list(dict.fromkeys(bag.share for bag in bags))
+        # The longest window: what needs more never begins.
+        spans = [span for pc in picture.pcs for span in pc.spans]
+        self.longest = max([span.closes - max(0.0, span.opens) for span in spans], default=0.0)
+        # When bags begin, by their places: only those that do not begin at once.
+        self.begins = {place: bag.begins for place, bag in enumerate(bags) if bag.begins > 0.0}
         self.shares = [known.get(name, Share(name, 0.0)) for name in names]
         # The share of each kind.
         self.share_of = [names.index(bags[kind.bag].share) for kind in self.kinds]
@@ -175,17 +180,18 @@ class _Run:
     # --- tasks -------------------------------------------------------------------------------------------------------
 
     def _waits_for_a_slot(self, kind: int) -> None:
-        """Tasks of a kind wait; if their bag is barred, it never ends."""
-        plan = self._plan
-        if plan.bags[plan.kinds[kind].bag].barred:
-            self._ends[plan.kinds[kind].bag] = inf
+        """Tasks of a kind wait; if their bag is barred, or they fit no window, it never ends."""
+        plan, each = self._plan, self._plan.kinds[kind]
+        if plan.bags[each.bag].barred or (self._waits[kind] and each.needs_s >= plan.longest):
+            self._ends[each.bag] = inf
         elif kind not in (kinds := self._pending[plan.share_of[kind]]):
             insort(kinds, kind)
 
     def _take(self, slot: int, free: float, window: _Window) -> float:
         """A slot takes tasks; returns when it is free again."""
         plan, again = self._plan, self._again
-        left = window[1] - free
+        left, begins = window[1] - free, plan.begins
+        gated = bool(self._has or begins)
         shares = self._shares
         if len(shares) > 1:
             shares.sort()
@@ -194,7 +200,7 @@ class _Run:
                 each = plan.kinds[kind]
                 if again and kind in again and again[kind][-1][1] < left:
                     end = self._once_more(slot, free, window, kind)
-                elif each.needs_s >= left or not self._waits[kind] or (self._has and not self._may(each.bag, slot)):
+                elif each.needs_s >= left or not self._waits[kind] or (gated and not self._may(each.bag, slot, free)):
                     continue
                 else:
                     end = self._block(slot, free, window, kind)
@@ -203,6 +209,8 @@ class _Run:
                 if len(shares) > 1:
                     shares[place] = used + (end - free) / plan.shares[share].weight, share, kinds
                 return end
+        if begins and (later := min([at for at in begins.values() if at > free], default=inf)) < window[1]:
+            return later
         self._next_window(slot)
         return free
 
@@ -252,11 +260,16 @@ class _Run:
         """A task of a kind, which takes ``seconds``, was stopped after it ran."""
         bag, needs_s = self._plan.kinds[kind].bag, self._plan.kinds[kind].needs_s
         again = (seconds - ran, needs_s) if self._plan.bags[bag].keeps else (seconds, max(needs_s, ran))
+        if again[1] >= self._plan.longest:
+            self._ends[bag] = inf
+            return
         self._again.setdefault(kind, []).append(again)
         self._waits_for_a_slot(kind)
 
-    def _may(self, bag: int, slot: int) -> bool:
+    def _may(self, bag: int, slot: int, free: float) -> bool:
         """Whether a bag may have a slot; if it has a limit, the slot is one of its own from then on."""
+        if self._plan.begins.get(bag, 0.0) > free:
+            return False
         its = self._has.get(bag)
         if its is None or slot in its:
             return True

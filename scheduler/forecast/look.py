@@ -39,10 +39,10 @@ Learned = Callable[[Bag, list[float]], Durations | None]
 
 
 class Look:
-    """One look at a grid. After `pieces`, ``picture`` is there."""
+    """One look at a grid. After `pieces`, ``picture`` is there. ``own``: the number of a bag that shares no row."""
 
-    def __init__(self, grid: GridState, now: float, learned: Learned) -> None:
-        self._grid, self._now, self._learned = grid, now, learned
+    def __init__(self, grid: GridState, now: float, learned: Learned, own: int | None = None) -> None:
+        self._grid, self._now, self._learned, self._own = grid, now, learned, own
         self._pcs: list[tuple[str, str, tuple[Span, ...], int, list[tuple[Bag, float, float]]]] = []
         # By bag: how long its running tasks have run.
         self._elapsed: defaultdict[int, list[float]] = defaultdict(list)
@@ -65,12 +65,12 @@ class Look:
             if rows >= PIECE:
                 yield rows
                 rows = 0
-        for bags in _in_rows([bag for bag in grid.tasks.bags.values() if bag.settled < bag.total]):
+        for bags in _in_rows([bag for bag in grid.tasks.bags.values() if bag.settled < bag.total], self._own):
             rows += self._look_at_bags(bags)
             if rows >= PIECE:
                 yield rows
                 rows = 0
-        shares = {bag.lane.account.share for bag in grid.tasks.bags.values() if bag.settled < bag.total}
+        shares = {bag.category.account.share for bag in grid.tasks.bags.values() if bag.settled < bag.total}
         self.picture = Picture(
             tuple([self._pc(*row) for row in self._pcs]),
             tuple(self._waiting),
@@ -149,13 +149,13 @@ class Look:
                 Group(many, self._ratios(bag, runtime), runtime, needs(bag.needs_s(runtime)))
                 for many, runtime in self._predicted(bag, count)
             ]
-        key = bag.lane.key
+        key = bag.category.key
         return Waiting(
             bag.number,
             tuple(groups),
             bag.total,
             bag.settled,
-            bag.lane.account.share.name,
+            bag.category.account.share.name,
             key.priority,
             key.limit,
             bag.barred,
@@ -191,15 +191,21 @@ class Look:
         return Durations(tuple([runtime * ratio for ratio in ratios]), len(told))
 
 
-def _in_rows(bags: list[Bag]) -> Iterator[list[Bag]]:
+def predicted(runtime: float) -> Durations:
+    """How long tasks of this predicted runtime take, if nothing else is known."""
+    return Durations(tuple([runtime * ratio for ratio in _RATIOS]))
+
+
+def _in_rows(bags: list[Bag], own: int | None) -> Iterator[list[Bag]]:
     """Each bag in a row of its own; if there are very many, neighbours that are alike share one."""
     if len(bags) <= ROWS:
         yield from ([bag] for bag in bags)
         return
     alike: defaultdict[tuple[object, ...], list[Bag]] = defaultdict(list)
     for bag in bags:
-        key = bag.lane.key
-        alike[bag.lane.account.share.name, key.priority, key.limit, bag.barred, bag.piece].append(bag)
+        key = bag.category.key
+        only = bag.number == own
+        alike[bag.category.account.share.name, key.priority, key.limit, bag.barred, bag.piece, only].append(bag)
     many = -(-len(bags) // ROWS)
     for its in alike.values():
         yield from (its[start : start + many] for start in range(0, len(its), many))

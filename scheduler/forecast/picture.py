@@ -70,7 +70,8 @@ class Waiting:
     ``ended`` of its ``total`` tasks have ended. ``share``: whose it is; shares take turns, those that have used least
     first. ``priority``: bags of higher ones come first among those of a share. ``limit``: the most slots that it may
     have at a time, 0 for any. ``barred``: none of its tasks may begin.
-    ``keeps``: its tasks are checkpointable, and an interrupted one goes on where it stopped.
+    ``keeps``: its tasks are checkpointable, and an interrupted one goes on where it stopped. ``begins``: none of them
+    begins before that.
     """
 
     number: int
@@ -82,6 +83,7 @@ class Waiting:
     limit: int = 0
     barred: bool = False
     keeps: bool = False
+    begins: float = 0.0
 
 
 class Share(NamedTuple):

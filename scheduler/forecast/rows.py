@@ -25,6 +25,7 @@ def rows_of(picture: Picture) -> Iterator[Row]:
             bag.limit,
             bag.barred,
             bag.keeps,
+            bag.begins,
         )
     for share in picture.shares:
         yield "share", *share

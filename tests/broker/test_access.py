@@ -20,6 +20,8 @@ BEN = Credential("ben", "submitter")
 OF_A_BAG: dict[str, dict[str, Any]] = {
     "progress": {},
     "eta": {},
+    "whatif": {"changes": [{"more": 1}]},
+    "advise": {},
     "explain": {"item": 0},
     "logs": {"item": 0},
     "output": {},
@@ -47,6 +49,7 @@ OF_EVERYONE: dict[str, dict[str, Any]] = {
     "events": {},
     "worker": {"name": "pc1"},
     "plan": {},
+    "whatif new": {"tasks": 10, "runtime_s": 60.0, "changes": [{"split": 2}]},
     "shares": {},
 }
 REFUSED = "bag {} belongs to ann, and you are connected as ben; an admin may do this (--join @admin.join)"
