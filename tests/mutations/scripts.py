@@ -3,11 +3,13 @@
 import math
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
+from deskgrid.broker.forecasts.runner import AtOnce
 from deskgrid.broker.home_files import LICENCES
 from deskgrid.broker.learning import Learning
 from deskgrid.broker.retention import DAY_S, LOOK_S
@@ -15,6 +17,9 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
+from deskgrid.scheduler.forecast.correction import Correction, Estimate, score
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.probes import BAGS
@@ -320,6 +325,30 @@ def liar(seed: int, home: Path) -> None:
         expect(any(name.endswith("digest") for name in learned), "what was learned is {}", learned)
 
 
+def foretold(seed: int, home: Path) -> None:
+    """Whoever asks again and again when a bag will be done has one forecast made; absurd ends do not spoil others."""
+    with closing(Office(home)) as office:
+        client, worker = office.client(), office.worker()
+        worker.join()
+        bag = client.submit([b"0"] * 30, runtime=10.0)
+        told = [client.ask("eta", bag=bag)["median_s"] for _ in range(20)]
+        forecaster = office.sessions.state.forecaster
+        made = len(forecaster.made) if isinstance(forecaster, AtOnce) else -1
+        expect(made == 1, "{} forecasts were made at once", made)
+        expect(200.0 < told[0] < 700.0, "300 s of work take {}", told[0])
+    correction = Correction()
+    for _ in range(100):
+        correction.learn(score(0, Estimate(10.0, 5.0, 20.0), 1e12))
+    high = correction.corrected(0, Estimate(10.0, 5.0, 20.0)).high
+    expect(high < 1e5, "ten seconds may take {}", high)
+    busy = PC("pc", (Span(0.0, 90.0), Span(1_000.0, math.inf)), 1, (Running(1, 0, 60.0),))
+    kinds = {1: Group(1, Durations((100.0,), 50.0), 100.0, 100.0), 2: Group(1, Durations((40.0,), 50.0), 40.0, 40.0)}
+    bags = tuple(Waiting(number, (kind,), 1) for number, kind in kinds.items())
+    found = forecast(Picture((busy,), bags), Random(seed), 1, CERTAIN)
+    ends = [round(end) for (end,) in found.values()]
+    expect(ends == [1_100, 80], "tasks of 100 s and 40 s, of which only one fits into a window, end at {}", ends)
+
+
 SCRIPTS = {
     "people": people,
     "black hole": black_hole,
@@ -338,6 +367,7 @@ SCRIPTS = {
     "copy": copy,
     "copy alone": copy_alone,
     "liar": liar,
+    "foretold": foretold,
     "probes": probes,
     "licences": licences,
     "crowd": crowd,

@@ -627,6 +627,35 @@ MUTATIONS = (
         "",
         "files in folders",
     ),
+    # --- when bags will be done --------------------------------------------------------------------------------------
+    Mutation(
+        "make a forecast for everybody who asks",
+        "deskgrid.broker.forecasts.etas:Etas._serves",
+        "self._made >= asked - KEEP_S or self._state.now < self._next_at",
+        "self._made > asked",
+        "foretold",
+    ),
+    Mutation(
+        "let absurd ends of bags stretch all intervals",
+        "deskgrid.scheduler.forecast.correction:_factor",
+        "min(max(sorted(scores)[place], 0.0), LARGEST)",
+        "max(sorted(scores)[place], 0.0)",
+        "foretold",
+    ),
+    Mutation(
+        "foretell a task as if it had just begun",
+        "deskgrid.scheduler.forecast.ahead:_Run._left",
+        "* factor - elapsed",
+        "* factor",
+        "foretold",
+    ),
+    Mutation(
+        "foretell tasks in windows that are too short for them",
+        "deskgrid.scheduler.forecast.ahead:_Run._take",
+        "each.needs_s >= left or ",
+        "",
+        "foretold",
+    ),
     # --- what one submitter can occupy -------------------------------------------------------------------------------
     Mutation(
         "do not count batches",
