@@ -2,9 +2,9 @@
 
 Rule 1: a result costs nothing here. Results are taken over when a bag has 1, 2, 4, 8 ... of them, and when it is
 complete; of many results, only the latest ones.
-Rule 2: only tasks that are done teach. The broker knows a function by the digest of its template, and a program by the
-bag's owner and name. So a changed function of the same name still has a history, and nobody teaches the broker about
-another user's program.
+Rule 2: only tasks that are done teach. The broker knows a function by the bag's owner and the digest of its template,
+and a program by the bag's owner and name. So a changed function of the same name still has a history, and nobody
+teaches the broker about another user's function or program, not even if the two are the same.
 Rule 3: what was learned is written down every few seconds. If the broker is killed, it has learned a bit less.
 """
 
@@ -17,7 +17,7 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import LearnedRow
 from deskgrid.scheduler.forecast.correction import Correction, Score
 from deskgrid.scheduler.forecast.picture import Durations
-from deskgrid.scheduler.prediction.runtimes import KEPT, Features, Kind, Runtimes
+from deskgrid.scheduler.prediction.runtimes import Features, Kind, Runtimes
 
 # How often it is written down. Seconds.
 WRITE_S = 10.0
@@ -103,14 +103,15 @@ class Learning:
             return
         if self._unwritten_scores:
             scores = self.correction.packed()
-            self._journal.learned.add([LearnedRow("scores", *each) for each in scores], KEPT)
+            self._journal.learned.add([LearnedRow("scores", *each) for each in scores], {})
             self._unwritten_scores = False
         chosen = list(self._unwritten)[:ROWS]
         for key in chosen:
             del self._unwritten[key]
         rows = [self._row(kind, name) for kind, name in chosen]
         calibration = LearnedRow("calibration", "", array("d", self._runtimes.calibration.logs()).tobytes())
-        self._journal.learned.add([*rows, calibration], KEPT)
+        known = {kind: self._runtimes.names(kind) for kind in sorted({kind for kind, _ in chosen})}
+        self._journal.learned.add([*rows, calibration], known)
         self._write_at = now if self._unwritten else now + WRITE_S
 
     def _row(self, kind: Kind, name: str) -> LearnedRow:
@@ -119,8 +120,8 @@ class Learning:
 
 def _features(bag: OpenBag, first: bool) -> Features:
     """``first``: of the first runs on slots. They are a kind of their own, as if they were of another function."""
-    kind = "first " if first else ""
-    return Features(f"{kind}{bag.row.number}", f"{kind}{bag.row.template}", f"{kind}{bag.row.owner} {bag.row.name}")
+    kind = f"{bag.row.owner}\n{'first ' if first else ''}"
+    return Features(f"{kind}{bag.row.number}", f"{kind}{bag.row.template}", f"{kind}{bag.row.name}")
 
 
 def _kinds(bag: OpenBag) -> Iterator[Features]:

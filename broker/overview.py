@@ -167,7 +167,7 @@ class Overview:
     def plan(self) -> Json:
         """What the policy intends for windows, open or to come; nothing while no task waits."""
         now, scheduler = self._state.now, self._state.scheduler
-        waits, policy = len(scheduler.grid.lanes), scheduler.policy
+        waits, policy = len(scheduler.grid.categories), scheduler.policy
         planned = policy.planned() if waits and isinstance(policy, Foresight) else iter(())
         rows: list[PlannedRow] = [
             {"worker": each.worker, "starts_in": max(0.0, each.start - now), "lasts": each.seconds}

@@ -175,10 +175,14 @@ class Queries:
             raise AskError(f"bag {bag.row.id} has no item {item}: it has {bag.total} items, counted from 0")
         return task
 
-    def _forget(self, args: Json, now: float) -> Json:
+    def _forget(self, args: Json, now: float) -> Slices:
         bag = self._bag(args)
         if not bag.complete:
             raise AskError(f"bag {bag.row.id} is not finished; cancel it first")
+        while self.orders.gates.has_followers(bag):
+            yield from self.orders.gates.deciding(bag)
+        if self._bag(args) is not bag or not bag.complete:
+            raise AskError(f"bag {bag.row.id} has changed meanwhile")
         self.orders.forget(bag, f"bag {bag.row.id} was forgotten")
         return {}
 

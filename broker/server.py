@@ -105,6 +105,8 @@ def serve(
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise BrokerError(f"the disk of {options.home} is full: the join lines cannot be written") from error
         raise BrokerError(str(error)) from error
+    except MemoryError as error:
+        raise BrokerError(f"out of memory; start the broker again on {options.home}: nothing is lost") from error
     except sqlite3.DatabaseError as error:
         raise BrokerError(f"{options.home / NAME} cannot be read any more: {error}") from error
 

@@ -105,7 +105,6 @@ class Sessions:
     def _restore(self, batch: BatchRow, ended: Mapping[int, Sequence[int]], now: float) -> None:
         """Restore a batch. ``ended``: the tasks of its bag that have ended, ascending, by outcome."""
         state, bag, end = self.state, self.state.book.by_number[batch.bag], batch.first + batch.count
-        state.quotas.extended(bag.row.owner, batch.count, batch.size)
         its = {how: tasks[bisect_left(tasks, batch.first) : bisect_left(tasks, end)] for how, tasks in ended.items()}
         done, cancelled = its.pop(wire.Outcome.DONE, ()), its.pop(wire.Outcome.CANCELLED, ())
         failed = [task for tasks in its.values() for task in tasks]
@@ -114,8 +113,10 @@ class Sessions:
         if not bag.row.predicted and len(over) < batch.count:
             bag.estimate_s = state.learning.expected(bag)
             slots = len(state.scheduler.grid.slots.slots)
-            batch = replace(batch, runtimes=bag.with_transfer((bag.estimate_s,), batch.count, slots))
-        state.book.extend(bag, batch)
+            each = (bag.estimate_s,) * len(batch.runtimes)
+            batch = replace(batch, runtimes=bag.with_transfer(each, batch.count, slots))
+        joins = state.book.extend(bag, batch)
+        state.quotas.extended(bag.row.owner, batch.count, batch.size, batches=not joins)
         sent = [row for row in state.journal.recovery.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
         copies = [row for row in state.journal.recovery.copies(batch.first, batch.count) if row[0] not in over]

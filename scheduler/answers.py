@@ -95,7 +95,7 @@ class Answers:
     def _take(self, ended: ev.EndedAttempt, reporter: str, now: float) -> tuple[str, int] | None:
         """Free the slot that had the attempt. Returns its worker and position, or None if the answer is stale."""
         grid, task = self._grid, ended.attempt.task
-        paid = self._trust.pay(reporter, ended.attempt) if grid.deadlines.debts else None
+        paid = self._trust.pay(reporter, ended.attempt) if grid.deadlines.debts or grid.stopping else None
         slot = grid.bound.get(task)
         if slot is not None and slot.runs(ended.attempt):
             grid.withdraw(slot, slot.place_of(task), now, ended.elapsed)
@@ -132,7 +132,7 @@ class Answers:
             grid.prediction_error.add(grid.tasks.succeed([task], [elapsed]))
             return True
         grid.drop_copy(task)
-        grid.tasks.known(task).bag.lane.account.new_s += elapsed
+        grid.tasks.known(task).bag.category.account.new_s += elapsed
         if outcome == Outcome.PIECE:
             stuck = grid.tasks.go_on(task, counts=True)
             grid.to_priority([task])

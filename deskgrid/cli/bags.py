@@ -119,6 +119,11 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
     show_default=True,
     help="With --after: only if all its tasks are done, or however it ends.",
 )
+@click.option(
+    "--explore",
+    is_flag=True,
+    help="Begin with up to 16 lines that are spread over the numbers in all of them, to know early how long it takes.",
+)
 @join_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def submit(

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-INTERRUPTED = 130
+from deskgrid.cli.start import INTERRUPTED
 
 # The commands that --help lists under these headings: name, MODULE:NAME, short help.
 COMMANDS = {
@@ -68,8 +68,8 @@ class Later(click.Command):
         return command
 
 
-class Front(click.Group):
-    """The group of all commands, which also reports errors."""
+class LaterGroup(click.Group):
+    """A group of such commands."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -77,6 +77,10 @@ class Front(click.Group):
         """Import the command that is called."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Later) else command, rest
+
+
+class Front(LaterGroup):
+    """The group of all commands, which also reports errors."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands under their headings."""

@@ -28,6 +28,7 @@ from deskgrid.errors import (
 from deskgrid.files import fetching
 from deskgrid.wire import (
     LARGE_BYTES,
+    MARK,
     PAYLOAD_LIMIT,
     VALUE_BYTES,
     BagResult,
@@ -209,6 +210,8 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def _unpickled(payload: Payload, files: "ResultFiles | None") -> Any:
+    if isinstance(payload, bytes) and payload[:1] != MARK:
+        return pickle.loads(payload)
     wrapped = unwrap(payload)
     if not wrapped.trees or files is None:
         return _loaded(wrapped.payload)

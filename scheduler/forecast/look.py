@@ -70,7 +70,7 @@ class Look:
             if rows >= PIECE:
                 yield rows
                 rows = 0
-        shares = {bag.lane.account.share for bag in grid.tasks.bags.values() if bag.settled < bag.total}
+        shares = {bag.category.account.share for bag in grid.tasks.bags.values() if bag.settled < bag.total}
         self.picture = Picture(
             tuple([self._pc(*row) for row in self._pcs]),
             tuple(self._waiting),
@@ -149,13 +149,13 @@ class Look:
                 Group(many, self._ratios(bag, runtime), runtime, needs(bag.needs_s(runtime)))
                 for many, runtime in self._predicted(bag, count)
             ]
-        key = bag.lane.key
+        key = bag.category.key
         return Waiting(
             bag.number,
             tuple(groups),
             bag.total,
             bag.settled,
-            bag.lane.account.share.name,
+            bag.category.account.share.name,
             key.priority,
             key.limit,
             bag.barred,
@@ -203,9 +203,9 @@ def _in_rows(bags: list[Bag], own: int | None) -> Iterator[list[Bag]]:
         return
     alike: defaultdict[tuple[object, ...], list[Bag]] = defaultdict(list)
     for bag in bags:
-        key = bag.lane.key
+        key = bag.category.key
         only = bag.number == own
-        alike[bag.lane.account.share.name, key.priority, key.limit, bag.barred, bag.piece, only].append(bag)
+        alike[bag.category.account.share.name, key.priority, key.limit, bag.barred, bag.piece, only].append(bag)
     many = -(-len(bags) // ROWS)
     for its in alike.values():
         yield from (its[start : start + many] for start in range(0, len(its), many))

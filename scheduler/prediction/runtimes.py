@@ -4,10 +4,12 @@ Rule 1: a bag's own runs count most. Before it has any, and beside a few, there 
 there are none, those of its program; if there are none either, those of everything.
 Rule 2: what a user predicted is evidence, not an order. It is a prior, too: the prediction, multiplied by the ratios of
 actual to predicted runtimes that were seen of the same program.
-Rule 3: memory is bounded. Of each kind only the samples that were used last are kept.
+Rule 3: memory is bounded. Of each kind only the samples that were used last are kept, and nobody's many samples push
+out the few of others: a name may begin with its owner and a line break.
 Rule 4: no value can surprise. Absurd runtimes are limited, and so is what one PC contributes (`sample`).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from math import exp, isfinite
 from statistics import NormalDist
@@ -60,6 +62,11 @@ class Prediction(NamedTuple):
     stage: int
 
 
+def owner_of(name: str) -> str:
+    """Whose sample it is: what stands before the first line break of its name; the whole name if it has none."""
+    return name.partition("\n")[0]
+
+
 class Spread(NamedTuple):
     """Equally likely seconds, ascending, and how many tasks of the bag they stand on."""
 
@@ -68,7 +75,11 @@ class Spread(NamedTuple):
 
 
 class Kept(dict[str, Sample]):
-    """Samples by name: those that were used last."""
+    """Samples by name: those that were used last. If there are too many, an owner who has most of them loses one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._owners: Counter[str] = Counter()
 
     def add(self, name: str, run: float, pc: str, known: Sequence[float] = ()) -> None:
         """Add a run to the sample of a name, if the name is known; a new sample begins with ``known``."""
@@ -77,10 +88,19 @@ class Kept(dict[str, Sample]):
         sample = self.pop(name, None)
         if sample is None:
             sample = Sample(known)
+            self._owners[owner_of(name)] += 1
             if len(self) >= KEPT:
-                del self[next(iter(self))]
+                most = max(self._owners.values())
+                self.drop(next(old for old in self if self._owners[owner_of(old)] == most))
         self[name] = sample
         sample.add(run, pc)
+
+    def drop(self, name: str) -> None:
+        """Forget a sample, if it is there."""
+        if self.pop(name, None) is not None:
+            self._owners[owner_of(name)] -= 1
+            if not self._owners[owner_of(name)]:
+                del self._owners[owner_of(name)]
 
 
 class Runtimes:
@@ -166,11 +186,15 @@ class Runtimes:
 
     def end(self, bag: str) -> None:
         """A bag's own runs are no longer needed; its function and its program keep theirs."""
-        self._bags.pop(bag, None)
+        self._bags.drop(bag)
 
     def knows(self, features: Features) -> bool:
         """Whether there are runs of the function or the program."""
         return features.function in self._functions or features.program in self._programs
+
+    def names(self, kind: Kind) -> list[str]:
+        """The functions or programs of which runs are remembered."""
+        return list(self._of(kind))
 
     def runs(self, kind: Kind, name: str) -> list[float]:
         """The remembered runs of a function or a program, oldest first, to be kept for `restore`. Seconds."""

@@ -19,7 +19,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.simulation.runs import IDEAL, SLOWLY, Arrival, Conditions, Execution, Run, SimulatedPC, Stalled
 from deskgrid.scheduler.simulation.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
 
@@ -205,7 +205,7 @@ class Simulator:
         if (piece := arrival.min_piece) is not None:
             self._left.update(enumerate(arrival.really(), first))
         known = (first, first, count, arrival.runtimes, 0, arrival.timeout, arrival.copies)
-        key, reserve_s = LaneKey(arrival.owner), self._reserve_s
+        key, reserve_s = CategoryKey(arrival.owner), self._reserve_s
         self._feed(ev.TasksSubmitted(*known, key=key, min_piece=piece, reserve_s=reserve_s))
 
     @property

@@ -89,7 +89,7 @@ def test_what_the_broker_has_to_say_about_a_bag_goes_to_stderr(grid: FakeGrid) -
 
 
 def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
-    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --copies --each -"
+    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --copies --explore --each -"
     saves = "--checkpoint state/* --checkpoint log --checkpoint-signal TERM --checkpoint-exit 9 --min-piece 30"
     files = "--input a --input b=c --output *.jpg"
     command = "-- convert -x {} {}.jpg"
@@ -113,6 +113,7 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "licences": {},
         "after": (),
         "when": "ok",
+        "explore": True,
     }
 
 

@@ -52,6 +52,48 @@ MUTATIONS = (
         "pass",
     ),
     Mutation(
+        "place a probe again that the policy has placed in this pass",
+        "deskgrid.scheduler.probes:_place_probes_of",
+        " and task not in grid.bound",
+        "",
+        "probes",
+    ),
+    Mutation(
+        "free the licences of a task that is cancelled before its PC has stopped it",
+        "deskgrid.scheduler.core:Scheduler._take_out",
+        "grid.stop(slot.worker.name, attempt)",
+        "pass",
+        "licences",
+    ),
+    Mutation(
+        "free the licences of tasks that a silent PC was sent ahead",
+        "deskgrid.scheduler.trust:Trust._take_back",
+        "grid.stop(worker.name, attempt)",
+        "pass",
+        "licences",
+    ),
+    Mutation(
+        "let any PC free the licences of a task that is being stopped",
+        "deskgrid.scheduler.grid:GridState.stopped",
+        "self.stopping.get(worker, set())",
+        "next(iter(self.stopping.values()))",
+        "licences",
+    ),
+    Mutation(
+        "do not let probes come first",
+        "deskgrid.scheduler.placing:Placing._take_turns",
+        "any(category.probing for category in categories)",
+        "False",
+        "probes",
+    ),
+    Mutation(
+        "take a probe for the item of another batch",
+        "deskgrid.broker.bags:OpenBag.submitted",
+        "batch.first + place for place",
+        "batch.first for place",
+        "probes",
+    ),
+    Mutation(
         "do not stop the original when its copy is done",
         "deskgrid.scheduler.answers:Answers._stop_others",
         "grid.commands.append(ev.Stop(slot.worker.name, [attempt]))",
@@ -249,13 +291,13 @@ MUTATIONS = (
     Mutation(
         "choose among everybody's tasks, whatever they have used",
         "deskgrid.scheduler.turns:Turns.choose",
-        "if contender.standing > self._most or len(chosen) >= LANES:",
-        "if len(chosen) >= LANES:",
+        "if contender.standing > self._most or len(chosen) >= CATEGORIES:",
+        "if len(chosen) >= CATEGORIES:",
         "people",
     ),
     Mutation(
         "forget how many tasks of a bag with a limit are out",
-        "deskgrid.scheduler.queues.lanes:Lane.room",
+        "deskgrid.scheduler.queues.categories:Category.room",
         "[self.key.limit - self.out]",
         "[self.key.limit]",
         "people",
@@ -382,7 +424,7 @@ MUTATIONS = (
     Mutation(
         "forget what was learned when the broker ends",
         "deskgrid.broker.learning:Learning.write_down",
-        "self._journal.learned.add([*rows, calibration], KEPT)",
+        "self._journal.learned.add([*rows, calibration], known)",
         "pass",
         "liar",
     ),
@@ -585,7 +627,7 @@ MUTATIONS = (
         "",
         "files in folders",
     ),
-    # --- forecasts ---------------------------------------------------------------------------------------------------
+    # --- what if ---------------------------------------------------------------------------------------------------
     Mutation(
         "lose what runs on PCs that are imagined away",
         "deskgrid.scheduler.forecast.changes:_with_lost",
@@ -627,5 +669,63 @@ MUTATIONS = (
         "mine >= WAITING_LIMIT or ",
         "",
         "imagined",
+    ),
+    # --- when bags will be done --------------------------------------------------------------------------------------
+    Mutation(
+        "make a forecast for everybody who asks",
+        "deskgrid.broker.forecasts.etas:Etas._serves",
+        "self._made >= asked - KEEP_S or self._state.now < self._next_at",
+        "self._made > asked",
+        "foretold",
+    ),
+    Mutation(
+        "let absurd ends of bags stretch all intervals",
+        "deskgrid.scheduler.forecast.correction:_factor",
+        "min(max(sorted(scores)[place], 0.0), LARGEST)",
+        "max(sorted(scores)[place], 0.0)",
+        "foretold",
+    ),
+    Mutation(
+        "foretell a task as if it had just begun",
+        "deskgrid.scheduler.forecast.ahead:_Run._left",
+        "* factor - elapsed",
+        "* factor",
+        "foretold",
+    ),
+    Mutation(
+        "foretell tasks in windows that are too short for them",
+        "deskgrid.scheduler.forecast.ahead:_Run._take",
+        "each.needs_s >= left or ",
+        "",
+        "foretold",
+    ),
+    # --- what one submitter can occupy -------------------------------------------------------------------------------
+    Mutation(
+        "do not count batches",
+        "deskgrid.broker.quotas:Quotas.extended",
+        "self._batches[owner] += batches",
+        "pass",
+        "crowd",
+    ),
+    Mutation(
+        "do not record that a bag after a failed one is to be cancelled",
+        "deskgrid.broker.gates:Gates._cannot_run",
+        'self._state.journal.order(bag.row.number, "cancel")',
+        "pass",
+        "crowd",
+    ),
+    Mutation(
+        "let one owner push out what was learned of another",
+        "deskgrid.scheduler.prediction.runtimes:Kept.add",
+        "if self._owners[owner_of(old)] == most",
+        "if old",
+        "crowd",
+    ),
+    Mutation(
+        "forget a template that a job needs",
+        "deskgrid.worker.run.templates:Remembered.add",
+        " and old not in needed",
+        "",
+        "crowd",
     ),
 )

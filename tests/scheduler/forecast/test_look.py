@@ -12,7 +12,7 @@ from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
 from deskgrid.scheduler.forecast.look import Learned, Look
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.tasks import Bag
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
@@ -62,8 +62,8 @@ def test_a_pc_in_quarantine_is_there_later() -> None:
 def test_a_picture_has_the_bags_that_have_not_ended() -> None:
     grid = Grid(packing(margin=2.0))
     grid.pc("a")
-    lane = LaneKey("ann", 3, (), 5, 7)
-    grid.tasks(30.0, bag=7, key=lane)
+    category = CategoryKey("ann", 3, (), 5, 7)
+    grid.tasks(30.0, bag=7, key=category)
     grid.tasks(1.0, 1.0, bag=8, min_piece=60.0, reserve_s=4.0, barred=True)
     done = grid.tasks(5.0, bag=9, done=[3])
     assert done == [3]
@@ -141,7 +141,7 @@ def test_of_very_many_bags_neighbours_that_are_alike_share_a_row(monkeypatch: py
     grid = Grid(pgs(0))
     grid.pc("a")
     for number in range(6):
-        grid.tasks(10.0, 10.0, bag=number, key=LaneKey("ann" if number < 4 else "ben"))
+        grid.tasks(10.0, 10.0, bag=number, key=CategoryKey("ann" if number < 4 else "ben"))
     grid.tell_pass()
     look = taken(grid)
     assert look.rows == {0: 0, 1: 0, 2: 2, 3: 2, 4: 4, 5: 4}

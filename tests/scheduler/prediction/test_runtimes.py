@@ -201,6 +201,21 @@ def test_memory_is_bounded_and_what_was_used_last_is_kept() -> None:
     assert runtimes.knows(Features("", f"f{KEPT + 49}"))
 
 
+def test_an_owner_of_many_loses_one_first() -> None:
+    runtimes = Runtimes()
+    for place in range(3):
+        runtimes.observe(Features("", f"few\n{place}"), 1.0)
+    for place in range(KEPT):
+        runtimes.observe(Features("", f"many\n{place}"), 1.0)
+    for place in range(4, 10):
+        runtimes.observe(Features("", f"few\n{place}"), 1.0)
+    assert [name for name in runtimes.names("function") if name.startswith("few")] == [
+        f"few\n{place}" for place in range(10) if place != 3
+    ]
+    assert len(runtimes.names("function")) == KEPT
+    runtimes.end("unknown")
+
+
 def test_runs_of_functions_and_programs_go_on_after_a_restart() -> None:
     before, after = taught(Features("b", "f", "p"), [1.0, 3.0, 2.0]), Runtimes()
     assert before.runs("function", "f") == before.runs("program", "p") == [1.0, 3.0, 2.0]
