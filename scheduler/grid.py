@@ -219,8 +219,11 @@ class GridState:
         self.freed += 1
         sent = slot.sent[place]
         del slot.sent[place]
-        del self.bound[sent.attempt.task]
-        self.put_out(sent.attempt.task, -1, -sent.runtime)
+        task, batch = sent.attempt.task, slot.batch
+        del self.bound[task]
+        if batch is None or not 0 <= task - batch.first < batch.count:
+            batch = self.tasks.known(task)
+        batch.bag.category.put_out(-1, -sent.runtime)
         if elapsed is not None:
             slot.busy_s += elapsed
         elif place == 0:

@@ -154,7 +154,9 @@ class Placing:
         for step in steps:
             if isinstance(step, Postpone):
                 self._postpone(step, categories)
-            elif turns.placed(self._carry_out(step)):
+                continue
+            category = self._carry_out(step)
+            if (category.restricted or not turns.alone) and turns.placed(category):
                 return True
         return False
 
@@ -259,7 +261,7 @@ class Placing:
         handed = self._send(slot, requirement) if slot.queue else 0
         if slot.sent and slot.look_at > grid.now + GRACE_S:
             grid.deadlines.watch(slot, grid.now)
-        if slot.sent and grid.tasks.copied:
+        if grid.tasks.copied and slot.sent:
             self.copying.watch(slot)
         if grid.budget <= 0 and slot.queue and self.may_send(slot):
             grid.dirty[slot.number] = slot  # the next pass goes on with it

@@ -7,7 +7,6 @@ worker. An exception that cannot be rebuilt becomes a `TaskError`.
 import io
 import pickle
 import re
-import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -218,6 +217,8 @@ def _unpickled(payload: Payload, files: "ResultFiles | None") -> Any:
     with fetching(lambda name: files.named(wrapped.trees[0], name)):
         if not wrapped.whole:
             return _loaded(wrapped.payload)
+        import shutil  # here, as in `deskgrid.client.downloads`
+
         path = files.value(wrapped.trees[-1])
         try:
             with path.open("rb") as file:

@@ -292,11 +292,11 @@ class TaskTable:
         bag.learn(told)
         if (longest := max(actual)) > bag.took:
             bag.took, self.longer = longest, True
-        foreseen = sum(predicted)
+        foreseen, spent_s = sum(predicted), sum(actual)
         bag.done += len(tasks)
-        bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + sum(actual)
+        bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + spent_s
         bag.foreseen_s += foreseen
-        bag.category.account.new_s += sum(actual)
+        bag.category.account.new_s += spent_s
         self._ended(bag, tasks, foreseen)
         if on_slot:
             bag.category.put_out(-len(tasks), -foreseen)
@@ -318,7 +318,7 @@ class TaskTable:
         if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # removes what rounding left
             self.copied.discard(bag.number)
-        if self._errors or self._crashes or self._taken or self.progress:
+        if self._errors or self._crashes or self._taken or self.progress.of:
             for task in tasks:
                 self.progress.drop(task)
                 self._errors.pop(task, None)

@@ -328,7 +328,7 @@ def test_one_submitter_has_a_few_categories_so_that_passes_stay_short(
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_the_lanes_of_a_submitter_are_counted_without_looking_at_all_bags(
+def test_the_categories_of_a_submitter_are_counted_without_looking_at_all_bags(
     open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
     monkeypatch.setattr(gates_module, "CATEGORIES_LIMIT", 2)

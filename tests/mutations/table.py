@@ -7,7 +7,7 @@ MUTATIONS = (
     Mutation(
         "accept the answer of a stale attempt",
         "deskgrid.scheduler.answers:Answers._take",
-        "slot.runs(ended.attempt)",
+        "slot.sent[place].attempt == ended.attempt",
         "True",
     ),
     Mutation(
@@ -361,8 +361,8 @@ MUTATIONS = (
     Mutation(
         "forget bags before their days are over",
         "deskgrid.broker.retention:Retention._look",
-        "if known + days * DAY_S <= now:",
-        "if True:",
+        "if known + days * DAY_S <= now and",
+        "if",
         "kept",
     ),
     Mutation(
@@ -516,7 +516,7 @@ MUTATIONS = (
     ),
     Mutation(
         "keep all checkpoints of a task until it ends",
-        "deskgrid.broker.checkpoints:Checkpoints.keep",
+        "deskgrid.broker.checkpoints:Checkpoints._complete",
         "len(kept) - GENERATIONS",
         "0",
         "saved by others",
