@@ -627,6 +627,49 @@ MUTATIONS = (
         "",
         "files in folders",
     ),
+    # --- what if ---------------------------------------------------------------------------------------------------
+    Mutation(
+        "lose what runs on PCs that are imagined away",
+        "deskgrid.scheduler.forecast.changes:_with_lost",
+        "group.count + lost[waiting.number, place]",
+        "group.count",
+        "imagined",
+    ),
+    Mutation(
+        "split tasks and leave them as long as they were",
+        "deskgrid.scheduler.forecast.changes:_part",
+        "point / many",
+        "point",
+        "imagined",
+    ),
+    Mutation(
+        "begin a bag before its time",
+        "deskgrid.scheduler.forecast.ahead:_Run._may",
+        "self._plan.begins.get(bag, 0.0) > free",
+        "False",
+        "imagined",
+    ),
+    Mutation(
+        "let imagined PCs be away",
+        "deskgrid.scheduler.forecast.changes:more_pcs",
+        "running=())",
+        "running=(), spans=())",
+        "imagined",
+    ),
+    Mutation(
+        "say nothing of tasks that fit no window",
+        "deskgrid.scheduler.forecast.compare:misfits",
+        "group.needs_s >= longest",
+        "False",
+        "imagined",
+    ),
+    Mutation(
+        "make as many forecasts for one client as it asks for",
+        "deskgrid.broker.forecasts.whatif:WhatIf._check",
+        "mine >= WAITING_LIMIT or ",
+        "",
+        "imagined",
+    ),
     # --- when bags will be done --------------------------------------------------------------------------------------
     Mutation(
         "make a forecast for everybody who asks",
