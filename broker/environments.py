@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from deskgrid import wire
-from deskgrid.broker.attempts import EnvironmentAt, WorkerSession
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.state import BrokerState
+from deskgrid.broker.worker_session import EnvironmentAt, WorkerSession
 from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
 

@@ -16,9 +16,9 @@ from itertools import islice
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.state.bags import TaskBatch
 from deskgrid.scheduler.state.looks import Looks
 from deskgrid.scheduler.state.slots import Slot, Worker
-from deskgrid.scheduler.state.tasks import TaskBatch
 
 # An attempt is behind after this many times its predicted runtime, but not before it has taken LEAST_S: a copy of a
 # shorter task would hardly begin before its original ends.

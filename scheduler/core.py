@@ -27,10 +27,10 @@ from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
+from deskgrid.scheduler.state.bags import ELSEWHERE, OPEN, WAITING
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Copy
-from deskgrid.scheduler.state.tasks import ELSEWHERE, OPEN, WAITING
 from deskgrid.scheduler.trust import Trust
 from deskgrid.scheduler.workers import Workers
 

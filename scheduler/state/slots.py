@@ -19,7 +19,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
-from deskgrid.scheduler.state.tasks import TaskBatch
+from deskgrid.scheduler.state.bags import TaskBatch
 
 # A closing time replaces an earlier one only if it is later by this much. Heartbeats arrive late, never early, so the
 # earliest estimate of a window's end is the best one.

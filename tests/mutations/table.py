@@ -495,7 +495,7 @@ MUTATIONS = (
     ),
     Mutation(
         "place a checkpointable task only where all of it fits",
-        "deskgrid.scheduler.state.tasks:Bag.needs_s",
+        "deskgrid.scheduler.state.bags:Bag.needs_s",
         "min(runtime, self.piece)",
         "runtime",
         "pieces",
@@ -668,6 +668,78 @@ MUTATIONS = (
         " and row.st_nlink == 1",
         "",
         "files in folders",
+    ),
+    # --- what if ---------------------------------------------------------------------------------------------------
+    Mutation(
+        "lose what runs on PCs that are imagined away",
+        "deskgrid.scheduler.forecast.changes:_with_lost",
+        "group.count + lost[waiting.number, place]",
+        "group.count",
+        "imagined",
+    ),
+    Mutation(
+        "split tasks and leave them as long as they were",
+        "deskgrid.scheduler.forecast.changes:_part",
+        "point / many",
+        "point",
+        "imagined",
+    ),
+    Mutation(
+        "begin a bag before its time",
+        "deskgrid.scheduler.forecast.ahead:_Run._may",
+        "self._plan.begins.get(bag, 0.0) > free",
+        "False",
+        "imagined",
+    ),
+    Mutation(
+        "let imagined PCs be away",
+        "deskgrid.scheduler.forecast.changes:more_pcs",
+        "running=())",
+        "running=(), spans=())",
+        "imagined",
+    ),
+    Mutation(
+        "say nothing of tasks that fit no window",
+        "deskgrid.scheduler.forecast.compare:misfits",
+        "group.needs_s >= longest",
+        "False",
+        "imagined",
+    ),
+    Mutation(
+        "make as many forecasts for one client as it asks for",
+        "deskgrid.broker.forecasts.whatif:WhatIf._check",
+        "mine >= WAITING_LIMIT or ",
+        "",
+        "imagined",
+    ),
+    # --- when bags will be done --------------------------------------------------------------------------------------
+    Mutation(
+        "make a forecast for everybody who asks",
+        "deskgrid.broker.forecasts.etas:Etas._serves",
+        "self._made >= asked - KEEP_S or self._state.now < self._next_at",
+        "self._made > asked",
+        "foretold",
+    ),
+    Mutation(
+        "let absurd ends of bags stretch all intervals",
+        "deskgrid.scheduler.forecast.correction:_factor",
+        "min(max(sorted(scores)[place], 0.0), LARGEST)",
+        "max(sorted(scores)[place], 0.0)",
+        "foretold",
+    ),
+    Mutation(
+        "foretell a task as if it had just begun",
+        "deskgrid.scheduler.forecast.ahead:_Run._left",
+        "* factor - elapsed",
+        "* factor",
+        "foretold",
+    ),
+    Mutation(
+        "foretell tasks in windows that are too short for them",
+        "deskgrid.scheduler.forecast.ahead:_Run._take",
+        "each.needs_s >= left or ",
+        "",
+        "foretold",
     ),
     # --- what one submitter can occupy -------------------------------------------------------------------------------
     Mutation(
