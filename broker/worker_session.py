@@ -2,10 +2,21 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.wire.status import Presence
+
+
+@dataclass(slots=True)
+class EnvironmentAt:
+    """An environment on a worker. ``reason``: why it failed; ``times``: how often; ``again_at``: when it is tried."""
+
+    state: Literal["asked", "ready", "failed"] = "asked"
+    reason: str = ""
+    times: int = 0
+    again_at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -28,6 +39,9 @@ class WorkerSession:
     last_closes: float = -math.inf
     known_until: float = 0.0
     templates: set[str] = field(default_factory=set)
+    # The environments that it is to have or could not prepare, by key; and what it was told last.
+    environments: dict[str, EnvironmentAt] = field(default_factory=dict)
+    told_environments: tuple[wire.EnvironmentWanted, ...] = ()
     # `lately`: the bag of the last result. `unready`: roughly how many slots have not returned a result of that bag
     # yet.
     lately: int = 0

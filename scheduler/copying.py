@@ -104,7 +104,14 @@ class Copying:
         slots = grid.slots.slots
         idle = (slots[number] for number in grid.slots.idle.above(needs, now) if number not in taken)
         shut = {slot.worker.name, *grid.quarantine.workers}
-        others = (place for place in idle if place.copy is None and place.worker.name not in shut)
+        environment = grid.tasks.known(attempt.task).bag.category.key.environment
+        others = (
+            place
+            for place in idle
+            if place.copy is None
+            and place.worker.name not in shut
+            and (not environment or environment in place.worker.environments)
+        )
         best = min(islice(others, CHOICES), key=lambda place: pace(place.worker), default=None)
         return best if best is not None and self._pays(slot, best, now) else None
 

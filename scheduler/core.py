@@ -61,6 +61,7 @@ class Scheduler:
             ev.BagForgotten: self._forgotten,
             ev.WorkerJoined: self._workers.joined,
             ev.UptimeRefreshed: self._workers.refreshed,
+            ev.EnvironmentsReady: self._workers.prepared,
             ev.WorkerLeft: self._workers.left,
             ev.WorkerForgotten: self._workers.forgotten,
             ev.AttemptsEnded: answers.ended,

@@ -60,7 +60,7 @@ class EtaRow:
     ``stage``: percent of the tasks that had ended, or "small". ``coverage90``: the fraction of ``bags`` that ended
     within their interval. ``width_median``: of the interval, as a multiple of the time that was really left;
     ``point_error_median``: how far the point was off, as a fraction of that; medians over bags. ``cost_ms``: of one
-    estimate, the median, in milliseconds of processor time;
+    estimate, the median, in milliseconds of processor time.
     """
 
     method: str

@@ -348,11 +348,11 @@ class Journal:
         """Record that the broker runs at this time, POSIX seconds."""
         self._write("INSERT OR REPLACE INTO meta VALUES ('seen', ?)", [(time,)])
 
-    def order(self, bag: int, what: Order) -> None:
+    def order(self, bag: int, what: Order | str) -> None:
         """Record an order that is carried out in slices, so that a restart goes on with it."""
         self._write("INSERT OR REPLACE INTO orders VALUES (?, ?)", [(bag, what)])
 
-    def carried_out(self, bag: int, what: Order) -> None:
+    def carried_out(self, bag: int, what: Order | str) -> None:
         """Record that an order is finished."""
         self._write("DELETE FROM orders WHERE bag = ? AND what = ?", [(bag, what)])
 
