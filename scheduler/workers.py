@@ -131,14 +131,17 @@ class Workers:
                 had_its_time = event.planned and not event.early and now - slot.started >= bag.piece
                 if grid.tasks.go_on(slot.sent[0].attempt.task, counts=had_its_time):
                     stuck.append(slot.sent[0].attempt)
-            elif now > slot.due:
-                self._learn(slot.sent[0].attempt.task, slot.sent[0].runtime, now - slot.started)
+            else:
+                self._learn(slot, now)
         self._detach(event.worker, now)
         grid.give_up(stuck)
 
-    def _learn(self, task: int, predicted: float, actual: float) -> None:
-        self._grid.prediction_error.add(told := ratios([predicted], [actual]))
-        self._grid.tasks.known(task).bag.learn(told)
+    def _learn(self, slot: Slot, now: float) -> None:
+        """A task was killed: it takes longer than it has run."""
+        (task, _), predicted, _ = slot.sent[0]
+        if now > slot.due:
+            self._grid.prediction_error.add(ratios([predicted], [now - slot.started]))
+        self._grid.tasks.known(task).bag.show(task, now - slot.started, predicted)
 
     def _detach(self, name: str, now: float) -> None:
         """Take a worker's slots away; its tasks join the priority queue."""

@@ -3,15 +3,17 @@
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter, not_
 
 from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
+from deskgrid.scheduler.prediction.ratios import Ratios, Shown
+from deskgrid.scheduler.prediction.spread import EXACT, Spread
 from deskgrid.scheduler.queues.lanes import Lane
 from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, by_batch, drop_places, grouped, joined
-from deskgrid.scheduler.state.prediction_error import ENOUGH, PredictionError, ratios
+from deskgrid.scheduler.state.prediction_error import ENOUGH, ratios
 from deskgrid.scheduler.state.progress import IDLE_LIMIT, ProgressTable
 
 # Runs of tasks by their states, found at C speed.
@@ -30,7 +32,7 @@ class Bag:
 
     ``timeout``: the timeout of each of its tasks. ``took``: the longest actual time of a task that is done.
     ``bounded``: many tasks share one prediction, which is then an upper bound for all and not an estimate of each.
-    ``prediction_error``: the error of the estimates, once there are any.
+    ``ratios``: how its predictions compare with what its tasks took, once some have ended.
     ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
     actual and predicted seconds.
     ``copies``: whether its tasks may be copied.
@@ -52,7 +54,7 @@ class Bag:
     batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
     barred: bool = False
-    prediction_error: PredictionError | None = None
+    ratios: Ratios | None = None
     copies: bool = False
     timed: int = 0
     spent_s: float = 0.0
@@ -78,11 +80,30 @@ class Bag:
         """Tasks that have ended, one way or another."""
         return self.done + self.failed + self.cancelled
 
-    def learn(self, told: Sequence[float]) -> None:
-        """Note the ratios of actual to predicted runtimes of some tasks, in this order."""
+    def learn(self, told: Sequence[float], longest: float) -> None:
+        """Note the ratios of actual to predicted runtimes of tasks that are done; ``longest``: seconds of the longest."""
         if not self.bounded:
-            self.prediction_error = self.prediction_error or PredictionError()
-            self.prediction_error.add(told)
+            self.ratios = self.ratios or Ratios()
+            self.ratios.add(told, longest)
+
+    def foretold(self, tasks: Sequence[int], predicted: Sequence[float]) -> Sequence[float]:
+        """The first predictions of tasks that are done, of which ``predicted`` are the newest."""
+        if self.ratios is None or not (shown := self.ratios.shown):
+            return predicted
+        pairs = zip(tasks, predicted, strict=True)
+        return [shown.pop(task)[1] if task in shown else seconds for task, seconds in pairs]
+
+    def show(self, task: int, elapsed: float, predicted: float) -> None:
+        """One of its tasks was killed after ``elapsed`` seconds."""
+        if not self.bounded:
+            self.ratios = self.ratios or Ratios()
+            self.ratios.show(task, elapsed, predicted)
+
+    def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> Spread:
+        """What its predictions are worth. ``running``: its running tasks, looked up if they are needed."""
+        if self.ratios is None:
+            return EXACT
+        return self.ratios.spread(running() if self.ratios.stale else ())
 
     def check(self) -> None:
         """Raise `InvariantBroken` unless the counts match the batches."""
@@ -212,6 +233,15 @@ class TaskTable:
         self._next = first + count
         return batch
 
+    def evidence(self, task: int) -> tuple[float, float]:
+        """What a task was predicted to take at first, and how many seconds of it were in vain."""
+        batch = self.known(task)
+        ratios = batch.bag.ratios
+        if ratios is not None and task in ratios.shown:
+            elapsed, predicted = ratios.shown[task]
+            return predicted, elapsed
+        return batch.runtime(task), 0.0
+
     def known(self, task: int) -> TaskBatch:
         """The batch ``task`` is in; raises `IllegalEvent` when it is unknown."""
         # For a task before all batches, the place is -1. Then the last batch is tested, which does not have it either.
@@ -260,9 +290,11 @@ class TaskTable:
         bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(tasks)
         for task in tasks:
             batch.states[task - first] = _DONE
+        longest = max(actual)
+        if not bag.bounded:
+            bag.learn(ratios(bag.foretold(tasks, predicted), actual), longest)
         told = ratios(predicted, actual)
-        bag.learn(told)
-        if (longest := max(actual)) > bag.took:
+        if longest > bag.took:
             bag.took, self.longer = longest, True
         foreseen = sum(predicted)
         bag.done += len(tasks)
