@@ -245,6 +245,8 @@ class Scheduler:
         grid = self.grid
         if over := grid.pauses.over(now):
             grid.to_priority(over)
+        for worker in grid.outstayed(now):
+            self._workers.expect(worker, now)
         self.trust.look_after(now)
         grid.commands += self._placing.place_all(now, event.most)
 
@@ -292,7 +294,8 @@ class Scheduler:
     @property
     def wakes_at(self) -> float:
         """When a pass is due although nothing has happened: for a new worker, after a pause, or to start a copy."""
-        return min(self.grid.pauses.next_end, self.trust.next_widening, self._placing.copying.due)
+        expected = self.grid.expected[0][0] if self.grid.expected else math.inf
+        return min(self.grid.pauses.next_end, self.trust.next_widening, self._placing.copying.due, expected)
 
     @property
     def next_look(self) -> float:

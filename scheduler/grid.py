@@ -4,6 +4,7 @@ It decides nothing. `deskgrid.scheduler.core`, `workers`, `answers`, `placing` a
 state.
 """
 
+import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -11,6 +12,8 @@ from deskgrid.scheduler.events import Command, Stop, Stuck
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.prediction.hours import Hours
+from deskgrid.scheduler.prediction.spread import closings
 from deskgrid.scheduler.queues.lanes import Lane, Lanes, Needs
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime
@@ -33,6 +36,9 @@ class GridState:
         self.slots = SlotTable()
         self.counters = Counters()
         self.prediction_error = PredictionError()
+        # How PCs keep their hours; and the workers that are expected to close sooner than they have announced.
+        self.hours = Hours()
+        self.expected: list[tuple[float, str]] = []
         # Workers that are away, by name.
         self.away: dict[str, Away] = {}
         self.quarantine = Quarantine()
@@ -296,6 +302,25 @@ class GridState:
             self.lanes.reorder(policy.order)
 
     # --- windows -----------------------------------------------------------------------------------------------------
+
+    def closing(self, worker: Worker, now: float) -> float:
+        """When the window of a worker is expected to close, which is looked at again then."""
+        lengths = self.hours.lengths(worker.name, worker.planned_s)
+        if not lengths:
+            return worker.announced
+        likely = closings(worker.joined_at, worker.announced, lengths, now)
+        expected = likely[len(likely) // 2]
+        if expected != worker.announced:
+            heapq.heappush(self.expected, (expected, worker.name))
+        return expected
+
+    def outstayed(self, now: float) -> Iterator[Worker]:
+        """Workers that are still there although they were expected to have gone."""
+        while self.expected and self.expected[0][0] <= now:
+            at, name = heapq.heappop(self.expected)
+            worker = self.slots.workers.get(name)
+            if worker is not None and worker.ends_at == at:
+                yield worker
 
     def longest_window(self, now: float) -> float:
         """The longest window that is open or announced, 0.0 when there is none."""

@@ -7,6 +7,7 @@ from itertools import chain, islice
 from statistics import fmean
 
 from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
 from deskgrid.scheduler.prediction.ratios import Shown
 from deskgrid.scheduler.prediction.spread import Spread, runtimes
@@ -168,9 +169,13 @@ class PolicyView:
     def upcoming(self) -> Iterator[UpcomingWindows]:
         """Every worker's windows to come, announced or by habit."""
         for worker in self._slots.workers.values():
-            yield UpcomingWindows(worker.name, len(worker.slots), worker.expected(self.now))
+            yield UpcomingWindows(worker.name, len(worker.slots), self._really(worker.name, worker.expected(self.now)))
         for name, away in self._grid.away.items():
-            yield UpcomingWindows(name, away.slots, away.expected(self.now))
+            yield UpcomingWindows(name, away.slots, self._really(name, away.expected(self.now)))
+
+    def _really(self, name: str, windows: Windows) -> Windows:
+        """Windows as this worker keeps them."""
+        return self._grid.hours.really(name, windows)
 
 
 def _limit(left: float, requirement: Requirement) -> float:

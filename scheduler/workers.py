@@ -32,6 +32,8 @@ class Workers:
         grid.changes += 1
         windows = announced(event.windows, now)
         worker = Worker(event.worker, event.site, now, uptime_end(event.uptime, now), windows)
+        worker.announced, worker.planned_s = worker.ends_at, event.uptime
+        worker.ends_at = grid.closing(worker, now)
         if before is not None and before.last is not None:
             worker.gap = now - before.last.closes
         grid.slots.join(worker, event.slots)
@@ -82,7 +84,15 @@ class Workers:
             return
         worker.seen = now
         ends_at = uptime_end(event.uptime, now)
-        if ends_at == worker.ends_at or worker.ends_at < ends_at < worker.ends_at + UPTIME_JITTER_S:
+        if ends_at == worker.announced or worker.announced < ends_at < worker.announced + UPTIME_JITTER_S:
+            return
+        worker.announced = ends_at
+        self.expect(worker, now)
+
+    def expect(self, worker: Worker, now: float) -> None:
+        """Look again at when the window of a worker closes."""
+        grid, ends_at = self._grid, self._grid.closing(worker, now)
+        if ends_at == worker.ends_at:
             return
         grid.slots.closes_at(worker, ends_at)
         grid.changes += 1
@@ -117,6 +127,8 @@ class Workers:
         windows = announced(event.windows, now) if event.planned else worker.windows
         last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
         grid.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap)
+        if event.planned:
+            grid.hours.add(worker.name, worker.planned_s, now - worker.joined_at)
         counters.departures += event.planned
         counters.losses += not event.planned
         unstarted = set(event.unstarted)

@@ -1,7 +1,7 @@
 """Placing tasks of which nobody knows how long they take, only what is likely.
 
-A slot gets the longest task if that is nearly certain to end in the slot's window. Otherwise it gets the task with the
-largest expected value: a task that takes a seconds and ends in time is worth a², because long tasks become ever more
+A slot gets the task with the largest expected value; if all of them should end in its window, that is the longest one.
+A task that takes a seconds and ends in time is worth a², because long tasks become ever more
 difficult to place. Towards the end of the work, a task that will soon have a place that is long enough does not take a
 chance before.
 """
@@ -12,7 +12,7 @@ from math import inf, nextafter
 from typing import NamedTuple
 
 from deskgrid.scheduler.policies.base import OpenSlot, Place, Requirement, View
-from deskgrid.scheduler.policies.reserved import CERTAIN, LAST_TASKS, Reserved, reserved
+from deskgrid.scheduler.policies.reserved import LAST_TASKS, Reserved, reserved
 from deskgrid.scheduler.queues.waiting import Entry
 
 # No task is tried that ends in time with less than this probability.
@@ -66,7 +66,7 @@ def _last(view: View, places: Reserved, at: OpenSlot, left: float, placed: Colle
 def choose(view: View, left: float) -> Entry | None:
     """The task for a slot with ``left`` seconds."""
     entry = view.priority.next_fit(inf)
-    if entry is None or (best := chance_of(view, entry, left)).probability >= CERTAIN:
+    if entry is None or (best := chance_of(view, entry, left)).probability == 1.0:
         return entry
     limits = [left / ratio for ratio in sorted(set(view.spread(entry.task).ratios)) if ratio > 0.0]
     for entry in (*(_untried(view, limit) for limit in limits), *_tried(view)):
