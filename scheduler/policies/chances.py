@@ -29,8 +29,11 @@ class Chance(NamedTuple):
     value: float
 
 
-def chances(view: View, margin: float) -> Iterator[Place]:
-    """A task for each idle slot, the tightest first, as long as there is one worth trying."""
+def chances(view: View, margin: float, ample: float) -> Iterator[Place]:
+    """A task for each idle slot, the tightest first, as long as there is one worth trying.
+
+    ``ample``: a slot with so many seconds left may try anything, because no better one will come.
+    """
     places = reserved(view, margin) if len(view.priority) <= LAST_TASKS else None
     placed = set[int]()
     least = 0.0
@@ -39,7 +42,7 @@ def chances(view: View, margin: float) -> Iterator[Place]:
         if at.free > view.now:
             return  # no slot is idle
         left = at.closes - view.now - margin
-        entry = choose(view, left) if places is None else _last(view, places, at, left, placed)
+        entry = choose(view, left, ample) if places is None else _last(view, places, at, left, placed)
         if entry is None:
             least = max(left, nextafter(least, inf))
         else:
@@ -63,7 +66,7 @@ def _last(view: View, places: Reserved, at: OpenSlot, left: float, placed: Colle
     return None if best is None else best.entry
 
 
-def choose(view: View, left: float) -> Entry | None:
+def choose(view: View, left: float, ample: float) -> Entry | None:
     """The task for a slot with ``left`` seconds."""
     entry = view.priority.next_fit(inf)
     if entry is None or (best := chance_of(view, entry, left)).probability == 1.0:
@@ -72,7 +75,7 @@ def choose(view: View, left: float) -> Entry | None:
     for entry in (*(_untried(view, limit) for limit in limits), *_tried(view)):
         if entry is not None and (chance := chance_of(view, entry, left)).value > best.value:
             best = chance
-    return best.entry if best.probability >= LEAST else None
+    return best.entry if best.probability >= LEAST or left >= ample else None
 
 
 def chance_of(view: View, entry: Entry, left: float) -> Chance:

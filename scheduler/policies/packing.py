@@ -21,6 +21,7 @@ from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Inter
 from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, Requirement, UpcomingWindows, View
 from deskgrid.scheduler.policies.chances import chances
 from deskgrid.scheduler.policies.placement import slot_for_each_task, task_for_each_slot
+from deskgrid.scheduler.policies.reserved import AMPLE
 from deskgrid.scheduler.prediction.ratios import narrow
 from deskgrid.scheduler.queues.waiting import Entry
 
@@ -39,8 +40,6 @@ PAUSE = 10.0
 LONG_PAUSE = 1000.0
 # Two closing times of one window differ by less than this: heartbeats arrive late.
 SAME_S = 0.5
-# A slot with more than this fraction of the longest window left has ample time.
-AMPLE = 0.95
 # Kept free in each planned window, because sums made in another order differ by rounding.
 SLACK_S = 1e-4
 
@@ -76,8 +75,10 @@ class Packing:
         if len(view.regular):
             yield Postpone(None)
         if self.confidence and self._uncertain(view):
+            if view.changes != self._seen and view.now >= self._next_look:
+                self._look(view, planned=False)
             self.requirement = Requirement(self.margin)
-            yield from chances(view, self.margin)
+            yield from chances(view, self.margin, self._ample)
             if view.slots_with_room():
                 yield from slot_for_each_task(view, self.requirement, self.queue_s)
             return
@@ -126,7 +127,7 @@ class Packing:
 
     # --- the plan ----------------------------------------------------------------------------------------------------
 
-    def _look(self, view: View) -> None:
+    def _look(self, view: View, planned: bool = True) -> None:
         """Update the plan. The next look comes after a pause that grows with the cost of this one."""
         self._seen = view.changes
         slots, coming = list(islice(view.open_slots(), INTERVALS + 1)), list(islice(view.upcoming(), INTERVALS + 1))
@@ -136,7 +137,7 @@ class Packing:
         if max(len(slots), len(coming)) > INTERVALS:  # too many for a plan
             slots, coming, runtimes, pause = [], [], [], LONG_PAUSE
         else:
-            runtimes = view.waiting(TASKS) or []
+            runtimes = (view.waiting(TASKS) or []) if planned else []
         cost_s += TASK_COST_S * len(runtimes)
         while runtimes and runtimes[-1] >= longest:
             runtimes.pop()  # it fits in no known window, so it is not part of a plan

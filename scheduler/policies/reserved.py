@@ -13,6 +13,8 @@ from deskgrid.scheduler.queues.waiting import Entry
 LAST_TASKS, LAST_PAIRS = 64, 4096
 # Windows of each slot that are looked at for that.
 AHEAD = 8
+# A window with this fraction of the longest one left is long enough for everything.
+AMPLE = 0.95
 # A place is long enough for a task that ends in time with this probability.
 CERTAIN = 0.9
 
@@ -49,7 +51,7 @@ def reserved(view: View, margin: float) -> Reserved | None:
     starts: dict[int, float] = {}
     first: dict[_SlotKey, Entry] = {}
     for most, mean, entry in sorted(needs.values(), key=lambda need: (-need[0], -need[1], need[2].task)):
-        places = [_soonest(key, spans, free.get(key, view.now), min(most, longest), mean) for key, spans in windows.items()]
+        places = [_soonest(key, spans, free.get(key, view.now), min(most, AMPLE * longest), mean) for key, spans in windows.items()]
         best = min([place for place in places if place is not None], default=None)
         if best is None:
             continue

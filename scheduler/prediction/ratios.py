@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import inf
 
-from deskgrid.scheduler.prediction.spread import EXACT, LONGER, POINTS, Spread
+from deskgrid.scheduler.prediction.spread import EXACT, POINTS, Spread
 
 # Ratios that are remembered.
 REMEMBERED = 200
@@ -28,6 +28,9 @@ BEYOND = 1.1
 RENEWED = 1 / 16
 # Predictions are taken at their word while the quantile 0.9 is less than this many times the quantile 0.1.
 NARROW = 1.3
+
+# What is still running takes this many times as long as all that is known.
+LONGER = 1.3
 
 # What a task has shown: seconds, and the prediction at which it had begun.
 Shown = tuple[float, float]

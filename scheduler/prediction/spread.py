@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 # How many values a distribution has at most.
 POINTS = 16
-# A task that has outlived all that was expected of it is expected to take this many times as long as it has run.
-LONGER = 1.3
+# A task that has outlived all that was expected of it takes so many times as long as it has run.
+LONGER = (1.02, 1.06, 1.1, 1.15, 1.2, 1.3, 1.45, 1.7)
 
 
 class Spread(NamedTuple):
@@ -35,7 +35,7 @@ def runtimes(predicted: float, spread: Spread, elapsed: float = 0.0) -> list[flo
     found = [least if (least := predicted * ratio) < spread.longest else spread.longest for ratio in spread.ratios]
     if elapsed > 0.0:
         found = [seconds for seconds in found if seconds > elapsed]
-    return found or [elapsed * LONGER]
+    return found or [elapsed * factor for factor in LONGER]
 
 
 def closings(opened: float, announced: float, lengths: Sequence[float], now: float) -> list[float]:
