@@ -161,7 +161,7 @@ def test_a_lane_is_free_when_what_is_queued_is_done() -> None:
     grid.pc("a", 100)
     grid.tasks(4, 4)
     grid.tell_pass()
-    assert grid.view.open_slot(0) == OpenSlot("a", 0, 8, 100)
+    assert grid.view.open_slot(0) == OpenSlot("a", 0, 8, 100, 0)
 
 
 def test_a_worker_that_is_away_has_the_slots_it_had_and_one_never_seen_has_one() -> None:
