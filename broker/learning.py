@@ -1,4 +1,5 @@
-"""What the broker learns about runtimes, across bags and restarts: `deskgrid.scheduler.prediction`, with a journal.
+"""What the broker learns about runtimes and windows, across bags and restarts: `deskgrid.scheduler.prediction`, with a
+journal.
 
 Rule 1: a result costs nothing here. Results are taken over when a bag has 1, 2, 4, 8 ... of them, and when it is
 complete; of many results, only the latest ones.
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import LearnedRow
+from deskgrid.scheduler.prediction.hours import PCS, Hours
 from deskgrid.scheduler.prediction.runtimes import KEPT, Features, Kind, Runtimes
 
 # How often it is written down. Seconds.
@@ -24,20 +26,27 @@ ROWS = 100
 
 
 class Learning:
-    """Learns from bags, and predicts those whose submitters gave no predictions."""
+    """Learns from bags, and predicts those whose submitters gave no predictions.
+
+    ``hours``: how PCs keep their hours; the scheduler adds to it.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._runtimes = Runtimes()
+        self.hours = Hours()
         self._unwritten: dict[tuple[Kind, str], None] = {}
         self._write_at = -math.inf
         for row in journal.learned.rows():
             self._restore(row)
+        self.hours.fresh.clear()
 
     def _restore(self, row: LearnedRow) -> None:
         values = array("d")
         values.frombytes(row.values)
-        if row.kind == "calibration":
+        if row.kind == "hours":
+            self.hours.restore(row.name, values)
+        elif row.kind == "calibration":
             self._runtimes.calibration.restore(values)
         else:
             self._runtimes.restore(row.kind, row.name, values)
@@ -69,20 +78,27 @@ class Learning:
     def forget(self) -> None:
         """Forget everything."""
         self._runtimes = Runtimes()
+        self.hours.forget()
         self._unwritten.clear()
         self._journal.learned.forget()
 
     def write_down(self, now: float) -> None:
         """Write what is new into the journal, if it is time."""
-        if not self._unwritten or now < self._write_at:
+        if not (self._unwritten or self.hours.fresh) or now < self._write_at:
             return
+        pcs = list(self.hours.fresh)[:ROWS]
+        for pc in pcs:
+            del self.hours.fresh[pc]
+        if pcs:
+            hours = [LearnedRow("hours", pc, array("d", self.hours.kept(pc)).tobytes()) for pc in pcs]
+            self._journal.learned.add(hours, PCS)
         chosen = list(self._unwritten)[:ROWS]
         for key in chosen:
             del self._unwritten[key]
         rows = [self._row(kind, name) for kind, name in chosen]
         calibration = LearnedRow("calibration", "", array("d", self._runtimes.calibration.logs()).tobytes())
         self._journal.learned.add([*rows, calibration], KEPT)
-        self._write_at = now if self._unwritten else now + WRITE_S
+        self._write_at = now if self._unwritten or self.hours.fresh else now + WRITE_S
 
     def _row(self, kind: Kind, name: str) -> LearnedRow:
         return LearnedRow(kind, name, array("d", self._runtimes.runs(kind, name)).tobytes())

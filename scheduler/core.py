@@ -24,6 +24,7 @@ from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runti
 from deskgrid.scheduler.people import People, bar
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.queues.lanes import Lane, LaneKey, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
@@ -41,8 +42,11 @@ CRASH_LIMIT = 3
 class Scheduler:
     """The state machine. ``grid``: its state, which `deskgrid.scheduler.views` reads. ``trust``: who has answered."""
 
-    def __init__(self, policy: Policy, first_attempt: int = 1, crash_limit: int = CRASH_LIMIT) -> None:
-        self.grid = GridState(policy, first_attempt)
+    def __init__(
+        self, policy: Policy, first_attempt: int = 1, crash_limit: int = CRASH_LIMIT, hours: Hours | None = None
+    ) -> None:
+        """``hours``: how PCs have kept their hours so far."""
+        self.grid = GridState(policy, first_attempt, hours)
         self.trust = Trust(self.grid)
         self._workers = Workers(self.grid, self.trust)
         self._placing = Placing(self.grid)

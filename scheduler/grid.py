@@ -29,7 +29,7 @@ from deskgrid.scheduler.state.tasks import TaskTable
 class GridState:
     """All of the scheduler's state that its parts share. ``now``: the time of the last event, or of the pass."""
 
-    def __init__(self, policy: Policy, first_attempt: int) -> None:
+    def __init__(self, policy: Policy, first_attempt: int, hours: Hours | None = None) -> None:
         self.now = 0.0
         self.policy = policy
         self.tasks = TaskTable()
@@ -37,7 +37,7 @@ class GridState:
         self.counters = Counters()
         self.prediction_error = PredictionError()
         # How PCs keep their hours; and the workers that are expected to close sooner than they have announced.
-        self.hours = Hours()
+        self.hours = Hours() if hours is None else hours
         self.expected: list[tuple[float, str]] = []
         # Workers that are away, by name.
         self.away: dict[str, Away] = {}
@@ -308,7 +308,7 @@ class GridState:
         lengths = self.hours.lengths(worker.name, worker.planned_s)
         if not lengths:
             return worker.announced
-        likely = closings(worker.joined_at, worker.announced, lengths, now)
+        likely = closings(worker.opened, worker.announced, lengths, now)
         expected = likely[len(likely) // 2]
         if expected != worker.announced:
             heapq.heappush(self.expected, (expected, worker.name))

@@ -25,14 +25,17 @@ class Workers:
         if event.slots < 1 or not event.uptime > 0.0:
             raise IllegalEvent(f"worker {event.worker}: {event.slots} slots for {event.uptime} s")
         grid = self._grid
-        if event.worker in grid.slots.workers:
+        known = grid.slots.workers.get(event.worker)
+        if known is not None:
             # The same worker over a new connection: messages on their way may be lost. Its own list says what it has.
             self._detach(event.worker, now)
         before = grid.away.pop(event.worker, None)
         grid.changes += 1
         windows = announced(event.windows, now)
         worker = Worker(event.worker, event.site, now, uptime_end(event.uptime, now), windows)
-        worker.announced, worker.planned_s = worker.ends_at, event.uptime
+        worker.announced, worker.opened, worker.planned_s = worker.ends_at, now, event.uptime
+        if known is not None:  # its window goes on
+            worker.opened, worker.planned_s = known.opened, known.planned_s
         worker.ends_at = grid.closing(worker, now)
         if before is not None and before.last is not None:
             worker.gap = now - before.last.closes
@@ -128,7 +131,7 @@ class Workers:
         last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
         grid.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap)
         if event.planned:
-            grid.hours.add(worker.name, worker.planned_s, now - worker.joined_at)
+            grid.hours.add(worker.name, worker.planned_s, now - worker.opened)
         counters.departures += event.planned
         counters.losses += not event.planned
         unstarted = set(event.unstarted)

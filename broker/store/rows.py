@@ -96,9 +96,12 @@ class UsageRow(NamedTuple):
 
 
 class LearnedRow(NamedTuple):
-    """Runs of a function or a program, in seconds, or factors of quantiles; ``values``: packed doubles."""
+    """Runs of a function or a program, or the windows of a PC, in seconds, or factors of quantiles.
 
-    kind: Literal["function", "program", "calibration"]
+    ``values``: packed doubles.
+    """
+
+    kind: Literal["function", "program", "calibration", "hours"]
     name: str
     values: bytes
 

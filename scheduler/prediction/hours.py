@@ -16,7 +16,7 @@ from typing import NamedTuple
 from deskgrid.scheduler.model import Window, Windows
 
 # Windows of one PC, and PCs, that are remembered: those that were used last.
-WINDOWS, PCS = 16, 20_000
+WINDOWS, PCS = 16, 5_000
 # A PC is judged by its own windows from this many on, and by those of others if so many have been.
 OWN, OTHERS = 2, 3
 # Plans hold if they are wrong by less than this on average (of the logarithm).
@@ -64,10 +64,11 @@ def _error(lasted: float, expected: float) -> float:
 
 
 class Hours:
-    """The records of all PCs."""
+    """The records of all PCs. ``fresh``: those that have changed since somebody emptied this."""
 
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
+        self.fresh: dict[str, None] = {}
         # What holds for others: made anew when a window has closed.
         self._ratios: list[float] | None = None
         self._regular = False
@@ -81,6 +82,7 @@ class Hours:
             del self._records[next(iter(self._records))]
         self._records[pc] = record
         record.add(Kept(planned, lasted))
+        self.fresh[pc] = None
         self._ratios = None
 
     def lengths(self, pc: str, planned: float) -> list[float]:
@@ -146,3 +148,9 @@ class Hours:
         """Go on with what `kept` returned in an earlier life."""
         for planned, lasted in zip(kept[::2], kept[1::2], strict=False):
             self.add(pc, planned, lasted)
+
+    def forget(self) -> None:
+        """Forget everything."""
+        self._records.clear()
+        self.fresh.clear()
+        self._ratios = None

@@ -118,7 +118,8 @@ class Copy(NamedTuple):
 class Worker:
     """A worker whose window is open. ``ends_at`` is when it is expected to close.
 
-    ``announced``: when it closes by the uptime that the worker gave; ``planned_s``: how long it was to last at first.
+    ``announced``: when it closes by the uptime that the worker gave; ``opened``, ``planned_s``: when it
+    opened, whatever connections broke since, and how long it was to last then.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Worker:
     windows: Windows
     slots: list[Slot] = field(default_factory=list)
     announced: float = OPEN_ENDED
+    opened: float = 0.0
     planned_s: float = OPEN_ENDED
     # How long it was away before this window, if it had left as planned.
     gap: float | None = None
