@@ -64,12 +64,6 @@ class Ratios:
         self._longest = max(self._longest, elapsed)
         self._changes += 1
 
-    def rescale(self, factor: float) -> None:
-        """All predictions have become ``1 / factor`` times as long."""
-        self._ratios = deque([ratio * factor for ratio in self._ratios], maxlen=REMEMBERED)
-        self.shown = {task: (elapsed, predicted / factor) for task, (elapsed, predicted) in self.shown.items()}
-        self._made_at = 0
-
     @property
     def stale(self) -> bool:
         """Whether `spread` would look at new observations."""

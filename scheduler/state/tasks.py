@@ -101,7 +101,7 @@ class Bag:
 
     def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> Spread:
         """What its predictions are worth. ``running``: its running tasks, looked up if they are needed."""
-        if self.ratios is None:
+        if self.ratios is None or self.bounded:
             return EXACT
         return self.ratios.spread(running() if self.ratios.stale else ())
 

@@ -1,7 +1,7 @@
 """A scheduler that is checked after every event: its invariants, and that the work of each slot fits its window.
 
 The second check needs a memory that the state does not have. A slot is excused, as long as it has work, once its
-running task was overdue, or its window, a prediction or the policy changed after it got the work. A long shot is
+running task was overdue, or its window, a prediction or the policy changed after it got the work. A chance is
 excused, too, and so are a copy that became the only attempt of its task, and a checkpointable task.
 """
 
