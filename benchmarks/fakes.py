@@ -43,6 +43,7 @@ class FakeWorkers:
         _allow_files(FILES_EACH * count + FILES)
         self.finished = self.taken = 0  # tasks reported as done, and reports that the broker has acknowledged
         self._slots = slots
+        self._names = f"fake-{secrets.token_hex(3)}-"  # a broker lets in each name with one key only
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, count + MORE_SOCKETS)
         self._poller = zmq.Poller()
@@ -82,7 +83,7 @@ class FakeWorkers:
         try:
             link.open(JOIN_S)
             for number, (public, _) in enumerate(self._pairs):
-                ask(link, "keys add", {"role": "worker", "name": f"fake{number}", "public": public.hex()})
+                ask(link, "keys add", {"role": "worker", "name": f"{self._names}{number}", "public": public.hex()})
         finally:
             link.close()
 
@@ -125,7 +126,7 @@ class FakeWorkers:
         return wire.Join(
             version=wire.VERSION,
             python=python,
-            name=f"fake{number}",
+            name=f"{self._names}{number}",
             session=secrets.token_hex(8),
             opening=1,
             host="127.0.0.1",

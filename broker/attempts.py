@@ -165,9 +165,11 @@ class Attempts:
         return [each for each in attempts if self._holder(each, lookup.find(each)) in ("", worker.session)]
 
     def given_to(self, worker: WorkerSession, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """The attempts of `its_own`, plus those that were taken back because the worker did not answer in time."""
-        owed = self._state.scheduler.owed_by(worker.name)
-        return [*self.its_own(worker, attempts, self._lookup()), *(attempt for attempt in attempts if attempt in owed)]
+        """The attempts of `its_own`, plus those that it owes an answer for, or that it was told to stop."""
+        scheduler = self._state.scheduler
+        owed, stopping = scheduler.owed_by(worker.name), scheduler.stopping_at(worker.name)
+        others = [attempt for attempt in attempts if attempt in owed or attempt in stopping]
+        return [*self.its_own(worker, attempts, self._lookup()), *others]
 
     def stopped(self, worker: WorkerSession, held: Sequence[wire.Running], now: float) -> dict[Attempt, float]:
         """How long each attempt ran that was given to a worker, and that it hands back after it had begun.
@@ -329,11 +331,11 @@ class Attempts:
 
     def saved(self, worker: WorkerSession, message: wire.Saved, now: float) -> None:
         """A worker sent a checkpoint of an attempt."""
-        attempt, kept = Attempt(message.task, message.number), 0
+        attempt, kept = Attempt(message.task, message.number), (0, 0)
         if self.may_save(worker, message):
             elapsed = min(message.elapsed, self._most_s(attempt, self._lookup().find(attempt), now))
             kept = self._checkpoints.keep(attempt, message, elapsed, now)
-        self._send(worker.peer, wire.CheckpointKept(message.task, message.serial, kept))
+        self._send(worker.peer, wire.CheckpointKept(message.task, message.serial, *kept))
 
     def resume(self, worker: WorkerSession, message: wire.Resume) -> None:
         """A worker asks for the checkpoint that an attempt goes on from."""
@@ -391,7 +393,7 @@ class Attempts:
                     remembered.append((task, number_of_original, self._by_name[holder].session))
                 else:
                     remembered.append((task, number, worker.session))
-            payload = journal.payload(batch.first, task - batch.first)
+            payload = journal.payload(row := batch.row_of(task)[0], task - row)
             checkpoint = bag.checkpoints[task][-1].number if task in bag.checkpoints else 0
             rows.append(wire.Work(task, number, slot, template, runtime, bag.row.options, checkpoint, payload))
             size += len(payload)

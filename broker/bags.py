@@ -1,19 +1,23 @@
 """The broker's bags: which tasks they have, who waits for their results, and how long their tasks take."""
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from math import inf
 from typing import Any, NamedTuple
 
 from deskgrid.broker.store.journal import Journal
-from deskgrid.broker.store.rows import BagRow, BatchRow
+from deskgrid.broker.store.rows import JOINED_TASKS, BagRow, BatchRow
 from deskgrid.durations import precise
 from deskgrid.scheduler.events import TasksSubmitted
+from deskgrid.scheduler.forecast.correction import Estimate
+from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.prediction.runtimes import Prediction
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
-from deskgrid.wire import SECONDS_LIMIT
+from deskgrid.wire import SECONDS_LIMIT, Saved
 from deskgrid.wire.saving import FIRST_COST_S, reserve_s
 
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
@@ -36,17 +40,39 @@ def too_long(some: int | str, total: int, window_s: float, margin_s: float) -> s
     are = "is" if some == 1 else "are"
     return (
         f"{some} of {total} tasks {are} longer than any window known: the longest is {precise(window_s)}, "
-        f"less {precise(margin_s)} for starting up; they wait for a longer one"
+        f"less {precise(margin_s)} for starting up; they wait for a longer one, unless you split them or have them "
+        f"save checkpoints"
     )
 
 
 @dataclass(slots=True)
 class OpenBatch:
-    """A batch of a bag: ``count`` tasks from number ``first`` on are its items from ``start`` on."""
+    """A batch of a bag: ``count`` tasks from number ``first`` on are its items from ``start`` on.
+
+    ``own``: each task has its own runtime, so that small batches that come next may join it. ``rows``: the first tasks
+    of its rows in the journal, if it has several.
+    """
 
     first: int
     start: int
     count: int
+    own: bool
+    rows: "array[int] | None" = None
+
+    def join(self, row: BatchRow) -> None:
+        """Add a batch that continues this one."""
+        if self.rows is None:
+            self.rows = array("q", [self.first])
+        self.rows.extend(row.rows or [row.first])
+        self.count += row.count
+
+    def row_of(self, task: int) -> tuple[int, int]:
+        """The row in the journal that has ``task``: its first task, and how many it has."""
+        if self.rows is None:
+            return self.first, self.count
+        place = bisect_right(self.rows, task)
+        end = self.rows[place] if place < len(self.rows) else self.first + self.count
+        return self.rows[place - 1], end - self.rows[place - 1]
 
 
 class ObservedRuntimes:
@@ -88,6 +114,30 @@ def _append(runs: list[Run], elapsed: Sequence[float], worker: str) -> None:
         del runs[:-LATEST]
 
 
+class BegunCheckpoint(NamedTuple):
+    """A checkpoint of which the first ``taken`` bytes have come; ``attempt`` and ``serial`` say which it is."""
+
+    attempt: int
+    serial: int
+    size: int
+    taken: int
+
+    def is_continued(self, attempt: Attempt, saved: Saved) -> bool:
+        """Whether a message has more of this checkpoint."""
+        return (self.attempt, self.serial, self.size) == (attempt.number, saved.serial, saved.size)
+
+
+class Told(NamedTuple):
+    """An estimate of when a bag will be done, as of ``made`` by the broker's clock; it had ``total`` tasks then.
+
+    ``raw``: before it was corrected.
+    """
+
+    made: float
+    raw: Estimate
+    total: int
+
+
 class KeptCheckpoint(NamedTuple):
     """A checkpoint in the journal, by its number there. ``progress``: as in `deskgrid.wire.Saved`; ``size``: bytes."""
 
@@ -108,10 +158,13 @@ class OpenBag:
     take.
     ``prediction``: what this was made of: the kind of runs, and their quantiles.
     ``learned_at``: the number of runs at which it is learned from them next.
-    ``checkpoints``: of its tasks that have not ended, by task, the newest last.
+    ``checkpoints``: of its tasks that have not ended, by task, the newest last. ``begun_checkpoints``: those of which
+    more is to come, by task.
     ``remembered``: its tasks that have not ended and have an attempt in the journal.
     ``alone_since``: when we noticed that its client was gone while the bag was open.
     ``deserted``: it counts as closed because its client stayed away; if the client returns, the bag is open again.
+    ``told``: by stage, the first estimate of when it will be done. ``journal_eta_at``: when one is journaled next, by
+    the broker's clock.
     ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
     ``paused``: somebody has paused it. ``waits_for``: the numbers of the bags that it has to wait for.
     ``cannot_run``: why it was cancelled instead, if a bag that it had to wait for did not end well.
@@ -134,8 +187,11 @@ class OpenBag:
     transfer_s: float = 0.0
     remembered: set[int] = field(default_factory=set)
     checkpoints: dict[int, list[KeptCheckpoint]] = field(default_factory=dict)
+    begun_checkpoints: dict[int, BegunCheckpoint] = field(default_factory=dict)
     alone_since: float | None = None
     deserted: bool = False
+    told: dict[int, Told] = field(default_factory=dict)
+    journal_eta_at: float = -inf
     under_way: str = ""
     paused: bool = False
     waits_for: set[int] = field(default_factory=set)
@@ -161,19 +217,22 @@ class OpenBag:
         return "; ".join(filter(None, (paused, alone, note)))
 
     def submitted(self, batch: BatchRow, **known: Any) -> TasksSubmitted:
-        """The scheduler's event for a batch. ``known``: the tasks of a restored batch that ended or are held."""
+        """The scheduler's event for its newest batch. ``known``: what a restored one had ended, or is held."""
         options, numbers = self.row.options, (batch.bag, batch.first, batch.count)
         timeout = options.timeout
         if timeout is not None:
             timeout = min(timeout + SLOW_TRANSFER * self.first_transfer_s, SECONDS_LIMIT)
-        key = LaneKey(
+        key = CategoryKey(
             self.row.owner,
             options.priority,
             options.licence_needs(),
             options.limit or 0,
             None if options.limit is None else self.row.number,
         )
-        known |= {"key": key, "barred": self.barred}
+        known |= {"key": key, "barred": self.barred, "grows": self.batches[-1].first != batch.first}
+        if options.probes:
+            places = [item - batch.start for item in dict.fromkeys(options.probes)]
+            known["probes"] = [batch.first + place for place in places if 0 <= place < batch.count]
         if options.checkpoint:
             known |= {"min_piece": options.min_piece, "reserve_s": reserve_s(FIRST_COST_S)}
         return TasksSubmitted(*numbers, batch.runtimes, options.retries, timeout, options.copies, **known)
@@ -241,17 +300,27 @@ class BagBook:
         """The number for the next bag."""
         return self._next_bag
 
-    def extend(self, bag: OpenBag, row: BatchRow) -> OpenBatch:
-        """Add a batch to a bag."""
-        batch = OpenBatch(row.first, row.start, row.count)
-        bag.batches.append(batch)
-        bag.starts.append(row.start)
+    def may_join(self, bag: OpenBag) -> bool:
+        """Whether a small batch that comes now may join the last one of its bag."""
+        last = bag.batches[-1]
+        return last.own and last.first + last.count == self.next_task and last.count < JOINED_TASKS
+
+    def extend(self, bag: OpenBag, row: BatchRow) -> bool:
+        """Add a batch to a bag; return whether it joined the bag's last one."""
+        last = bag.batches[-1] if bag.batches else None
+        joins = last is not None and last.own and row.continues(last.first, last.count)
+        if last is not None and joins:
+            last.join(row)
+        else:
+            batch = OpenBatch(row.first, row.start, row.count, row.own, array("q", row.rows) if row.rows else None)
+            bag.batches.append(batch)
+            bag.starts.append(row.start)
+            self._firsts.append(row.first)
+            self._where.append((bag, batch))
         bag.total += row.count
         bag.size += row.size
-        self._firsts.append(row.first)
-        self._where.append((bag, batch))
         self.next_task = max(self.next_task, row.first + row.count)
-        return batch
+        return joins
 
     def find(self, task: int) -> tuple[OpenBag, OpenBatch, int]:
         """The bag and the batch of a task, and the task's place in the batch; the task must exist."""

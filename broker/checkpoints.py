@@ -10,7 +10,7 @@ goes on from the one before.
 from collections.abc import Iterable
 
 from deskgrid import wire
-from deskgrid.broker.bags import KeptCheckpoint, OpenBag
+from deskgrid.broker.bags import BegunCheckpoint, KeptCheckpoint, OpenBag
 from deskgrid.broker.state import BrokerState
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
@@ -29,17 +29,47 @@ class Checkpoints:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
 
-    def keep(self, attempt: Attempt, saved: wire.Saved, elapsed: float, now: float) -> int:
-        """Keep a checkpoint of the newest attempt of a task. Returns its number, or 0 if it is not kept."""
+    def keep(self, attempt: Attempt, saved: wire.Saved, elapsed: float, now: float) -> tuple[int, int]:
+        """Keep a checkpoint of the newest attempt of a task, or a part of one.
+
+        Returns its number, or 0, and the bytes of it that have come, if more of it is to come. Both are 0 if it is not
+        kept.
+        """
         bag, _, _ = self._state.book.find(attempt.task)
-        if not bag.row.options.checkpoint or self._refusal(bag, len(saved.data)):
-            return 0
+        begun = bag.begun_checkpoints.get(attempt.task)
+        if saved.start and begun is not None and begun.is_continued(attempt, saved) and begun.taken != saved.start:
+            return 0, begun.taken  # it came twice
+        if not self._takes(bag, attempt, saved):
+            drop_begun(self._state, bag, attempt.task)
+            return 0, 0
+        if (end := saved.start + len(saved.data)) < saved.size:
+            self._state.journal.add_checkpoint_part(attempt.task, bag.row.number, saved.start, saved.data)
+            self._state.grown(bag, len(saved.data))
+            bag.begun_checkpoints[attempt.task] = BegunCheckpoint(attempt.number, saved.serial, saved.size, end)
+            return 0, end
+        bag.begun_checkpoints.pop(attempt.task, None)
+        return self._complete(bag, attempt, saved, elapsed, now), 0
+
+    def _takes(self, bag: OpenBag, attempt: Attempt, saved: wire.Saved) -> bool:
+        """Whether a checkpoint begins here, or goes on where it ended; one that begins takes the place of another."""
+        end = saved.start + len(saved.data)
+        if not bag.row.options.checkpoint or end > saved.size or (end < saved.size and not saved.data):
+            return False
+        if saved.start:
+            begun = bag.begun_checkpoints.get(attempt.task)
+            return begun is not None and begun.is_continued(attempt, saved)
+        drop_begun(self._state, bag, attempt.task)
+        return not self._refusal(bag, saved.size)
+
+    def _complete(self, bag: OpenBag, attempt: Attempt, saved: wire.Saved, elapsed: float, now: float) -> int:
         event = ev.CheckpointKept(attempt, saved.progress, elapsed, reserve_s(saved.cost))
         self._state.pending += self._state.handle(event, now)
         left_s = self._state.scheduler.left_s(attempt.task)
-        number = self._state.journal.add_checkpoint(attempt.task, bag.row.number, saved.progress, left_s, saved.data)
+        number = self._state.journal.add_checkpoint(
+            attempt.task, bag.row.number, saved.progress, left_s, saved.data, before=saved.start
+        )
         kept = bag.checkpoints.setdefault(attempt.task, [])
-        kept.append(KeptCheckpoint(number, saved.progress, left_s, len(saved.data)))
+        kept.append(KeptCheckpoint(number, saved.progress, left_s, saved.size))
         self._state.grown(bag, len(saved.data))
         self._drop(bag, [kept.pop(0) for _ in range(len(kept) - GENERATIONS)])
         return number
@@ -70,15 +100,26 @@ class Checkpoints:
     def sent(self, request: wire.Resume) -> wire.Checkpoint:
         """The answer to a worker that was given this attempt and asks for the checkpoint that it goes on from."""
         bag, _, _ = self._state.book.find(request.task)
-        known = any(kept.number == request.checkpoint for kept in bag.checkpoints.get(request.task, ()))
-        data = self._state.journal.checkpoint(request.checkpoint) if known else b""
-        return wire.Checkpoint(request.task, request.number, request.checkpoint, data)
+        kept = [kept for kept in bag.checkpoints.get(request.task, ()) if kept.number == request.checkpoint]
+        if kept and (data := self._state.journal.checkpoint(request.checkpoint, request.start)):
+            return wire.Checkpoint(request.task, request.number, request.checkpoint, request.start, kept[0].size, data)
+        return wire.Checkpoint(request.task, request.number, request.checkpoint, 0, 0, b"")
 
 
 def drop_ended(state: BrokerState, bag: OpenBag, tasks: Iterable[int]) -> None:
     """These tasks have ended: delete their checkpoints."""
+    if bag.begun_checkpoints:
+        for task in tasks:
+            drop_begun(state, bag, task)
     if bag.checkpoints:
         gone = [kept for task in tasks for kept in bag.checkpoints.pop(task, ())]
         if gone:
             state.journal.drop_checkpoints([kept.number for kept in gone])
             state.grown(bag, -sum([kept.size for kept in gone]))
+
+
+def drop_begun(state: BrokerState, bag: OpenBag, task: int) -> None:
+    """Delete what came of a checkpoint of this task whose end has not come."""
+    if (begun := bag.begun_checkpoints.pop(task, None)) is not None:
+        state.journal.drop_checkpoint_parts(task)
+        state.grown(bag, -begun.taken)

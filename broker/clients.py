@@ -114,6 +114,7 @@ class Clients:
         for bag in self._alone.pop((who.name, hello.session), ()):
             bag.closed &= not bag.deserted
             bag.deserted, bag.alone_since = False, None
+            self._queries.orders.gates.count(bag)
         facts = self._state.facts
         self._state.send(peer, wire.Greeting(wire.VERSION, facts.id, facts.python))
 
@@ -237,6 +238,8 @@ class Clients:
         owner = self.by_peer[peer].who.name if bag is None else bag.row.owner
         why = self._state.quotas.no_bag(owner) if bag is None else ""
         why = why or self._state.quotas.refusal(owner, len(submit.payloads), size)
+        if not why and submit.payloads and (bag is None or not self._state.book.may_join(bag)):
+            why = self._state.quotas.no_batch(owner)
         return f"bag {submit.bag} is not taken: {why}" if why else ""
 
     def _refusal_by_template(self, peer: bytes, submit: wire.Submit) -> str:
@@ -313,8 +316,8 @@ class Clients:
         runtimes = bag.with_transfer(runtimes, count, len(self._state.scheduler.grid.slots.slots))
         batch = BatchRow(self._state.book.next_task, bag.row.number, bag.total, count, runtimes, size)
         self._state.journal.add_batch(batch, submit.payloads, self._state.posix(now))
-        self._state.book.extend(bag, batch)
-        self._state.quotas.extended(bag.row.owner, count, size)
+        joins = self._state.book.extend(bag, batch)
+        self._state.quotas.extended(bag.row.owner, count, size, batches=not joins)
         self._state.handle(bag.submitted(batch), now)
         bag.note = self._note(runtimes, bag, now)
 

@@ -4,6 +4,8 @@ Rule 1: a pause is recorded, and a restart keeps it. What a bag waits for follow
 that are there: a bag that was forgotten had ended, and decided about the bags after it.
 Rule 2: a bag can only wait for bags that were there before it. So no bags wait for each other.
 Rule 3: a bag that can no longer run is cancelled at once, with the reason.
+Rule 4: thousands of bags may wait for one, so they are decided about in slices. A restart decides about all bags that
+wait. So a bag cannot be forgotten while others wait for it.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ from deskgrid.broker.operations import Slices
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.queues.lanes import rounded_piece
+from deskgrid.scheduler.queues.categories import rounded_piece
 
 if TYPE_CHECKING:
     from deskgrid.broker.orders import Orders
@@ -22,17 +24,20 @@ if TYPE_CHECKING:
 # Tasks in one slice that leave their queues or come back, and the units of each.
 SLICE_TASKS = 2_500
 UNITS = 2
-# Lanes of one owner (`deskgrid.scheduler.queues.lanes`) with bags that have not ended. A pass looks at each of them,
-# and at some of them for each task that it places.
-LANES_LIMIT = 64
+# Bags that one slice decides about, and the units of each.
+SLICE_BAGS = 50
+BAG_UNITS = 50
+# Categories of one owner (`deskgrid.scheduler.queues.categories`) with bags that have not ended. A pass looks at each
+# of them, and at some of them for each task that it places.
+CATEGORIES_LIMIT = 64
 
 
-def _has_own_lane(options: wire.TaskOptions) -> bool:
+def _has_own_category(options: wire.TaskOptions) -> bool:
     return bool(options.priority or options.limit or options.licences or options.checkpoint)
 
 
-def _lane(options: wire.TaskOptions, number: int | None) -> tuple[object, ...]:
-    """What tells the lanes of one owner apart; ``number``: of a bag that is here, None for a new one."""
+def _category(options: wire.TaskOptions, number: int | None) -> tuple[object, ...]:
+    """What tells the categories of one owner apart; ``number``: of a bag that is here, None for a new one."""
     piece = rounded_piece(options.min_piece) if options.checkpoint else None
     return options.priority, options.licence_needs(), options.limit and (number, options.limit), piece
 
@@ -45,6 +50,11 @@ class Gates:
         self._orders = orders
         # The bags that wait for a bag, both by number.
         self._followers: dict[int, set[int]] = {}
+        # By owner and category: the bags that have categories of their own, by number. Some of them may have ended by
+        # now: they are dropped when the owner has too many categories, or when they are forgotten.
+        self._categories: dict[str, dict[tuple[object, ...], dict[int, OpenBag]]] = {}
+        # Of a bag that others wait for: whether it was complete, and had failed, when these were last decided about.
+        self._decided: dict[int, tuple[bool, bool]] = {}
 
     # --- a new bag ---------------------------------------------------------------------------------------------------
 
@@ -53,11 +63,11 @@ class Gates:
         return (
             self._refusal_by_licences(options)
             or self._refusal_by_bags(bag_id, owner, options)
-            or self._refusal_by_lanes(owner, options)
+            or self._refusal_by_categories(owner, options)
         )
 
     def _refusal_by_licences(self, options: wire.TaskOptions) -> str:
-        total = self._state.scheduler.grid.lanes.licences.total
+        total = self._state.scheduler.grid.categories.licences.total
         for name, many in options.licence_needs():
             if name not in total:
                 known = f"there are {', '.join(sorted(total))}" if total else "its licences.toml names none"
@@ -77,26 +87,43 @@ class Gates:
                 return f"the bag {why}"
         return ""
 
-    def _refusal_by_lanes(self, owner: str, options: wire.TaskOptions) -> str:
-        if not _has_own_lane(options):
+    def _refusal_by_categories(self, owner: str, options: wire.TaskOptions) -> str:
+        categories = self._categories.get(owner, {})
+        if (
+            not _has_own_category(options)
+            or len(categories) < CATEGORIES_LIMIT
+            or _category(options, None) in categories
+        ):
             return ""
-        bags = (bag for bag in self._state.book.by_number.values() if bag.row.owner == owner and not bag.complete)
-        its = [bag for bag in bags if _has_own_lane(bag.row.options)]
-        if len(its) < LANES_LIMIT:
-            return ""
-        lanes = {_lane(bag.row.options, bag.row.number) for bag in its}
-        if len(lanes) < LANES_LIMIT or _lane(options, None) in lanes:
+        for category in list(categories):
+            self._drop_ended(owner, category)
+        if len(categories) < CATEGORIES_LIMIT:
             return ""
         return (
-            f"{owner} has bags with {len(lanes)} different limits, priorities, licences and shortest pieces here, "
-            f"of {LANES_LIMIT}: try again when some have ended"
+            f"{owner} has bags with {len(categories)} different limits, priorities, licences and shortest pieces here, "
+            f"of {CATEGORIES_LIMIT}: try again when some have ended"
         )
+
+    def _drop_ended(self, owner: str, category: tuple[object, ...]) -> None:
+        """Do not count bags of a category that have ended, from the oldest to one that has not."""
+        bags = self._categories[owner][category]
+        while bags and (oldest := next(iter(bags.values()))).complete:
+            del bags[oldest.row.number]
+        if not bags:
+            del self._categories[owner][category]
+
+    def count(self, bag: OpenBag) -> None:
+        """Count the category of a bag that has not ended."""
+        if _has_own_category(bag.row.options):
+            category = _category(bag.row.options, bag.row.number)
+            self._categories.setdefault(bag.row.owner, {}).setdefault(category, {})[bag.row.number] = bag
 
     def enter(self, bag: OpenBag, restored: bool = False) -> None:
         """A bag is new: it waits for those bags before it that have not ended.
 
         ``restored``: whether they have ended is not known yet; `decide_all` will decide.
         """
+        self.count(bag)
         for before in bag.row.options.after:
             found = self._state.book.by_id.get(before)
             if found is not None and found.row.number < bag.row.number and (restored or not found.complete):
@@ -106,38 +133,57 @@ class Gates:
     # --- other bags end ----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Decide about the bags that wait for those with news."""
+        """Begin to decide about the bags that wait for those with news."""
         for number in self._state.fresh & self._followers.keys():
-            self.decide(number)
+            self._begin(number)
 
     def decide_all(self) -> None:
-        """Decide about all bags that wait."""
+        """Begin to decide about all bags that wait."""
         for number in list(self._followers):
-            self.decide(number)
+            self._begin(number)
 
-    def decide(self, number: int) -> None:
-        """Decide about the bags that wait for the one of this number: they go on waiting, begin, or cannot run."""
+    def _begin(self, number: int) -> None:
         before = self._state.book.by_number[number]
-        if not before.complete and not self._failure(before, "ok"):
-            return
-        for follower in list(self._followers.get(number, ())):
-            bag = self._state.book.by_number.get(follower)
-            if bag is None or bag.complete or bag.cannot_run:
-                if bag is not None:
-                    bag.cannot_run = bag.cannot_run or self._failure(before, bag.row.options.when)
-                self._leave(follower, number)
-            elif why := self._failure(before, bag.row.options.when):
-                self._leave(follower, number)
-                self._cannot_run(bag, why)
-            elif before.complete:
-                self._leave(follower, number)
-                bag.waits_for.discard(number)
-                if not bag.barred:
-                    self._orders.begin(bag.row.owner, self._route(bag))
+        news = before.complete, bool(self._failure(before, "ok"))
+        if any(news) and self._decided.get(number) != news:
+            self._decided[number] = news
+            self._orders.begin(before.row.owner, self.deciding(before))
+
+    def deciding(self, before: OpenBag) -> Slices:
+        """Decide about the bags that wait for ``before``: they go on waiting, begin, or cannot run."""
+        number = before.row.number
+        followers = list(self._followers.get(number, ()))
+        for start in range(0, len(followers), SLICE_BAGS):
+            for follower in followers[start : start + SLICE_BAGS]:
+                if follower in self._followers.get(number, ()):
+                    self._decide(before, follower)
+            yield SLICE_BAGS * BAG_UNITS
+        return {}
+
+    def _decide(self, before: OpenBag, follower: int) -> None:
+        number, bag = before.row.number, self._state.book.by_number.get(follower)
+        if bag is None or bag.complete or bag.cannot_run:
+            if bag is not None:
+                bag.cannot_run = bag.cannot_run or self._failure(before, bag.row.options.when)
+            self._leave(follower, number)
+        elif why := self._failure(before, bag.row.options.when):
+            self._leave(follower, number)
+            self._cannot_run(bag, why)
+        elif before.complete:
+            self._leave(follower, number)
+            bag.waits_for.discard(number)
+            if not bag.barred:
+                self._orders.begin(bag.row.owner, self._route(bag))
+
+    def has_followers(self, bag: OpenBag) -> bool:
+        """Whether bags wait for this one, so that it cannot be forgotten yet: they have to be decided about first."""
+        return bag.row.number in self._followers
 
     def forget(self, bag: OpenBag) -> None:
-        """A complete bag is about to be forgotten: it waits no more, and those after it are decided about."""
-        self.decide(bag.row.number)
+        """A complete bag, for which none waits, is about to be forgotten: it waits no more."""
+        categories, category = self._categories.get(bag.row.owner, {}), _category(bag.row.options, bag.row.number)
+        if categories.get(category, {}).pop(bag.row.number, None) is not None and not categories[category]:
+            del categories[category]
         for before in bag.waits_for:
             if bag.row.number in self._followers.get(before, ()):
                 self._leave(bag.row.number, before)
@@ -146,6 +192,7 @@ class Gates:
         self._followers[number].discard(follower)
         if not self._followers[number]:
             del self._followers[number]
+            self._decided.pop(number, None)
 
     def _failure(self, before: OpenBag, when: str) -> str:
         """Why nothing can come after the bag ``before`` any more; empty when something can."""
@@ -158,6 +205,8 @@ class Gates:
 
     def _cannot_run(self, bag: OpenBag, why: str) -> None:
         bag.cannot_run = why
+        # Recorded at once: the bag that it comes after may be forgotten before the order has begun.
+        self._state.journal.order(bag.row.number, "cancel")
         self._state.note("bag-cannot-run", **self._facts(bag), why=why)
         self._orders.begin(bag.row.owner, self._orders.cancel(bag, None, spare=False))
 

@@ -15,11 +15,11 @@ and what was read last stays in force.
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from deskgrid.file_stamp import Stamp, stamp_of
 from deskgrid.wire.names import name_error
 from deskgrid.wire.task_options import LICENCE_NAME
 
@@ -42,7 +42,7 @@ class HomeFile(Generic[Content]):
     def __init__(self, path: Path, read: Callable[[dict[str, Any]], Content]) -> None:
         self._path = path
         self._read = read
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: Stamp | None = None
         self.content = read({})
 
     def refresh(self) -> bool:
@@ -50,25 +50,18 @@ class HomeFile(Generic[Content]):
 
         Raises ValueError for a file that is wrong.
         """
-        stamp = self._look()
+        stamp = stamp_of(self._path)
         if stamp == self._stamp:
             return False
         self._stamp = stamp
         before, self.content = self.content, self._read({} if stamp is None else self._table(stamp))
         return before != self.content
 
-    def _look(self) -> tuple[int, int] | None:
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            return error.errno or 0, -1  # unlike any real stamp, so the file is read once and the error reported
-        return found.st_mtime_ns, found.st_size
-
-    def _table(self, stamp: tuple[int, int]) -> dict[str, Any]:
+    def _table(self, stamp: Stamp) -> dict[str, Any]:
         if stamp[1] > FILE_BYTES:
             raise ValueError(f"{self._path}: {stamp[1]:,} bytes; the limit is {FILE_BYTES:,}")
+        import tomllib  # here, because most brokers have no such file
+
         try:
             return tomllib.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:

@@ -3,21 +3,23 @@ journal.
 
 Rule 1: a result costs nothing here. Results are taken over when a bag has 1, 2, 4, 8 ... of them, and when it is
 complete; of many results, only the latest ones.
-Rule 2: only tasks that are done teach. The broker knows a function by the digest of its template, and a program by the
-bag's owner and name. So a changed function of the same name still has a history, and nobody teaches the broker about
-another user's program.
+Rule 2: only tasks that are done teach. The broker knows a function by the bag's owner and the digest of its template,
+and a program by the bag's owner and name. So a changed function of the same name still has a history, and nobody
+teaches the broker about another user's function or program, not even if the two are the same.
 Rule 3: what was learned is written down every few seconds. If the broker is killed, it has learned a bit less.
 """
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
 from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import LearnedRow
-from deskgrid.scheduler.prediction.hours import PCS, Hours
-from deskgrid.scheduler.prediction.runtimes import KEPT, Features, Kind, Runtimes
+from deskgrid.scheduler.forecast.correction import Correction, Score
+from deskgrid.scheduler.forecast.picture import Durations
+from deskgrid.scheduler.prediction.hours import Hours
+from deskgrid.scheduler.prediction.runtimes import Features, Kind, Runtimes
 
 # How often it is written down. Seconds.
 WRITE_S = 10.0
@@ -35,6 +37,9 @@ class Learning:
         self._journal = journal
         self._runtimes = Runtimes()
         self.hours = Hours()
+        # How earlier estimates of the ends of bags held.
+        self.correction = Correction()
+        self._unwritten_scores = False
         self._unwritten: dict[tuple[Kind, str], None] = {}
         self._write_at = -math.inf
         for row in journal.learned.rows():
@@ -48,6 +53,8 @@ class Learning:
             self.hours.restore(row.name, values)
         elif row.kind == "calibration":
             self._runtimes.calibration.restore(values)
+        elif row.kind == "scores":
+            self.correction.restore(row.name, values)
         else:
             self._runtimes.restore(row.kind, row.name, values)
 
@@ -75,30 +82,56 @@ class Learning:
         if runs:
             self._unwritten["function", features.function] = self._unwritten["program", features.program] = None
 
+    def spread(self, bag: OpenBag, running: Sequence[float]) -> Durations | None:
+        """How long the tasks of a bag take, in full; None if nothing is known of such tasks.
+
+        ``running``: how long its running tasks have run, in seconds.
+        """
+        if bag.runs.count:
+            self.learn(bag)
+        for features in _kinds(bag):
+            if self._runtimes.knows(features) and (found := self._runtimes.spread(features, running)):
+                return Durations(found.points, found.own)
+        return None
+
+    def judge(self, scores: Sequence[Score]) -> None:
+        """A bag has ended: this is how estimates of its end held."""
+        for each in scores:
+            self.correction.learn(each)
+        self._unwritten_scores = True
+
     def forget(self) -> None:
         """Forget everything."""
-        self._runtimes = Runtimes()
         self.hours.forget()
+        self._runtimes, self.correction = Runtimes(), Correction()
         self._unwritten.clear()
         self._journal.learned.forget()
 
     def write_down(self, now: float) -> None:
         """Write what is new into the journal, if it is time."""
-        if not (self._unwritten or self.hours.fresh) or now < self._write_at:
+        if not (self._unwritten or self._unwritten_scores or self.hours.fresh) or now < self._write_at:
             return
-        pcs = list(self.hours.fresh)[:ROWS]
-        for pc in pcs:
-            del self.hours.fresh[pc]
-        if pcs:
-            hours = [LearnedRow("hours", pc, array("d", self.hours.kept(pc)).tobytes()) for pc in pcs]
-            self._journal.learned.add(hours, PCS)
+        if self._unwritten_scores:
+            scores = self.correction.packed()
+            self._journal.learned.add([LearnedRow("scores", *each) for each in scores], {})
+            self._unwritten_scores = False
+        self._write_hours()
         chosen = list(self._unwritten)[:ROWS]
         for key in chosen:
             del self._unwritten[key]
         rows = [self._row(kind, name) for kind, name in chosen]
         calibration = LearnedRow("calibration", "", array("d", self._runtimes.calibration.logs()).tobytes())
-        self._journal.learned.add([*rows, calibration], KEPT)
+        known = {kind: self._runtimes.names(kind) for kind in sorted({kind for kind, _ in chosen})}
+        self._journal.learned.add([*rows, calibration], known)
         self._write_at = now if self._unwritten or self.hours.fresh else now + WRITE_S
+
+    def _write_hours(self) -> None:
+        pcs = list(self.hours.fresh)[:ROWS]
+        for pc in pcs:
+            del self.hours.fresh[pc]
+        if pcs:
+            rows = [LearnedRow("hours", pc, array("d", self.hours.kept(pc)).tobytes()) for pc in pcs]
+            self._journal.learned.add(rows, {"hours": list(self.hours.pcs)})
 
     def _row(self, kind: Kind, name: str) -> LearnedRow:
         return LearnedRow(kind, name, array("d", self._runtimes.runs(kind, name)).tobytes())
@@ -106,8 +139,8 @@ class Learning:
 
 def _features(bag: OpenBag, first: bool) -> Features:
     """``first``: of the first runs on slots. They are a kind of their own, as if they were of another function."""
-    kind = "first " if first else ""
-    return Features(f"{kind}{bag.row.number}", f"{kind}{bag.row.template}", f"{kind}{bag.row.owner} {bag.row.name}")
+    kind = f"{bag.row.owner}\n{'first ' if first else ''}"
+    return Features(f"{kind}{bag.row.number}", f"{kind}{bag.row.template}", f"{kind}{bag.row.name}")
 
 
 def _kinds(bag: OpenBag) -> Iterator[Features]:

@@ -7,7 +7,8 @@ two of them.
 Rule 2: never block on a peer. Messages for a slow peer wait for it, within bounds; messages for other peers do not
 wait.
 Rule 3: after an unexpected exception only the peer whose message caused it is dropped. Everything that the turn did is
-undone, in the journal and in memory: new sessions are restored from the journal.
+undone, in the journal and in memory: new sessions are restored from the journal. If memory or the disk ran out, nobody
+is to blame, and nobody is dropped.
 """
 
 import logging
@@ -51,6 +52,8 @@ TELL_S = 1.0
 CAREFUL_S = 10.0
 # After more of these failures in a row than this the broker gives up: starting again does not help.
 FAILURES_LIMIT = 10
+# Nor does it help if memory has run out more often than that within this time: then the broker ends. Seconds.
+SHORT_FOR_S = 60.0
 # Starting again does not help either if the disk fails or its content has changed. But some SQLite errors only say that
 # the broker asked for something wrong.
 BEYOND_US = (sqlite3.DatabaseError, Damaged)
@@ -83,6 +86,8 @@ class Loop:
         self._suspect: tuple[bytes, str] | None = None
         self._careful_until = -math.inf
         self._failures = 0
+        # When memory ran out lately.
+        self._short_at: list[float] = []
         self._start = time.monotonic()
         self._files_at = 0.0
         self._settle_at = 0.0
@@ -341,6 +346,9 @@ class Loop:
         """
         if isinstance(error, BEYOND_US) and type(error) not in OUR_FAULTS:
             raise error
+        if isinstance(error, MemoryError):
+            self._free_memory(error)
+            return
         # When an order failed, its owner is to blame, not the sender of the last message.
         suspect, self._suspect = self._sessions.suspect(self._suspect), None
         self._failures += suspect is None
@@ -352,6 +360,15 @@ class Loop:
         self._begin_again()
         if suspect is not None:
             self._keep_out(*suspect)
+
+    def _free_memory(self, error: MemoryError) -> None:
+        """Start again because memory has run out, which is nobody's fault. Raises ``error`` if that does not help."""
+        self._short_at = [at for at in self._short_at if at > self._now() - SHORT_FOR_S] + [self._now()]
+        if len(self._short_at) > FAILURES_LIMIT:
+            raise error
+        self._suspect = None
+        self._warn("out-of-memory the turn is undone, and everybody repeats what was not answered", error=error)
+        self._begin_again()
 
     def _keep_out(self, peer: bytes, name: str) -> None:
         """Penalise the credential that made the broker fail, and dismiss ``peer``, which is empty if it hung up."""

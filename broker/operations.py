@@ -3,6 +3,8 @@
 Rule 1: a slice is bounded by counting units, not by a clock. A unit is about a microsecond.
 Rule 2: questions and orders of one credential are carried out one after the other, in the order in which they came.
 Rule 3: a question is dropped when nobody waits for the answer any more; an order goes on.
+Rule 4: a question that waits for something outside the loop, such as a forecast, is parked until the next turn. Until
+then, later ones of its credential go on.
 """
 
 import json
@@ -27,6 +29,8 @@ TURN_UNITS = 10_000
 CHARACTERS_A_UNIT = 100
 # The least cost of a slice.
 SLICE_UNITS = 30
+# What a slice yields to be parked until the next turn.
+PARKED = -1
 # Waiting questions and orders of one credential, and of all; and for one credential, characters of their arguments.
 WAITING_LIMIT = 4_000
 WAITING_LIMIT_ALL = 20_000
@@ -56,6 +60,7 @@ class Operations:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._by_owner: OrderedDict[str, deque[Operation]] = OrderedDict()
+        self._parked: dict[str, list[Operation]] = {}
         self._waiting = 0
         self._characters: dict[str, int] = {}
         # The operations that each peer waits for: a repeated question is not added again.
@@ -71,9 +76,14 @@ class Operations:
         """Whether there is something to do."""
         return bool(self._by_owner)
 
+    @property
+    def parked(self) -> bool:
+        """Whether some questions wait for something outside."""
+        return bool(self._parked)
+
     def refusal(self, owner: str, size: int) -> str:
         """Why a credential may not ask anything more now; empty when it may."""
-        mine = len(self._by_owner.get(owner, ()))
+        mine = len(self._by_owner.get(owner, ())) + len(self._parked.get(owner, ()))
         if mine >= WAITING_LIMIT or self._characters.get(owner, 0) + size > WAITING_CHARACTERS:
             return f"{mine} questions and orders of {owner} wait already: ask again when some have been answered"
         if self._waiting >= WAITING_LIMIT_ALL:
@@ -99,13 +109,14 @@ class Operations:
 
     def work(self, now: float) -> None:
         """Do the work of a turn: one slice for each credential, again and again."""
-        left = TURN_UNITS
+        left, parked, self._parked = TURN_UNITS, self._parked, {}
+        for owner, operations in parked.items():
+            self._by_owner.setdefault(owner, deque()).extend(operations)
         while left > 0 and self._by_owner:
             owner, mine = next(iter(self._by_owner.items()))
             left -= SLICE_UNITS + self._slice(mine[0], now)
             if not mine:
                 del self._by_owner[owner]
-                del self._characters[owner]
             else:
                 self._by_owner.move_to_end(owner)
 
@@ -119,7 +130,11 @@ class Operations:
             return 0
         operation.begun = True
         try:
-            return next(operation.slices)
+            units = next(operation.slices)
+            if units == PARKED:
+                self._by_owner[operation.owner].popleft()
+                self._parked.setdefault(operation.owner, []).append(operation)
+            return max(0, units)
         except StopIteration as end:
             self._end(operation, answer := _answer(operation.request, end.value))
             # A text, like the status, is made once for many peers, and costs next to nothing here.
@@ -139,6 +154,8 @@ class Operations:
         mine.popleft()
         self._waiting -= 1
         self._characters[operation.owner] -= operation.size
+        if not mine and operation.owner not in self._parked:
+            del self._characters[operation.owner]
         if operation.peer is not None:
             open_ones = self._asked[operation.peer]
             del open_ones[operation.request]
@@ -191,6 +208,6 @@ class Shared(Generic[Made]):
                 self._making = None
                 raise
             else:
-                self._units += units
+                self._units += max(0, units)
                 yield units
         return self._made[0]

@@ -6,7 +6,7 @@ them.
 Rule 2: a forgotten bag is gone for everybody at once; its rows on the disk are deleted in slices.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 
@@ -64,7 +64,7 @@ class Orders:
         """If the order on this bag fails, do not go on with it until the broker is restarted."""
         try:
             yield
-        except JournalFull:
+        except (JournalFull, MemoryError):
             raise
         except Exception:
             self._state.broken_orders.add(number)
@@ -176,22 +176,25 @@ class Orders:
             if self._state.scheduler.predicting:
                 yield PREDICTION_UNITS * PREDICTIONS  # earlier predictions are still under way
                 continue
-            chosen, firsts = dict[int, float](), dict[int, None]()
+            chosen, rows = dict[int, float](), dict[int, int]()
             for item, runtime in news[start : start + PREDICTIONS]:
                 batch = bag.batch_of(item)
-                if len(firsts) == PREDICTED_BATCHES and batch.first not in firsts:
+                task = batch.first + item - batch.start
+                first, count = batch.row_of(task)
+                if len(rows) == PREDICTED_BATCHES and first not in rows:
                     break
-                firsts[batch.first] = None
-                chosen[batch.first + item - batch.start] = runtime
+                rows[first] = count
+                chosen[task] = runtime
             start += len(chosen)
-            yield self._predict_now(chosen, firsts)
+            yield self._predict_now(chosen, rows)
         return {}
 
-    def _predict_now(self, news: dict[int, float], firsts: Iterable[int]) -> int:
+    def _predict_now(self, news: dict[int, float], rows: Mapping[int, int]) -> int:
+        """Change the predictions of tasks, and write those of ``rows``: first tasks, and how many tasks each has."""
         state = self._state
         state.pending += state.handle(ev.RuntimesUpdated(list(news), list(news.values())), state.now)
-        for first in firsts:
-            state.journal.predict(first, state.scheduler.batch_runtimes(first))
+        for first, count in rows.items():
+            state.journal.predict(first, state.scheduler.runtimes(first, count))
         return PREDICTION_UNITS * len(news)
 
 

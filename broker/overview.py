@@ -4,6 +4,7 @@ Everything here is made in slices. Costly views are made once for all who ask wi
 """
 
 import json
+import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
@@ -12,6 +13,7 @@ from itertools import islice
 from deskgrid import wire
 from deskgrid.broker.attempts import WorkerSession
 from deskgrid.broker.bags import NO_WORKER, OpenBag, too_long
+from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.operations import Shared, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
@@ -58,12 +60,18 @@ class Overview:
     """``clients``: the names of the clients' credentials, one for each connection."""
 
     def __init__(
-        self, state: BrokerState, workers: Workers, throughput: Throughput, clients: Callable[[], list[str]]
+        self,
+        state: BrokerState,
+        workers: Workers,
+        throughput: Throughput,
+        clients: Callable[[], list[str]],
+        etas: Etas,
     ) -> None:
         self._state = state
         self._workers = workers
         self._throughput = throughput
         self._clients = clients
+        self._etas = etas
         self._outlook = Shared(self._make_outlook, state.facts.heartbeat_s)
         self._document = Shared(self._make_document, state.facts.heartbeat_s)
 
@@ -74,13 +82,16 @@ class Overview:
 
     # --- bags --------------------------------------------------------------------------------------------------------
 
-    def row(self, bag: OpenBag) -> Slices:
-        """The row of one bag."""
+    def row(self, bag: OpenBag, eta: bool = False) -> Slices:
+        """The row of one bag. ``eta``: wait a moment for an estimate of when it will be done."""
+        if eta:
+            yield from self._etas.glance()
         outlook = yield from self._outlook.get(self._state.now)
         return self._row(bag, outlook)
 
     def page(self, after: int) -> Slices:
         """A page of bags in the order of their submission; ``after``: the number that came with the previous page."""
+        yield from self._etas.glance()
         outlook = yield from self._outlook.get(self._state.now)
         bags = self._state.book.by_number
         numbers = list(bags)
@@ -91,7 +102,8 @@ class Overview:
 
     def _row(self, bag: OpenBag, outlook: Outlook) -> BagState:
         now = self._state.now
-        view = outlook.view(bag.row.number, now)
+        view, eta = outlook.view(bag.row.number, now), self._etas.known(bag)
+        median, low, high = (None, None, None) if isinstance(eta, str) else eta
         settled = view.done + view.failed + view.cancelled
         return {
             "bag": bag.row.id,
@@ -109,8 +121,9 @@ class Overview:
             "paused": bag.paused,
             "age_s": max(0.0, self._state.posix(now) - bag.row.created),
             "left_s": view.left_s,
-            # Before its first result, nothing is known of a bag without a prediction.
-            "eta_s": view.eta_s if bag.row.predicted or bag.runs.count or not view.left_s else None,
+            "eta_s": median,
+            "eta_low_s": low,
+            "eta_high_s": None if high == math.inf else high,
             "longest_s": view.longest_s,
             "note": bag.under_way or bag.remark(self._note(bag, view.at_once_s, outlook.longest_window_s)),
         }
@@ -154,7 +167,7 @@ class Overview:
     def plan(self) -> Json:
         """What the policy intends for windows, open or to come; nothing while no task waits."""
         now, scheduler = self._state.now, self._state.scheduler
-        waits, policy = len(scheduler.grid.lanes), scheduler.policy
+        waits, policy = len(scheduler.grid.categories), scheduler.policy
         planned = policy.planned() if waits and isinstance(policy, Foresight) else iter(())
         rows: list[PlannedRow] = [
             {"worker": each.worker, "starts_in": max(0.0, each.start - now), "lasts": each.seconds}
@@ -163,6 +176,7 @@ class Overview:
         return {"planned": rows}
 
     def _make_document(self, now: float) -> Generator[int, None, str]:
+        yield from self._etas.glance()
         outlook = yield from self._outlook.get(now)
         sessions = list(self._workers.by_name.values())
         states = {state: [session for session in sessions if session.state == state] for state in _STATES}

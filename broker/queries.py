@@ -14,6 +14,8 @@ from deskgrid import wire
 from deskgrid.broker.auth.admission import Admission
 from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
 from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.forecasts.etas import Etas
+from deskgrid.broker.forecasts.whatif import WhatIf
 from deskgrid.broker.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
 from deskgrid.broker.orders import Orders
 from deskgrid.broker.overview import Overview
@@ -60,7 +62,8 @@ class Queries:
         self._clients = clients
         self.operations = Operations(state)
         self.orders = Orders(state, self.operations)
-        overview = Overview(state, workers, throughput, clients)
+        self.etas = Etas(state, self.operations, state.forecaster)
+        overview = Overview(state, workers, throughput, clients, self.etas)
         self._overview = overview
         admission = Admission(state, self._connected)
         self._table: dict[str, Callable[[Json, float], Json | Slices]] = {
@@ -71,7 +74,8 @@ class Queries:
             "events": lambda args, now: self._events(args, now, everything=False),
             "events all": lambda args, now: self._events(args, now, everything=True),
             "bags": lambda args, now: overview.page(args.get("after") or 0),
-            "progress": lambda args, now: overview.row(self._bag(args)),
+            "progress": lambda args, now: overview.row(self._bag(args), args.get("eta") is True),
+            "eta": lambda args, now: self.etas.eta(self._bag(args)),
             "cancel": lambda args, now: self.orders.cancel(
                 self._bag(args), args.get("items"), spare=args.get("running") is False
             ),
@@ -92,11 +96,18 @@ class Queries:
             "keys forget": admission.forget,
             "keys enrol": admission.enrol,
         }
+        # Questions for which it matters who asks.
+        whatif = WhatIf(state, workers, self.etas)
+        self._for_whom: dict[str, Callable[[Credential, Json], Slices]] = {
+            "whatif": lambda who, args: whatif.compare(who, self._bag(args), args["changes"]),
+            "whatif new": whatif.compare_new,
+            "advise": lambda who, args: whatif.advise(who, self._bag(args)),
+        }
 
     @property
     def names(self) -> set[str]:
         """Everything that can be asked."""
-        return set(self._table)
+        return {*self._table, *self._for_whom}
 
     def ask(self, peer: bytes, who: Credential, ask: wire.Ask) -> None:
         """Queue a question of ``who`` until its turn; a ping is answered at once."""
@@ -118,6 +129,8 @@ class Queries:
             yield len(args) // CHARACTERS_A_UNIT
         if refusal := self._refusal(who, what, values):
             raise AskError(refusal)
+        if what in self._for_whom:
+            return (yield from self._for_whom[what](who, values))
         found = self._table[what](values, self._state.now)
         if isinstance(found, dict):
             return found
@@ -162,10 +175,14 @@ class Queries:
             raise AskError(f"bag {bag.row.id} has no item {item}: it has {bag.total} items, counted from 0")
         return task
 
-    def _forget(self, args: Json, now: float) -> Json:
+    def _forget(self, args: Json, now: float) -> Slices:
         bag = self._bag(args)
         if not bag.complete:
             raise AskError(f"bag {bag.row.id} is not finished; cancel it first")
+        while self.orders.gates.has_followers(bag):
+            yield from self.orders.gates.deciding(bag)
+        if self._bag(args) is not bag or not bag.complete:
+            raise AskError(f"bag {bag.row.id} has changed meanwhile")
         self.orders.forget(bag, f"bag {bag.row.id} was forgotten")
         return {}
 

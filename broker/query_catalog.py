@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from deskgrid.wire import BAG_LIMIT, BATCH_ROWS, SECONDS_LIMIT
+from deskgrid.wire import BAG_LIMIT, BATCH_ROWS, SECONDS_LIMIT, WINDOWS_LIMIT
 
 Json = dict[str, Any]
 Access = Literal["everyone", "owner", "admin"]
@@ -20,6 +20,15 @@ SHORT = 4 * 2**10
 LONG = 2**20
 # Opening brackets in the arguments: an object with two lists has three. Far more would make deep or large trees.
 BRACKETS = 8
+# The arguments of a question about changes, and opening brackets in them: a table of `CHANGES_LIMIT` changes.
+CHANGES = 64 * 2**10
+CHANGES_BRACKETS = 512
+# Changes that one question compares: each is a forward run. Patterns, and groups of PCs, in one of them.
+CHANGES_LIMIT = 16
+PATTERNS_LIMIT = 8
+# PCs that may be imagined beside those that are there, and the pieces that a task may be imagined to be split into.
+MORE_PCS = 1_000
+SPLIT_LIMIT = 100
 # Options of a policy: the largest policy has five.
 OPTIONS_LIMIT = 20
 # A text in an option. Characters.
@@ -47,13 +56,15 @@ class Argument:
 class Question:
     """``access``: who may ask; "owner": the owner of the bag. ``longest``: the most characters of the arguments.
 
-    ``order``: the question changes something, so it is carried out even if nobody waits for the answer any more.
+    ``brackets``: the most opening brackets in them. ``order``: the question changes something, so it is carried out
+    even if nobody waits for the answer any more.
     """
 
     access: Access
     takes: Mapping[str, Argument] = field(default_factory=dict)
     order: bool = False
     longest: int = SHORT
+    brackets: int = BRACKETS
 
 
 def _text(pattern: str, what: str) -> Check:
@@ -65,23 +76,49 @@ def _text(pattern: str, what: str) -> Check:
     return check
 
 
-def _whole(most: int) -> Check:
+def _whole(most: int, least: int = 0) -> Check:
     def check(value: object) -> str:
-        return "" if type(value) is int and 0 <= value <= most else f"is not a whole number from 0 to {most}"
+        return "" if type(value) is int and least <= value <= most else f"is not a whole number from {least} to {most}"
 
     return check
 
 
-def _list(kinds: set[type], most: float, what: str) -> Check:
-    """A list of numbers of these types, each from 0 to ``most``, checked at C speed."""
+def _seconds(value: object) -> str:
+    fits = type(value) in (int, float) and 0 <= value <= SECONDS_LIMIT  # type: ignore[operator]
+    return "" if fits else f"is not a number of seconds from 0 to {SECONDS_LIMIT:.0f}"
+
+
+def _list(kinds: set[type], most: float, what: str, rows: int = BATCH_ROWS) -> Check:
+    """A list of at most ``rows`` numbers of these types, each from 0 to ``most``, checked at C speed."""
 
     def check(value: Any) -> str:
-        fits = isinstance(value, list) and len(value) <= BATCH_ROWS and {*map(type, value)} <= kinds
+        fits = isinstance(value, list) and len(value) <= rows and {*map(type, value)} <= kinds
         # The sum finds a NaN, which passes every other check. It comes last, because it fails for an integer that is
         # too large for a float.
         if fits and (not value or (max(value) <= most and min(value) >= 0 and sum(value) >= 0)):
             return ""
-        return f"is not a list of at most {BATCH_ROWS} {what} from 0 to {most:.0f}"
+        return f"is not a list of at most {rows} {what} from 0 to {most:.0f}"
+
+    return check
+
+
+def _each(inner: Check, rows: int) -> Check:
+    """A list of at most ``rows`` values that pass ``inner``."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, list) or len(value) > rows:
+            return f"is not a list of at most {rows}"
+        return next((f"has one that {wrong}" for each in value if (wrong := inner(each))), "")
+
+    return check
+
+
+def _object(takes: "Mapping[str, Argument]") -> Check:
+    def check(value: object) -> str:
+        if not isinstance(value, dict):
+            return "is not an object"
+        wrong = _wrong_with(takes, value)
+        return f"is wrong: {wrong}" if wrong else ""
 
     return check
 
@@ -109,6 +146,22 @@ _ITEMS = _list({int}, BAG_LIMIT, "whole numbers")
 _SECONDS = _list({int, float}, SECONDS_LIMIT, "numbers of seconds")
 _NAME = Argument(_text(r"[ -~]{1,64}", "a name"))
 _AFTER = Argument(_whole(2**63 - 1), optional=True)
+_PATTERN = _text(r"[^\0\n]{1,255}", "a pattern of names")
+_MOMENTS = Argument(_list({int, float}, SECONDS_LIMIT, "numbers of seconds", WINDOWS_LIMIT))
+# What may be imagined otherwise; `deskgrid.scheduler.forecast.changes.Change` says what it means.
+_CHANGE = {
+    "without": Argument(_each(_PATTERN, PATTERNS_LIMIT), optional=True),
+    "windows": Argument(
+        _each(_object({"pcs": Argument(_PATTERN), "starts_s": _MOMENTS, "lasts_s": _MOMENTS}), PATTERNS_LIMIT),
+        optional=True,
+    ),
+    "more": Argument(_whole(MORE_PCS), optional=True),
+    "like": Argument(_PATTERN, optional=True),
+    "split": Argument(_whole(SPLIT_LIMIT, 1), optional=True),
+    "begins_s": Argument(_seconds, optional=True),
+    "policy": Argument(_text(r"[ -~]{1,64}", "the name of a policy"), optional=True),
+}
+_CHANGES = Argument(_each(_object(_CHANGE), CHANGES_LIMIT))
 
 QUESTIONS: Mapping[str, Question] = {
     "ping": Question("everyone"),
@@ -118,7 +171,9 @@ QUESTIONS: Mapping[str, Question] = {
     "events": Question("everyone", {"after": _AFTER}),
     "events all": Question("admin", {"after": _AFTER}),
     "bags": Question("everyone", {"after": _AFTER}),
-    "progress": Question("owner", {"bag": _BAG}),  # a client attaches to a bag with this
+    # A client attaches to a bag with this. ``eta``: wait a moment for an estimate of when it will be done.
+    "progress": Question("owner", {"bag": _BAG, "eta": Argument(_yes_or_no, optional=True)}),
+    "eta": Question("owner", {"bag": _BAG}),
     "explain": Question("owner", {"bag": _BAG, "item": Argument(_ITEM, optional=True)}),
     "logs": Question("owner", {"bag": _BAG, "item": Argument(_ITEM)}),
     "output": Question("owner", {"bag": _BAG, "after": _AFTER}),
@@ -139,6 +194,14 @@ QUESTIONS: Mapping[str, Question] = {
     "pause": Question("owner", {"bag": _BAG}, order=True),
     "resume": Question("owner", {"bag": _BAG}, order=True),
     "shares": Question("everyone"),
+    "whatif": Question("owner", {"bag": _BAG, "changes": _CHANGES}, longest=CHANGES, brackets=CHANGES_BRACKETS),
+    "whatif new": Question(
+        "everyone",
+        {"tasks": Argument(_whole(BAG_LIMIT, 1)), "runtime_s": Argument(_seconds), "changes": _CHANGES},
+        longest=CHANGES,
+        brackets=CHANGES_BRACKETS,
+    ),
+    "advise": Question("owner", {"bag": _BAG}),
     "forget": Question("owner", {"bag": _BAG}, order=True),
     "forget learned": Question("admin", order=True),
     "runtimes": Question(
@@ -162,7 +225,7 @@ def arguments(what: str, args: str) -> Json:
     question = QUESTIONS.get(what)
     if question is None:
         raise AskError(f"this broker does not know the question {what[:40]!r}")
-    if len(args) > question.longest or args.count("[") + args.count("{") > BRACKETS:
+    if len(args) > question.longest or args.count("[") + args.count("{") > question.brackets:
         raise AskError(f"the arguments of {what!r} are too long, or nested too deeply")
     try:
         values = json.loads(args)
@@ -170,15 +233,16 @@ def arguments(what: str, args: str) -> Json:
         raise AskError(f"the arguments of {what!r} are not JSON") from error
     if not isinstance(values, dict):
         raise AskError(f"the arguments of {what!r} are not a JSON object")
-    if wrong := _wrong_with(question, values):
+    if wrong := _wrong_with(question.takes, values):
         raise AskError(wrong)
     return values
 
 
-def _wrong_with(question: Question, values: Json) -> str:
-    if unknown := sorted(values.keys() - question.takes.keys()):
+def _wrong_with(takes: Mapping[str, Argument], values: Json) -> str:
+    """What is wrong with some values, by name; empty if nothing is."""
+    if unknown := sorted(values.keys() - takes.keys()):
         return f"{unknown[0][:40]!r} is not an argument of this question"
-    for name, argument in question.takes.items():
+    for name, argument in takes.items():
         value = values.get(name)
         if value is None and not argument.optional:
             return f"{name} is missing"

@@ -48,7 +48,7 @@ class Retention:
                     units += 0 if self._has_looked else BAG_UNITS
                     known = now if self._has_looked else self._since(bag, now)
                 self._ended[bag.row.number] = known
-                if known + days * DAY_S <= now:
+                if known + days * DAY_S <= now and not self._orders.gates.has_followers(bag):
                     units += BAG_UNITS
                     self._expire(bag, days)
             if place % SLICE_BAGS == 0 or units >= SLICE_BAGS:

@@ -15,6 +15,7 @@ from pathlib import Path
 import zmq
 
 from deskgrid.broker.auth.keys import KeyRing, KeysError
+from deskgrid.broker.forecasts.process import ForecastProcess
 from deskgrid.broker.loop import Loop
 from deskgrid.broker.port.sockets import Sockets, TooFewFiles
 from deskgrid.broker.sessions import Sessions
@@ -87,10 +88,13 @@ def serve(
                 address = _bind(sockets, host, port)
                 name = options.advertise or (_own_address() if host in _EVERYWHERE else host)
                 announcement = _announce(options.home, keys, name, int(address.rpartition(":")[2]))
-                state = BrokerState(_facts(options, announcement.address), journal, windows, policy, keys)
+                forecasts = ForecastProcess(sockets.wake)
+                facts = _facts(options, announcement.address)
+                state = BrokerState(facts, journal, windows, policy, keys)
+                state.forecaster = forecasts
                 sessions = Sessions(state, options.keep_days)
                 loop = Loop(sessions, sockets, journal)
-                with closing(loop):
+                with closing(loop), closing(forecasts):
                     loop.restore()
                     ready(announcement)
                     log.info("started address=%s home=%s policy=%s", announcement.address, options.home, policy.name)
@@ -101,6 +105,8 @@ def serve(
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise BrokerError(f"the disk of {options.home} is full: the join lines cannot be written") from error
         raise BrokerError(str(error)) from error
+    except MemoryError as error:
+        raise BrokerError(f"out of memory; start the broker again on {options.home}: nothing is lost") from error
     except sqlite3.DatabaseError as error:
         raise BrokerError(f"{options.home / NAME} cannot be read any more: {error}") from error
 

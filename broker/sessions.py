@@ -105,7 +105,6 @@ class Sessions:
     def _restore(self, batch: BatchRow, ended: Mapping[int, Sequence[int]], now: float) -> None:
         """Restore a batch. ``ended``: the tasks of its bag that have ended, ascending, by outcome."""
         state, bag, end = self.state, self.state.book.by_number[batch.bag], batch.first + batch.count
-        state.quotas.extended(bag.row.owner, batch.count, batch.size)
         its = {how: tasks[bisect_left(tasks, batch.first) : bisect_left(tasks, end)] for how, tasks in ended.items()}
         done, cancelled = its.pop(wire.Outcome.DONE, ()), its.pop(wire.Outcome.CANCELLED, ())
         failed = [task for tasks in its.values() for task in tasks]
@@ -114,8 +113,10 @@ class Sessions:
         if not bag.row.predicted and len(over) < batch.count:
             bag.estimate_s = state.learning.expected(bag)
             slots = len(state.scheduler.grid.slots.slots)
-            batch = replace(batch, runtimes=bag.with_transfer((bag.estimate_s,), batch.count, slots))
-        state.book.extend(bag, batch)
+            each = (bag.estimate_s,) * len(batch.runtimes)
+            batch = replace(batch, runtimes=bag.with_transfer(each, batch.count, slots))
+        joins = state.book.extend(bag, batch)
+        state.quotas.extended(bag.row.owner, batch.count, batch.size, batches=not joins)
         sent = [row for row in state.journal.recovery.sent(batch.first, batch.count) if row[0] not in over]
         bag.remembered.update(task for task, _, _ in sent)
         copies = [row for row in state.journal.recovery.copies(batch.first, batch.count) if row[0] not in over]
@@ -217,6 +218,7 @@ class Sessions:
             or self.clients.watchers.has_to_tell
             or state.scheduler.unsettled
             or self.queries.operations.waiting
+            or self.queries.operations.parked
             or self.transfers.waiting
             or self.workers.attempts.owes_checkpoints
             or self._enrolment.pressing
@@ -263,6 +265,7 @@ class Sessions:
         self.queries.operations.work(now)
         self._gates.look()
         self.state.learn(now)
+        self.queries.etas.look(now)
         # No pass while the disk is full, because assignments are recorded, too.
         handed_out = self.state.handle(ev.PassDue(PASS_TASKS), now) if self.state.disk.state != "full" else []
         for command in [*self.state.pending, *handed_out]:
@@ -275,6 +278,7 @@ class Sessions:
             self.state.window_log.write_down(now)
             self.usage.write_down(now)
             self.state.learning.write_down(now)
+            self.queries.etas.write_down()
         self.clients.watchers.tell(now)
         return self.state.take_leaving()
 

@@ -11,6 +11,7 @@ from deskgrid.broker.auth.roles import Credentials
 from deskgrid.broker.bags import BagBook, OpenBag
 from deskgrid.broker.event_log import EventLog
 from deskgrid.broker.failed_attempts import FailedAttempts
+from deskgrid.broker.forecasts.runner import AtOnce, Forecaster
 from deskgrid.broker.home_files import licences_file, shares_file
 from deskgrid.broker.learning import Learning
 from deskgrid.broker.quotas import Quotas
@@ -95,6 +96,8 @@ class BrokerState:
         self.windows = windows
         self.shares_file, self.licences_file = shares_file(journal.home), licences_file(journal.home)
         self.credentials = credentials
+        # Who makes forecasts; a server has a process for that.
+        self.forecaster: Forecaster = AtOnce()
         # Names of credentials that were revoked in this turn; their peers are dropped when it is settled.
         self.revoked: list[str] = []
         self.disk = Disk(journal, str(journal.home))
@@ -138,6 +141,7 @@ class BrokerState:
         state.revoked = self.revoked
         state.shares_file, state.licences_file = self.shares_file, self.licences_file
         state.broken_orders = self.broken_orders
+        state.forecaster = self.forecaster
         state.waiting, state.crowded = self.waiting, self.crowded
         state.disk = self.disk
         state.events = self.events

@@ -64,7 +64,7 @@ class Usage:
         now, grid = self._state.now, self._state.scheduler.grid
         found = sorted(grid.shares.shares.values(), key=lambda share: (-share.standing(now), share.name))
         yield ROW_UNITS * len(found)
-        waiting = {lane.account.share for lane in grid.lanes.waiting.values() if len(lane)}
+        waiting = {category.account.share for category in grid.categories.waiting.values() if len(category)}
         return {
             "shares": [
                 {

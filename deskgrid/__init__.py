@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 __all__ = [
     "Bag",
     "BagRejected",
+    "Change",
     "DeskgridError",
+    "Eta",
     "File",
     "Grid",
     "GridClosed",
@@ -40,6 +42,8 @@ __all__ = [
 # The modules of the public names, except for the errors.
 _PLACES = {
     "Bag": "client.bag",
+    "Change": "client.whatif",
+    "Eta": "client.eta",
     "File": "files",
     "Grid": "client.grid",
     "Progress": "client.progress",
@@ -56,8 +60,10 @@ if os.path.isfile(os.path.join(_beside, "pyproject.toml")):
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
+    from deskgrid.client.eta import Eta
     from deskgrid.client.grid import Grid, Task, task
     from deskgrid.client.progress import Progress
+    from deskgrid.client.whatif import Change
     from deskgrid.errors import (
         BagRejected,
         DeskgridError,

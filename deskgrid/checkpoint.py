@@ -19,7 +19,7 @@ This file stands alone: the process that runs a task loads it by its path if des
 
 import time
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 __all__ = ["due", "load", "save", "seconds_left"]
 
@@ -31,7 +31,7 @@ _NEVER = float("inf")
 class _Piece(Protocol):
     """What the process that runs tasks knows of the present attempt of a checkpointable task."""
 
-    def load(self, default: object) -> object: ...
+    def load(self, default: StateT) -> StateT: ...
     def save(self, state: object, progress: float | None) -> bool: ...
     def is_due(self) -> bool: ...
 
@@ -43,9 +43,13 @@ _times: Sequence[float] = (_NEVER, _NEVER)
 _now = time.monotonic
 
 
-def load(default: StateT = None) -> StateT:  # type: ignore[assignment]
+@overload
+def load(default: None = None) -> Any: ...
+@overload
+def load(default: StateT) -> StateT: ...
+def load(default: object = None) -> object:
     """Return the state that the task saved last, or ``default`` if it begins anew."""
-    return default if _piece is None else _piece.load(default)  # type: ignore[return-value]
+    return default if _piece is None else _piece.load(default)
 
 
 def save(state: object, progress: float | None = None) -> bool:

@@ -5,19 +5,18 @@ idle. A slot that runs a copy still counts as idle: the copy is stopped as soon 
 Rule 2: a task is copied if its attempt is behind, or if the copy should end sooner because its PC is faster. The copy
 has to fit into the window of its slot, which belongs to another worker.
 Rule 3: a task has at most two attempts that count, and at most one slot in ten runs a copy, but at least one slot may.
-Rule 4: no pass looks at all running attempts. Slots are in a heap, ordered by the time of their next look. That time
-may be too early; then the slot goes back into the heap.
+Rule 4: no pass looks at all running attempts (`deskgrid.scheduler.state.looks`).
 
 All times are seconds on the driver's clock.
 """
 
-import heapq
 import math
 from collections.abc import Collection, Iterator
 from itertools import islice
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.state.looks import Looks
 from deskgrid.scheduler.state.slots import Slot, Worker
 from deskgrid.scheduler.state.tasks import TaskBatch
 
@@ -36,8 +35,6 @@ AGAIN_S = 5.0
 # Attempts that one pass looks at, and idle slots that it looks at for each of them, at most: some milliseconds in all.
 LOOKS = 50
 CHOICES = 100
-# The heap is rebuilt when it has this many entries for each slot: all but one of them are out of date.
-ENTRIES = 4
 
 
 def learn_pace(batch: TaskBatch, worker: Worker, task: int, took_s: float) -> None:
@@ -58,19 +55,14 @@ class Copying:
 
     def __init__(self, grid: GridState) -> None:
         self._grid = grid
-        self._looks: list[tuple[float, int]] = []
+        self._looks = Looks("copy_look_at")
         # When a pass may start a copy although nothing has happened since the last one; infinity if none may.
         self.due = math.inf
 
     def watch(self, slot: Slot) -> None:
         """Schedule a look at the attempt that ``slot`` runs, if it is of a bag that allows copies."""
         if self._allows_copies(slot):
-            self._look(slot, slot.started if pace(slot.worker) > 1.0 else _behind_at(slot))
-
-    def _look(self, slot: Slot, at: float) -> None:
-        if at < slot.copy_look_at:
-            slot.copy_look_at = at
-            heapq.heappush(self._looks, (at, slot.number))
+            self._looks.add(slot, slot.started if pace(slot.worker) > 1.0 else _behind_at(slot))
 
     def choose(self, now: float) -> list[tuple[Slot, Slot]]:
         """What to copy now: pairs of the slot of the original, and the idle slot for the copy."""
@@ -81,28 +73,18 @@ class Copying:
             place = self._place_for(slot, now, chosen)
             if place is not None:
                 chosen[place.number] = slot, place
-            self._look(slot, _next_look(slot, now))
+            self._looks.add(slot, _next_look(slot, now))
             if len(chosen) == room:
                 break
         if self._looks and len(chosen) < room:
-            self.due = max(now, self._looks[0][0])
+            self.due = max(now, self._looks.next)
         return list(chosen.values())
 
     def _due_looks(self, now: float) -> Iterator[Slot]:
         """Take slots whose look is due off the heap, and yield those that run an attempt that may be copied."""
-        slots = self._grid.slots.slots
-        if len(self._looks) > ENTRIES * (len(slots) + LOOKS):
-            self._looks = [(slot.copy_look_at, n) for n, slot in slots.items() if slot.copy_look_at < math.inf]
-            heapq.heapify(self._looks)
-        for _ in range(LOOKS):
-            if not self._looks or self._looks[0][0] > now:
-                return
-            at, number = heapq.heappop(self._looks)
-            slot = slots.get(number)
-            if slot is not None and slot.copy_look_at == at:
-                slot.copy_look_at = math.inf
-                if slot.sent and slot.sent[0].attempt != slot.copied_in_vain and self._allows_copies(slot):
-                    yield slot
+        for slot in self._looks.due(self._grid.slots.slots, LOOKS, now):
+            if slot.sent and slot.sent[0].attempt != slot.copied_in_vain and self._allows_copies(slot):
+                yield slot
 
     def _allows_copies(self, slot: Slot) -> bool:
         """Whether the attempt that ``slot`` runs is of a bag that allows copies, and may run more tasks now.
@@ -110,7 +92,7 @@ class Copying:
         A copy would need a licence of its own, and would count for a limit.
         """
         bag = self._grid.tasks.known(slot.sent[0].attempt.task).bag
-        return bag.copies and not bag.barred and not bag.lane.restricted
+        return bag.copies and not bag.barred and not bag.category.restricted
 
     def _place_for(self, slot: Slot, now: float, taken: Collection[int]) -> Slot | None:
         """The idle slot for a copy of the attempt that ``slot`` runs; None if it should not be copied now."""

@@ -25,7 +25,7 @@ from deskgrid.scheduler.people import People, bar
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.hours import Hours
-from deskgrid.scheduler.queues.lanes import Lane, LaneKey, rounded_piece
+from deskgrid.scheduler.queues.categories import Category, CategoryKey, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
 from deskgrid.scheduler.state.prediction_error import outlived
@@ -102,7 +102,8 @@ class Scheduler:
         key = event.key
         if event.min_piece is not None:
             key = key._replace(piece=rounded_piece(event.min_piece))
-        batch = grid.tasks.add(lambda: self._lane(key), event.bag, event.first, event.count, event.runtimes)
+        numbers = event.bag, event.first, event.count
+        batch = grid.tasks.add(lambda: self._category(key), *numbers, event.runtimes, grows=event.grows)
         bag = batch.bag
         bag.retries, bag.timeout, bag.barred = event.retries, event.timeout, event.barred
         bag.copies = event.copies and bag.piece is None
@@ -124,20 +125,25 @@ class Scheduler:
             grid.tasks.progress.restore(saved.task, batch.runtime(saved.task), saved.fraction, saved.left_s)
         grid.tasks.predict({saved.task: saved.left_s for saved in event.saved})
         if bag.barred:
-            bar(batch, batch.first, batch.count)
+            bar(batch, event.first, event.count)
         else:
-            grid.lanes.add_new(bag.lane, batch.waiting())
+            grid.categories.add_new(bag.category, batch.waiting(event.first, event.count))
+        if event.probes and bag.piece is None:
+            bag.category.probing.setdefault(event.bag, []).extend(event.probes)
         grid.changes += 1
 
-    def _lane(self, key: LaneKey) -> Lane:
-        return self.grid.lanes.enter(key, self.grid.shares.account(key.owner))
+    def _category(self, key: CategoryKey) -> Category:
+        return self.grid.categories.enter(key, self.grid.shares.account(key.owner))
 
     def _check_restored(self, event: ev.TasksSubmitted) -> None:
-        """Raise `IllegalEvent` unless a restored batch names only its own tasks, each once, and earlier attempts."""
+        """Raise `IllegalEvent` unless a batch names only its own tasks, restored ones once, and earlier attempts."""
         held = [attempt.task for attempt in event.held]
         known = [*event.done, *event.failed, *event.cancelled, *held]
         if any(not 0 <= task - event.first < event.count for task in known) or len(set(known)) < len(known):
             raise IllegalEvent(f"the batch from {event.first} on is restored with tasks not its own, or twice")
+        probes = event.probes
+        if any(not 0 <= task - event.first < event.count for task in probes) or len(set(probes)) < len(probes):
+            raise IllegalEvent(f"the batch from {event.first} on has probes that are not its own, or one twice")
         copied = [attempt.task for attempt in event.held_copies]
         if not set(copied) <= set(held) or len(set(copied)) < len(copied) or (copied and not event.copies):
             raise IllegalEvent(f"the batch from {event.first} on is restored with copies of tasks that have none")
@@ -157,19 +163,19 @@ class Scheduler:
         if progress := self.grid.tasks.progress:
             news = {task: progress.left_of(task, runtime) for task, runtime in news.items()}
         before = self.grid.tasks.predict(news)
-        chosen: dict[Lane, list[tuple[int, int]]] = {}
+        chosen: dict[Category, list[tuple[int, int]]] = {}
         for batch, part in by_batch(tasks := list(before), self.grid.tasks.known):
-            chosen.setdefault(batch.bag.lane, []).extend([(task, 1) for task in tasks[part]])
-        for lane, spans in chosen.items():
-            self.grid.predict(lane, spans, {before[task] for task, _ in spans}, news.__getitem__)
+            chosen.setdefault(batch.bag.category, []).extend([(task, 1) for task in tasks[part]])
+        for category, spans in chosen.items():
+            self.grid.predict(category, spans, {before[task] for task, _ in spans}, news.__getitem__)
         self._predictions_changed(news, now)
 
     def _bag_predicted(self, event: ev.BagPredicted, now: float) -> None:
         checked_runtime(event.runtime)
         grid = self.grid
         spans, before = grid.tasks.predict_bag(event.bag, event.runtime)
-        lane = grid.tasks.bags[event.bag].lane
-        grid.predict(lane, spans, before - {event.runtime}, lambda task: event.runtime)
+        category = grid.tasks.bags[event.bag].category
+        grid.predict(category, spans, before - {event.runtime}, lambda task: event.runtime)
         self._predictions_changed(self._bound_of(event.bag, spans), now)
 
     def _bound_of(self, bag: int, spans: Spans) -> Iterable[int]:
@@ -203,7 +209,7 @@ class Scheduler:
             for task, _ in batch.spans(ELSEWHERE, first, count):
                 self._take_out(task, stops, now)
             for waiting in batch.spans(WAITING, first, count):
-                batch.bag.lane.discard(*waiting)
+                batch.bag.category.discard(*waiting)
             if grid.orphans:
                 grid.disown(chain.from_iterable(range(first, first + many) for first, many in spans))
             grid.counters.cancelled += grid.tasks.cancel(batch, spans)
@@ -216,13 +222,17 @@ class Scheduler:
         state = grid.tasks.state(task)
         if state == State.SENT:
             slot = grid.bound[task]
-            stops.setdefault(slot.worker.name, []).append(grid.withdraw(slot, slot.place_of(task), now))
+            attempt = grid.withdraw(slot, slot.place_of(task), now)
+            grid.stop(slot.worker.name, attempt)
+            stops.setdefault(slot.worker.name, []).append(attempt)
             grid.drop_copy(task)
         else:
             grid.unqueue(task, state)
 
     def _forgotten(self, event: ev.BagForgotten, now: float) -> None:
-        self.grid.lanes.leave(self.grid.tasks.forget(event.bag))
+        category = self.grid.tasks.forget(event.bag)
+        category.probing.pop(event.bag, None)
+        self.grid.categories.leave(category)
         self.grid.quarantine.forget_bag(event.bag)
 
     def _hold_expired(self, event: ev.HoldExpired, now: float) -> None:
@@ -293,7 +303,7 @@ class Scheduler:
     @property
     def predicting(self) -> bool:
         """Whether waiting tasks have still to take new runtimes: passes go on with it, a part at a time."""
-        return self.grid.lanes.predicting
+        return self.grid.categories.predicting
 
     @property
     def wakes_at(self) -> float:
@@ -326,6 +336,10 @@ class Scheduler:
     def owed_by(self, worker: str) -> Collection[Attempt]:
         """Attempts that were taken back from ``worker`` and that it has not answered for since."""
         return self.grid.deadlines.debts.get(worker, {})
+
+    def stopping_at(self, worker: str) -> Collection[Attempt]:
+        """Attempts with licences that ``worker`` has been told to stop and has not answered for since."""
+        return self.grid.stopping.get(worker, ())
 
     def quarantined(self, worker: str) -> Quarantined | None:
         """Why ``worker`` is in quarantine, and for how long; None if it is not."""
@@ -366,9 +380,9 @@ class Scheduler:
         """The predicted runtime of ``task``. Raises `IllegalEvent` if it is unknown."""
         return self.grid.tasks.runtime(task)
 
-    def batch_runtimes(self, task: int) -> Sequence[float]:
-        """The predicted runtimes of the batch that ``task`` is in, or one for all. Raises `IllegalEvent`."""
-        return self.grid.tasks.known(task).runtimes
+    def runtimes(self, first: int, count: int) -> Sequence[float]:
+        """The predicted runtimes of ``count`` tasks of one batch, from ``first`` on. Raises `IllegalEvent`."""
+        return self.grid.tasks.known(first).runtimes_of(range(first, first + count))
 
     def bag_needs(self, bag: int) -> Callable[[float], float]:
         """Returns what a task of a bag needs of a slot at once, by the seconds that are left of it."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.model import Attempt, Outcome
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import Spans
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -27,7 +27,9 @@ class TasksSubmitted:
     they are not. ``reserve_s``: what a slot must have left besides that, to begin the piece and to save its end.
     ``done``, ``failed``, ``cancelled``, ``held``, ``saved``: what a restored grid already knows of them (empty for new
     ones). ``held_copies``: copies of held tasks, which may still be running, too.
-    ``key``: of the lane for the bag, whose later batches go there, too. ``barred``: as in `BagGated`.
+    ``key``: of the category for the bag, whose later batches go there, too. ``barred``: as in `BagGated`.
+    ``probes``: the tasks that are placed before the others, in this order; checkpointable tasks have none.
+    ``grows``: they continue the bag's last batch, as if they had come with it; then each has its own runtime.
     """
 
     bag: int
@@ -42,11 +44,13 @@ class TasksSubmitted:
     cancelled: Sequence[int] = ()
     held: Sequence[Attempt] = ()
     held_copies: Sequence[Attempt] = ()
-    key: LaneKey = field(default_factory=LaneKey)
+    key: CategoryKey = field(default_factory=CategoryKey)
     barred: bool = False
     min_piece: float | None = None
     reserve_s: float = 0.0
     saved: Sequence["SavedTask"] = ()
+    probes: Sequence[int] = ()
+    grows: bool = False
 
 
 class SavedTask(NamedTuple):

@@ -14,7 +14,7 @@ from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.spread import closings
-from deskgrid.scheduler.queues.lanes import Lane, Lanes, Needs
+from deskgrid.scheduler.queues.categories import Categories, Category, Needs
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime
 from deskgrid.scheduler.state.deadlines import Deadlines
@@ -45,9 +45,11 @@ class GridState:
         self.deadlines = Deadlines(self.tasks)
         self.pauses = Pauses()
         self.shares = Shares()
-        self.lanes = Lanes(policy.order)
-        # Licences of attempts that were taken back from silent workers, and may still run.
+        self.categories = Categories(policy.order)
+        # Licences of attempts that were taken back from silent workers, or are being stopped, and may still run.
         self.doubts: dict[Attempt, Needs] = {}
+        # Attempts with licences that workers are to stop or hand back, and have not answered for, by worker.
+        self.stopping: dict[str, set[Attempt]] = {}
         # Newest attempts of tasks whose worker is gone or not seen since a restore, by task. Their answers still count.
         self.orphans: dict[int, int] = {}
         # The slot of each task that is bound to one, queued or sent.
@@ -160,16 +162,31 @@ class GridState:
         return True
 
     def doubt(self, attempt: Attempt) -> None:
-        """``attempt`` was taken back from a silent worker, and may still use its licences."""
-        if needs := self.tasks.known(attempt.task).bag.lane.key.licences:
+        """``attempt`` was taken back from a silent worker, or is being stopped, and may still use its licences."""
+        if needs := self.tasks.known(attempt.task).bag.category.key.licences:
             self.doubts[attempt] = needs
-            self.lanes.licences.use(needs, 1)
+            self.categories.licences.use(needs, 1)
 
     def doubt_no_more(self, attempt: Attempt) -> None:
         """``attempt`` was answered, or its worker's lease has run out."""
         if needs := self.doubts.pop(attempt, ()):
             self.changes += 1
-            self.lanes.licences.use(needs, -1)
+            self.categories.licences.use(needs, -1)
+
+    def stop(self, worker: str, attempt: Attempt) -> None:
+        """``worker`` is told to stop ``attempt``, or to hand it back, and ``attempt`` keeps its licences until then."""
+        self.doubt(attempt)
+        if attempt in self.doubts:
+            self.stopping.setdefault(worker, set()).add(attempt)
+
+    def stopped(self, worker: str, attempt: Attempt) -> None:
+        """``worker`` has answered for ``attempt``, which may be one that it was told to stop."""
+        attempts = self.stopping.get(worker, set())
+        if attempt in attempts:
+            attempts.remove(attempt)
+            if not attempts:
+                del self.stopping[worker]
+            self.doubt_no_more(attempt)
 
     # --- slots -------------------------------------------------------------------------------------------------------
 
@@ -199,8 +216,8 @@ class GridState:
         self.tasks.move(attempt.task, State.SENT)
 
     def put_out(self, task: int, tasks: int, seconds: float) -> None:
-        """``tasks`` more tasks of the lane of ``task`` are on slots: see `Lane.put_out`."""
-        self.tasks.known(task).bag.lane.put_out(tasks, seconds)
+        """``tasks`` more tasks of the category of ``task`` are on slots: see `Category.put_out`."""
+        self.tasks.known(task).bag.category.put_out(tasks, seconds)
 
     def withdraw(self, slot: Slot, place: int, now: float, elapsed: float | None = None) -> Attempt:
         """Take the attempt at ``place`` off ``slot``; the next one there starts now."""
@@ -208,8 +225,11 @@ class GridState:
         self.freed += 1
         sent = slot.sent[place]
         del slot.sent[place]
-        del self.bound[sent.attempt.task]
-        self.put_out(sent.attempt.task, -1, -sent.runtime)
+        task, batch = sent.attempt.task, slot.batch
+        del self.bound[task]
+        if batch is None or not 0 <= task - batch.first < batch.count:
+            batch = self.tasks.known(task)
+        batch.bag.category.put_out(-1, -sent.runtime)
         if elapsed is not None:
             slot.busy_s += elapsed
         elif place == 0:
@@ -254,8 +274,8 @@ class GridState:
             self.change(self.bound[task])
             self.unbind(self.bound[task], task)
         elif state == State.WAITING:
-            lane = self.tasks.known(task).bag.lane
-            (lane.regular if lane.regular.holds(task) else lane.priority).discard(task)
+            category = self.tasks.known(task).bag.category
+            (category.regular if category.regular.holds(task) else category.priority).discard(task)
         elif state == State.PAUSED:
             self.pauses.drop(task)
         elif state == State.HELD:
@@ -267,18 +287,18 @@ class GridState:
         Those of barred bags wait until their bags are admitted.
         """
         self.changes += bool(tasks)
-        chosen: dict[Lane, tuple[list[int], list[float]]] = {}
+        chosen: dict[Category, tuple[list[int], list[float]]] = {}
         for batch, part in by_batch(tasks, self.tasks.known):
             its, bag = tasks[part], batch.bag
             for task in its if bag.piece is not None else ():
                 self.tasks.go_on(task)
             batch.set_all(its, State.BARRED if bag.barred else State.WAITING)
             if not bag.barred:
-                numbers, runtimes = chosen.setdefault(bag.lane, ([], []))
+                numbers, runtimes = chosen.setdefault(bag.category, ([], []))
                 numbers += its
                 runtimes += batch.runtimes_of(its)
-        for lane, (numbers, runtimes) in chosen.items():
-            self.lanes.add_again(lane, grouped(numbers, runtimes))
+        for category, (numbers, runtimes) in chosen.items():
+            self.categories.add_again(category, grouped(numbers, runtimes))
 
     def give_up(self, stuck: Sequence[Attempt]) -> None:
         """Tasks that wait, and had these attempts last, fail: too many of their pieces brought no progress."""
@@ -289,17 +309,17 @@ class GridState:
         if stuck:
             self.commands.append(Stuck(stuck))
 
-    def predict(self, lane: Lane, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
+    def predict(self, category: Category, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
         """Waiting tasks in ``spans`` with a runtime in ``before`` take a new one: see `WaitingQueue.predict`."""
-        lane.priority.predict(spans, before, new)
-        lane.regular.predict(spans, before, new)
+        category.priority.predict(spans, before, new)
+        category.regular.predict(spans, before, new)
 
     def set_policy(self, policy: Policy) -> None:
         """Place by ``policy`` from now on; the priority queues take its order."""
         self.policy = policy
         self.changes += 1
-        if self.lanes.order != policy.order:
-            self.lanes.reorder(policy.order)
+        if self.categories.order != policy.order:
+            self.categories.reorder(policy.order)
 
     # --- windows -----------------------------------------------------------------------------------------------------
 

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import ENDED, Attempt, State, agree
 from deskgrid.scheduler.placing import Placing
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.state.slots import NEVER
 
 
 def check(grid: GridState, placing: Placing, now: float) -> None:
     """Raise `InvariantBroken` if the state at ``now``, on the driver's clock, contradicts itself."""
     grid.tasks.check()
-    agree("order of the priority queues", grid.lanes.order, grid.policy.order)
-    grid.lanes.check()
+    agree("order of the priority queues", grid.categories.order, grid.policy.order)
+    grid.categories.check()
     _check_places(grid)
     _check_predictions(grid)
     _check_attempts(grid)
@@ -42,24 +42,24 @@ def check(grid: GridState, placing: Placing, now: float) -> None:
 
 
 def _check_accounts(grid: GridState) -> None:
-    """Each lane has its bags, and each account is charged for what is on slots or held."""
-    out, out_s = Counter[LaneKey](), dict[str, float]()
+    """Each category has its bags, and each account is charged for what is on slots or held."""
+    out, out_s = Counter[CategoryKey](), dict[str, float]()
     for task, state in grid.tasks.each():
         if state in (State.QUEUED, State.SENT, State.HELD):
-            key = grid.tasks.known(task).bag.lane.key
+            key = grid.tasks.known(task).bag.category.key
             out[key] += 1
             out_s[key.owner] = out_s.get(key.owner, 0.0) + (grid.tasks.runtime(task) if task in grid.bound else 0.0)
     doubtful = Counter[str]()
     for needs in grid.doubts.values():
         doubtful.update(dict(needs))
-    grid.lanes.check_counts(Counter(bag.lane.key for bag in grid.tasks.bags.values()), out, doubtful)
+    grid.categories.check_counts(Counter(bag.category.key for bag in grid.tasks.bags.values()), out, doubtful)
     grid.shares.check(out_s)
-    owing = {attempt for debts in grid.deadlines.debts.values() for attempt in debts}
+    owing = {attempt for debts in (grid.deadlines.debts, grid.stopping) for owed in debts.values() for attempt in owed}
     agree("licences of attempts that nobody owes", set(grid.doubts) - owing, set())
 
 
 def _check_predictions(grid: GridState) -> None:
-    rows = list(grid.lanes.tasks())
+    rows = list(grid.categories.tasks())
     for slot in grid.slots.slots.values():
         rows += [*slot.queue, *((sent.attempt.task, sent.runtime) for sent in slot.sent)]
     for task, runtime in rows:
@@ -82,9 +82,9 @@ def _check_places(grid: GridState) -> None:
 
 def _contents(grid: GridState) -> Iterator[tuple[int, object]]:
     """Every task that is somewhere, and where."""
-    for key, lane in grid.lanes.waiting.items():
-        yield from ((task, ("regular", key)) for task, _ in lane.regular.tasks())
-        yield from ((task, ("priority", key)) for task, _ in lane.priority.tasks())
+    for key, category in grid.categories.waiting.items():
+        yield from ((task, ("regular", key)) for task, _ in category.regular.tasks())
+        yield from ((task, ("priority", key)) for task, _ in category.priority.tasks())
     for slot in grid.slots.slots.values():
         yield from ((task, (State.QUEUED, slot.number)) for task, _ in slot.queue)
         yield from ((sent.attempt.task, (State.SENT, slot.number)) for sent in slot.sent)
@@ -93,8 +93,8 @@ def _contents(grid: GridState) -> Iterator[tuple[int, object]]:
 def _places(grid: GridState, task: int, state: State) -> list[object]:
     """Where a task should be, by its state."""
     if state == State.WAITING:
-        lane = grid.tasks.known(task).bag.lane
-        return [("regular" if lane.regular.holds(task) else "priority", lane.key)]
+        category = grid.tasks.known(task).bag.category
+        return [("regular" if category.regular.holds(task) else "priority", category.key)]
     if state in (State.QUEUED, State.SENT):
         agree(f"task {task}, {state.name}, is bound", task in grid.bound, True)
         return [(state, grid.bound[task].number)]

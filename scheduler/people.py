@@ -43,11 +43,11 @@ class People:
                     grid.unqueue(task, State.QUEUED)
                     grid.tasks.move(task, State.BARRED)
                 for span in bar(batch, first, count):
-                    batch.bag.lane.discard(*span)
+                    batch.bag.category.discard(*span)
                 continue
             for span in batch.spans(BARRED, first, count):
                 batch.set_range(*span, State.WAITING)
-                grid.lanes.add_again(batch.bag.lane, batch.rows(*span))
+                grid.categories.add_again(batch.bag.category, batch.rows(*span))
         grid.changes += 1
 
     def shares_arranged(self, event: ev.SharesArranged, now: float) -> None:
@@ -65,5 +65,5 @@ class People:
 
     def licences_counted(self, event: ev.LicencesCounted, now: float) -> None:
         """The grid has other numbers of licences."""
-        self._grid.lanes.licences.total = dict(event.total)
+        self._grid.categories.licences.total = dict(event.total)
         self._grid.changes += 1

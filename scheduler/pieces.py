@@ -16,7 +16,7 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Requirement
 from deskgrid.scheduler.policy_view import ROUNDING_S
-from deskgrid.scheduler.queues.lanes import Lane
+from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.waiting import Entry
 from deskgrid.scheduler.state.slots import Sent, Slot
 from deskgrid.scheduler.state.tasks import Bag
@@ -35,43 +35,43 @@ class Pieces:
         self._hand = hand
         self._settle = settle
 
-    def place(self, lanes: Sequence[Lane], others: Sequence[Lane], *, longer: bool) -> None:
-        """Give idle slots pieces of the tasks in ``lanes``.
+    def place(self, categories: Sequence[Category], others: Sequence[Category], *, longer: bool) -> None:
+        """Give idle slots pieces of the tasks in ``categories``.
 
         ``longer``: only of tasks that have more left than any task in ``others`` that fits there.
         """
-        waiting = [lane for lane in lanes if lane.open]
+        waiting = [category for category in categories if category.open]
         while waiting and self._grid.budget > 0:
-            lane = min(waiting, key=self._turn)
-            if not (lane.open and self._place_one(lane, others if longer else ())):
-                waiting.remove(lane)
+            category = min(waiting, key=self._turn)
+            if not (category.open and self._place_one(category, others if longer else ())):
+                waiting.remove(category)
 
-    def _turn(self, lane: Lane) -> tuple[float, int, float]:
-        """Lanes with less come first."""
-        return lane.account.share.standing(self._grid.now), -lane.key.priority, -(lane.key.piece or 0.0)
+    def _turn(self, category: Category) -> tuple[float, int, float]:
+        """Categories with less come first."""
+        return category.account.share.standing(self._grid.now), -category.key.priority, -(category.key.piece or 0.0)
 
-    def _place_one(self, lane: Lane, others: Sequence[Lane]) -> bool:
+    def _place_one(self, category: Category, others: Sequence[Category]) -> bool:
         """Give one slot a piece; False if there is none to give, or no slot for it."""
         grid = self._grid
-        entry = lane.priority.next_fit(inf)
+        entry = category.priority.next_fit(inf)
         if entry is None:
             return False
         found = self._tightest(self._needs(entry))
         if found is None:
             # Tasks that end in less than a piece may still fit.
-            entry = lane.priority.next_fit(grid.slots.idle.widest(grid.now) - self._reserve(entry))
+            entry = category.priority.next_fit(grid.slots.idle.widest(grid.now) - self._reserve(entry))
             found = None if entry is None else self._tightest(self._needs(entry))
         if entry is None or found is None:
             return False
         if self._bag(entry).barred:  # it waits in no queue from now on
-            lane.priority.take(entry)
+            category.priority.take(entry)
             grid.tasks.move_all([entry.task], State.BARRED)
             grid.budget -= 1
             return True
         left_s, slot = found
         if self._longest(others, left_s) > entry.runtime:
             return False
-        self._begin(lane, entry, slot)
+        self._begin(category, entry, slot)
         return True
 
     def _tightest(self, needs: float) -> tuple[float, Slot] | None:
@@ -93,16 +93,21 @@ class Pieces:
     def _needs(self, entry: Entry) -> float:
         return self._bag(entry).needs_s(entry.runtime) + self._grid.policy.requirement.margin + ROUNDING_S
 
-    def _longest(self, lanes: Sequence[Lane], left_s: float) -> float:
-        """The longest runtime among the first tasks of these lanes' queues that fit into ``left_s``."""
+    def _longest(self, categories: Sequence[Category], left_s: float) -> float:
+        """The longest runtime among the first tasks of these categories' queues that fit into ``left_s``."""
         limit = left_s - self._grid.policy.requirement.margin
-        found = [queue.next_fit(limit) for lane in lanes if lane.open for queue in (lane.priority, lane.regular)]
+        found = [
+            queue.next_fit(limit)
+            for category in categories
+            if category.open
+            for queue in (category.priority, category.regular)
+        ]
         return max([entry.runtime for entry in found if entry is not None], default=0.0)
 
-    def _begin(self, lane: Lane, entry: Entry, slot: Slot) -> None:
+    def _begin(self, category: Category, entry: Entry, slot: Slot) -> None:
         grid = self._grid
-        lane.priority.take(entry)
-        lane.put_out(1, entry.runtime)
+        category.priority.take(entry)
+        category.put_out(1, entry.runtime)
         grid.slots.unindex(slot)
         attempt = Attempt(entry.task, grid.next_attempt)
         slot.started = grid.now

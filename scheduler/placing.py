@@ -20,10 +20,11 @@ from deskgrid.scheduler.pieces import Pieces
 from deskgrid.scheduler.policies.base import Place, Postpone, Requirement
 from deskgrid.scheduler.policies.placement import tasks_of_rare_windows
 from deskgrid.scheduler.policy_view import ROUNDING_S, PolicyView
-from deskgrid.scheduler.queues.lanes import Lane
+from deskgrid.scheduler.probes import place_probes
+from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.state.deadlines import GRACE_S
 from deskgrid.scheduler.state.slots import NEVER, Sent, Slot
-from deskgrid.scheduler.turns import LANES, Claims, Turns
+from deskgrid.scheduler.turns import CATEGORIES, Claims, Turns
 
 # Predicted seconds of work that a worker may hold on one slot, the running task included. This is enough to hide a
 # round trip. Tasks longer than this are never sent ahead.
@@ -82,11 +83,11 @@ class Placing:
             self._settle_slot(slot, grid.policy.requirement)
         if self._unfit:
             self._give_back_unfit()
-        lanes = self._tidy()
-        if lanes and grid.slots.with_room and grid.budget > 0:
+        categories = self._tidy()
+        if categories and grid.slots.with_room and grid.budget > 0:
             self._place(
-                [lane for lane in lanes if lane.key.piece is None],
-                [lane for lane in lanes if lane.key.piece is not None],
+                [category for category in categories if category.key.piece is None],
+                [category for category in categories if category.key.piece is not None],
             )
         self._passed = grid.changes
         self._note_attempts()
@@ -96,58 +97,66 @@ class Placing:
                 self._copy(original, place)
         return list(self._assigns.values())
 
-    def _place(self, lanes: list[Lane], pieces: list[Lane]) -> None:
-        """Place tasks of these lanes; those in ``pieces`` are checkpointable, and no policy sees them."""
+    def _place(self, categories: list[Category], pieces: list[Category]) -> None:
+        """Place tasks of these categories; those in ``pieces`` are checkpointable, and no policy sees them."""
         if pieces:
-            self._pieces.place(pieces, lanes, longer=True)
-        if lanes and self._grid.slots.with_room and self._grid.budget > 0:
-            self._take_turns(Turns(self._grid, lanes))
+            self._pieces.place(pieces, categories, longer=True)
+        if categories and self._grid.slots.with_room and self._grid.budget > 0:
+            self._take_turns(Turns(self._grid, categories))
             if self._unfit:
                 self._give_back_unfit()
         if pieces:
-            self._pieces.place(pieces, lanes, longer=False)
+            self._pieces.place(pieces, categories, longer=False)
 
-    def _tidy(self) -> list[Lane]:
-        """Tidy the queues. Returns the lanes that can be asked in this pass; in an unbounded one all of them can."""
-        grid, found = self._grid, list[Lane]()
-        for lane in list(grid.lanes.waiting.values()):
-            if not len(lane):
-                grid.lanes.drop_empty(lane)
+    def _tidy(self) -> list[Category]:
+        """Tidy the queues. Returns the categories that can be asked in this pass: in an unbounded one, all of them."""
+        grid, found = self._grid, list[Category]()
+        for category in list(grid.categories.waiting.values()):
+            if not len(category):
+                grid.categories.drop_empty(category)
                 continue
-            lane.regular.tidy()
-            while not (tidy := lane.priority.tidy()) and grid.budget == math.inf:
+            category.regular.tidy()
+            while not (tidy := category.priority.tidy()) and grid.budget == math.inf:
                 pass
             if tidy:
-                found.append(lane)
+                found.append(category)
             self._left_some |= not tidy
         return found
 
     def _take_turns(self, turns: Turns) -> None:
         """Ask the policy for tasks of those whose turn it is, until no slot has room, or nothing more fits."""
         grid = self._grid
-        if turns.contested and grid.policy.timed and grid.lanes.order == "longest-first":
+        if turns.contested and grid.policy.timed and grid.categories.order == "longest-first":
             self._serve_claims(turns)
-        while grid.slots.with_room and grid.budget > 0 and (lanes := turns.choose()):
+        while grid.slots.with_room and grid.budget > 0 and (categories := turns.choose()):
             # A plan for everybody's tasks no longer holds when only some people have their turn.
-            grid.changes += len(lanes) < len(turns.lanes)
-            if not self._ask(grid.policy.plan(PolicyView(grid, lanes, turns.lanes)), lanes, turns):
-                turns.over(lanes)
+            grid.changes += len(categories) < len(turns.categories)
+            if any(category.probing for category in categories) and self._ask(
+                place_probes(grid, categories), categories, turns
+            ):
+                continue
+            if not self._ask(grid.policy.plan(PolicyView(grid, categories, turns.categories)), categories, turns):
+                turns.over(categories)
 
     def _serve_claims(self, turns: Turns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""
-        grid, lanes, requirement = self._grid, turns.lanes[:LANES], self._grid.policy.requirement
+        grid, categories, requirement = self._grid, turns.categories[:CATEGORIES], self._grid.policy.requirement
         least = self._claims.least()
-        if least < PolicyView(grid, lanes, lanes).longest_fit(requirement):
-            self._postpone(Postpone(None), lanes)
-            while self._ask(tasks_of_rare_windows(PolicyView(grid, lanes, lanes), requirement, least), lanes, turns):
-                lanes = [lane for lane in lanes if lane.open and len(lane)]
+        if least < PolicyView(grid, categories, categories).longest_fit(requirement):
+            self._postpone(Postpone(None), categories)
+            while self._ask(
+                tasks_of_rare_windows(PolicyView(grid, categories, categories), requirement, least), categories, turns
+            ):
+                categories = [category for category in categories if category.open and len(category)]
 
-    def _ask(self, steps: Iterator[Place | Postpone], lanes: Sequence[Lane], turns: Turns) -> bool:
-        """Carry out what was decided on ``lanes``; False if there is no more, True if a turn ended before."""
+    def _ask(self, steps: Iterator[Place | Postpone], categories: Sequence[Category], turns: Turns) -> bool:
+        """Carry out what was decided on ``categories``; False if there is no more, True if a turn ended before."""
         for step in steps:
             if isinstance(step, Postpone):
-                self._postpone(step, lanes)
-            elif turns.placed(self._carry_out(step)):
+                self._postpone(step, categories)
+                continue
+            category = self._carry_out(step)
+            if (category.restricted or not turns.alone) and turns.placed(category):
                 return True
         return False
 
@@ -172,22 +181,25 @@ class Placing:
 
     # --- placing -----------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, place: Place) -> Lane:
-        """Carry out a placement, and return the lane of its task."""
+    def _carry_out(self, place: Place) -> Category:
+        """Carry out a placement, and return the category of its task."""
         grid, (entry, number, priority, requirement, many) = self._grid, place
         slot, task, runtime = grid.slots.slots[number], entry.task, entry.runtime
         bag = grid.tasks.known(task).bag
-        lane = bag.lane
+        category = bag.category
         if many > 1:
             # Tasks of a bag with a limit go to as many slots as it may have.
-            many = 1 if lane.restricted else self._how_many(slot, runtime, requirement, many)
-        (lane.priority if priority else lane.regular).take(entry, many)
+            many = 1 if category.restricted else self._how_many(slot, runtime, requirement, many)
+        if priority is None:
+            category.discard(task, many)
+        else:
+            (category.priority if priority else category.regular).take(entry, many)
         tasks = range(task, task + many)
         if bag.barred:  # it was paused a moment ago
             grid.tasks.move_all(tasks, State.BARRED)
             grid.budget -= 1
-            return lane
-        lane.put_out(many, runtime * many)
+            return category
+        category.put_out(many, runtime * many)
         grid.slots.unindex(slot)
         for each in tasks:
             slot.queue.append((each, runtime))
@@ -197,7 +209,7 @@ class Placing:
             grid.budget -= 1
         if slot.queue:
             grid.tasks.move_all(tasks[-len(slot.queue) :], State.QUEUED)
-        return lane
+        return category
 
     def _how_many(self, slot: Slot, runtime: float, requirement: Requirement, most: int) -> int:
         """How many tasks of one runtime may be put on ``slot`` together, given that one may."""
@@ -213,17 +225,17 @@ class Placing:
             return 1
         return max(1, int(min(most, room_s / runtime)) if runtime else most)
 
-    def _postpone(self, step: Postpone, lanes: Sequence[Lane]) -> None:
-        """Postpone the regular tasks of ``lanes`` that are before an entry, in the order of the lanes."""
+    def _postpone(self, step: Postpone, categories: Sequence[Category]) -> None:
+        """Postpone the regular tasks of ``categories`` that are before an entry, in the order of the categories."""
         grid, entry = self._grid, step.entry
-        last = None if entry is None else grid.tasks.known(entry.task).bag.lane
-        for lane in lanes:
-            before = entry if lane is last else None
-            rows = lane.regular.pop_before(before, self._postponable)
+        last = None if entry is None else grid.tasks.known(entry.task).bag.category
+        for category in categories:
+            before = entry if category is last else None
+            rows = category.regular.pop_before(before, self._postponable)
             self._postponable -= len(rows.firsts)
-            lane.priority.add(rows)
-            self._left_some |= len(lane.regular) > 0 if before is None else lane.regular.first_before(before)
-            if lane is last:
+            category.priority.add(rows)
+            self._left_some |= len(category.regular) > 0 if before is None else category.regular.first_before(before)
+            if category is last:
                 return
 
     def _give_back_unfit(self) -> None:
@@ -249,7 +261,7 @@ class Placing:
         handed = self._send(slot, requirement) if slot.queue else 0
         if slot.sent and slot.look_at > grid.now + GRACE_S:
             grid.deadlines.watch(slot, grid.now)
-        if slot.sent and grid.tasks.copied:
+        if grid.tasks.copied and slot.sent:
             self.copying.watch(slot)
         if grid.budget <= 0 and slot.queue and self.may_send(slot):
             grid.dirty[slot.number] = slot  # the next pass goes on with it

@@ -11,7 +11,7 @@ from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
 from deskgrid.scheduler.prediction.ratios import Shown
 from deskgrid.scheduler.prediction.spread import Spread, runtimes
-from deskgrid.scheduler.queues.lanes import Lane
+from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
@@ -31,31 +31,31 @@ class PolicyView:
 
     __slots__ = ("_all", "_grid", "_slots", "changes", "now", "prediction_error", "priority", "regular")
 
-    def __init__(self, grid: GridState, lanes: Sequence[Lane], all_lanes: Sequence[Lane]) -> None:
-        """``lanes``: those whose turn it is, of ``all_lanes``."""
+    def __init__(self, grid: GridState, categories: Sequence[Category], all_categories: Sequence[Category]) -> None:
+        """``categories``: those whose turn it is, of ``all_categories``."""
         self._grid = grid
         self._slots = grid.slots
         # None of these is replaced while a pass goes on.
         self.now = grid.now
         self.changes = grid.changes
         self.prediction_error: PredictionError = grid.prediction_error
-        self._all = all_lanes
+        self._all = all_categories
         self.priority: ReadableQueue
         self.regular: RegularQueue
-        if len(lanes) == 1:
-            self.priority, self.regular = lanes[0].priority, lanes[0].regular
+        if len(categories) == 1:
+            self.priority, self.regular = categories[0].priority, categories[0].regular
         else:
-            self._merge(lanes)
+            self._merge(categories)
 
-    def _merge(self, lanes: Sequence[Lane]) -> None:
-        places, known = {lane: place for place, lane in enumerate(lanes)}, self._grid.tasks.known
-        merged = LongestOfAll if self._grid.lanes.order == "longest-first" else OneAfterAnother
+    def _merge(self, categories: Sequence[Category]) -> None:
+        places, known = {category: place for place, category in enumerate(categories)}, self._grid.tasks.known
+        merged = LongestOfAll if self._grid.categories.order == "longest-first" else OneAfterAnother
 
         def place_of(task: int) -> int:
-            return places[known(task).bag.lane]
+            return places[known(task).bag.category]
 
-        self.priority = merged([lane.priority for lane in lanes], place_of)
-        self.regular = RegularQueues([lane.regular for lane in lanes], place_of)
+        self.priority = merged([category.priority for category in categories], place_of)
+        self.regular = RegularQueues([category.regular for category in categories], place_of)
 
     def spread(self, task: int) -> Spread:
         """What the predictions of this task's bag are worth."""
@@ -101,7 +101,7 @@ class PolicyView:
         """The runtimes of all waiting tasks, ascending; None when there are more than ``limit``."""
         if sum(map(len, self._all)) > limit:
             return None
-        queues = [queue for lane in self._all for queue in (lane.priority, lane.regular)]
+        queues = [queue for category in self._all for queue in (category.priority, category.regular)]
         return sorted(chain.from_iterable([queue.ascending(limit) for queue in queues]))
 
     # --- slots with room ---------------------------------------------------------------------------------------------

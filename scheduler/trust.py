@@ -64,7 +64,7 @@ class Trust:
         """``worker`` has gone, and its slots with it."""
         self.heard[worker.name] = worker.heard
         self._widening.pop(worker.name, None)
-        for attempt in self._deadlines.debts.pop(worker.name, {}):
+        for attempt in (*self._deadlines.debts.pop(worker.name, {}), *self._grid.stopping.pop(worker.name, ())):
             self._grid.doubt_no_more(attempt)
 
     def _widen(self, worker: Worker) -> None:
@@ -125,6 +125,8 @@ class Trust:
             slot.started = since
             self._deadlines.owe(slot, attempts[0])
             grid.doubt(attempts[0])
+            for attempt in attempts[1:]:  # by now the worker may be at any of them
+                grid.stop(worker.name, attempt)
             grid.tasks.taken(attempts[0].task)
             grid.to_priority([*grid.lose(attempts), *grid.release_queue(slot)])
             grid.counters.overdue += 1
@@ -161,6 +163,8 @@ class Trust:
 
     def pay(self, name: str, attempt: Attempt) -> Worker | None:
         """Note that the worker ``name`` no longer has ``attempt``. Returns the worker if it owed an answer for it."""
+        if self._grid.stopping:
+            self._grid.stopped(name, attempt)
         slot = self._deadlines.pay(name, attempt)
         if slot is None:
             return None

@@ -1,12 +1,12 @@
-"""Whose turn it is in a pass: the lanes from which the policy may choose, one choice after the other.
+"""Whose turn it is in a pass: the categories from which the policy may choose, one choice after the other.
 
 Rule 1: everybody who is not more than a minute of the whole grid ahead of the one who has used least has a turn. The
 policy chooses freely among their tasks.
-Rule 2: of each share, only the lanes of the highest priority have a turn.
-Rule 3: a lane from which the policy took nothing more has had its turn in this pass, and the next ones follow. So no
-slot stays idle because of this.
+Rule 2: of each share, only the categories of the highest priority have a turn.
+Rule 3: a category from which the policy took nothing more has had its turn in this pass, and the next ones follow. So
+no slot stays idle because of this.
 Rule 4: a task that fits only rare windows has its turn first, whoever it belongs to (`Claims`).
-With a single lane, which is the usual case, there is one turn, and nothing is computed.
+With a single category, which is the usual case, there is one turn, and nothing is computed.
 """
 
 import math
@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.queues.lanes import Lane
+from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.state.shares import LEAD_S, Share
 
-# The most lanes in one turn: a policy asks each of them for every task that it places.
-LANES = 32
+# The most categories in one turn: a policy asks each of them for every task that it places.
+CATEGORIES = 32
 # A window is rare if at most this fraction of all slots ever has one as long.
 RARE = 0.1
 # The longest windows of all workers are looked at this often. Seconds.
@@ -29,36 +29,37 @@ LOOK_S = 10.0
 
 @dataclass(slots=True, eq=False)
 class _Contender:
-    """A share with lanes that have not had their turn, the highest priority last."""
+    """A share with categories that have not had their turn, the highest priority last."""
 
     share: Share
     standing: float
-    lanes: list[Lane] = field(default_factory=list)
+    categories: list[Category] = field(default_factory=list)
 
-    def top(self) -> list[Lane]:
-        """Its lanes of the highest priority."""
-        return [lane for lane in reversed(self.lanes) if lane.key.priority == self.lanes[-1].key.priority]
+    def top(self) -> list[Category]:
+        """Its categories of the highest priority."""
+        highest = self.categories[-1].key.priority
+        return [category for category in reversed(self.categories) if category.key.priority == highest]
 
 
 class Turns:
-    """The turns of one pass among ``lanes``, which have waiting tasks."""
+    """The turns of one pass among ``categories``, which have waiting tasks. ``alone``: there is one, or none."""
 
-    def __init__(self, grid: GridState, lanes: Sequence[Lane]) -> None:
+    def __init__(self, grid: GridState, categories: Sequence[Category]) -> None:
         self._grid = grid
-        self.lanes = [lane for lane in lanes if lane.open]
-        self._alone = len(self.lanes) < 2
+        self.categories = [category for category in categories if category.open]
+        self.alone = len(self.categories) < 2
         self._contenders: list[_Contender] = []
         self._of: dict[Share, _Contender] = {}
         self._most = math.inf
-        if not self._alone:
+        if not self.alone:
             self._meet()
 
     def _meet(self) -> None:
-        for lane in sorted(self.lanes, key=lambda lane: lane.key.priority):
-            share = lane.account.share
+        for category in sorted(self.categories, key=lambda category: category.key.priority):
+            share = category.account.share
             if share not in self._of:
                 self._of[share] = _Contender(share, share.standing(self._grid.now))
-            self._of[share].lanes.append(lane)
+            self._of[share].categories.append(category)
         self._contenders = sorted(self._of.values(), key=_standing)
 
     @property
@@ -66,48 +67,48 @@ class Turns:
         """Whether tasks of several shares wait."""
         return len(self._of) > 1
 
-    def choose(self) -> list[Lane]:
-        """The lanes whose turn it is, those who have used least first; none if all have had their turn."""
-        if self._alone:
-            return self.lanes
+    def choose(self) -> list[Category]:
+        """The categories whose turn it is, those who have used least first; none if all have had their turn."""
+        if self.alone:
+            return self.categories
         if not self._contenders:
             return []
         lead = LEAD_S * len(self._grid.slots.slots)
         self._most = self._contenders[0].standing + lead
-        chosen: list[Lane] = []
+        chosen: list[Category] = []
         for contender in self._contenders:
-            if contender.standing > self._most or len(chosen) >= LANES:
+            if contender.standing > self._most or len(chosen) >= CATEGORIES:
                 break
             chosen += contender.top()
-        return chosen[:LANES]
+        return chosen[:CATEGORIES]
 
-    def placed(self, lane: Lane) -> bool:
-        """Tasks of ``lane`` were placed. Returns whether somebody else may have a turn now."""
-        done = not lane.open
-        if self._alone:
+    def placed(self, category: Category) -> bool:
+        """Tasks of ``category`` were placed. Returns whether somebody else may have a turn now."""
+        done = not category.open
+        if self.alone:
             if done:
-                self.lanes = []
+                self.categories = []
             return done
-        contender = self._of[lane.account.share]
+        contender = self._of[category.account.share]
         self._contenders.remove(contender)
         contender.standing = contender.share.standing(self._grid.now)
         insort(self._contenders, contender, key=_standing)
-        shut = [lane] if done or not len(lane) else []
-        if lane.key.licences:  # others need them, too
-            waiting = [other for each in self._contenders for other in each.lanes]
+        shut = [category] if done or not len(category) else []
+        if category.key.licences:  # others need them, too
+            waiting = [other for each in self._contenders for other in each.categories]
             shut = [other for other in waiting if not (other.open and len(other))]
         self.over(shut)
         return bool(shut) or contender.standing > self._most
 
-    def over(self, lanes: Sequence[Lane]) -> None:
-        """The policy takes no more tasks of these lanes in this pass."""
-        if self._alone:
-            self.lanes = []
+    def over(self, categories: Sequence[Category]) -> None:
+        """The policy takes no more tasks of these categories in this pass."""
+        if self.alone:
+            self.categories = []
             return
-        for lane in lanes:
-            contender = self._of[lane.account.share]
-            contender.lanes.remove(lane)
-            if not contender.lanes:
+        for category in categories:
+            contender = self._of[category.account.share]
+            contender.categories.remove(category)
+            if not contender.categories:
                 self._contenders.remove(contender)
 
 

@@ -1,7 +1,8 @@
 """``deskgrid demo``: a whole grid on this machine, on real input, in a minute or two.
 
 A broker and four workers, whose windows open and close meanwhile, compress every file of the installed standard library
-with several settings. Rule: the counts printed at the end are the broker's own.
+with several settings. One task, longer than every window, counts the names in its source. Rule: the counts printed at
+the end are the broker's own.
 """
 
 import json
@@ -11,13 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deskgrid.screen.drawing import counted
 from deskgrid.sleepbench.compress import (
     Group,
+    Source,
     Squeezed,
     Standing,
     affordable,
@@ -38,11 +40,14 @@ if TYPE_CHECKING:
     from deskgrid.wire.status import StatusDocument
 
 # Each worker's name, and its seconds up and down. Every worker's window closes several times in a run, at times that
-# drift apart.
-WINDOWS = {"pc1": (9.0, 2.0), "pc2": (11.0, 2.5), "pc3": (13.0, 3.0), "pc4": (16.0, 3.5)}
+# drift apart. The last one has room for a piece of the long task, which ends ten seconds before the window closes.
+WINDOWS = {"pc1": (9.0, 2.0), "pc2": (11.0, 2.5), "pc3": (13.0, 3.0), "pc4": (26.0, 3.5)}
 # The work is chosen so that all cores together need at most this long for it. The run takes longer, because PCs are
 # away now and then, and the end of each window stays empty.
-WORK_S = 40.0
+WORK_S = 35.0
+# The long task, on a PC of its own, and what a piece of it gets at least.
+LONG_S = 10.0
+PIECE_S = 4.0
 # The approximate runtime of a task on a PC of its own: short enough for some hundreds of tasks.
 TASK_S = 0.15
 # Predictions are longer than the measurements by this factor, because the files are not those of the sample. The margin
@@ -53,6 +58,8 @@ MARGIN_S = 2.0
 # Seconds between two pictures of the grid, and between two lines if there is no terminal.
 LOOK_S = 0.5
 LINE_S = 5.0
+# Names that are printed.
+MOST_FREQUENT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,8 @@ def demo_command(file: Path | None) -> None:
     """A whole grid on this machine, on real work, in a minute or two.
 
     A broker and four workers, whose windows open and close meanwhile, compress every file of the installed standard
-    library with several settings. The demo prints which setting wins for each kind of file.
+    library with several settings. The demo prints which setting wins for each kind of file. Another task counts the
+    names in the library's source: it takes longer than any window, so it saves checkpoints.
     """
     from rich.console import Console
 
@@ -91,32 +99,54 @@ def demo_command(file: Path | None) -> None:
     console = Console()
     try:
         with ended_by_signals():
-            summary, results = _run(console, time.monotonic())
+            summary, results, found = _run(console, time.monotonic())
     except (ProcessError, DeskgridError) as error:
         raise click.ClickException(str(error)) from error
     console.print(_table(standings(results)))
+    console.print(*found, sep="\n", highlight=False, soft_wrap=True)
     console.print(_last_line(summary), highlight=False, soft_wrap=True)
     if file is not None:
         file.write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
 
 
-def _run(console: "Console", started: float) -> tuple[Summary, list[Squeezed]]:
-    from deskgrid import Grid
+def _run(console: "Console", started: float) -> tuple[Summary, list[Squeezed], list[str]]:
+    """Run it all. Returns the totals, the results of the short tasks, and what the long task found and took."""
+    from deskgrid import File, Grid
+    from deskgrid.sleepbench.census import archive_for, take_census
     from deskgrid.sleepbench.processes import Processes
 
-    tasks = _work(console)
+    files, tasks = _work(console)
     with Processes(options={"margin": MARGIN_S}) as processes, Grid(processes.client_line) as grid:
         _start_workers(processes, grid)
         share = len(WINDOWS) / min(len(WINDOWS), os.cpu_count() or 1)
+        archive = processes.folder / "library.tar"
+        modules = [file.path for file in files if file.kind == "source"]
+        count, seconds = archive_for(library(), modules, LONG_S, archive)
+        long = grid.bag(
+            take_census,
+            [File(archive)],
+            runtime=seconds * share * CAUTION,
+            name="census",
+            checkpoint=True,
+            min_piece=PIECE_S,
+        )
+        console.print(
+            f"One more task counts the names in {count:,} modules; it is predicted to take {seconds:.0f} s",
+            highlight=False,
+            soft_wrap=True,
+        )
         runtimes = [task.seconds * share * CAUTION for task in tasks]
         bag = grid.bag(squeeze, tasks, runtime=runtimes, name="compress")
-        snapshot = _watch(console, processes, grid, bag)
+        snapshot = _watch(console, processes, grid, bag, long)
         seconds = time.monotonic() - started
         results = list(bag.results())
+        found = ["The most frequent names in its source: " + _most_frequent(long.fetch(processes.folder, item=0)[0])]
     counters = snapshot["counters"]
+    if counters["pieces"]:
+        found.append(f"That task was longer than a window, and went on in others: {counters['pieces'] + 1} pieces")
     return (
         Summary(
-            tasks=len(tasks),
+            tasks=len(tasks) + 1,
             done=counters["done"],
             attempts=counters["attempts"],
             departures=counters["departures"],
@@ -124,11 +154,12 @@ def _run(console: "Console", started: float) -> tuple[Summary, list[Squeezed]]:
             seconds=round(seconds, 1),
         ),
         results,
+        found,
     )
 
 
-def _work(console: "Console") -> list[Group]:
-    """The tasks: every file with every setting that there is time for."""
+def _work(console: "Console") -> tuple[list[Source], list[Group]]:
+    """The files, and the short tasks: every file with every setting that there is time for."""
     root = library()
     files = sources(root)
     if not files:
@@ -144,7 +175,7 @@ def _work(console: "Console") -> list[Group]:
         highlight=False,
         soft_wrap=True,
     )
-    return tasks
+    return files, tasks
 
 
 def _start_workers(processes: "Processes", grid: "Grid") -> None:
@@ -158,14 +189,15 @@ def _start_workers(processes: "Processes", grid: "Grid") -> None:
 # --- while it works --------------------------------------------------------------------------------------------------
 
 
-def _watch(console: "Console", processes: "Processes", grid: "Grid", bag: "Bag[Group, Squeezed]") -> "StatusDocument":
-    """Show the grid until the bag has ended; return the last snapshot."""
+def _watch(console: "Console", processes: "Processes", grid: "Grid", *bags: "Bag[Any, Any]") -> "StatusDocument":
+    """Show the grid until the bags have ended; return the last snapshot."""
     from deskgrid.sleepbench.processes import snapshot_of
 
     with _status(console) as show:
-        while not bag.wait(LOOK_S):
-            processes.check()
-            show(snapshot_of(grid))
+        for bag in bags:
+            while not bag.wait(LOOK_S):
+                processes.check()
+                show(snapshot_of(grid))
     return snapshot_of(grid)
 
 
@@ -231,6 +263,12 @@ def _table(results: "dict[str, list[Standing]]") -> "Table":
 
 def _cells(row: Standing) -> tuple[str, str, str]:
     return row.setting, f"{row.ratio:.2f}", f"{row.speed:.1f}"
+
+
+def _most_frequent(census: Path) -> str:
+    """The first lines of the long task's result."""
+    rows = [line.split() for line in census.read_text(encoding="utf-8").splitlines()[:MOST_FREQUENT]]
+    return ", ".join(f"{name} ({int(count):,})" for name, count in rows)
 
 
 def _last_line(summary: Summary) -> str:

@@ -15,9 +15,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from deskgrid.broker.store.etas import estimates_in
 from deskgrid.broker.store.journal import NAME
 from deskgrid.broker.store.result_blocks import recorded
-from deskgrid.broker.store.rows import How
+from deskgrid.broker.store.rows import EtaRow, How
 from deskgrid.broker.store.schema import FORMAT, format_of
 from deskgrid.wire import Outcome
 
@@ -77,12 +78,16 @@ class PastWindow:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The whole past: batches in order of arrival, windows in order of opening. ``until``: the end of the record."""
+    """The whole past: batches in order of arrival, windows in order of opening. ``until``: the end of the record.
+
+    ``etas``: when bags would end, as it was told.
+    """
 
     bags: tuple[PastBag, ...]
     batches: tuple[PastBatch, ...]
     windows: tuple[PastWindow, ...]
     until: float
+    etas: tuple[EtaRow, ...] = ()
 
 
 def read_history(home: Path) -> History:
@@ -132,7 +137,9 @@ class _Reader:
         bags = {row[0]: self._bag(*row[:4]) for row in rows}
         batches = sorted(self._batches(bags, {row[0]: row[4] for row in rows}), key=lambda batch: batch.arrived)
         until = self._until()
-        return History(tuple(bags.values()), tuple(batches), tuple(self._windows(until)), until)
+        return History(
+            tuple(bags.values()), tuple(batches), tuple(self._windows(until)), until, tuple(estimates_in(self._db))
+        )
 
     def _bag(self, number: int, bag_id: str, name: str, predicted: int) -> PastBag:
         query = "SELECT coalesce(sum(count), 0) FROM batches WHERE bag = ?"

@@ -7,6 +7,7 @@ from rich import box
 from rich.table import Table
 
 from deskgrid.screen.drawing import counted
+from deskgrid.sleepbench.held import HeldRow
 from deskgrid.sleepbench.replay import Played, Replay
 from deskgrid.sleepbench.scenarios import MINUTE_S
 from deskgrid.wire import clean
@@ -36,6 +37,20 @@ def tables(past: Replay, played: Sequence[Played]) -> Iterator[Table]:
         turnarounds = (one.turnarounds_s.get(number) for one in played)
         bags.add_row(bag.id, clean(bag.name), *(NOTHING if s is None else clock(s) for s in turnarounds))
     yield bags
+
+
+def held_table(told: Sequence[HeldRow]) -> Iterator[Table]:
+    """The table of the broker's own estimates, if there are any."""
+    if not told:
+        return
+    caption = "held: bags that ended within the 90 % interval; width and error: to the time that was left, medians"
+    headings = ("tasks ended", "etas", "bags", "held", "width", "error")
+    drawn = _table("Its own estimates of when bags end", headings, caption)
+    for row in told:
+        width = NOTHING if row.width_median is None else f"{row.width_median:.2f}"
+        error = f"{row.point_error_median:.2f}"
+        drawn.add_row(row.stage, f"{row.etas:,}", f"{row.bags:,}", f"{row.coverage90:.1%}", width, error)
+    yield drawn
 
 
 def _cells(one: Played) -> tuple[str, ...]:

@@ -1,6 +1,10 @@
-"""What an executor says about files when its tasks have none."""
+"""What an executor says about files and checkpoints when its tasks have none."""
+
+from pathlib import Path
 
 from deskgrid import wire
+from deskgrid.worker.run.checkpoint_files import CheckpointFiles
+from deskgrid.worker.run.jobs import JobSaved
 
 
 class WithoutFiles:
@@ -14,3 +18,16 @@ class WithoutFiles:
 
     def reconnected(self) -> None:
         pass
+
+
+class WithoutCheckpoints:
+    """For executors of tests, whose tasks are not checkpointable."""
+
+    @property
+    def checkpoints(self) -> CheckpointFiles:
+        return CheckpointFiles(Path("nowhere"))
+
+    def saved(self) -> list[JobSaved]:
+        return []
+
+    def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...

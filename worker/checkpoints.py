@@ -4,12 +4,13 @@ Rule 1: a checkpoint is due shortly before the window closes. Then the piece end
 seconds, so that little is lost if the PC vanishes.
 Rule 2: a worker forgets a checkpoint when the broker has it in its journal (`CheckpointKept`). Until then it sends it
 again on each connection, before the results, because the end of a piece counts only after its checkpoint.
+Rule 3: a large checkpoint travels in several messages, each when the broker has confirmed the one before.
 
 Pure: ``now`` is monotonic seconds.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
@@ -35,7 +36,7 @@ AttemptKey = tuple[int, int]
 class Store(Protocol):
     """The part of `deskgrid.worker.run.checkpoint_files.CheckpointFiles` that is used here."""
 
-    def write(self, task: int, number: int, data: wire.Payload) -> None: ...
+    def write(self, task: int, number: int, data: wire.Payload, start: int = 0, size: int | None = None) -> None: ...
     def holds(self, task: int, number: int) -> bool: ...
     def read(self, task: int, number: int) -> wire.Payload | None: ...
     def drop(self, task: int, number: int) -> None: ...
@@ -47,6 +48,22 @@ class Times(NamedTuple):
     due: float
     closes: float
     last: bool
+
+
+@dataclass(slots=True)
+class _Unkept:
+    """A checkpoint that the broker has not confirmed. ``at``: when it was saved. ``sent``: bytes that were sent."""
+
+    message: wire.Saved
+    data: wire.Payload
+    at: float
+    sent: int = 0
+
+    def part(self, start: int) -> wire.Saved:
+        """What is to be sent after the first ``start`` bytes."""
+        data = wire.slice_of(self.data, start, wire.CHECKPOINT_BYTES)
+        self.sent = start + len(data)
+        return replace(self.message, start=start, data=data)
 
 
 @dataclass(slots=True)
@@ -69,8 +86,8 @@ class Checkpoints:
         # How long saving and sending took the last time, by template.
         self._costs: dict[str, float] = {}
         self._pieces: dict[AttemptKey, _Piece] = {}
-        # The newest checkpoint of each task that the broker has not confirmed, and when it was saved.
-        self._unkept: dict[int, tuple[wire.Saved, float]] = {}
+        # The newest checkpoint of each task that the broker has not confirmed.
+        self._unkept: dict[int, _Unkept] = {}
         # The checkpoints that are in files here, by task: the broker's number, and the number of the file.
         self._here: dict[int, tuple[int, int]] = {}
         self._fetching: set[AttemptKey] = set()
@@ -78,20 +95,27 @@ class Checkpoints:
 
     @property
     def unkept(self) -> list[wire.Saved]:
-        """What the broker has not confirmed."""
-        return [saved for saved, _ in self._unkept.values()]
+        """What the broker has not confirmed, from its start: what is sent on a new connection."""
+        return [unkept.part(0) for unkept in self._unkept.values()]
+
+    @property
+    def unconfirmed(self) -> int:
+        """How many checkpoints the broker has not confirmed."""
+        return len(self._unkept)
+
+    def sending(self, task: int) -> bool:
+        """Whether more of a task's checkpoint is to be sent."""
+        unkept = self._unkept.get(task)
+        return unkept is not None and unkept.sent < len(unkept.data)
 
     @property
     def running(self) -> bool:
         """Whether a checkpointable task runs here."""
         return bool(self._pieces)
 
-    def receive(self, message: wire.CheckpointKept | wire.Checkpoint, now: float) -> None:
-        """Handle a message of the broker."""
-        if isinstance(message, wire.CheckpointKept):
-            self.kept(message, now)
-        else:
-            self.arrived(message)
+    def receive(self, message: wire.CheckpointKept | wire.Checkpoint, now: float) -> wire.Saved | wire.Resume | None:
+        """Handle a message of the broker; returns the answer, if there is one."""
+        return self.kept(message, now) if isinstance(message, wire.CheckpointKept) else self.arrived(message)
 
     # --- a piece begins ----------------------------------------------------------------------------------------------
 
@@ -101,19 +125,28 @@ class Checkpoints:
         if key in self._fetching:
             return None
         self._fetching.add(key)
-        return wire.Resume(work.task, work.number, work.checkpoint)
+        return wire.Resume(work.task, work.number, work.checkpoint, 0)
 
     def has(self, work: wire.Work) -> bool:
         """Whether everything that ``work`` goes on from is here."""
         number, file = self._here.get(work.task, (0, 0))
         return not work.checkpoint or (number == work.checkpoint and self._store.holds(work.task, file))
 
-    def arrived(self, message: wire.Checkpoint) -> None:
-        """The broker sent a checkpoint; an empty one if it has it no more: then the task begins anew."""
-        self._fetching.discard((message.task, message.number))
-        self._forget(message.task)
-        self._store.write(message.task, message.number, message.data)
+    def arrived(self, message: wire.Checkpoint) -> wire.Resume | None:
+        """The broker sent a checkpoint, or a part of one; an empty one if it has it no more: the task begins anew.
+
+        Returns what asks for the next part.
+        """
+        key = (message.task, message.number)
+        if not message.start:
+            self._forget(message.task)
+        self._store.write(*key, message.data, message.start, message.size)
+        end = message.start + len(message.data)
+        if end < message.size and key in self._fetching:
+            return wire.Resume(*key, message.checkpoint, end)
+        self._fetching.discard(key)
         self._here[message.task] = message.checkpoint, message.number
+        return None
 
     def begin(self, work: wire.Work, now: float) -> wire.Payload | None:
         """``work`` begins. Returns the checkpoint that it goes on from; None: it is not checkpointable."""
@@ -153,24 +186,29 @@ class Checkpoints:
         piece.since = now
         self._serial += 1
         cost = max(job.cost, self._costs.get(piece.template, 0.0))
-        message = wire.Saved(job.task, job.number, self._serial, job.progress, job.elapsed, cost, job.data)
+        size = len(job.data)
+        message = wire.Saved(job.task, job.number, self._serial, job.progress, job.elapsed, cost, 0, size, b"")
         self._costs[piece.template] = job.cost
-        self._unkept[job.task] = message, now
-        return message
+        unkept = self._unkept[job.task] = _Unkept(message, job.data, now)
+        return unkept.part(0)
 
-    def kept(self, message: wire.CheckpointKept, now: float) -> None:
-        """The broker confirmed a checkpoint."""
-        waiting = self._unkept.get(message.task)
-        if waiting is None or waiting[0].serial != message.serial:
-            return
-        saved, at = self._unkept.pop(message.task)
+    def kept(self, message: wire.CheckpointKept, now: float) -> wire.Saved | None:
+        """The broker confirmed a checkpoint, or a part of one. Returns the next part."""
+        unkept = self._unkept.get(message.task)
+        if unkept is None or unkept.message.serial != message.serial:
+            return None
+        if 0 < message.taken < len(unkept.data):
+            return unkept.part(message.taken)
+        del self._unkept[message.task]
+        saved = unkept.message
         piece = self._pieces.get((saved.task, saved.number))
         if piece is not None:
-            self._costs[piece.template] = self._costs.get(piece.template, 0.0) + now - at
+            self._costs[piece.template] = self._costs.get(piece.template, 0.0) + now - unkept.at
         if message.checkpoint:
             if self._here.get(saved.task, (0, saved.number))[1] != saved.number:
                 self._forget(saved.task)
             self._here[saved.task] = message.checkpoint, saved.number
+        return None
 
     # --- a piece ends ------------------------------------------------------------------------------------------------
 

@@ -116,6 +116,8 @@ class Session:
         self._unsaid: deque[wire.Result] = deque()
         self._flying: dict[tuple[int, int], int] = {}
         self._flying_bytes = 0
+        # Results that wait until the checkpoint of their task has been sent, by task.
+        self._held_back: dict[int, wire.Result] = {}
         self._out: list[wire.Message] = []
 
     # --- what the driver calls ---------------------------------------------------------------------------------------
@@ -129,7 +131,9 @@ class Session:
         elif isinstance(message, wire.Blob):
             self._learn(message)
         elif isinstance(message, wire.CheckpointKept | wire.Checkpoint):
-            self._checkpoints.receive(message, now.mono)
+            answer = self._checkpoints.receive(message, now.mono)
+            self._out += [] if answer is None else [answer]
+            self._deliver_held_back()
         elif isinstance(message, wire.Part | wire.Lacks | wire.Kept | wire.Failed):
             self._runs.hear(message, now.mono)
         elif isinstance(message, wire.Recall):
@@ -209,7 +213,7 @@ class Session:
     @property
     def unwritten(self) -> int:
         """The number of results and checkpoints that the broker has not confirmed."""
-        return len(self._unwritten) + len(self._checkpoints.unkept)
+        return len(self._unwritten) + self._checkpoints.unconfirmed
 
     # --- speaking ----------------------------------------------------------------------------------------------------
 
@@ -413,7 +417,7 @@ class Session:
             )
             self._unwritten[result.task, result.number] = (ended.slot, result)
             results.append(result)
-        self._deliver(results)
+        self._deliver(self._sendable(results))
 
     def _deliver_all(self) -> None:
         """Send every unconfirmed checkpoint and result again, on a new connection."""
@@ -421,7 +425,22 @@ class Session:
         self._flying.clear()
         self._flying_bytes = 0
         self._out += self._checkpoints.unkept
-        self._deliver([result for _, result in self._unwritten.values()])
+        self._held_back.clear()
+        self._deliver(self._sendable([result for _, result in self._unwritten.values()]))
+
+    def _sendable(self, results: list[wire.Result]) -> list[wire.Result]:
+        """Those of ``results`` that may be sent now: the end of a piece waits until its whole checkpoint is sent."""
+        if not self._checkpoints.unconfirmed:
+            return results
+        for result in results:
+            if self._checkpoints.sending(result.task):
+                self._held_back[result.task] = result
+        return [result for result in results if result.task not in self._held_back]
+
+    def _deliver_held_back(self) -> None:
+        """Send the results that waited for a checkpoint of which all has been sent now."""
+        ready = [task for task in self._held_back if not self._checkpoints.sending(task)]
+        self._deliver([self._held_back.pop(task) for task in ready])
 
     def _deliver(self, results: Sequence[wire.Result]) -> None:
         """Queue ``results``, and send queued results while fewer than FLYING_BYTES are unconfirmed."""

@@ -26,6 +26,7 @@ _CHECKED = (
     ("SELECT first FROM batches WHERE checksum IS NOT checksum(payloads, runtimes, first_runtimes)", "batch"),
     ("SELECT first FROM predictions WHERE checksum IS NOT checksum(runtimes)", "prediction of batch"),
     ("SELECT number FROM checkpoints WHERE checksum IS NOT checksum(data)", "checkpoint"),
+    ("SELECT number FROM checkpoint_parts WHERE checksum IS NOT checksum(data)", "part of a checkpoint"),
     (
         "SELECT low FROM results INDEXED BY long_results WHERE checksum IS NOT NULL "
         "AND checksum IS NOT checksum(tasks, told, printed, large)",

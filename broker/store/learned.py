@@ -1,8 +1,9 @@
 """What was learned about runtimes, in the journal: a row for each function and program that was used last."""
 
+import json
 import sqlite3
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from deskgrid.broker.store.rows import LearnedRow
 
@@ -21,12 +22,11 @@ class Learned:
         found = self._db.execute("SELECT kind, name, learned FROM learned ORDER BY number").fetchall()
         return [LearnedRow(*row) for row in found if len(row[2]) % array("d").itemsize == 0]
 
-    def add(self, rows: Sequence[LearnedRow], most: int) -> None:
-        """Write rows in the place of older ones, and of each kind keep only the ``most`` newest."""
+    def add(self, rows: Sequence[LearnedRow], known: Mapping[str, Sequence[str]]) -> None:
+        """Write rows in the place of older ones, and of the kinds in ``known`` keep only the names there."""
         self._write("INSERT OR REPLACE INTO learned VALUES (NULL, ?, ?, ?)", rows)
-        newest = "SELECT number FROM learned WHERE kind = ? ORDER BY number DESC LIMIT ?"
-        kinds = [(kind, kind, most) for kind in sorted({row.kind for row in rows})]
-        self._write(f"DELETE FROM learned WHERE kind = ? AND number NOT IN ({newest})", kinds)
+        kept = [(kind, json.dumps(names)) for kind, names in known.items()]
+        self._write("DELETE FROM learned WHERE kind = ? AND name NOT IN (SELECT value FROM json_each(?))", kept)
 
     def forget(self) -> None:
         """Delete all rows."""

@@ -54,6 +54,7 @@ class Purge:
         found = self._db.execute("SELECT template FROM bags WHERE number = ?", (bag,)).fetchone()
         self._write("DELETE FROM bags WHERE number = ?", [(bag,)])
         self._write("DELETE FROM orders WHERE bag = ?", [(bag,)])
+        self._write("DELETE FROM etas WHERE bag = ?", [(bag,)])
         if found:
             unused = "digest = ? AND NOT EXISTS (SELECT 1 FROM bags WHERE template = ?)"
             query = f"SELECT data FROM templates WHERE {unused} AND typeof(data) = 'text'"

@@ -3,8 +3,8 @@
 import sqlite3
 from array import array
 from collections import Counter
-from collections.abc import Iterator
-from itertools import groupby, repeat
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby, repeat
 from operator import itemgetter
 from typing import Any
 
@@ -37,7 +37,20 @@ class Recovery:
             yield BagRow(*known, bool(predicted), bool(closed), created, session or "")
 
     def batches(self) -> Iterator[BatchRow]:
-        """Every batch of bags that are not forgotten, in the order of its tasks."""
+        """Every batch of bags that are not forgotten, in the order of its tasks; small ones that join, as one."""
+        joined: list[BatchRow] = []
+        end = 0
+        for row in self._batches():
+            first = joined[0].first if joined else 0
+            if joined and not (joined[0].own and row.bag == joined[0].bag and row.continues(first, end - first)):
+                yield _as_one(joined)
+                joined.clear()
+            joined.append(row)
+            end = row.first + row.count
+        if joined:
+            yield _as_one(joined)
+
+    def _batches(self) -> Iterator[BatchRow]:
         for first, bag, start, count, packed, size in self._db.execute(
             "SELECT first, bag, start, count, coalesce(p.runtimes, b.runtimes), length(payloads) + "
             "(SELECT coalesce(sum(size), 0) FROM files WHERE batch = first) "
@@ -53,7 +66,8 @@ class Recovery:
         sizes = Counter[int]()
         for query in (
             "SELECT bag, sum(length(tasks) + length(told) + ifnull(length(printed), 0)) FROM results GROUP BY bag",
-            "SELECT bag, sum(size) FROM checkpoints WHERE typeof(data) = 'blob' GROUP BY bag",
+            "SELECT bag, sum(length(data)) FROM checkpoints WHERE typeof(data) = 'blob' GROUP BY bag",
+            "SELECT bag, sum(length(data)) FROM checkpoint_parts WHERE typeof(data) = 'blob' GROUP BY bag",
             "SELECT bag, sum(size) FROM files WHERE batch IS NULL AND bag IS NOT NULL GROUP BY bag",
         ):
             sizes.update(dict(self._db.execute(query)))
@@ -128,3 +142,13 @@ class Recovery:
         )
         found = [self._db.execute(query).fetchone() for query in newest]
         return max([0.0, *(row[0] or 0.0 for row in found if row)])
+
+
+def _as_one(rows: Sequence[BatchRow]) -> BatchRow:
+    """Rows that follow each other, as one batch."""
+    if len(rows) == 1:
+        return rows[0]
+    runtimes = array("d", chain.from_iterable(row.runtimes for row in rows))
+    size = sum(row.size for row in rows)
+    first = rows[0]
+    return BatchRow(first.first, first.bag, first.start, len(runtimes), runtimes, size, [row.first for row in rows])

@@ -8,6 +8,8 @@ from deskgrid.wire import Kind, Payload, TaskOptions
 
 # How a window closed: as planned; the worker left early; the worker fell silent; the broker stopped first.
 How = Literal["departure", "stop", "loss", "broker"]
+# A batch that was joined to others has at most as many tasks as one message.
+JOINED_TASKS = 10_000
 # An order on a bag: cancel all tasks that have not ended, cancel only those that are at no worker, or forget the bag. A
 # pause stays until somebody resumes the bag.
 Order = Literal["cancel", "cancel waiting", "forget", "pause"]
@@ -53,7 +55,8 @@ class BagRow:
 class BatchRow:
     """Consecutive tasks from ``first`` on, which are the items of bag ``bag`` from ``start`` on.
 
-    ``runtimes``: one for all, or one for each. ``size``: bytes of their arguments.
+    ``runtimes``: one for all, or one for each. ``size``: bytes of their arguments. ``rows``: for small batches that are
+    read as one, the first task of each; empty otherwise.
     """
 
     first: int
@@ -62,6 +65,16 @@ class BatchRow:
     count: int
     runtimes: Sequence[float]
     size: int = 0
+    rows: Sequence[int] = ()
+
+    @property
+    def own(self) -> bool:
+        """Whether each task has a runtime of its own."""
+        return len(self.runtimes) == self.count
+
+    def continues(self, first: int, count: int) -> bool:
+        """Whether it may join an earlier batch of its bag, of ``count`` tasks from ``first`` on, that is like it."""
+        return self.own and self.first == first + count and count + self.count <= JOINED_TASKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +109,25 @@ class UsageRow(NamedTuple):
 
 
 class LearnedRow(NamedTuple):
-    """Runs of a function or a program, or the windows of a PC, in seconds, or factors of quantiles.
+    """Runs of a function or a program, windows of a PC, in seconds, factors of quantiles, or scores; packed doubles."""
 
-    ``values``: packed doubles.
-    """
-
-    kind: Literal["function", "program", "calibration", "hours"]
+    kind: Literal["function", "program", "calibration", "hours", "scores"]
     name: str
     values: bytes
+
+
+class EtaRow(NamedTuple):
+    """An estimate of when a bag ends, as it was told at ``made``. POSIX seconds; ``high`` may be infinite.
+
+    ``ended``: the fraction of its tasks that had ended.
+    """
+
+    bag: int
+    made: float
+    ended: float
+    median: float
+    low: float
+    high: float
 
 
 class FileRow(NamedTuple):

@@ -117,6 +117,19 @@ CREATE TABLE learned (number INTEGER PRIMARY KEY, kind TEXT, name TEXT, learned 
 CREATE TABLE checkpoints (number INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER, bag INTEGER, progress REAL,
                           left_s REAL, size INTEGER, data BLOB, checksum INTEGER);
 """,
+    # Checkpoints that came in several messages. The last part is in the table of checkpoints; ``checkpoint`` is the
+    # number there, and NULL until the last part has come.
+    """
+CREATE TABLE checkpoint_parts (number INTEGER PRIMARY KEY AUTOINCREMENT, checkpoint INTEGER, task INTEGER, bag INTEGER,
+                               start INTEGER, data BLOB, checksum INTEGER);
+CREATE INDEX parts_of_checkpoint ON checkpoint_parts (checkpoint, start);
+CREATE INDEX checkpoint_parts_of_task ON checkpoint_parts (task) WHERE checkpoint IS NULL;
+""",
+    # When bags would end, as it was told.
+    """
+CREATE TABLE etas (number INTEGER PRIMARY KEY, bag INTEGER, made REAL, ended REAL, median REAL, low REAL, high REAL);
+CREATE INDEX etas_of_bag ON etas (bag);
+""",
 )
 FORMAT = len(_FORMATS)
 

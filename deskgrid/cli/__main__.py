@@ -1,6 +1,6 @@
 """``python -m deskgrid.cli``: the command line, for processes that deskgrid itself starts."""
 
-from deskgrid.cli.front import main
+from deskgrid.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -6,7 +6,7 @@ Rule: stdout has only the requested output, so that it can be piped; remarks abo
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -119,6 +119,11 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
     show_default=True,
     help="With --after: only if all its tasks are done, or however it ends.",
 )
+@click.option(
+    "--explore",
+    is_flag=True,
+    help="Begin with up to 16 lines that are spread over the numbers in all of them, to know early how long it takes.",
+)
 @join_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def submit(
@@ -154,6 +159,17 @@ def submit(
             say(f"deskgrid: no {{}} in the command: each line was added at its end, as in: {whole}", err=True)
         if bag.note:
             say(f"deskgrid: {bag.note}", err=True)
+        _advise(bag)
+
+
+def _advise(bag: "Bag[Any, Any]") -> None:
+    """At a terminal, tell when the bag will be done, and what would help it, if the broker answers soon."""
+    from deskgrid.client.whatif import GLANCE_S
+    from deskgrid.errors import DeskgridError
+
+    if sys.stderr.isatty():
+        with suppress(DeskgridError):
+            say(f"deskgrid: {bag.advise(GLANCE_S).line()}", err=True)
 
 
 def _itself(command: Iterable[str]) -> list[str]:

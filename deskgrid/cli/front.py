@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-INTERRUPTED = 130
+from deskgrid.cli.start import INTERRUPTED
 
 # The commands that --help lists under these headings: name, MODULE:NAME, short help.
 COMMANDS = {
@@ -25,6 +25,7 @@ COMMANDS = {
     "Have work done": (
         ("submit", "deskgrid.cli.bags:submit", "Submit a bag of commands; print its id."),
         ("wait", "deskgrid.cli.bags:wait", "Wait until a bag has ended."),
+        ("eta", "deskgrid.cli.eta:eta", "Say when a bag will be done."),
         ("results", "deskgrid.cli.bags:results", "Print the results of a bag, in order."),
         ("fetch", "deskgrid.cli.bags:fetch", "Fetch the files that tasks left."),
         ("logs", "deskgrid.cli.bags:logs", "Print what tasks wrote to stdout and stderr."),
@@ -37,6 +38,8 @@ COMMANDS = {
     "Watch": (
         ("status", "deskgrid.cli.grid:status", "Watch the grid live, or print its state."),
         ("bags", "deskgrid.cli.grid:bags", "List the bags."),
+        ("whatif", "deskgrid.cli.whatif:whatif", "Say when a bag would end if something were different."),
+        ("advise", "deskgrid.cli.whatif:advise", "Say what would help a bag to end sooner."),
         ("shares", "deskgrid.cli.grid:shares", "Show who has used how much of the grid."),
         ("policy", "deskgrid.cli.grid:policy", "Change how the running grid places tasks."),
     ),
@@ -65,8 +68,8 @@ class Later(click.Command):
         return command
 
 
-class Front(click.Group):
-    """The group of all commands, which also reports errors."""
+class LaterGroup(click.Group):
+    """A group of such commands."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -74,6 +77,10 @@ class Front(click.Group):
         """Import the command that is called."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Later) else command, rest
+
+
+class Front(LaterGroup):
+    """The group of all commands, which also reports errors."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands under their headings."""

@@ -16,11 +16,13 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 from deskgrid import wire
 from deskgrid.client.downloads import ResultFiles
+from deskgrid.client.eta import Eta
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised, add_note, value_of
 from deskgrid.client.progress import Meter, Progress
 from deskgrid.client.replies import ANSWER_S, ORDER_S, SLICE_S, Waiter, ask, results_of
 from deskgrid.client.submission import checked_seconds
+from deskgrid.client.whatif import FORECAST_S, Advice
 from deskgrid.errors import RequestFailed
 
 ItemT = TypeVar("ItemT")
@@ -254,7 +256,15 @@ class Bag(Generic[ItemT, ResultT]):
         return self._progress(ANSWER_S)
 
     def _progress(self, seconds: float) -> Progress:
-        return self._read(Progress.of, self._ask("progress", seconds=seconds))
+        return self._read(Progress.of, self._ask("progress", seconds=seconds, eta=True))
+
+    def eta(self) -> Eta:
+        """Estimate when the bag will be done: the median, and an interval that holds nine times out of ten.
+
+        The broker runs the grid forward from now, many times, with runtimes and windows as it has come to know them. If
+        nothing can be said, the answer is unknown, and says why. Print it to read it.
+        """
+        return self._read(Eta.of, self._ask("eta"))
 
     def cancel(self) -> int:
         """Cancel every task that has not ended, including running ones. Returns the number of cancelled tasks."""
@@ -271,6 +281,13 @@ class Bag(Generic[ItemT, ResultT]):
     def explain(self, item: int | None = None) -> str:
         """Explain why a task waits, or where it is. ``item``: its index, from 0; None: the longest waiting task."""
         return self._read(lambda answer: "\n".join(answer["text"]), self._ask("explain", item=item))
+
+    def advise(self, seconds: float = FORECAST_S) -> Advice:
+        """Return what would help the bag to end sooner: PCs that stay longer, and what its longest tasks need.
+
+        Raises `GridUnreachable` if no answer comes within ``seconds``.
+        """
+        return self._read(Advice.of, self._ask("advise", seconds=seconds))
 
     def logs(self, item: int) -> TaskLog:
         """Return a task's output, where it ran and how it ended. ``item``: its index, from 0."""

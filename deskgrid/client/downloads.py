@@ -7,8 +7,6 @@ Rule 2: a file appears under its name when all of it is there, and never takes t
 
 import atexit
 import os
-import shutil
-import tempfile
 import threading
 from collections import deque
 from hashlib import sha256
@@ -33,7 +31,7 @@ class ResultFiles:
 
     def value(self, tree: bytes) -> Path:
         """Fetch a result that is a file; the caller removes it. Raises `RequestFailed`."""
-        folder = Path(tempfile.mkdtemp(dir=_OUR_FOLDER.path()))
+        folder = _OUR_FOLDER.new()
         self.fetch(tree, folder)
         return folder / wire.VALUE
 
@@ -129,9 +127,18 @@ class _OurFolder:
         """Return the folder, which is made at its first use."""
         with self._lock:
             if self._path is None or not self._path.is_dir():
+                import shutil  # here, because most programs fetch no files, and start sooner without these modules
+                import tempfile
+
                 self._path = Path(tempfile.mkdtemp(prefix="deskgrid-results-"))
                 atexit.register(shutil.rmtree, self._path, ignore_errors=True)
             return self._path
+
+    def new(self) -> Path:
+        """Return a new folder in it."""
+        from tempfile import mkdtemp
+
+        return Path(mkdtemp(dir=self.path()))
 
 
 _OUR_FOLDER = _OurFolder()

@@ -74,21 +74,22 @@ class Futures:
         owner: object,
     ) -> Future[Any]:
         """Submit one call. ``owner`` is kept alive until all futures are settled. Raises `BagRejected`."""
-        common, own = Noted(self._known), Noted(self._known)
-        pickled = common.pickled(lambda: pickle_function(function))
+        noted = Noted(self._known)
+        pickled = noted.pickled(lambda: pickle_function(function))
+        common = noted.trees
         key = _Key(pickled, None, modules, name, options, runtime is not None)
-        if key not in self._by_key and len(self._by_key) >= OWN_BAGS:
+        if len(self._by_key) >= OWN_BAGS and key not in self._by_key:
             # By module, because a template contains the local modules as they were when it was made.
             module = str(getattr(function, "__module__", None))
             key = _Key(pickle_function(_caller()), module, modules, "calls", options, key.predicted)
-            args, common.trees = (function, *args), {}
-        payload = own.pack_call(args, kwargs, f"an argument of {name}")
-        if common.trees or own.trees:
-            self._send_files(key, common.trees, own.trees)
+            args, common = (function, *args), {}
+        payload = noted.pack_call(args, kwargs, f"an argument of {name}")
+        if common or noted.trees:
+            self._send_files(key, common, noted.trees)
         with self._lock:
             if self._closed:
                 raise closed()
-            stream = self._stream(key, b"".join(common.trees))
+            stream = self._stream(key, b"".join(common))
             self._owner = owner
             return stream.submit(payload, runtime)
 

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.bag_files import BagFiles, KnownFiles, command_files, new_bag_id
 from deskgrid.client.discovery import client_line
+from deskgrid.client.eta import Eta
 from deskgrid.client.futures import Futures, closed
 from deskgrid.client.link import OPENING_S, Link
 from deskgrid.client.payload import pack_text
+from deskgrid.client.probing import checked_probes
 from deskgrid.client.replies import ANSWER_S, ask, pages
 from deskgrid.client.submission import (
     Runtime,
@@ -39,6 +41,7 @@ from deskgrid.client.template import (
     pickle_function,
     python_template,
 )
+from deskgrid.client.whatif import FORECAST_S, Change
 from deskgrid.errors import GridUnreachable
 from deskgrid.files import Shared
 from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
@@ -51,8 +54,10 @@ log = logging.getLogger("deskgrid.client")
 
 # Seconds between two checks whether a local grid's workers have joined.
 _LOOK_S = 0.01
+# The options of a call for which none are given: one value, because each submit would pay for another.
+_NO_OPTIONS = TaskOptions()
 # The shortest piece of a checkpointable task, if none is given.
-MIN_PIECE_S = TaskOptions().min_piece
+MIN_PIECE_S = _NO_OPTIONS.min_piece
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ValueT = TypeVar("ValueT")
@@ -64,7 +69,7 @@ class Task(Generic[FunctionT]):
 
     function: FunctionT
     runtime: float | None = None
-    options: TaskOptions = field(default_factory=TaskOptions)
+    options: TaskOptions = _NO_OPTIONS
     modules: tuple[str, ...] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -188,6 +193,7 @@ class Grid(Executor):
         licences: Mapping[str, int] | None = None,
         after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
         when: str = "ok",
+        explore: bool = False,
     ) -> Bag[ItemT, ResultT]:
         """Submit one call ``function(item)`` for each of ``items``; returns when the broker has them all on disk.
 
@@ -205,12 +211,15 @@ class Grid(Executor):
         the bag may be on PCs at once. ``licences``: how many licences each task needs, by name, as in
         ``{"matlab": 1}``; the broker's licences.toml says how many there are. ``after``: your bags, or their ids, that
         come before this one. It begins when all their tasks are done, or, with ``when="ended"``, when these have ended
-        in any way.
+        in any way. ``explore``: the bag begins with up to 16 items that are spread over its parameters, so the broker
+        soon knows how long all of them take. Parameters are the numbers in the items: in numbers, texts, tuples, lists,
+        dictionaries and dataclasses. Items without any are drawn at random, always the same ones.
 
         ``items`` are taken one by one, so a generator may yield millions of items. These are not kept in memory, and
-        `Bag.as_completed` yields their indexes instead. The function and the program's own modules travel as they are
-        now. If the broker has a remark about the bag, such as that a call is longer than any known window, the remark
-        is logged as a warning, which goes to stderr unless the program configures logging otherwise.
+        `Bag.as_completed` yields their indexes instead; with ``explore`` they are kept. The function and the program's
+        own modules travel as they are now. If the broker has a remark about the bag, such as that a call is longer than
+        any known window, the remark is logged as a warning, which goes to stderr unless the program configures logging
+        otherwise.
 
         Raises `BagRejected` for items, runtimes or sizes that cannot be accepted, `PicklingFailed`, and
         `PythonMismatch`. After an error or an interrupt, nothing of the bag is left on the grid.
@@ -232,7 +241,14 @@ class Grid(Executor):
             return files.pack_call((item,), {}, what)
 
         bag: Bag[ItemT, ResultT] = self._submit(
-            template, items, pack=pack, name=name or label, runtime=runtime, options=options, files=files
+            template,
+            items,
+            pack=pack,
+            name=name or label,
+            runtime=runtime,
+            options=options,
+            explore=explore,
+            files=files,
         )
         if bag.note:
             log.warning("bag %s (%s): %s", bag.id, bag.name, bag.note)
@@ -259,6 +275,7 @@ class Grid(Executor):
         licences: Mapping[str, int] | None = None,
         after: "Bag[Any, Any] | Iterable[Bag[Any, Any] | str]" = (),
         when: str = "ok",
+        explore: bool = False,
     ) -> Bag[str, str]:
         """Submit one run of a command for each of ``items``, a text that replaces "{}" in ``argv``.
 
@@ -283,7 +300,16 @@ class Grid(Executor):
         saving = checked_saving(checkpoint, checkpoint_signal, checkpoint_exit)
         template = command_template(argv, b"".join([tree.digest for tree in trees]), patterns, saving)
         label = name or cut(argv[0], NAME_BYTES)
-        return self._submit(template, items, pack=pack_text, name=label, runtime=runtime, options=options, files=files)
+        return self._submit(
+            template,
+            items,
+            pack=pack_text,
+            name=label,
+            runtime=runtime,
+            options=options,
+            explore=explore,
+            files=files,
+        )
 
     def share(self, value: ValueT) -> Shared[ValueT]:
         """Share an object with all tasks of a bag: use what is returned in their function, or in its items.
@@ -306,9 +332,13 @@ class Grid(Executor):
         name: str,
         runtime: Runtime,
         options: TaskOptions,
+        explore: bool,
         files: BagFiles,
     ) -> Bag[Any, Any]:
         held = kept(items)
+        if explore:
+            held = tuple(items) if held is None else held
+            options = replace(options, probes=checked_probes(held, options))
         bag, total, note = submit_bag(
             self._link,
             template,
@@ -439,6 +469,29 @@ class Grid(Executor):
         """
         found: list[dict[str, Any]] = self._ask("shares", {})["shares"]
         return found
+
+    def whatif(
+        self,
+        bag: "Bag[Any, Any] | str | None" = None,
+        changes: Iterable[Change] = (),
+        *,
+        runtime: float | None = None,
+        tasks: int | None = None,
+    ) -> list[Eta]:
+        """Return when a bag would end: first as things are, then with each of ``changes``. Nothing changes by asking.
+
+        ``bag``: your bag, or its id. None: a bag of ``tasks`` tasks of ``runtime`` predicted seconds each, as if you
+        submitted it now. At most 16 changes.
+        """
+        said: dict[str, Any] = {"changes": [change.said() for change in changes]}
+        if bag is not None:
+            answer = self._ask("whatif", {"bag": bag.id if isinstance(bag, Bag) else bag, **said}, FORECAST_S)
+        elif runtime is None or tasks is None:
+            raise ValueError("name a bag, or give runtime and tasks")
+        else:
+            seconds = checked_seconds(runtime, "the runtime")
+            answer = self._ask("whatif new", {"tasks": tasks, "runtime_s": seconds, **said}, FORECAST_S)
+        return [Eta.of(row) for row in answer["rows"]]
 
     def policy(self, name: str, **options: object) -> None:
         """Change the policy of the running grid. Raises `RequestFailed` unless you are an admin."""

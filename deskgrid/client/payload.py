@@ -7,7 +7,6 @@ worker. An exception that cannot be rebuilt becomes a `TaskError`.
 import io
 import pickle
 import re
-import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -28,6 +27,7 @@ from deskgrid.errors import (
 from deskgrid.files import fetching
 from deskgrid.wire import (
     LARGE_BYTES,
+    MARK,
     PAYLOAD_LIMIT,
     VALUE_BYTES,
     BagResult,
@@ -209,12 +209,16 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def _unpickled(payload: Payload, files: "ResultFiles | None") -> Any:
+    if isinstance(payload, bytes) and payload[:1] != MARK:
+        return pickle.loads(payload)
     wrapped = unwrap(payload)
     if not wrapped.trees or files is None:
         return _loaded(wrapped.payload)
     with fetching(lambda name: files.named(wrapped.trees[0], name)):
         if not wrapped.whole:
             return _loaded(wrapped.payload)
+        import shutil  # here, as in `deskgrid.client.downloads`
+
         path = files.value(wrapped.trees[-1])
         try:
             with path.open("rb") as file:

@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from deskgrid.durations import duration
+from deskgrid.client.eta import when_done
 from deskgrid.errors import DeskgridError
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ LOOK_EVERY_S = 2.0
 class Progress:
     """The progress of a bag, in tasks.
 
-    ``left_s``: predicted seconds of work left. ``eta_s``: seconds until the bag should be done; None: unknown.
+    ``left_s``: predicted seconds of work left. ``eta_s``: seconds until the bag should be done; with a confidence of
+    0.9, it takes from ``eta_low_s`` to ``eta_high_s``; None: unknown. `Bag.eta` says why.
     """
 
     total: int
@@ -35,6 +37,8 @@ class Progress:
     waiting: int
     eta_s: float | None
     left_s: float
+    eta_low_s: float | None = None
+    eta_high_s: float | None = None
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> "Progress":
@@ -86,7 +90,7 @@ def _status(progress: Progress) -> str:
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if progress.eta_s is not None:
-        parts.append(f"about {duration(progress.eta_s)} to go")
+        parts.append(when_done(progress.eta_s, progress.eta_high_s, datetime.now().astimezone()))
     return ", ".join(parts)
 
 

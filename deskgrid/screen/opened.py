@@ -144,6 +144,9 @@ def _progress(bag: BagState, width: int) -> Iterable[Entry]:
     yield _labelled("", ", ".join(counts))
     work = f"{duration(bag['left_s'])} left, longest task {duration(bag['longest_s'])}"
     yield _labelled("work", work if bag["closed"] else f"{work}; more tasks may come")
+    if (low := bag["eta_low_s"]) is not None and not tables.complete(bag):
+        high = "nobody knows how long" if bag["eta_high_s"] is None else duration(bag["eta_high_s"])
+        yield _labelled("to go", f"{duration(low)} to {high}, with a confidence of 90 %")
     if bag["note"]:
         yield _labelled("note", Text(clean(bag["note"]), "yellow"))
 

@@ -35,13 +35,13 @@ MEDIUM = 76
 WIDE = 120
 
 # Cells of: the shortest useful bar; what a name keeps when other columns need room; the longest duration below 100
-# days; a bag's id; the most slots with a glyph each.
+# days; a bag's id; the most slots with a glyph each; a slot's name.
 BAR_LEAST = 8
 NAME_LEAST = 12
 DURATION = 11
 BAG_ID = 12
 STRIP = 8
-LANE = len("slot 99")
+SLOT = len("slot 99")
 
 
 @lru_cache(maxsize=8_192)
@@ -175,7 +175,7 @@ def slot_rows(worker: WorkerState, columns: Sequence[Column], names: Mapping[str
     return [
         row(
             (
-                Text(f"slot {slot['slot']}" if columns[0].width >= LANE else str(slot["slot"]), "dim"),
+                Text(f"slot {slot['slot']}" if columns[0].width >= SLOT else str(slot["slot"]), "dim"),
                 Text(clean(f"{names.get(task['bag']) or task['bag']} #{task['item']}")),
                 progress(task),
                 said_of(worker, slot, task),

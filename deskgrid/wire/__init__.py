@@ -40,6 +40,8 @@ from deskgrid.wire.limits import (
     BAG_LIMIT,
     BATCH_BYTES,
     BATCH_ROWS,
+    CHECKPOINT_BYTES,
+    CHECKPOINT_LIMIT,
     CHUNK_BYTES,
     CONTROL_BYTES,
     DIGEST_BYTES,
@@ -59,6 +61,7 @@ from deskgrid.wire.limits import (
     PICKLED_BYTES,
     PRINTED_BYTES,
     PRIORITY_LIMIT,
+    PROBES_LIMIT,
     QUESTION_BYTES,
     QUESTION_ITEMS,
     RESULTS_ROWS,
@@ -111,7 +114,7 @@ from deskgrid.wire.messages.worker import (
     Window,
     Work,
 )
-from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of
+from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of, slice_of
 from deskgrid.wire.task_options import LICENCE, TaskOptions, read_task_options
 from deskgrid.wire.template import EXIT_CODE_LIMIT, KINDS, Kind, TemplateRefused, read_template, template_kind
 from deskgrid.wire.text import clean, clean_lines, cut, is_longer
@@ -140,6 +143,8 @@ __all__ = [
     "BAG_LIMIT",
     "BATCH_BYTES",
     "BATCH_ROWS",
+    "CHECKPOINT_BYTES",
+    "CHECKPOINT_LIMIT",
     "CHUNK_BYTES",
     "CONTROL_BYTES",
     "DIGEST_BYTES",
@@ -169,6 +174,7 @@ __all__ = [
     "PICKLED_BYTES",
     "PRINTED_BYTES",
     "PRIORITY_LIMIT",
+    "PROBES_LIMIT",
     "QUESTION_BYTES",
     "QUESTION_ITEMS",
     "RESULTS_ROWS",
@@ -259,6 +265,7 @@ __all__ = [
     "results_in",
     "results_of_tasks",
     "sha256_of",
+    "slice_of",
     "split_digests",
     "template_kind",
     "unwrap",

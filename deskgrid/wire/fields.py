@@ -15,6 +15,8 @@ from typing import Annotated, Any
 
 from deskgrid.wire.limits import (
     BATCH_ROWS,
+    CHECKPOINT_BYTES,
+    CHECKPOINT_LIMIT,
     COUNT_LIMIT,
     DIGEST_BYTES,
     LINE_BYTES,
@@ -381,6 +383,9 @@ Digest = Annotated[str, Word(re.compile(r"[0-9a-f]{64}"), "64 hexadecimal digits
 Version = Annotated[str, Line(64)]
 PythonVersion = Annotated[str, Word(re.compile(r"[0-9]{1,3}\.[0-9]{1,3}"), "a version like 3.12")]
 Argument = Annotated[Payload, Data(PAYLOAD_LIMIT, chunks=True)]
+# What one message carries of a checkpoint, and the bytes of a checkpoint.
+CheckpointData = Annotated[Payload, Data(CHECKPOINT_BYTES, chunks=True)]
+CheckpointSize = Annotated[int, Integer(0, CHECKPOINT_LIMIT)]
 # One part of a stored file, and what it is known by.
 PartData = Annotated[Payload, Data(PART_BYTES, chunks=True)]
 PartDigest = Annotated[bytes, Data(DIGEST_BYTES)]

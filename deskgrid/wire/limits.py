@@ -36,6 +36,10 @@ ANSWER_BYTES = 16 * 2**20
 QUESTION_BYTES = 2**20 - 2**12
 QUESTION_ITEMS = 10_000
 
+# A checkpoint, and what a message carries of one: others are served between the messages.
+CHECKPOINT_LIMIT = 2**30
+CHECKPOINT_BYTES = 16 * 2**20
+
 # Tasks in one bag: ten times the largest bag measured. Ids and indexes beyond it have not been tried.
 BAG_LIMIT = 10_000_000
 # Integers are stored in SQLite, whose integers are signed 64-bit.
@@ -53,10 +57,13 @@ SECONDS_LIMIT = 1e10
 NAME_BYTES = 255
 # A public key of CURVE.
 KEY_BYTES = 32
-# The packed options for every task of a bag: a few numbers, and at most AFTER_LIMIT ids and LICENCES_LIMIT names.
+# The packed options for every task of a bag: a few numbers, and at most AFTER_LIMIT ids, LICENCES_LIMIT names and
+# PROBES_LIMIT items.
 OPTIONS_BYTES = 4 * 2**10
 # Bags that a bag may come after: more belong into one bag.
 AFTER_LIMIT = 32
+# Tasks that come before the others of their bag: enough to know a smooth sweep, and few for a scheduling pass.
+PROBES_LIMIT = 16
 # Kinds of licences that a task may need: more than any program that we know.
 LICENCES_LIMIT = 16
 # The priority of a bag, up or down. A hundred steps are more than anybody tells apart.

@@ -59,6 +59,19 @@ def frames_of(parts: Sequence[Payload]) -> list[bytes | memoryview]:
     return found
 
 
+def slice_of(payload: Payload, start: int, most: int) -> Payload:
+    """Return at most ``most`` bytes of a payload, from ``start`` on. They are not copied, if they are large."""
+    if isinstance(payload, bytes):
+        return payload_of(payload[start : start + most])
+    chosen, left = list[memoryview](), most
+    for piece in payload.frames():
+        if start < len(piece) and left:
+            chosen.append(piece[start : start + left])
+            left -= len(chosen[-1])
+        start = max(0, start - len(piece))
+    return Chunks(chosen) if most - left >= LARGE_BYTES else b"".join(chosen)
+
+
 def payload_of(data: bytes) -> Payload:
     """Return ``data`` as a payload: as `Chunks` if it is large."""
     return data if len(data) < LARGE_BYTES else Chunks([memoryview(data)])

@@ -105,7 +105,9 @@ class BagState(TypedDict):
     paused: bool  # somebody has paused it: no more tasks of it are started
     age_s: float
     left_s: float  # predicted seconds of work left
-    eta_s: float | None  # until the bag should end; null when unknown, or if it cannot end as things are
+    eta_s: float | None  # until the bag should end, the median; null when unknown, or if it cannot end as things are
+    eta_low_s: float | None  # with a confidence of 0.9, the bag ends between this time from now ...
+    eta_high_s: float | None  # ... and this; null when unknown
     longest_s: float  # the longest predicted runtime among its tasks
     note: str  # for people; may be empty
 

@@ -23,6 +23,7 @@ from deskgrid.wire.limits import (
     LICENCES_LIMIT,
     OPTIONS_BYTES,
     PRIORITY_LIMIT,
+    PROBES_LIMIT,
     RETRIES_LIMIT,
 )
 from deskgrid.wire.source import UNREADABLE, Wrong, source_of
@@ -47,7 +48,7 @@ class TaskOptions:
     a task that takes long. ``priority``: bags of higher numbers come first among those of their owner. ``limit``: how
     many tasks of the bag may be on slots at once; None: as many as fit. ``licences``: what each task needs. ``after``:
     ids of bags that have to end first, as ``when`` says. ``checkpoint``: the task is checkpointable;
-    ``min_piece``: then an attempt gets at least so many seconds.
+    ``min_piece``: then an attempt gets at least so many seconds. ``probes``: items that are started before the others.
     """
 
     timeout: Seconds | None = None
@@ -60,6 +61,7 @@ class TaskOptions:
     licences: Annotated[tuple[Licence, ...], AtMost(LICENCES_LIMIT)] = ()
     after: Annotated[tuple[Id, ...], AtMost(AFTER_LIMIT)] = ()
     when: When = "ok"
+    probes: Annotated[tuple[Annotated[int, Integer(0, BAG_LIMIT)], ...], AtMost(PROBES_LIMIT)] = ()
 
     def licence_needs(self) -> tuple[tuple[str, int], ...]:
         """The licences of each task: name and number, by name."""

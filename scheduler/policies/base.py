@@ -36,13 +36,14 @@ class Requirement(NamedTuple):
 class Place(NamedTuple):
     """Bind the waiting task of ``entry`` to the slot numbered ``slot``.
 
-    ``priority``: the task waits in the priority queue. ``requirement``: tests the fit again if the task is sent now.
-    ``many``: how many tasks to place, this one and those alike behind it (``entry.alike`` at most), as far as they fit.
+    ``priority``: the task waits in the priority queue; None: in either queue. ``requirement``: tests the fit again if
+    the task is sent now. ``many``: how many tasks to place, this one and those alike behind it (``entry.alike`` at
+    most), as far as they fit.
     """
 
     entry: Entry
     slot: int
-    priority: bool
+    priority: bool | None
     requirement: Requirement
     many: int = 1
 

@@ -22,7 +22,10 @@ _SlotKey = tuple[str, int]
 
 
 class Reserved(NamedTuple):
-    """``entries``: the tasks; ``starts``: when each task begins at the place that is kept for it; ``now``: the tasks that begin now, by slot."""
+    """``entries``: the tasks. ``now``: those that begin now, by slot.
+
+    ``starts``: when each task begins at the place that is kept for it.
+    """
 
     entries: Sequence[Entry]
     starts: Mapping[int, float]
@@ -51,7 +54,10 @@ def reserved(view: View, margin: float) -> Reserved | None:
     starts: dict[int, float] = {}
     first: dict[_SlotKey, Entry] = {}
     for most, mean, entry in sorted(needs.values(), key=lambda need: (-need[0], -need[1], need[2].task)):
-        places = [_soonest(key, spans, free.get(key, view.now), min(most, AMPLE * longest), mean) for key, spans in windows.items()]
+        places = [
+            _soonest(key, spans, free.get(key, view.now), min(most, AMPLE * longest), mean)
+            for key, spans in windows.items()
+        ]
         best = min([place for place in places if place is not None], default=None)
         if best is None:
             continue

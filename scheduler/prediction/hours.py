@@ -8,7 +8,7 @@ Rule 3: who does as announced is taken at its word, to the second.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import inf, isfinite, log
 from statistics import fmean, median
 from typing import NamedTuple
@@ -72,6 +72,11 @@ class Hours:
         # What holds for others: made anew when a window has closed.
         self._ratios: list[float] | None = None
         self._regular = False
+
+    @property
+    def pcs(self) -> Collection[str]:
+        """The PCs that have a record."""
+        return self._records.keys()
 
     def add(self, pc: str, planned: float, lasted: float) -> None:
         """A window of ``pc`` has closed."""

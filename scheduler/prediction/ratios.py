@@ -64,6 +64,10 @@ class Ratios:
         self._longest = max(self._longest, elapsed)
         self._changes += 1
 
+    def known(self) -> list[float]:
+        """The remembered ratios, ascending."""
+        return sorted(self._ratios)
+
     @property
     def stale(self) -> bool:
         """Whether `spread` would look at new observations."""

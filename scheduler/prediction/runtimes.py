@@ -4,13 +4,15 @@ Rule 1: a bag's own runs count most. Before it has any, and beside a few, there 
 there are none, those of its program; if there are none either, those of everything.
 Rule 2: what a user predicted is evidence, not an order. It is a prior, too: the prediction, multiplied by the ratios of
 actual to predicted runtimes that were seen of the same program.
-Rule 3: memory is bounded. Of each kind only the samples that were used last are kept.
+Rule 3: memory is bounded. Of each kind only the samples that were used last are kept, and nobody's many samples push
+out the few of others: a name may begin with its owner and a line break.
 Rule 4: no value can surprise. Absurd runtimes are limited, and so is what one PC contributes (`sample`).
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from math import exp, isfinite
-from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 from deskgrid.scheduler.prediction.calibration import LEVELS, Calibration, stage_of
@@ -28,7 +30,17 @@ KEPT = 500
 
 Kind = Literal["function", "program"]
 
-_RATIOS = tuple(exp(PREDICTED_SPREAD * NormalDist().inv_cdf((place + 0.5) / POINTS)) for place in range(POINTS))
+# The levels of the points of a whole distribution.
+SPREAD_POINTS = 48
+SPREAD_LEVELS = tuple((place + 0.5) / SPREAD_POINTS for place in range(SPREAD_POINTS))
+
+
+@cache
+def _first_ratios() -> tuple[float, ...]:
+    """Actual to predicted runtimes, before any are known of a program."""
+    from statistics import NormalDist  # here, because a broker starts 3 ms sooner without it
+
+    return tuple(exp(PREDICTED_SPREAD * NormalDist().inv_cdf((place + 0.5) / POINTS)) for place in range(POINTS))
 
 
 class Features(NamedTuple):
@@ -56,8 +68,24 @@ class Prediction(NamedTuple):
     stage: int
 
 
+def owner_of(name: str) -> str:
+    """Whose sample it is: what stands before the first line break of its name; the whole name if it has none."""
+    return name.partition("\n")[0]
+
+
+class Spread(NamedTuple):
+    """Equally likely seconds, ascending, and how many tasks of the bag they stand on."""
+
+    points: tuple[float, ...]
+    own: int
+
+
 class Kept(dict[str, Sample]):
-    """Samples by name: those that were used last."""
+    """Samples by name: those that were used last. If there are too many, an owner who has most of them loses one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._owners: Counter[str] = Counter()
 
     def add(self, name: str, run: float, pc: str, known: Sequence[float] = ()) -> None:
         """Add a run to the sample of a name, if the name is known; a new sample begins with ``known``."""
@@ -66,10 +94,19 @@ class Kept(dict[str, Sample]):
         sample = self.pop(name, None)
         if sample is None:
             sample = Sample(known)
+            self._owners[owner_of(name)] += 1
             if len(self) >= KEPT:
-                del self[next(iter(self))]
+                most = max(self._owners.values())
+                self.drop(next(old for old in self if self._owners[owner_of(old)] == most))
         self[name] = sample
         sample.add(run, pc)
+
+    def drop(self, name: str) -> None:
+        """Forget a sample, if it is there."""
+        if self.pop(name, None) is not None:
+            self._owners[owner_of(name)] -= 1
+            if not self._owners[owner_of(name)]:
+                del self._owners[owner_of(name)]
 
 
 class Runtimes:
@@ -88,31 +125,52 @@ class Runtimes:
 
         ``running``: how long running tasks of the same bag have run, in seconds.
         """
-        bag = self._bags.get(features.bag)
-        own = bag.sorted if bag is not None else []
-        points, known = self._prior(features)
+        own, points, known = self._evidence(features, running)
         if not own and not points:
             return None
         speed = features.speed
         if speed != 1.0:
             running = [seconds * speed for seconds in running]
         longest = max(own[-1] if own else 0.0, points[-1] if points else 0.0)
-        if running and max(running) > longest:
-            # These have run for longer than all that is known: they count with what they have shown.
-            own = [*own, *sorted(_bounded(seconds) for seconds in running if seconds > longest)]
-            longest = own[-1]
         found = Mixture(own, points).quantiles(LEVELS, running)
-        stage = stage_of(bag.count if bag is not None else 0, known)
+        stage = stage_of(self._ended(features.bag), known)
         low, median, high, highest = self.calibration.corrected(stage, found, BEYOND * longest)
         if speed != 1.0:
             return Prediction(low / speed, median / speed, high / speed, highest / speed, stage)
         return Prediction(low, median, high, highest, stage)
 
+    def spread(self, features: Features, running: Sequence[float] = ()) -> Spread | None:
+        """As `predict`, but the whole distribution, and uncorrected; on a PC of speed 1."""
+        own, points, known = self._evidence(features, running)
+        if own and not known:
+            points = []  # what all tasks of the grid took says little
+        if not own and not points:
+            return None
+        found = Mixture(own, points).quantiles(SPREAD_LEVELS, [seconds * features.speed for seconds in running])
+        return Spread(tuple(found), min(self._ended(features.bag), len(own)))
+
+    def _ended(self, bag: str) -> int:
+        """How many tasks of a bag have ended."""
+        sample = self._bags.get(bag)
+        return 0 if sample is None else sample.count
+
+    def _evidence(self, features: Features, running: Sequence[float]) -> tuple[list[float], list[float], bool]:
+        """The bag's own runs, the points from before, and whether these are of its own kind."""
+        bag = self._bags.get(features.bag)
+        own = bag.sorted if bag is not None else []
+        points, known = self._prior(features)
+        longest = max(own[-1] if own else 0.0, points[-1] if points else 0.0)
+        if longest and running and max(running) * features.speed > longest:
+            # These have run for longer than all that is known: they count with what they have shown.
+            longer = [seconds * features.speed for seconds in running if seconds * features.speed > longest]
+            own = [*own, *sorted(map(_bounded, longer))]
+        return own, points, known
+
     def _prior(self, features: Features) -> tuple[list[float], bool]:
         """Points from before the bag, and whether they are of its own kind."""
         if features.predicted is not None:
             ratios = self._ratios.get(features.program)
-            points = _RATIOS if ratios is None else ratios.points()
+            points = _first_ratios() if ratios is None else ratios.points()
             expected = _bounded(features.predicted)
             return [expected * point for point in points], True
         for sample in (self._functions.get(features.function), self._programs.get(features.program)):
@@ -130,15 +188,19 @@ class Runtimes:
         self._programs.add(features.program, run, pc)
         self._all.add(run, pc)
         if features.predicted is not None:
-            self._ratios.add(features.program, run / _bounded(features.predicted), pc, _RATIOS)
+            self._ratios.add(features.program, run / _bounded(features.predicted), pc, _first_ratios())
 
     def end(self, bag: str) -> None:
         """A bag's own runs are no longer needed; its function and its program keep theirs."""
-        self._bags.pop(bag, None)
+        self._bags.drop(bag)
 
     def knows(self, features: Features) -> bool:
         """Whether there are runs of the function or the program."""
         return features.function in self._functions or features.program in self._programs
+
+    def names(self, kind: Kind) -> list[str]:
+        """The functions or programs of which runs are remembered."""
+        return list(self._of(kind))
 
     def runs(self, kind: Kind, name: str) -> list[float]:
         """The remembered runs of a function or a program, oldest first, to be kept for `restore`. Seconds."""

@@ -70,6 +70,9 @@ class _Arrivals:
     def shortest(self) -> float:
         return self._tree.least()
 
+    def rows(self) -> TaskRanges:
+        return self._living()
+
     def tasks(self) -> Iterator[tuple[int, float]]:
         for first, held, runtime in zip(*self._living(), strict=True):
             for task in range(first, first + held):

@@ -7,7 +7,7 @@ from itertools import islice, repeat
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.queues.by_arrival import COMPACT_FROM, RUNS_A_GHOST
 from deskgrid.scheduler.queues.runtime_index import START, Run, RuntimeIndex
-from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges
+from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, grouped
 from deskgrid.scheduler.queues.waiting import Entry, NewRuntime
 
 # How many leaves of the index a pass sifts at least, which takes a few milliseconds; and in how many passes all of them
@@ -46,6 +46,17 @@ class LongestFirst:
 
     def shortest(self) -> float:
         return self._runs.shortest()
+
+    def rows(self) -> TaskRanges:
+        if self._ghosts:
+            tasks = list(self.tasks())
+            return grouped([task for task, _ in tasks], [runtime for _, runtime in tasks])
+        rows = TaskRanges([], [], [])
+        for key, _, first, held in self._runs.by_arrival():
+            rows.firsts.append(first)
+            rows.counts.append(held)
+            rows.runtimes.append(-key)
+        return rows
 
     def tasks(self) -> Iterator[tuple[int, float]]:
         return self._living(self._runs.by_arrival())

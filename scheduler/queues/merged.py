@@ -1,4 +1,4 @@
-"""Queues of several lanes as one, for a policy to read. Each entry is one of the lane that has the task."""
+"""Queues of several categories as one, for a policy to read. Each entry is one of the category that has the task."""
 
 from collections.abc import Callable, Sequence
 from math import inf, nextafter
@@ -33,7 +33,7 @@ class OneAfterAnother:
 
 
 class RegularQueues(OneAfterAnother):
-    """The regular queues of several lanes."""
+    """The regular queues of several categories."""
 
     def __init__(self, queues: Sequence[OldestFirst], place_of: PlaceOf) -> None:
         super().__init__(queues, place_of)

@@ -23,6 +23,16 @@ class Regular(OldestFirst):
     So a task is found by its number, and the first and the last task of a run are never ghosts.
     """
 
+    def _extend(self, rows: TaskRanges) -> None:
+        end, first = len(self._firsts) - 1, rows.firsts[0] if rows.firsts else -1
+        follows = end >= 0 and self._counts[end] and self._firsts[end] + self._counts[end] == first
+        if follows and self._tree.levels[0][end] == rows.runtimes[0]:
+            # Tasks that are submitted one by one make one run, too.
+            self._counts[end] += rows.counts[0]
+            self._held += rows.counts[0]
+            rows = TaskRanges(rows.firsts[1:], rows.counts[1:], rows.runtimes[1:])
+        super()._extend(rows)
+
     def discard(self, task: int, count: int = 1) -> None:
         self.drop(task, count)
 

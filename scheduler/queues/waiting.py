@@ -48,6 +48,9 @@ class WaitingQueue(ReadableQueue, Protocol):
     def tasks(self) -> Iterator[tuple[int, float]]:
         """Every (task, runtime), in the order they were added."""
 
+    def rows(self) -> TaskRanges:
+        """All tasks, in the order they were added."""
+
     def ascending(self, limit: int) -> list[float]:
         """The ``limit`` shortest runtimes, ascending, or those of all tasks if fewer wait."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import SchedulerError
-from deskgrid.scheduler.queues.lanes import rounded_piece
+from deskgrid.scheduler.queues.categories import rounded_piece
 from deskgrid.scheduler.simulation.timetable import Span, Timetable, always
 
 

@@ -8,7 +8,7 @@ Rule 3: the scheduler sees what is predicted and announced; what happens is in `
 import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
@@ -19,7 +19,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome
 from deskgrid.scheduler.policies.base import Policy
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.simulation.runs import IDEAL, SLOWLY, Arrival, Conditions, Execution, Run, SimulatedPC, Stalled
 from deskgrid.scheduler.simulation.timetable import ANNOUNCED, Calendar, Span, Timetable, always, cycle, kinds_of_spans
 
@@ -112,6 +112,8 @@ class Simulator:
         # If no PC is silent, no slot has to be looked at between events.
         self._silent = [pc.name for pc in pcs if pc.silent]
         self._conditions = conditions
+        # Is told each event and its time, after it was handled, and may answer with more events.
+        self.beside: Callable[[ev.Event, float], Iterable[ev.Event]] | None = None
         self._random = Random(conditions.seed)
         self._tries = Counter[int]()
         self._trace = trace
@@ -203,7 +205,7 @@ class Simulator:
         if (piece := arrival.min_piece) is not None:
             self._left.update(enumerate(arrival.really(), first))
         known = (first, first, count, arrival.runtimes, 0, arrival.timeout, arrival.copies)
-        key, reserve_s = LaneKey(arrival.owner), self._reserve_s
+        key, reserve_s = CategoryKey(arrival.owner), self._reserve_s
         self._feed(ev.TasksSubmitted(*known, key=key, min_piece=piece, reserve_s=reserve_s))
 
     @property
@@ -346,6 +348,9 @@ class Simulator:
         """Pass ``event`` to the scheduler, and carry out its commands."""
         for command in self.scheduler.handle(event, self.now):
             self._table[type(command)](command)
+        if self.beside is not None:
+            for other in self.beside(event, self.now):
+                self._feed(other)
 
     def _assign(self, assign: ev.Assign) -> None:
         pc = self._pcs[assign.worker]

@@ -7,17 +7,16 @@ anything for many times its runtime, or many times the longest time that a task 
 A worker that has answered before gets more time. So does a worker whose bag has no task done yet.
 Rule 3: each time a task is taken back, it gets several times as long on its next slot. So no task is moved for ever,
 and moving a very long task costs less than half of the time that the task takes.
-Rule 4: no pass looks at all slots. Slots at work are in a heap, ordered by the time of their next look. That time is
-never too late. It is often too early; then the slot goes back into the heap.
+Rule 4: no pass looks at all slots (`deskgrid.scheduler.state.looks`). The time of a look is never too late.
 
 All times are seconds on the driver's clock.
 """
 
-import heapq
 import math
 from collections.abc import Collection, Iterator, Mapping
 
 from deskgrid.scheduler.model import Attempt, agree
+from deskgrid.scheduler.state.looks import Looks
 from deskgrid.scheduler.state.slots import NEVER, Slot, Worker
 from deskgrid.scheduler.state.tasks import TaskTable
 
@@ -40,8 +39,6 @@ SEVERAL = 3
 # Slots that one pass looks at, at most, so that ten thousand slots that began together do not delay it. The next passes
 # look at the others.
 LOOKS = 500
-# The heap is rebuilt when it has this many entries for each slot: all but one of them are out of date.
-ENTRIES = 4
 
 
 class Deadlines:
@@ -49,7 +46,7 @@ class Deadlines:
 
     def __init__(self, tasks: TaskTable) -> None:
         self._tasks = tasks
-        self._looks: list[tuple[float, int]] = []
+        self._looks = Looks("look_at")
         # Slots whose running attempt was taken back and is not answered yet, by worker and attempt.
         self.debts: dict[str, dict[Attempt, Slot]] = {}
 
@@ -58,7 +55,7 @@ class Deadlines:
     @property
     def next_look(self) -> float:
         """When a pass has to look at a slot; infinity when none is at work."""
-        return self._looks[0][0] if self._looks else math.inf
+        return self._looks.next
 
     def watch(self, slot: Slot, now: float) -> None:
         """Schedule a look at ``slot``, which is at work and has no look within GRACE_S.
@@ -77,23 +74,11 @@ class Deadlines:
 
     def look(self, slot: Slot, at: float) -> None:
         """Look at ``slot`` at the time ``at``, unless an earlier look is scheduled."""
-        if at < slot.look_at:
-            slot.look_at = at
-            heapq.heappush(self._looks, (at, slot.number))
+        self._looks.add(slot, at)
 
     def looks(self, slots: Mapping[int, Slot], now: float) -> Iterator[Slot]:
         """Take the slots whose look is due off the heap, and yield them."""
-        if len(self._looks) > ENTRIES * (len(slots) + LOOKS):
-            self._looks = [(slot.look_at, number) for number, slot in slots.items() if slot.look_at < math.inf]
-            heapq.heapify(self._looks)
-        for _ in range(LOOKS):
-            if not self._looks or self._looks[0][0] > now:
-                return
-            at, number = heapq.heappop(self._looks)
-            slot = slots.get(number)
-            if slot is not None and slot.look_at == at:
-                slot.look_at = math.inf
-                yield slot
+        return self._looks.due(slots, LOOKS, now)
 
     # --- overdue attempts --------------------------------------------------------------------------------------------
 
@@ -165,7 +150,7 @@ class Deadlines:
             # An overdue attempt without a timeout that was left alone gets another look at some later time.
             if slot.sent and (now < (due := self.due(slot)) or self.timeout(slot.sent[0].attempt.task) is not None):
                 agree(f"slot {slot.number} is looked at too late", slot.look_at > max(due, now + GRACE_S), False)
-        looks = set(self._looks)
+        looks = set(self._looks.entries)
         watched = [number for number, slot in slots.items() if slot.look_at < math.inf]
         agree("slots that are to be looked at", [n for n in watched if (slots[n].look_at, n) not in looks], [])
         owed = {(name, at): slot for name, debts in self.debts.items() for at, slot in debts.items()}

@@ -57,10 +57,14 @@ class PredictionError:
 
     def quantile(self, fraction: float) -> float:
         """The ratio that ``fraction`` (0 to 1) of the attempts do not exceed; 1.0 as long as too few are known."""
+        known = self.known()
+        return known[min(len(known) - 1, int(fraction * len(known)))] if len(known) >= ENOUGH else 1.0
+
+    def known(self) -> list[float]:
+        """The remembered ratios, ascending; not to be changed."""
         if fresh := len(self._recent) - len(self._sorted):
             self._catch_up(fresh)
-        known = self._sorted
-        return known[min(len(known) - 1, int(fraction * len(known)))] if len(known) >= ENOUGH else 1.0
+        return self._sorted
 
     def _catch_up(self, fresh: int) -> None:
         """Sort in the ``fresh`` ratios that have come since the last call."""

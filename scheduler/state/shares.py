@@ -45,11 +45,6 @@ class Account:
         self.at, self.new_s = now, 0.0
         return self.used_s
 
-    def put_out(self, tasks: int, seconds: float) -> None:
-        """``tasks`` more tasks are on slots, with ``seconds`` predicted for all of them; fewer if negative."""
-        self.out += tasks
-        self.out_s = self.out_s + seconds if self.out else 0.0  # without what rounding left
-
 
 @dataclass(slots=True, eq=False)
 class Share:
@@ -80,6 +75,10 @@ class Shares:
             self._enter(account)
         return account
 
+    def share_of(self, owner: str) -> str:
+        """The name of the share that ``owner`` has, or would have."""
+        return self._arranged.get(owner, (owner, 1.0))[0]
+
     def arrange(self, arranged: Mapping[str, tuple[str, float]]) -> None:
         """Name the share and its weight for some owners; all others have a share of their own, of weight 1."""
         self._arranged = arranged
@@ -88,7 +87,8 @@ class Shares:
             self._enter(account)
 
     def _enter(self, account: Account) -> None:
-        name, weight = self._arranged.get(account.owner, (account.owner, 1.0))
+        _, weight = self._arranged.get(account.owner, (account.owner, 1.0))
+        name = self.share_of(account.owner)
         share = self.shares.setdefault(name, Share(name, weight))
         share.accounts.append(account)
         account.share = share

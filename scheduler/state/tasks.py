@@ -11,7 +11,7 @@ from operator import itemgetter, not_
 from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
 from deskgrid.scheduler.prediction.ratios import Ratios, Shown
 from deskgrid.scheduler.prediction.spread import EXACT, Spread
-from deskgrid.scheduler.queues.lanes import Lane
+from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, by_batch, drop_places, grouped, joined
 from deskgrid.scheduler.state.prediction_error import ENOUGH, ratios
 from deskgrid.scheduler.state.progress import IDLE_LIMIT, ProgressTable
@@ -36,12 +36,12 @@ class Bag:
     ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
     actual and predicted seconds.
     ``copies``: whether its tasks may be copied.
-    ``lane``: where its tasks wait, unless it is ``barred``: then none of them may be placed. ``reserve_s``: for
+    ``category``: where its tasks wait, unless it is ``barred``: then none of them may be placed. ``reserve_s``: for
     checkpointable tasks, what a slot must have left beside a piece, to begin it and to save its end.
     """
 
     number: int
-    lane: Lane
+    category: Category
     retries: int = 0
     timeout: float | None = None
     total: int = 0
@@ -62,9 +62,14 @@ class Bag:
     reserve_s: float = 0.0
 
     @property
+    def end(self) -> int:
+        """The number after that of its last task."""
+        return self.batches[-1].first + self.batches[-1].count
+
+    @property
     def piece(self) -> float | None:
         """How many seconds a piece of its tasks has at least; None: they are not checkpointable."""
-        return self.lane.key.piece
+        return self.category.key.piece
 
     def needs_s(self, runtime: float) -> float:
         """What one of its tasks needs of a slot at once, if ``runtime`` seconds are left of it."""
@@ -81,7 +86,7 @@ class Bag:
         return self.done + self.failed + self.cancelled
 
     def learn(self, told: Sequence[float], longest: float) -> None:
-        """Note the ratios of actual to predicted runtimes of tasks that are done; ``longest``: seconds of the longest."""
+        """Note the ratios of actual to predicted runtimes of tasks that took ``longest`` seconds or less."""
         if not self.bounded:
             self.ratios = self.ratios or Ratios()
             self.ratios.add(told, longest)
@@ -176,12 +181,21 @@ class TaskBatch:
         tasks = range(first, first + count)
         return grouped(tasks, self.runtimes_of(tasks))
 
-    def waiting(self) -> TaskRanges:
-        """Its tasks that wait, in order."""
-        if not any(self.states) and len(self.runtimes) == 1:
-            return TaskRanges([self.first], [self.count], list(self.runtimes))
-        tasks = [self.first + place for place, state in enumerate(self.states) if state == State.WAITING]
-        return grouped(tasks, [self.runtime(task) for task in tasks])
+    def waiting(self, first: int, count: int) -> TaskRanges:
+        """Those of ``count`` tasks from ``first`` on that wait, in order."""
+        states = self.states[first - self.first : first - self.first + count]
+        if not any(states):
+            return self.rows(first, count)
+        tasks = [task for task, state in enumerate(states, first) if state == State.WAITING]
+        return grouped(tasks, self.runtimes_of(tasks))
+
+    def grow(self, runtimes: "array[float]") -> None:
+        """Add tasks at its end, all waiting, each with its runtime."""
+        if len(self.runtimes) < self.count:
+            self.runtimes *= self.count
+        self.runtimes.extend(runtimes)
+        self.states.extend(bytes(len(runtimes)))
+        self.count += len(runtimes)
 
 
 # Looked up once: enum members are slow to look up in Python 3.11, and this one is needed for each task.
@@ -208,9 +222,18 @@ class TaskTable:
         self.longer = False
 
     def add(
-        self, lane_of: Callable[[], Lane], bag: int, first: int, count: int, runtimes: Sequence[float]
+        self,
+        category_of: Callable[[], Category],
+        bag: int,
+        first: int,
+        count: int,
+        runtimes: Sequence[float],
+        *,
+        grows: bool = False,
     ) -> TaskBatch:
-        """Add a batch, all waiting. ``lane_of``: gives the lane of a new bag.
+        """Add a batch, all waiting, or add its tasks to the bag's last batch, which ``grows``.
+
+        ``category_of``: gives the category of a new bag.
 
         Raises `IllegalEvent`, and changes nothing, if the batch is impossible.
         """
@@ -220,17 +243,22 @@ class TaskTable:
             raise IllegalEvent(f"task numbers grow; {first} is not new")
         values = array("d", [checked_runtime(seconds) for seconds in runtimes])
         owner = self.bags.get(bag)
+        if grows and (owner is None or len(values) < count or first != owner.end):
+            raise IllegalEvent(f"the tasks from {first} on do not continue the last batch of bag {bag}")
         if owner is None:
-            owner = self.bags[bag] = Bag(bag, lane_of())
+            owner = self.bags[bag] = Bag(bag, category_of())
         owner.bounded |= len(values) < count
-        batch = TaskBatch(owner, first, count, values, bytearray(count))
-        owner.batches.append(batch)
         owner.total += count
         owner.left_s += sum(values) if len(values) == count else values[0] * count
         owner.longest = max(owner.longest, max(values))
+        self._next = first + count
+        if grows:
+            owner.batches[-1].grow(values)
+            return owner.batches[-1]
+        batch = TaskBatch(owner, first, count, values, bytearray(count))
+        owner.batches.append(batch)
         self._firsts.append(first)
         self._batches.append(batch)
-        self._next = first + count
         return batch
 
     def evidence(self, task: int) -> tuple[float, float]:
@@ -276,7 +304,7 @@ class TaskTable:
     def succeed(self, tasks: Sequence[int], actual: Sequence[float], on_slot: bool = False) -> list[float]:
         """Mark tasks as done after ``actual`` seconds: `move` and `Bag.learn` for each, with fewer lookups.
 
-        ``on_slot``: until now they were out (`Lane.put_out`). Returns the ratios of actual to predicted runtimes.
+        ``on_slot``: until now they were out (`Category.put_out`). Returns the ratios of actual to predicted runtimes.
         """
         if len(tasks) == 1:
             return self._succeed(self.known(tasks[0]), tasks, actual, on_slot)
@@ -296,14 +324,14 @@ class TaskTable:
         told = ratios(predicted, actual)
         if longest > bag.took:
             bag.took, self.longer = longest, True
-        foreseen = sum(predicted)
+        foreseen, spent_s = sum(predicted), sum(actual)
         bag.done += len(tasks)
-        bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + sum(actual)
+        bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + spent_s
         bag.foreseen_s += foreseen
-        bag.lane.account.new_s += sum(actual)
+        bag.category.account.new_s += spent_s
         self._ended(bag, tasks, foreseen)
         if on_slot:
-            bag.lane.put_out(-len(tasks), -foreseen)
+            bag.category.put_out(-len(tasks), -foreseen)
         return told
 
     def _settle(self, batch: TaskBatch, task: int, state: State) -> None:
@@ -322,7 +350,7 @@ class TaskTable:
         if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # removes what rounding left
             self.copied.discard(bag.number)
-        if self._errors or self._crashes or self._taken or self.progress:
+        if self._errors or self._crashes or self._taken or self.progress.of:
             for task in tasks:
                 self.progress.drop(task)
                 self._errors.pop(task, None)
@@ -439,8 +467,8 @@ class TaskTable:
         """How often ``task``, which has not ended, was taken back."""
         return self._taken.get(task, 0)
 
-    def forget(self, bag: int) -> Lane:
-        """Drop a bag whose tasks have all ended. Returns the lane that it was in."""
+    def forget(self, bag: int) -> Category:
+        """Drop a bag whose tasks have all ended. Returns the category that it was in."""
         owner = self.bags.get(bag)
         if owner is None:
             raise IllegalEvent(f"unknown bag {bag}")
@@ -449,7 +477,7 @@ class TaskTable:
         del self.bags[bag]
         places = [bisect_left(self._firsts, batch.first) for batch in owner.batches]
         drop_places(places, self._firsts, self._batches)
-        return owner.lane
+        return owner.category
 
     def each(self) -> Iterator[tuple[int, State]]:
         """Every task and its state: for checks, not for hot paths."""

@@ -64,19 +64,21 @@ class Restraint:
 
 def restraint(grid: GridState, task: int, now: float) -> Restraint:
     """What keeps ``task`` back now, if it waits."""
-    lane, licences = grid.tasks.known(task).bag.lane, grid.lanes.licences
-    needs = [(name, many, max(0, licences.free(name))) for name, many in lane.key.licences]
+    category, licences = grid.tasks.known(task).bag.category, grid.categories.licences
+    needs = [(name, many, max(0, licences.free(name))) for name, many in category.key.licences]
     return Restraint(
-        limit=lane.key.limit if lane.out >= lane.key.limit else 0,
-        out=lane.out,
+        limit=category.key.limit if category.out >= category.key.limit else 0,
+        out=category.out,
         lacking=tuple([(name, many, free, licences.total.get(name, 0)) for name, many, free in needs if free < many]),
-        lead_s=_lead(grid, lane.account.share, now),
+        lead_s=_lead(grid, category.account.share, now),
     )
 
 
 def _lead(grid: GridState, share: Share, now: float) -> float:
     """How far ``share`` is ahead, if it is far enough for others to have their turn; else 0.0."""
-    others = {lane.account.share for lane in grid.lanes.waiting.values() if len(lane) and lane.open}
+    others = {
+        category.account.share for category in grid.categories.waiting.values() if len(category) and category.open
+    }
     least = min([each.standing(now) for each in others], default=math.inf)
     lead = share.standing(now) - least
     return lead if lead > LEAD_S * len(grid.slots.slots) else 0.0

@@ -198,8 +198,12 @@ def _in_pieces(rows: list[RowT]) -> Iterator[list[RowT]]:
 def queues_view(grid: GridState) -> QueuesView:
     """The two queues."""
     longest = max((bag.longest for bag in grid.tasks.bags.values() if bag.settled < bag.total), default=0.0)
-    lanes = grid.lanes.waiting.values()
-    return QueuesView(sum([len(lane.regular) for lane in lanes]), sum([len(lane.priority) for lane in lanes]), longest)
+    categories = grid.categories.waiting.values()
+    return QueuesView(
+        sum([len(category.regular) for category in categories]),
+        sum([len(category.priority) for category in categories]),
+        longest,
+    )
 
 
 def _windows(windows: Iterable[Window], now: float, most: int) -> tuple[tuple[float, float], ...]:

@@ -2,7 +2,7 @@
 
 import click
 
-from deskgrid.cli.front import Later
+from deskgrid.cli.front import Later, LaterGroup
 
 # Name, import path, short help.
 COMMANDS = (
@@ -11,22 +11,13 @@ COMMANDS = (
     ("live", "deskgrid.sleepbench.cli.live:live", "Run it on real processes of this machine."),
     ("compare", "deskgrid.sleepbench.cli.compare:compare", "Run it live and simulate the same: whether both agree."),
     ("predict", "deskgrid.sleepbench.cli.predict:predict", "Measure on a log how well runtimes can be predicted."),
+    ("sweeps", "deskgrid.sleepbench.cli.sweeps:sweeps", "Measure how soon a parameter sweep is known."),
+    ("eta", "deskgrid.sleepbench.cli.eta:eta", "Measure how well it is told when bags will be done."),
     ("replay", "deskgrid.sleepbench.cli.replay:replay", "Play a stopped broker's own past under every policy."),
 )
 
 
-class Commands(click.Group):
-    """The group of commands."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Import the command that is called."""
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command.load() if isinstance(command, Later) else command, rest
-
-
-@click.group("sleepbench", cls=Commands)
+@click.group("sleepbench", cls=LaterGroup)
 def sleepbench_group() -> None:
     """The paper's sleep benchmark (Section 4.2): PGS against first come, first served."""
 

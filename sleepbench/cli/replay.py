@@ -39,39 +39,45 @@ class Moment(click.ParamType[float]):
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help='Also write there: "rows" as of the other benchmarks, "bags" with turnarounds, and what was "assumed".',
+    help='Also write there: "rows" as of the other benchmarks, "bags" with turnarounds, what was "assumed", and how '
+    '"etas" held.',
 )
 def replay(*, home: Path, policies: str | None, since: float | None, bags: tuple[str, ...], file: Path | None) -> None:
     """Replay a broker's past under every policy: HOME is the folder of a broker that is stopped.
 
     Its journal knows when tasks were submitted, their predicted runtimes and elapsed times, and when each PC was there.
-    The tables show what really happened beside what other policies would have achieved.
+    The tables show what really happened beside what other policies would have achieved. If the broker was asked when
+    bags would be done, the last table says how well its estimates held.
     """
     from rich.console import Console
 
     from deskgrid.scheduler.model import UnknownPolicy
     from deskgrid.scheduler.policies import make_policy, policy_names
+    from deskgrid.sleepbench.held import held
     from deskgrid.sleepbench.history import HistoryError, read_history
     from deskgrid.sleepbench.replay import Replay
-    from deskgrid.sleepbench.replayed import tables
+    from deskgrid.sleepbench.replayed import held_table, tables
 
     check_writable(file)
     names = policy_names() if policies is None else [name.strip() for name in policies.split(",")]
     try:
         for name in names:
             make_policy(name)
-        past = Replay(read_history(home), bags, float("-inf") if since is None else since)
+        history = read_history(home)
+        past = Replay(history, bags, float("-inf") if since is None else since)
     except (HistoryError, UnknownPolicy) as error:
         raise Refusal(str(error)) from error
     played = [past.recorded(), *map(past.play, names)]
     console = Console()
-    for table in tables(past, played):
+    told = list(held(history))
+    for table in [*tables(past, played), *held_table(told)]:
         console.print(table)
     stalled = [f"{one.policy} {one.stalled}" for one in played if one.stalled]
     for sentence in [*stalled, *past.assumed()]:
         console.print(f"- {sentence}", style="dim", highlight=False, soft_wrap=True)
     if file is not None:
-        file.write_text(json.dumps(document(past, played), indent=2) + "\n", encoding="utf-8")
+        whole = {**document(past, played), "etas": [asdict(row) for row in told]}
+        file.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
 
 
 def document(past: "Replay", played: Sequence["Played"]) -> dict[str, object]:

@@ -47,6 +47,10 @@ class Windows:
         return " ".join(self._seen)
 
 
+# The most turns in which an answer is awaited that waits for a forecast.
+PARKED_TURNS = 20
+
+
 class Office:
     """One broker. ``now`` is its clock, moved by the test; ``lines`` are its connections."""
 
@@ -130,8 +134,11 @@ class OfficeLine:
     def receive(self, seconds: float) -> bytes | None:
         if not self.inbox:
             self._office.settle()
-        while not self.inbox and self._office.sessions.queries.operations.waiting:
+        operations = self._office.sessions.queries.operations
+        turns = 0
+        while not self.inbox and (operations.waiting or (operations.parked and turns < PARKED_TURNS)):
             self._office.settle()  # what is asked for takes more turns than one
+            turns += operations.parked
         return self.inbox.popleft() if self.inbox else None
 
     def close(self) -> None:

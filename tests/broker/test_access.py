@@ -19,6 +19,9 @@ BEN = Credential("ben", "submitter")
 # others are kept out, and fails `test_every_operation_is_decided_and_tried`.
 OF_A_BAG: dict[str, dict[str, Any]] = {
     "progress": {},
+    "eta": {},
+    "whatif": {"changes": [{"more": 1}]},
+    "advise": {},
     "explain": {"item": 0},
     "logs": {"item": 0},
     "output": {},
@@ -46,6 +49,7 @@ OF_EVERYONE: dict[str, dict[str, Any]] = {
     "events": {},
     "worker": {"name": "pc1"},
     "plan": {},
+    "whatif new": {"tasks": 10, "runtime_s": 60.0, "changes": [{"split": 2}]},
     "shares": {},
 }
 REFUSED = "bag {} belongs to ann, and you are connected as ben; an admin may do this (--join @admin.join)"

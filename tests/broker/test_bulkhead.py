@@ -1,5 +1,6 @@
 """An unexpected exception costs only the peer whose message caused it."""
 
+import math
 import secrets
 import sqlite3
 import time
@@ -54,9 +55,7 @@ def refusal_of_boom(grid: LiveGrid) -> str:
     return eve.refusal()
 
 
-@pytest.mark.parametrize(
-    "error", [KeyError("nobody"), RecursionError("deep"), MemoryError(), sqlite3.IntegrityError("twice")]
-)
+@pytest.mark.parametrize("error", [KeyError("nobody"), RecursionError("deep"), sqlite3.IntegrityError("twice")])
 def test_a_message_that_makes_the_broker_fail_costs_its_peer_and_nobody_else_anything(
     grid: LiveGrid, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -133,6 +132,45 @@ def test_a_broker_that_fails_whatever_it_does_gives_up(grid: LiveGrid, monkeypat
     grid.workers[0].ask_to_stop()
     grid.workers[0].wait()
     assert str(grid.broker.failure()) == "always"
+
+
+def short_of_memory(monkeypatch: pytest.MonkeyPatch, kind: type, method: str, times: float) -> list[None]:
+    """Have ``method`` do its work and then run out of memory, so many times; the failures so far."""
+    handler, failed = getattr(kind, method), list[None]()
+
+    def fail(self: Any, *args: Any, **options: Any) -> Any:
+        answer = handler(self, *args, **options)
+        if len(failed) < times:
+            failed.append(None)
+            raise MemoryError
+        return answer
+
+    monkeypatch.setattr(kind, method, fail)
+    return failed
+
+
+@pytest.mark.parametrize(("kind", "method"), [(Clients, "_submit"), (Sessions, "settle"), (Orders, "_cancel_now")])
+def test_nobody_is_blamed_if_memory_runs_out_and_what_they_asked_for_is_done(
+    grid: LiveGrid, kind: type, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Grid(grid.broker.ready.client_line) as ann:
+        failed = short_of_memory(monkeypatch, kind, method, FAULTS + 1)
+        assert ann.bag(abs, range(-30, 0), runtime=0.01).results() == list(range(30, 0, -1))
+        assert ann.bag(time.sleep, [PATIENCE_S] * 3).cancel() == 3
+        assert len(failed) == FAULTS + 1
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert any(line.startswith("out-of-memory") for line in told)
+    assert not any(line.startswith("fault") for line in told)
+
+
+def test_a_broker_that_runs_out_of_memory_again_and_again_ends_and_loses_nothing(
+    grid: LiveGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "FAILURES_LIMIT", 3)
+    grid.workers[0].ask_to_stop()
+    grid.workers[0].wait()
+    short_of_memory(monkeypatch, Sessions, "settle", math.inf)
+    assert "out of memory; start the broker again" in str(grid.broker.failure())
 
 
 def test_a_disk_that_fails_is_no_fault_of_a_peer(grid: LiveGrid, monkeypatch: pytest.MonkeyPatch) -> None:

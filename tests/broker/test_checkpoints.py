@@ -37,7 +37,7 @@ def save(
     worker: BareWorker, work: wire.Work, data: bytes = b"state", serial: int = 1, progress: float | None = 0.5
 ) -> int:
     """Send a checkpoint; the number under which it is kept."""
-    worker.send(wire.Saved(work.task, work.number, serial, progress, 60.0, 1.0, wire.payload_of(data)))
+    worker.send(wire.Saved(work.task, work.number, serial, progress, 60.0, 1.0, 0, len(data), wire.payload_of(data)))
     while not isinstance(message := worker.receive(), wire.CheckpointKept):
         assert isinstance(message, wire.Assign | wire.Blob)
     assert (message.task, message.serial) == (work.task, serial)
@@ -54,7 +54,7 @@ def rows(office: Office) -> list[tuple[int, int, int, float | None, float, int]]
 
 def resumed(worker: BareWorker, work: wire.Work) -> bytes:
     """What a worker is sent to go on from."""
-    worker.send(wire.Resume(work.task, work.number, work.checkpoint))
+    worker.send(wire.Resume(work.task, work.number, work.checkpoint, 0))
     return bytes(worker.expect(wire.Checkpoint).data)
 
 
@@ -86,6 +86,88 @@ def test_the_next_attempt_goes_on_from_the_newest_checkpoint(
     assert resumed(other, again) == data
 
 
+def part(
+    worker: BareWorker, work: wire.Work, start: int, size: int, data: bytes, *, serial: int = 1
+) -> tuple[int, int]:
+    """Send a part of a checkpoint; what the broker says of it."""
+    worker.send(wire.Saved(work.task, work.number, serial, 0.5, 60.0, 1.0, start, size, wire.payload_of(data)))
+    said = worker.expect(wire.CheckpointKept)
+    return said.checkpoint, said.taken
+
+
+@pytest.mark.parametrize("each", [3, LARGE])
+def test_a_large_checkpoint_comes_in_parts_and_goes_out_in_the_same(open_office: OpenOffice, each: int) -> None:
+    office = open_office()
+    submitted(office)
+    worker, work = given(office)
+    pieces = [bytes([number]) * each for number in (1, 2, 3)]
+    size = 3 * each
+    assert part(worker, work, 0, size, pieces[0]) == (0, each)
+    assert rows(office) == []
+    assert part(worker, work, 0, size, pieces[0], serial=2) == (0, each)  # a newer one takes its place
+    assert part(worker, work, each, size, pieces[1], serial=1) == (0, 0)
+    assert part(worker, work, 0, size, pieces[0], serial=3) == (0, each)
+    assert part(worker, work, each, size, pieces[1], serial=3) == (0, 2 * each)
+    assert part(worker, work, each, size, pieces[1], serial=3) == (0, 2 * each)  # it came twice
+    number, taken = part(worker, work, 2 * each, size, pieces[2], serial=3)
+    assert number > 0
+    assert taken == 0
+    worker.finish(work, outcome=wire.Outcome.PIECE)
+    leave(worker)
+    office.kill()
+    office = open_office()
+    office.now += HOLD_LEASES * LEASE_S
+    office.settle()
+    other, again = given(office, "pc2")
+    assert again.checkpoint == number
+    found = []
+    for start in (0, each, 2 * each, 3 * each, 1):
+        other.send(wire.Resume(again.task, again.number, number, start))
+        message = other.expect(wire.Checkpoint)
+        found.append((message.start, message.size, bytes(message.data)))
+    assert found[:3] == [(start, size, piece) for start, piece in zip((0, each, 2 * each), pieces, strict=True)]
+    assert found[3:] == [(0, 0, b"")] * 2  # no part begins there
+    other.finish(again)
+    assert values_left(office) == 0
+
+
+def test_what_came_of_a_checkpoint_is_gone_when_its_task_ends_or_the_broker_starts_again(
+    open_office: OpenOffice,
+) -> None:
+    office = open_office()
+    submitted(office)
+    worker, work = given(office)
+    assert part(worker, work, 0, 2 * LARGE, bytes(LARGE)) == (0, LARGE)
+    assert values_left(office) == 1
+    worker.finish(work)
+    assert values_left(office) == 0
+    submitted(office)
+    (work,) = worker.work()
+    assert part(worker, work, 0, 2 * LARGE, bytes(LARGE)) == (0, LARGE)
+    office.kill()
+    office = open_office()
+    assert values_left(office) == 0
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "data"), [(0, 2, b"abc"), (0, 5, b""), (3, 5, b"ab"), (0, wire.CHECKPOINT_LIMIT, b"")]
+)
+def test_a_checkpoint_whose_parts_make_no_sense_is_not_kept(office: Office, start: int, size: int, data: bytes) -> None:
+    submitted(office)
+    worker, work = given(office)
+    assert part(worker, work, start, size, data) == (0, 0)
+    assert rows(office) == []
+    assert save(worker, work, b"state", serial=9) > 0
+
+
+def values_left(office: Office) -> int:
+    """Checkpoints, and parts of others, in the journal."""
+    counts = [
+        office.journal.db.execute(f"SELECT count(*) FROM {table}") for table in ("checkpoints", "checkpoint_parts")
+    ]
+    return sum(count.fetchone()[0] for count in counts)
+
+
 def test_two_checkpoints_are_kept_and_the_one_before_is_used_if_the_newest_cannot_be_read(office: Office) -> None:
     submitted(office)
     worker, work = given(office)
@@ -102,7 +184,7 @@ def test_two_checkpoints_are_kept_and_the_one_before_is_used_if_the_newest_canno
     assert rows(office) == []
     assert again.runtime == 10 * HOUR_S
     # What is there no more is not sent.
-    worker.send(wire.Resume(again.task, again.number, numbers[-1]))
+    worker.send(wire.Resume(again.task, again.number, numbers[-1], 0))
     assert bytes(worker.expect(wire.Checkpoint).data) == b""
 
 
@@ -157,11 +239,11 @@ def test_only_the_worker_that_was_given_the_newest_attempt_may_save(office: Offi
     large = bytes(LARGE)
     for forged in (work, work._replace(number=work.number + 1), work._replace(task=99), work._replace(number=0)):
         assert save(thief, forged, large) == 0
-        assert not office.sessions.workers.expects(_peer(thief), wire.Saved(*forged[:2], 1, 0.9, 1.0, 1.0, b""))
+        assert not office.sessions.workers.expects(_peer(thief), wire.Saved(*forged[:2], 1, 0.9, 1.0, 1.0, 0, 0, b""))
     assert save(worker, work._replace(number=work.number - 1)) == 0
     assert rows(office) == []
     assert save(worker, work) > 0
-    thief.send(wire.Resume(work.task, work.number, 1), wire.Resume(99, 1, 1))
+    thief.send(wire.Resume(work.task, work.number, 1, 0), wire.Resume(99, 1, 1, 0))
     office.settle()
     assert not [m for m in map(wire.decode, thief.line.inbox) if isinstance(m, wire.Checkpoint)]  # type: ignore[attr-defined]
 
@@ -175,7 +257,7 @@ def test_a_worker_that_asks_again_and_again_and_reads_nothing_is_sent_its_checkp
     state = office.sessions.state
     state.waiting = lambda peer: wire.BATCH_BYTES
     for _ in range(50):
-        worker.send(wire.Resume(again.task, again.number, number))
+        worker.send(wire.Resume(again.task, again.number, number, 0))
     office.settle()
     assert office.sessions.workers.attempts.owes_checkpoints
     assert not worker.line.inbox  # type: ignore[attr-defined]
@@ -257,7 +339,7 @@ def test_while_the_disk_is_nearly_full_no_checkpoint_is_kept(office: Office) -> 
 
 
 def test_while_the_disk_is_full_a_checkpoint_waits_at_its_worker(office: Office) -> None:
-    saved = wire.Saved(0, 1, 1, 0.5, 1.0, 1.0, b"")
+    saved = wire.Saved(0, 1, 1, 0.5, 1.0, 1.0, 0, 0, b"")
     office.sessions.state.disk.state = "full"
     assert not office.sessions.state.disk.takes(saved)
 

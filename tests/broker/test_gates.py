@@ -1,6 +1,8 @@
 """Bags that are paused, or that come after others; licences and shares, at the broker and across restarts."""
 
+import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from deskgrid import wire
 from deskgrid.broker import gates as gates_module
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.home_files import FILE_BYTES, LICENCES, SHARES, licences_file, shares_file
+from deskgrid.broker.operations import TURN_UNITS
 from deskgrid.broker.usage import WRITE_S
 from deskgrid.scheduler.state.shares import HALF_LIFE_S
 from tests.broker.office import Office, OfficeLine, OpenOffice
@@ -57,6 +60,21 @@ def licensed(tmp_path: Path) -> Callable[..., None]:
     return write
 
 
+# --- probes ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_probes_of_a_bag_come_first_in_each_of_its_batches_and_after_a_restart(open_office: OpenOffice) -> None:
+    office = open_office()
+    client = office.client()
+    first = options(probes=(3, 1, 3, 99))
+    bag = client.submit([b"0", b"1"], runtime=60.0, options=first, last=False)
+    client.answer_to(client.batch(bag, [b"2", b"3", b"4"], first=2, runtime=60.0, options=first))
+    worker = joined(office)
+    assert assigned(office, worker) == [b"1"]
+    office = open_office()
+    assert assigned(office, joined(office)) == [b"3"]
+
+
 # --- pauses ----------------------------------------------------------------------------------------------------------
 
 
@@ -91,9 +109,9 @@ def test_many_tasks_are_paused_and_resumed_in_slices(office: Office, monkeypatch
     client = office.client()
     bag = client.submit([b""] * 7, runtime=5.0)
     client.ask("pause", bag=bag)
-    assert len(office.sessions.state.scheduler.grid.lanes) == 0
+    assert len(office.sessions.state.scheduler.grid.categories) == 0
     client.ask("resume", bag=bag)
-    assert len(office.sessions.state.scheduler.grid.lanes) == 7
+    assert len(office.sessions.state.scheduler.grid.categories) == 7
 
 
 def test_a_bag_that_is_forgotten_meanwhile_is_not_resumed(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,17 +222,81 @@ def test_a_bag_that_cannot_run_is_cancelled_once_and_keeps_the_reason(office: Of
     client = office.client()
     firsts = tuple(client.submit([b""], runtime=5.0) for _ in range(3))
     last = client.submit([b""], options=options(after=firsts))
-    gates, begun = office.sessions.queries.orders.gates, list[str]()
-    office.sessions.queries.orders.begin = lambda owner, slices: begun.append(owner)  # type: ignore[method-assign]
     for bag in firsts[:2]:
         client.ask("cancel", bag=bag)
-    gates.look()
-    assert len(begun) == 1
+    office.settle()
+    assert sum(event["event"] == "bag-cannot-run" for event in client.ask("events")["events"]) == 1
     reason = office.bag(last).cannot_run
     assert f"it comes after bag {firsts[0]}" in reason
     worker = joined(office)
     worker.finish(*worker.work())
     assert office.bag(last).cannot_run == reason
+
+
+def after_one(office: Office, many: int) -> tuple[Client, str, list[str]]:
+    """A bag that is about to fail, and bags after it."""
+    client = office.client()
+    first = client.submit([b""], runtime=5.0)
+    return client, first, [client.submit([b""], options=options(after=(first,))) for _ in range(many)]
+
+
+def cannot_run(office: Office, followers: list[str]) -> int:
+    return sum(bool(office.bag(bag).cannot_run) for bag in followers)
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_many_bags_after_one_that_fails_are_decided_about_in_slices_which_a_restart_goes_on_with(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, forgotten: bool
+) -> None:
+    monkeypatch.setattr(gates_module, "SLICE_BAGS", 2)
+    monkeypatch.setattr(gates_module, "BAG_UNITS", TURN_UNITS)
+    office = open_office()
+    client, first, followers = after_one(office, 9)
+    client.send(wire.Ask(1, "cancel", json.dumps({"bag": first})))
+    if forgotten:
+        client.send(wire.Ask(2, "forget", json.dumps({"bag": first})))
+    seen = list[int]()
+    while not seen or seen[-1] < 3:
+        office.settle()
+        seen.append(cannot_run(office, followers))
+    assert max(later - earlier for earlier, later in pairwise([0, *seen])) == 2
+    office = open_office()
+    while office.sessions.queries.operations.waiting:
+        office.settle()
+    assert all(office.bag(bag).complete and office.bag(bag).settled == 1 for bag in followers)
+    assert assigned(office, joined(office)) == []
+
+
+def test_a_bag_is_forgotten_only_when_all_bags_after_it_are_decided_about(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates_module, "SLICE_BAGS", 2)
+    monkeypatch.setattr(gates_module, "BAG_UNITS", TURN_UNITS)
+    office = open_office(keep_days=1e-9)
+    client, first, followers = after_one(office, 9)
+    client.send(wire.Ask(1, "cancel", json.dumps({"bag": first})))
+    by_id, left = office.sessions.state.book.by_id, -1
+    while first in by_id:
+        left = sum(not office.bag(bag).cannot_run for bag in followers if bag in by_id)
+        office.now += 1.0
+        office.settle()
+    assert left == 0
+    office = open_office()
+    assert assigned(office, joined(office)) == []
+
+
+def test_news_of_a_bag_that_decide_nothing_do_not_look_at_the_bags_after_it(office: Office) -> None:
+    client, worker = office.client(), joined(office)
+    first = client.submit([b"0"] * 4, runtime=5.0)
+    client.submit([b"1"], options=options(after=(first,), when="ended"))
+    client.ask("cancel", bag=first, items=[3])
+    office.settle()
+    gates, looked = office.sessions.queries.orders.gates, list[int]()
+    gates._decide = lambda before, follower: looked.append(follower)  # type: ignore[method-assign]
+    for _ in range(2):
+        worker.finish(worker.work()[0])
+        office.settle()
+    assert looked == []
 
 
 def test_bags_that_were_forgotten_wait_for_nothing(office: Office) -> None:
@@ -227,10 +309,10 @@ def test_bags_that_were_forgotten_wait_for_nothing(office: Office) -> None:
     assert office.sessions.queries.orders.gates._followers == {}
 
 
-def test_one_submitter_has_a_few_lanes_so_that_passes_stay_short(
+def test_one_submitter_has_a_few_categories_so_that_passes_stay_short(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gates_module, "LANES_LIMIT", 3)
+    monkeypatch.setattr(gates_module, "CATEGORIES_LIMIT", 3)
     ann, ben = office.client(ANN), office.client(BEN)
     first = ann.submit([b"0"], options=options(limit=1))
     ann.submit([b"0"], options=options(limit=1))
@@ -243,6 +325,31 @@ def test_one_submitter_has_a_few_lanes_so_that_passes_stay_short(
     ben.submit([b"0"], options=options(limit=1))
     ann.ask("cancel", bag=first)
     ann.submit([b"0"], options=options(limit=1))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_categories_of_a_submitter_are_counted_without_looking_at_all_bags(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    monkeypatch.setattr(gates_module, "CATEGORIES_LIMIT", 2)
+    office = open_office()
+    ann = office.client(ANN)
+    limited = [ann.submit([b"0"], options=options(limit=1)) for _ in range(2)]
+    if again:
+        office = open_office()
+        ann = office.client(ANN)
+    gates = office.sessions.queries.orders.gates
+    by_number, office.sessions.state.book.by_number = office.sessions.state.book.by_number, {}
+    assert "has bags with 2 different limits" in gates.refusal("b" * 12, "ann", options(limit=1))
+    assert gates.refusal("b" * 12, "ben", options(limit=1)) == ""
+    assert gates.refusal("b" * 12, "ann", options()) == ""
+    office.sessions.state.book.by_number = by_number
+    ann.ask("cancel", bag=limited[0])
+    assert gates.refusal("b" * 12, "ann", options(limit=1)) == ""
+    for bag in limited:
+        ann.ask("cancel", bag=bag)
+        ann.ask("forget", bag=bag)
+    assert gates._categories == {"ann": {}}
 
 
 def test_a_licence_that_nobody_has_is_refused(office: Office, licensed: Callable[..., None]) -> None:

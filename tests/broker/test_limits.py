@@ -422,7 +422,7 @@ def test_the_weight_of_what_can_be_large_is_about_what_it_is_encoded(kind: type[
         wire.Assign: wire.Assign(1, 0.0, work),
         wire.Blob: wire.Blob("d" * 64, bytes(1000_000)),
         wire.Answer: wire.Answer(1, "x" * 1000_000),
-        wire.Checkpoint: wire.Checkpoint(1, 1, 1, bytes(1000_000)),
+        wire.Checkpoint: wire.Checkpoint(1, 1, 1, 0, 1000_000, bytes(1000_000)),
     }
     assert wire.weight(large[kind]) == pytest.approx(len(wire.encode(large[kind])), rel=0.1)
     assert wire.weight(wire.Rejoin()) < 1000

@@ -1,6 +1,7 @@
 """One submitter cannot fill the broker up: its unfinished tasks and its stored bytes have limits."""
 
 from hashlib import sha256
+from typing import Any
 
 import msgpack
 import pytest
@@ -10,6 +11,7 @@ from deskgrid.broker import quotas as quotas_module
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.scheduler.trust import WIDER_S
 from tests.broker.office import CLIENT, Office, OpenOffice
+from tests.peers import Client
 
 OTHER = Credential("other", "submitter")
 
@@ -169,3 +171,67 @@ def test_a_template_counts_until_the_last_bag_that_uses_it_is_forgotten(
             client.ask("forget", bag=bag)
             client.ask("status")  # by then, all orders of this client were carried out
     assert isinstance(client.submit([bytes(9_000)]), str), "nothing counts any more"
+
+
+def one_by_one(client: Client, *bags: str, each: int = 4, **changes: Any) -> list[str]:
+    """Submit tasks one by one, to the bags in turn; why they were refused."""
+    answers = [
+        client.answer_to(client.batch(bag, [f"{bag}{item}".encode()], first=item, last=False, **changes))
+        for item in range(each)
+        for bag in bags
+    ]
+    return [answer.reason for answer in answers if isinstance(answer, wire.Failed)]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_tasks_that_are_submitted_one_by_one_make_one_batch_with_all_that_is_known_of_each(
+    open_office: OpenOffice, again: bool
+) -> None:
+    office = open_office()
+    client = office.client()
+    client.submit([b"0"])
+    assert one_by_one(client, "bag") == []
+    client.ask("runtimes", bag="bag", items=[1, 3], runtimes=[5.0, 7.0])
+    assert isinstance(client.answer_to(client.batch("bag", [b"bag4"], first=4)), wire.Accepted)
+    if again:
+        office.settle()
+        office = open_office()
+    assert len(office.bag("bag").batches) == 1
+    tasks = office.sessions.state.scheduler.grid.tasks
+    assert [tasks.runtime(1 + item) for item in range(5)] == [1.0, 5.0, 1.0, 7.0, 1.0]
+    worker = office.worker()
+    worker.join(slots=6)
+    office.now += 2 * WIDER_S
+    assert [work.payload for work in sorted(worker.work(6))] == [b"0", *(f"bag{n}".encode() for n in range(5))]
+    tasks.check()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_batches_are_bounded_for_each_submitter_and_for_all_but_those_that_join_others_count_once(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    monkeypatch.setattr(quotas_module, "BATCHES_LIMIT", 9)
+    monkeypatch.setattr(quotas_module, "BATCHES_LIMIT_ALL", 11)
+    office = open_office()
+    client = office.client()
+    client.submit([b"0"])
+    assert one_by_one(client, "long", each=20) == []
+    assert one_by_one(client, "in", "turns", each=3) == []
+    if again:
+        office.settle()
+        office = open_office()
+        client = office.client()
+    assert one_by_one(client, "one", "two", each=1) == [
+        "bag two is not taken: client has submitted 9 batches that are here, of 9: "
+        "submit more tasks at once, and forget some bags that have ended"
+    ]
+    assert isinstance(client.answer_to(client.batch("one", [b"0"], first=1)), wire.Accepted), "it joins the last one"
+    assert refusal(office, [b"0"]) == "", "others have a share of their own"
+    others = office.client(Credential("third", "submitter"))
+    assert one_by_one(others, "three", "four", each=1) == [
+        "bag four is not taken: there are 11 batches here, of 11: some bags have to be forgotten"
+    ]
+    client.ask("cancel", bag="in")
+    client.ask("forget", bag="in")
+    assert one_by_one(others, "four", each=1) == []
+    assert one_by_one(client, "two", each=1) == []

@@ -284,8 +284,8 @@ def test_predictions_wait_for_earlier_ones_that_are_still_under_way(
         office.settle()
         scheduler.check(office.now)
     assert (met, scheduler.predicting) == ([False] * 3, False)
-    (lane,) = scheduler.grid.lanes.by_key.values()
-    assert lane.priority.ascending(3) == [3.0, 3.0, 5.0]
+    (category,) = scheduler.grid.categories.by_key.values()
+    assert category.priority.ascending(3) == [3.0, 3.0, 5.0]
     office.close()
 
 

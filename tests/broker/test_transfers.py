@@ -340,7 +340,8 @@ def test_a_large_part_is_a_file_that_goes_with_it(office: Office, client: Client
 
 
 def runtimes(office: Office, batch: int = 0) -> list[float]:
-    return list(office.sessions.state.scheduler.batch_runtimes(office.bag("bag").batches[batch].first))
+    its = office.bag("bag").batches[batch]
+    return list(office.sessions.state.scheduler.grid.tasks.known(its.first).runtimes)
 
 
 @pytest.fixture

@@ -10,8 +10,10 @@ from click.testing import CliRunner, Result
 
 from deskgrid.cli.front import main
 from deskgrid.client.bag import TaskLog
+from deskgrid.client.eta import Eta
 from deskgrid.client.progress import Progress
-from deskgrid.errors import DeskgridError, RequestFailed
+from deskgrid.client.whatif import Advice, Change
+from deskgrid.errors import DeskgridError, GridUnreachable, RequestFailed
 from tests.screen.builders import BAG
 
 # What stands for the admin's join line of this machine.
@@ -30,6 +32,8 @@ class FakeBag:
     logged: dict[int, TaskLog] = field(default_factory=dict)
     forgotten: bool = False
     paused: bool | None = None
+    advice: Advice | None = None
+    told: Eta = field(default_factory=lambda: Eta(90.0, 60.0, 150.0))
 
     def __len__(self) -> int:
         return len(self.ended)
@@ -48,6 +52,9 @@ class FakeBag:
             total=len(self.ended), done=done, failed=failed, cancelled=0, running=0, waiting=0, eta_s=None, left_s=0.0
         )
 
+    def eta(self) -> Eta:
+        return self.told
+
     def logs(self, item: int) -> TaskLog:
         return self.logged.get(item, LOG)
 
@@ -59,6 +66,11 @@ class FakeBag:
 
     def explain(self, item: int | None) -> str:
         return f"task {item} waits"
+
+    def advise(self, seconds: float = 0.0) -> Advice:
+        if self.advice is None:
+            raise GridUnreachable("no answer")
+        return self.advice
 
     def cancel(self) -> int:
         return 1234
@@ -85,6 +97,7 @@ class FakeGrid:
         self.snapshot: dict[str, Any] = {}
         self.rows: list[Any] = []
         self.forgot_learned = False
+        self.imagined: dict[str, Any] = {}
 
     def __call__(self, join: str | None = None) -> "FakeGrid":
         self.joins.append(join)
@@ -116,6 +129,11 @@ class FakeGrid:
 
     def bags(self) -> list[Any]:
         return self.rows
+
+    def whatif(self, bag: str | None, changes: Sequence[Change], **terms: object) -> list[Eta]:
+        self.imagined = {"bag": bag, "changes": list(changes), **terms}
+        later = [Eta(3600.0 * n, 1800.0 * n, 7200.0 * n) for n in range(3, 3 + len(changes))]
+        return [Eta(7200.0, 3600.0, None), *later]
 
     def policy(self, name: str, **options: object) -> None:
         self.policies.append((name, options))

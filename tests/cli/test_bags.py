@@ -1,6 +1,7 @@
 """``deskgrid submit`` and the commands for bags: their requests to the grid, their output, their exit codes."""
 
 import io
+import json
 import logging
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from deskgrid.cli.bags import LAST_WORDS
 from deskgrid.cli.base import show
 from deskgrid.client.bag import TaskLog
+from deskgrid.client.eta import Eta
 from deskgrid.client.payload import RAISED_BY
 from deskgrid.errors import (
     BagRejected,
@@ -34,6 +36,7 @@ COMMANDS = [
     ["results", BAG],
     ["logs", BAG, "0"],
     ["explain", BAG],
+    ["eta", BAG],
     ["cancel", BAG],
     ["pause", BAG],
     ["resume", BAG],
@@ -86,7 +89,7 @@ def test_what_the_broker_has_to_say_about_a_bag_goes_to_stderr(grid: FakeGrid) -
 
 
 def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
-    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --copies --each -"
+    words = "--runtime 20 --name thumbs --timeout 60 --retries 2 --copies --explore --each -"
     saves = "--checkpoint state/* --checkpoint log --checkpoint-signal TERM --checkpoint-exit 9 --min-piece 30"
     files = "--input a --input b=c --output *.jpg"
     command = "-- convert -x {} {}.jpg"
@@ -110,6 +113,7 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "licences": {},
         "after": (),
         "when": "ok",
+        "explore": True,
     }
 
 
@@ -268,6 +272,18 @@ def test_a_traceback_is_printed_but_the_end_of_stderr_not_a_second_time(monkeypa
 def test_explain_prints_what_the_broker_says(grid: FakeGrid) -> None:
     assert deskgrid("explain", BAG, "7").stdout == "task 7 waits\n"
     assert deskgrid("explain", BAG).stdout == "task None waits\n"
+
+
+def test_eta_says_when_a_bag_will_be_done(grid: FakeGrid) -> None:
+    assert deskgrid("eta", BAG).stdout == "done in 1 min 30 s, at the latest in 2 min 30 s\n"
+    values = {"median_s": 90.0, "low_s": 60.0, "high_s": 150.0, "confidence": 0.9, "why": ""}
+    assert json.loads(deskgrid("eta", BAG, "--json").stdout) == values
+
+
+def test_eta_fails_if_nobody_knows(grid: FakeGrid) -> None:
+    grid.bag.told = Eta(None, None, None, why="no PC is up or announced")
+    result = deskgrid("eta", BAG)
+    assert (result.stdout, result.exit_code) == ("unknown: no PC is up or announced\n", 1)
 
 
 def test_without_a_place_for_the_line_it_is_said_where_it_goes(grid: FakeGrid) -> None:

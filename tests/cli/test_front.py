@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import types
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -39,7 +40,7 @@ atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr)); main()"
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
     )
     ours = {name for name in ran.stderr.split() if name.startswith("deskgrid")}
-    assert ours == {"deskgrid", "deskgrid.cli", "deskgrid.cli.front"}
+    assert ours == {"deskgrid", "deskgrid.cli", "deskgrid.cli.front", "deskgrid.cli.start"}
     assert not {"zmq", "rich", "msgpack", "apscheduler"} & set(ran.stderr.split())
 
 
@@ -147,3 +148,29 @@ def test_an_error_of_a_command_is_one_line() -> None:
 @pytest.mark.usefixtures("mounted")
 def test_a_commands_own_exit_code_is_kept() -> None:
     assert deskgrid("stub", "exit").exit_code == 1
+
+
+# Presses Ctrl-C when click is about to be imported, which `deskgrid.cli.front` does first.
+PRESSED = """
+import os, signal, sys
+{before}
+class Press:
+    def find_spec(self, name, path=None, target=None):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Press())
+from {script} import main
+sys.argv[1:] = ["--version"]
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signal to a single process")
+@pytest.mark.parametrize("ignored", [False, True])
+def test_ctrl_c_while_the_command_line_is_imported_prints_no_traceback(ignored: bool) -> None:
+    (script,) = entry_points(group="console_scripts", name="deskgrid")
+    before = "signal.signal(signal.SIGINT, signal.SIG_IGN)" if ignored else ""
+    program = PRESSED.format(before=before, script=script.module)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    told = f"deskgrid {VERSION}\n" if ignored else ""
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0 if ignored else 130, told, "")

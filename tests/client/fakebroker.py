@@ -265,6 +265,8 @@ def _row(bag_id: str, bag: FakeBag) -> dict[str, Any]:
         "closed": bag.closed,
         "left_s": 12.5,
         "eta_s": None,
+        "eta_low_s": None,
+        "eta_high_s": None,
         "note": "",
     }
 

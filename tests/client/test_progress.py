@@ -13,7 +13,9 @@ from deskgrid.client.progress import Meter, Progress
 from deskgrid.errors import GridUnreachable
 from tests.client.fakebroker import FakeGrid
 
-PROGRESS = Progress(total=40, done=12, failed=2, cancelled=1, running=3, waiting=22, eta_s=3725.0, left_s=99.0)
+PROGRESS = Progress(
+    total=40, done=12, failed=2, cancelled=1, running=3, waiting=22, eta_s=500.0, left_s=99.0, eta_high_s=900.0
+)
 
 
 class Terminal(io.StringIO):
@@ -42,7 +44,7 @@ def test_a_long_call_shows_how_far_the_bag_is(monkeypatch: pytest.MonkeyPatch) -
     with Meter("sweep", lambda: PROGRESS) as bar:
         bar.tick()
     shown = terminal.getvalue()
-    for text in ("sweep", "15/40", "3 running", "2 failed", "about 1 h 02 min to go"):
+    for text in ("sweep", "15/40", "3 running", "2 failed", "done in 8 min 20 s, at the latest in 15 min"):
         assert text in shown
 
 

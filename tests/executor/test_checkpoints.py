@@ -147,20 +147,61 @@ def test_a_large_checkpoint_travels_there_and_back(rig: Rig) -> None:
     assert value(ended) == 3 * LARGE_BYTES
 
 
-def test_a_checkpoint_over_the_limit_is_the_error_of_the_task(rigs: Callable[..., Rig]) -> None:
+def test_a_checkpoint_over_the_limit_is_the_error_of_the_task() -> None:
+    piece = Piece(b"key", b"", [0.0, NEVER, 0.0], print, limit=1000)
+    with pytest.raises(child.TaskFailure, match="the limit is 1,000") as raised:
+        piece.save(bytes(2000), 0.5)
+    assert raised.value.kind == "CheckpointTooLarge"
+
+
+def test_a_checkpoint_that_is_too_large_for_the_pipe_is_a_file_which_is_gone_when_we_have_it(
+    rigs: Callable[..., Rig],
+) -> None:
     rig = rigs(result_limit=1000)
 
-    def large() -> None:
+    def grows(size: int) -> int:
+        import time
+
         from deskgrid import checkpoint
 
-        while True:
-            checkpoint.save(bytes(2000))
+        state = checkpoint.load(bytes(size))
+        while len(state) < 2 * size:
+            checkpoint.save(state, progress=0.5)
+            time.sleep(0.001)
+        return len(state)
+
+    digest = rig.know(python_template(grows))
+    began(rig, digest, call(2 * LARGE_BYTES))
+    due_now(rig, last=True)
+    one = saved(rig)
+    assert len(one.data) > 2 * LARGE_BYTES
+    (ended,) = rig.until(1)
+    assert ended.outcome is Outcome.PIECE
+    assert list((rig.executor.folder.path / child.TASKS).iterdir()) == []
+    began(rig, digest, call(LARGE_BYTES), one.data, task=2)
+    (ended,) = rig.until(1)
+    assert value(ended) == 2 * LARGE_BYTES
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="takes a folder away, as root")
+def test_a_checkpoint_for_which_there_is_no_room_is_lost_and_the_task_goes_on(rigs: Callable[..., Rig]) -> None:
+    rig = rigs(result_limit=1000)
+
+    def large() -> bool:
+        import time
+
+        from deskgrid import checkpoint
+
+        while not checkpoint.save(bytes(2000)):
+            time.sleep(0.001)
+        return True
 
     began(rig, rig.know(python_template(large)), call())
+    (rig.executor.folder.path / child.TASKS).rmdir()
     due_now(rig, last=False)
     (ended,) = rig.until(1)
-    assert error(ended)[0] == "CheckpointTooLarge"
-    assert "the limit is 1,000" in error(ended)[1]
+    assert value(ended) is True
+    assert rig.executor.saved() == []
 
 
 @pytest.mark.parametrize("progress", [-0.1, 1.1, float("nan")])

@@ -1,36 +1,41 @@
 """What a task needs comes before it, and what it leaves reaches the broker before it has ended, whatever is cut."""
 
+import itertools
 import os
 import pickle
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from deskgrid import wire
 from deskgrid.worker.files import downloads as downloads_module
+from deskgrid.worker.files import task_folder
 from deskgrid.worker.files import uploads as uploads_module
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
-from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.executor import RESULT_LIMIT
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
+from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.run.templates import UnpackedTemplate
 from tests.files.fakes import AtOnce, Store, content, digest, entry, parts_of
+from tests.without_files import WithoutCheckpoints
 
 BIG = os.urandom(3 * wire.PART_BYTES + 9)
 PLAIN = UnpackedTemplate("", {})
 
 
-class Processes:
+class Processes(WithoutCheckpoints):
     """Runs nothing by itself; ``ran`` are the jobs that it was handed."""
 
     def __init__(self) -> None:
         self.templates: dict[str, UnpackedTemplate] = {"plain": PLAIN}
         self.ran: list[Job] = []
         self.ended: list[JobEnded] = []
+        self.needed: Collection[str] = ()
 
-    def know(self, digest: str, blob: bytes) -> None: ...
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None:
+        self.needed = needed
 
     def knows(self, digest: str) -> bool:
         return digest in self.templates
@@ -44,15 +49,6 @@ class Processes:
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         self.ran += jobs
-
-    @property
-    def checkpoints(self) -> CheckpointFiles:
-        return CheckpointFiles(Path("nowhere"))
-
-    def saved(self) -> list[JobSaved]:
-        return []
-
-    def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
 
     def poll(self, now: float) -> list[JobEnded]:
         ended, self.ended = self.ended, []
@@ -153,6 +149,21 @@ def test_a_command_runs_when_its_folder_is_ready_and_a_second_one_sends_nothing(
     rig.go()
     assert rig.ran == [0, 1]
     assert rig.store.sent == []
+
+
+def test_templates_are_needed_as_long_as_files_of_jobs_come_or_they_run(rig: Rig) -> None:
+    def needed() -> set[str]:
+        rig.stage.know("other", b"")
+        return set(rig.processes.needed)
+
+    rig.command("out", inputs={"data.csv": b"1,2"})
+    rig.run(0)
+    assert needed() == {"command"}
+    rig.go()
+    assert needed() == {"command"}
+    rig.processes.end(0)
+    rig.go()
+    assert needed() == set()
 
 
 def test_the_jobs_of_a_slot_stay_in_order(rig: Rig) -> None:
@@ -389,13 +400,18 @@ def test_files_that_the_broker_refuses_fail_the_task(rig: Rig) -> None:
     assert failure(rig.ended[0]) == wire.Failure("OutputsRefused", "too much")
 
 
-def test_a_file_that_changes_while_it_is_sent_fails_the_task(rig: Rig) -> None:
+def said_of_a_file(rig: Rig) -> list[wire.Message]:
+    """What is said first when a task has left the file ``a``."""
     rig.command("*")
     rig.run(0)
     rig.go()
     (rig.work(0) / "a").write_bytes(b"1")
     rig.processes.end(0)
-    said = rig.say()
+    return rig.say()
+
+
+def test_a_file_that_changes_while_it_is_sent_fails_the_task(rig: Rig) -> None:
+    said = said_of_a_file(rig)
     (rig.work(0) / "a").write_bytes(b"2")
     for message in said:
         rig.hear(rig.store.answer(message))
@@ -404,12 +420,7 @@ def test_a_file_that_changes_while_it_is_sent_fails_the_task(rig: Rig) -> None:
 
 
 def test_a_file_that_goes_while_it_is_sent_fails_the_task(rig: Rig) -> None:
-    rig.command("*")
-    rig.run(0)
-    rig.go()
-    (rig.work(0) / "a").write_bytes(b"1")
-    rig.processes.end(0)
-    said = rig.say()
+    said = said_of_a_file(rig)
     (rig.work(0) / "a").unlink()
     for message in said:
         rig.hear(rig.store.answer(message))
@@ -443,3 +454,55 @@ def test_what_a_function_returned_travels_with_its_value(rig: Rig, whole: bool) 
     found = wire.unwrap(rig.ended[0].payload)
     assert (found.whole, found.payload) == (whole, b"pickle")
     assert rig.store.files(found.trees[0]) == {"value": b"data"}
+
+
+def test_a_task_that_needs_too_many_names_fails_and_they_are_not_all_read(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_folder, "NAMES_LIMIT", 4)
+    trees = [rig.store.add({f"{number}/a": b"1", "b": b"2"}) for number in range(9)]
+    rig.run(0, "plain", wire.wrap(trees[:1], pickle.dumps(1)))
+    rig.run(1, "plain", wire.wrap(trees, pickle.dumps(1)))
+    rig.go()
+    assert rig.ran == [0]
+    read, reading = list[bytes](), rig.cache.tree
+    rig.cache.tree = lambda digest: (read.append(digest), reading(digest))[1]  # type: ignore[method-assign,func-returns-value]
+    rig.run(2, "plain", wire.wrap(trees, pickle.dumps(1)))
+    rig.go()
+    assert [failure(ended).message for ended in rig.ended] == ["the task needs more than 4 files and folders"] * 2
+    assert len(read) < len(trees)
+
+
+def test_a_tree_that_is_gone_when_its_files_are_unpacked_is_fetched_again(rig: Rig) -> None:
+    tree = rig.store.add({"a": b"1"})
+    rig.run(0, "plain", wire.wrap([tree], pickle.dumps(1)))
+    asked, reading = itertools.count(1), rig.cache.tree
+    # Not there; there when its files are looked for; gone when they are unpacked.
+    rig.cache.tree = lambda digest: None if next(asked) == 3 else reading(digest)  # type: ignore[method-assign]
+    rig.go()
+    assert rig.ran == [0]
+    assert next(asked) > 4
+
+
+def test_the_trees_of_a_task_are_not_in_memory_together(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is read when its turn comes, and then forgotten."""
+    trees = [rig.store.add({f"{number}": b"1"}) for number in range(5)]
+    alive = weakref.WeakSet[object]()
+    most, read_tree = 0, wire.read_tree
+
+    class Watched(wire.Tree):
+        pass
+
+    def watched(data: bytes) -> wire.Tree:
+        nonlocal most
+        found = read_tree(data)
+        made = Watched(found.entries, found.folders)
+        alive.add(made)
+        most = max(most, len(alive))
+        return made
+
+    monkeypatch.setattr(wire, "read_tree", watched)
+    rig.run(0, "plain", wire.wrap(trees, pickle.dumps(1)))
+    rig.go()
+    assert rig.ran == [0]
+    assert most <= 2

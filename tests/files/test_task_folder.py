@@ -1,6 +1,10 @@
 """The folder of a task: what is put in, what is taken out, and that nothing else is touched."""
 
+import contextlib
 import os
+import shutil
+import socket
+import stat
 import sys
 from pathlib import Path
 
@@ -52,11 +56,11 @@ def test_trees_are_unpacked_as_links_for_a_command_and_beside_each_other_for_a_f
     for name, data in files.items():
         fetch(cache, entry(name, data), data)
     key = digest(tree.packed())
-    assert unpack(area, X, {key: tree}, cache, None, command=True)
+    assert unpack(area, X, [(key, tree)], cache, None, command=True)
     assert content(area / "in" / X / "work") == files
     assert (area / "in" / X / "work" / "out").is_dir()
     assert (area / "in" / X / "work" / "data.csv").stat().st_nlink == 2
-    assert unpack(area, X, {key: tree}, cache, None, command=False), "and a second time, over what is left"
+    assert unpack(area, X, [(key, tree)], cache, None, command=False), "and a second time, over what is left"
     assert content(area / "in" / X / "needs" / key.hex()) == files
     assert not (area / "in" / X / "work").exists()
     remove(area, X)
@@ -65,7 +69,7 @@ def test_trees_are_unpacked_as_links_for_a_command_and_beside_each_other_for_a_f
 
 def test_a_file_that_went_meanwhile_is_noticed(area: Path, tmp_path: Path) -> None:
     tree = wire.Tree((entry("data.csv", b"1"),))
-    assert not unpack(area, X, {b"k": tree}, FileCache(tmp_path / "cache", 10**9), None, command=True)
+    assert not unpack(area, X, [(b"k", tree)], FileCache(tmp_path / "cache", 10**9), None, command=True)
 
 
 def test_a_folder_is_removed_even_if_its_task_locked_it(area: Path, work: Path) -> None:
@@ -74,6 +78,23 @@ def test_a_folder_is_removed_even_if_its_task_locked_it(area: Path, work: Path) 
     (work / "locked").chmod(0o500)
     remove(area, X)
     assert not (area / "in" / X).exists()
+
+
+@posix
+def test_a_link_in_a_locked_folder_leads_to_nothing_that_is_changed(
+    area: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # an administrator removes all at once
+    monkeypatch.setattr(shutil, "rmtree", lambda *given, **options: None)
+    outside = area.parent / "outside"
+    outside.mkdir(mode=0o755)
+    (work / "locked").mkdir()
+    (work / "locked" / "door").symlink_to(outside)
+    (work / "door").symlink_to(outside)
+    (work / "locked").chmod(0o500)
+    remove(area, X)
+    assert outside.stat().st_mode & 0o777 == 0o755
+    assert (work / "locked").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize(
@@ -143,12 +164,12 @@ def test_a_link_to_a_file_in_the_folder_counts_as_that_file(area: Path, work: Pa
 @posix
 def test_a_folder_that_is_a_link_is_not_entered(area: Path, work: Path) -> None:
     (area.parent / "others").mkdir()
-    (area.parent / "others" / "secret.npz").write_bytes(b"secret")
+    (area.parent / "others" / "theirs.npz").write_bytes(b"theirs")
     (work / "out").symlink_to(area.parent / "others")
     with pytest.raises(OutputsRefused, match="no file matches"):
         collect(area, X, ["out/*.npz"])
     with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
-        task_folder.open_file(area, f"in/{X}/work/out/secret.npz")
+        task_folder.open_file(area, f"in/{X}/work/out/theirs.npz")
 
 
 @posix
@@ -179,6 +200,66 @@ def test_a_task_that_left_very_many_files_is_refused(area: Path, work: Path, mon
     (work / "d").touch()
     with pytest.raises(OutputsRefused, match="more than 3 files and folders"):
         collect(area, X, ["*"])
+
+
+def test_more_outputs_than_a_task_may_leave_are_refused_before_any_is_read(
+    area: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(wire.TREE_FILES + 1):
+        (work / f"{number}").touch()
+    monkeypatch.setattr(task_folder, "open_file", lambda *given: pytest.fail("a file is read"))
+    with pytest.raises(OutputsRefused, match="10,001 files; at most 10,000"):
+        collect(area, X, ["*"])
+
+
+@posix
+def test_devices_and_sockets_are_refused(area: Path, work: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        with contextlib.chdir(work):
+            made.bind("door")
+        with pytest.raises((OutputsRefused, OSError), match=r"not a file|No such device"):
+            collect(area, X, ["door"])
+    if os.geteuid() == 0:
+        os.mknod(work / "zeros", 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+        with pytest.raises(OutputsRefused, match="'zeros' is not a file"):
+            collect(area, X, ["zeros"])
+
+
+@posix
+@pytest.mark.parametrize("swapped", ["file", "folder", "folder of a link", "file that is sent"])
+def test_what_becomes_a_link_between_a_look_and_the_next_is_not_followed(
+    area: Path, work: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
+) -> None:
+    outside = area.parent / "outside"
+    outside.mkdir()
+    (outside / "file").write_bytes(b"secret")
+    (work / "out").mkdir()
+    (work / "out" / "file").write_bytes(b"mine")
+    (work / "link").symlink_to("out/file")
+    path = work / "out" / "file" if swapped.startswith("file") else work / "out"
+
+    def swap() -> None:
+        shutil.move(path, area.parent / "before")
+        path.symlink_to(outside / path.relative_to(work / "out"))
+
+    real = task_folder._real
+
+    def swapping(root: Path, path: str) -> str:
+        found = real(root, path)
+        if swapped != "file that is sent":
+            swap()
+        return found
+
+    def sent() -> None:
+        found = collect(area, X, ["link" if "link" in swapped else "out/*"])
+        if swapped == "file that is sent":
+            swap()
+        for source in found.parts.values():
+            source.read()
+
+    monkeypatch.setattr(task_folder, "_real", swapping)
+    with pytest.raises(OSError, match=r"Too many levels|Not a directory"):
+        sent()
 
 
 def test_what_a_function_returned_and_a_large_value_are_two_trees(area: Path) -> None:

@@ -72,7 +72,7 @@ class Executions:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _FakeSlot:
     """One process: ``since`` is when its first job began or will begin.
 
     ``due``, ``last``: when that job saves, and whether its piece ends then; ``saved_at``: the ``due`` of its last save.
@@ -95,12 +95,14 @@ class FakeFiles:
 
     def __init__(self) -> None:
         self.here: dict[tuple[int, int], bytes] = {}
+        self._whole: dict[tuple[int, int], int] = {}
 
-    def write(self, task: int, number: int, data: Payload) -> None:
-        self.here[task, number] = bytes(data)
+    def write(self, task: int, number: int, data: Payload, start: int = 0, size: int | None = None) -> None:
+        self.here[task, number] = self.here.get((task, number), b"")[:start] + bytes(data)
+        self._whole[task, number] = start + len(data) if size is None else size
 
     def holds(self, task: int, number: int) -> bool:
-        return (task, number) in self.here
+        return (task, number) in self.here and len(self.here[task, number]) == self._whole[task, number]
 
     def read(self, task: int, number: int) -> Payload | None:
         return self.here.get((task, number))
@@ -114,7 +116,7 @@ class FakeExecutor(WithoutFiles):
 
     def __init__(self, name: str, slots: int, clock: Callable[[], float], executions: Executions) -> None:
         self._name = name
-        self._lanes = [_Lane() for _ in range(slots)]
+        self._slots = [_FakeSlot() for _ in range(slots)]
         self._clock = clock
         self._executions = executions
         self._templates: set[str] = set()
@@ -136,21 +138,21 @@ class FakeExecutor(WithoutFiles):
         self._warm = False
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
-        lane = self._lanes[slot]
-        templates = {job.template for job in [*lane.jobs, *jobs]}
+        fake = self._slots[slot]
+        templates = {job.template for job in [*fake.jobs, *jobs]}
         if not jobs or len(templates) > 1 or not self.knows(jobs[0].template):
             raise ValueError(f"slot {slot} of {self._name} was given {len(jobs)} jobs that it cannot take")
-        if not lane.jobs:
-            lane.since = self._clock() + (TASK_OVERHEAD_S if self._warm else SPAWN_S)
-        lane.jobs.extend(jobs)
+        if not fake.jobs:
+            fake.since = self._clock() + (TASK_OVERHEAD_S if self._warm else SPAWN_S)
+        fake.jobs.extend(jobs)
 
     def poll(self, now: float) -> list[JobEnded]:
-        for number, lane in enumerate(self._lanes):
-            while lane.jobs and min(self._end_of(lane), lane.saves_at) <= now:
-                if lane.saves_at < self._end_of(lane):
-                    self._save(number, lane)
+        for number, fake in enumerate(self._slots):
+            while fake.jobs and min(self._end_of(fake), fake.saves_at) <= now:
+                if fake.saves_at < self._end_of(fake):
+                    self._save(number, fake)
                 else:
-                    self._finish(number, lane)
+                    self._finish(number, fake)
         ended, self._ended = self._ended, []
         return ended
 
@@ -159,82 +161,82 @@ class FakeExecutor(WithoutFiles):
         return saved
 
     def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None:
-        lane = self._lanes[slot]
-        lane.due, lane.last = max(due, lane.since), last
+        fake = self._slots[slot]
+        fake.due, fake.last = max(due, fake.since), last
 
-    def _save(self, slot: int, lane: _Lane) -> None:
+    def _save(self, slot: int, fake: _FakeSlot) -> None:
         """The first job saves how much of it is done and, at the end of a window, ends its piece."""
-        at, job = lane.saves_at, lane.jobs[0]
-        lane.saved_at, elapsed, task = at, at - lane.since, task_of(bytes(job.payload))
+        at, job = fake.saves_at, fake.jobs[0]
+        fake.saved_at, elapsed, task = at, at - fake.since, task_of(bytes(job.payload))
         data = msgpack.packb(_done_before(job) + elapsed)
         self.checkpoints.write(job.task, job.number, data)
         progress = (_done_before(job) + elapsed) / task.seconds
         self._saved.append(JobSaved(slot, job.task, job.number, progress, elapsed, 0.1, data))
-        if lane.last:
-            self._leave(lane, at)
-            lane.jobs.popleft()
+        if fake.last:
+            self._leave(fake, at)
+            fake.jobs.popleft()
             self._ended.append(JobEnded(slot, job.task, job.number, Outcome.PIECE, elapsed, b"", b"", b""))
-            lane.since, lane.due = at + TASK_OVERHEAD_S, math.inf
+            fake.since, fake.due = at + TASK_OVERHEAD_S, math.inf
 
     def running(self, now: float) -> list[tuple[int, int, int, float]]:
         return [
-            (number, lane.jobs[0].task, lane.jobs[0].number, now - lane.since)
-            for number, lane in enumerate(self._lanes)
-            if lane.jobs and lane.since <= now
+            (number, fake.jobs[0].task, fake.jobs[0].number, now - fake.since)
+            for number, fake in enumerate(self._slots)
+            if fake.jobs and fake.since <= now
         ]
 
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]:
-        lane = self._lanes[slot]
-        elapsed = now - lane.since if lane.since <= now else None
-        held = [(job, None if place else elapsed) for place, job in enumerate(lane.jobs)]
-        self._leave(lane, now)
-        lane.jobs.clear()
+        fake = self._slots[slot]
+        elapsed = now - fake.since if fake.since <= now else None
+        held = [(job, None if place else elapsed) for place, job in enumerate(fake.jobs)]
+        self._leave(fake, now)
+        fake.jobs.clear()
         return held
 
     def next_end(self) -> float:
         """When something will have ended, on the PC's clock; infinity when nothing runs."""
-        return min((min(self._end_of(lane), lane.saves_at) for lane in self._lanes if lane.jobs), default=math.inf)
+        return min((min(self._end_of(fake), fake.saves_at) for fake in self._slots if fake.jobs), default=math.inf)
 
     def power_off(self) -> None:
         """The PC goes, with all that ran."""
-        for lane in self._lanes:
-            self._leave(lane, self._clock())
-            lane.jobs.clear()
+        for fake in self._slots:
+            self._leave(fake, self._clock())
+            fake.jobs.clear()
 
     @property
     def idle(self) -> bool:
         """Whether nothing runs here."""
-        return not any(lane.jobs for lane in self._lanes)
+        return not any(fake.jobs for fake in self._slots)
 
-    def _leave(self, lane: _Lane, now: float) -> None:
-        """The first job of a lane will not go on; count it if it had begun."""
-        if lane.jobs and lane.since <= now:
-            task = task_of(bytes(lane.jobs[0].payload))
+    def _leave(self, fake: _FakeSlot, now: float) -> None:
+        """The first job of a slot will not go on; count it if it had begun."""
+        if fake.jobs and fake.since <= now:
+            task = task_of(bytes(fake.jobs[0].payload))
             self._executions.started[task.bag, task.item] += 1
-            if lane.jobs[0].checkpoint is not None:
-                self._executions.worked[task.bag, task.item] += now - lane.since
+            if fake.jobs[0].checkpoint is not None:
+                self._executions.worked[task.bag, task.item] += now - fake.since
 
-    def _end_of(self, lane: _Lane) -> float:
-        job = lane.jobs[0]
+    def _end_of(self, fake: _FakeSlot) -> float:
+        job = fake.jobs[0]
         seconds, timeout = task_of(bytes(job.payload)).seconds, job.options.timeout
         seconds = (seconds - _done_before(job)) * self._executions.slow.get(self._name, 1.0)
-        return lane.since + (seconds if timeout is None else min(seconds, timeout))
+        return fake.since + (seconds if timeout is None else min(seconds, timeout))
 
-    def _finish(self, slot: int, lane: _Lane) -> None:
-        end = self._end_of(lane)
-        if lane.jobs[0].checkpoint is not None:
-            task = task_of(bytes(lane.jobs[0].payload))
-            self._executions.worked[task.bag, task.item] += end - lane.since
-        job = lane.jobs.popleft()
-        task, elapsed = task_of(bytes(job.payload)), end - lane.since
+    def _finish(self, slot: int, fake: _FakeSlot) -> None:
+        end = self._end_of(fake)
+        if fake.jobs[0].checkpoint is not None:
+            task = task_of(bytes(fake.jobs[0].payload))
+            self._executions.worked[task.bag, task.item] += end - fake.since
+        job = fake.jobs.popleft()
+        task, elapsed = task_of(bytes(job.payload)), end - fake.since
         outcome = self._outcome(task, job)
         answer = answer_of(task, job.number, outcome)
         self._executions.started[task.bag, task.item] += 1
         assert (job.task, job.number) not in self._executions.answers, f"{task}: attempt {job.number} ends twice"
         self._executions.answers[job.task, job.number] = (outcome, answer, self._name)
         self._ended.append(JobEnded(slot, job.task, job.number, outcome, elapsed, answer, b"said", b""))
-        lane.due = math.inf
-        lane.since = end + (SPAWN_S if outcome in (Outcome.CRASH, Outcome.TIMEOUT) else TASK_OVERHEAD_S)
+        fake.due = math.inf
+        fake.since = end + (SPAWN_S if outcome in (Outcome.CRASH, Outcome.TIMEOUT) else TASK_OVERHEAD_S)
 
     def _outcome(self, task: Task, job: Job) -> Outcome:
         if job.options.timeout is not None and task.seconds >= job.options.timeout:

@@ -325,6 +325,14 @@ class Dialler:
         self._dialling += 1
         self._plan_next(self._dialling)
 
+    def clog(self, name: str, seconds: float) -> None:
+        """What the broker sends to ``name`` finds no room for a while, if there is a connection."""
+        connection = self.connection
+        if connection is not None:
+            self._world.note("{}: the connection is clogged for {:.1f} s", name, seconds)
+            connection.clogged = True
+            self._world.after(seconds, connection.unclog)
+
     def _plan(self, dialling: int, wait: float) -> None:
         self._world.after(wait, lambda: self._try(dialling))
 

@@ -105,3 +105,23 @@ def test_a_worker_that_has_the_checkpoint_is_not_sent_it_and_another_one_is(grid
     grid.run_until(lambda: BAG in grid.witness.recorded, 2 * HOUR_S, "done")
     assert grid.witness.said[wire.Checkpoint] == 1
     grid.finish()
+
+
+@pytest.mark.parametrize("step", ["receive", "commit: after", "send: after"])
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+def test_a_piece_ends_with_all_parts_of_its_checkpoint_whenever_the_broker_dies(
+    grid: VirtualGrid, monkeypatch: pytest.MonkeyPatch, step: str, after: int
+) -> None:
+    monkeypatch.setattr(wire, "CHECKPOINT_BYTES", 4)  # of nine
+    grid.worker("pc", cycle((HOUR_S, 60.0)))
+    submitted(grid, 2 * HOUR_S)
+    grid.run(HOUR_S - 12.0 - grid.world.now)
+    grid.broker.steps.arm(step, after)
+    grid.run(HOUR_S)
+    grid.workers["pc"].crash()
+    grid.worker("other")
+    grid.run_until(lambda: BAG in grid.witness.recorded, 5 * HOUR_S, "done")
+    assert grid.broker.lives == 2
+    assert worked(grid) <= 2 * HOUR_S + PERIOD_S
+    assert grid.witness.said[wire.Checkpoint] % 3 == 0 < grid.witness.said[wire.Checkpoint]
+    grid.finish()

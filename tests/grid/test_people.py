@@ -74,7 +74,7 @@ def test_a_limit_is_kept_while_pcs_come_and_go_and_the_broker_is_killed(grid: Vi
         if second == 25:
             grid.restart_broker(2.0)
         if grid.broker.up:
-            lanes = grid.broker.sessions.state.scheduler.grid.lanes.by_key
-            most = max([most, *(lane.out for key, lane in lanes.items() if key.limit)])
+            categories = grid.broker.sessions.state.scheduler.grid.categories.by_key
+            most = max([most, *(category.out for key, category in categories.items() if key.limit)])
     grid.finish()
     assert most == 2

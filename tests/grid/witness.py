@@ -233,7 +233,7 @@ class Witness:
             "tasks": list(scheduler.grid.tasks.each()) or scheduler.grid.tasks.bags,
             "failures": scheduler.grid.tasks._errors or scheduler.grid.tasks._crashes,
             "bound": scheduler.grid.bound or scheduler.grid.orphans,
-            "waiting": len(scheduler.grid.lanes),
+            "waiting": len(scheduler.grid.categories),
             "progress": list(scheduler.grid.tasks.progress),
         }
         for table in (

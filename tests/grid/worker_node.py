@@ -137,11 +137,7 @@ class WorkerNode:
 
     def clog(self, seconds: float) -> None:
         """What the broker sends finds no room for a while."""
-        connection = self._dialler.connection
-        if connection is not None:
-            self.world.note("{}: the connection is clogged for {:.1f} s", self.name, seconds)
-            connection.clogged = True
-            self.world.after(seconds, connection.unclog)
+        self._dialler.clog(self.name, seconds)
 
     def time_out(self, *, at_peer: bool) -> None:
         """One end gives up a line that has been silent for too long."""

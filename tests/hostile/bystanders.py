@@ -118,7 +118,8 @@ ROLES: dict[str, Callable[[str, Callable[[], bool]], object]] = {"pinger": ping,
 
 
 def main(role: str, file: str) -> None:
-    """Be that until standard input is closed."""
+    """Be that until standard input is closed. An empty line says that all is imported."""
+    print(flush=True)
 
     def stopped() -> bool:
         return bool(select.select([sys.stdin], [], [], 0)[0])

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,6 +79,8 @@ class Bystander:
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )
+        assert self._process.stdout is not None
+        self._process.stdout.readline()  # it is ready: an attack that is short must not be over before
 
     def close(self) -> None:
         """End it, whatever it says."""
@@ -188,6 +190,8 @@ class Lab:
         self.broker.kill()
         self.broker.start()
         self._await_start()
+        port = self.line("worker", "worker").port
+        self.pcs = {name: replace(line, port=port) for name, line in self.pcs.items()}
 
     def check(self) -> None:
         """Whether the broker and every worker of ours live."""

@@ -7,7 +7,7 @@ MUTATIONS = (
     Mutation(
         "accept the answer of a stale attempt",
         "deskgrid.scheduler.answers:Answers._take",
-        "slot.runs(ended.attempt)",
+        "slot.sent[place].attempt == ended.attempt",
         "True",
     ),
     Mutation(
@@ -50,6 +50,48 @@ MUTATIONS = (
         "deskgrid.scheduler.answers:Answers.returned",
         "grid.withdraw(slot, slot.place_of(attempt.task), now, elapsed=0.0)",
         "pass",
+    ),
+    Mutation(
+        "place a probe again that the policy has placed in this pass",
+        "deskgrid.scheduler.probes:_place_probes_of",
+        " and task not in grid.bound",
+        "",
+        "probes",
+    ),
+    Mutation(
+        "free the licences of a task that is cancelled before its PC has stopped it",
+        "deskgrid.scheduler.core:Scheduler._take_out",
+        "grid.stop(slot.worker.name, attempt)",
+        "pass",
+        "licences",
+    ),
+    Mutation(
+        "free the licences of tasks that a silent PC was sent ahead",
+        "deskgrid.scheduler.trust:Trust._take_back",
+        "grid.stop(worker.name, attempt)",
+        "pass",
+        "licences",
+    ),
+    Mutation(
+        "let any PC free the licences of a task that is being stopped",
+        "deskgrid.scheduler.grid:GridState.stopped",
+        "self.stopping.get(worker, set())",
+        "next(iter(self.stopping.values()))",
+        "licences",
+    ),
+    Mutation(
+        "do not let probes come first",
+        "deskgrid.scheduler.placing:Placing._take_turns",
+        "any(category.probing for category in categories)",
+        "False",
+        "probes",
+    ),
+    Mutation(
+        "take a probe for the item of another batch",
+        "deskgrid.broker.bags:OpenBag.submitted",
+        "batch.first + place for place",
+        "batch.first for place",
+        "probes",
     ),
     Mutation(
         "do not stop the original when its copy is done",
@@ -249,13 +291,13 @@ MUTATIONS = (
     Mutation(
         "choose among everybody's tasks, whatever they have used",
         "deskgrid.scheduler.turns:Turns.choose",
-        "if contender.standing > self._most or len(chosen) >= LANES:",
-        "if len(chosen) >= LANES:",
+        "if contender.standing > self._most or len(chosen) >= CATEGORIES:",
+        "if len(chosen) >= CATEGORIES:",
         "people",
     ),
     Mutation(
         "forget how many tasks of a bag with a limit are out",
-        "deskgrid.scheduler.queues.lanes:Lane.room",
+        "deskgrid.scheduler.queues.categories:Category.room",
         "[self.key.limit - self.out]",
         "[self.key.limit]",
         "people",
@@ -319,8 +361,8 @@ MUTATIONS = (
     Mutation(
         "forget bags before their days are over",
         "deskgrid.broker.retention:Retention._look",
-        "if known + days * DAY_S <= now:",
-        "if True:",
+        "if known + days * DAY_S <= now and",
+        "if",
         "kept",
     ),
     Mutation(
@@ -382,7 +424,7 @@ MUTATIONS = (
     Mutation(
         "forget what was learned when the broker ends",
         "deskgrid.broker.learning:Learning.write_down",
-        "self._journal.learned.add([*rows, calibration], KEPT)",
+        "self._journal.learned.add([*rows, calibration], known)",
         "pass",
         "liar",
     ),
@@ -474,7 +516,7 @@ MUTATIONS = (
     ),
     Mutation(
         "keep all checkpoints of a task until it ends",
-        "deskgrid.broker.checkpoints:Checkpoints.keep",
+        "deskgrid.broker.checkpoints:Checkpoints._complete",
         "len(kept) - GENERATIONS",
         "0",
         "saved by others",
@@ -584,5 +626,34 @@ MUTATIONS = (
         " and row.st_nlink == 1",
         "",
         "files in folders",
+    ),
+    # --- what one submitter can occupy -------------------------------------------------------------------------------
+    Mutation(
+        "do not count batches",
+        "deskgrid.broker.quotas:Quotas.extended",
+        "self._batches[owner] += batches",
+        "pass",
+        "crowd",
+    ),
+    Mutation(
+        "do not record that a bag after a failed one is to be cancelled",
+        "deskgrid.broker.gates:Gates._cannot_run",
+        'self._state.journal.order(bag.row.number, "cancel")',
+        "pass",
+        "crowd",
+    ),
+    Mutation(
+        "let one owner push out what was learned of another",
+        "deskgrid.scheduler.prediction.runtimes:Kept.add",
+        "if self._owners[owner_of(old)] == most",
+        "if old",
+        "crowd",
+    ),
+    Mutation(
+        "forget a template that a job needs",
+        "deskgrid.worker.run.templates:Remembered.add",
+        " and old not in needed",
+        "",
+        "crowd",
     ),
 )

@@ -13,7 +13,7 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Outcome, State
 from deskgrid.scheduler.policies import Policy, make_policy
 from deskgrid.scheduler.policy_view import PolicyView
-from deskgrid.scheduler.queues.lanes import Lane, LaneKey, Licences
+from deskgrid.scheduler.queues.categories import Category, CategoryKey, Licences
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.queues.waiting import ReadableQueue
 from deskgrid.scheduler.state.shares import Shares
@@ -35,15 +35,15 @@ def packing(margin: float = 0.0, queue_s: float = 0.0, confidence: float = 0.0) 
     return make_policy("packing", margin=margin, queue_s=queue_s, confidence=confidence)
 
 
-def only(grid: GridState) -> Lane:
-    """The lane of a grid that has only one."""
-    (lane,) = grid.lanes.by_key.values()
-    return lane
+def only(grid: GridState) -> Category:
+    """The category of a grid that has only one."""
+    (category,) = grid.categories.by_key.values()
+    return category
 
 
-def a_lane() -> Lane:
-    """A lane for bags without a grid."""
-    return Lane(LaneKey(), Shares().account(""), "longest-first", Licences())
+def a_category() -> Category:
+    """A category for bags without a grid."""
+    return Category(CategoryKey(), Shares().account(""), "longest-first", Licences())
 
 
 class Grid:
@@ -67,8 +67,8 @@ class Grid:
     @property
     def view(self) -> PolicyView:
         """What a policy sees of it."""
-        lanes = list(self.inside.lanes.waiting.values())
-        return PolicyView(self.inside, lanes, lanes)
+        categories = list(self.inside.categories.waiting.values())
+        return PolicyView(self.inside, categories, categories)
 
     def tell(self, event: ev.Event) -> list[ev.Command]:
         """Any event, now."""
@@ -177,11 +177,11 @@ class Grid:
 
     def regular(self) -> list[int]:
         """The regular queue in its order."""
-        return [task for lane in self.inside.lanes.by_key.values() for task in in_order(lane.regular)]
+        return [task for category in self.inside.categories.by_key.values() for task in in_order(category.regular)]
 
     def priority(self) -> list[int]:
         """The priority queue in its order."""
-        return [task for lane in self.inside.lanes.by_key.values() for task in in_order(lane.priority)]
+        return [task for category in self.inside.categories.by_key.values() for task in in_order(category.priority)]
 
 
 def in_order(queue: ReadableQueue) -> list[int]:

@@ -63,7 +63,7 @@ def test_a_worker_over_a_new_connection_keeps_what_it_has_and_loses_what_was_on_
     grid.expect(a=[on_its_way])
 
 
-def test_held_attempts_keep_their_lanes_and_what_runs_comes_first() -> None:
+def test_held_attempts_keep_their_slots_and_what_runs_comes_first() -> None:
     grid = Grid()
     grid.pc("a", slots=2)
     tasks = grid.tasks(0.3, 5, 0.1)
@@ -76,7 +76,7 @@ def test_held_attempts_keep_their_lanes_and_what_runs_comes_first() -> None:
 
 
 @pytest.mark.parametrize("slot", [-1, 1])
-def test_an_attempt_on_a_lane_that_a_worker_has_not_is_stopped(slot: int) -> None:
+def test_an_attempt_on_a_slot_that_a_worker_has_not_is_stopped(slot: int) -> None:
     grid = Grid()
     grid.pc("a", slots=2)
     (task,) = grid.tasks(5)

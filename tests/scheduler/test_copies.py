@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from deskgrid.scheduler import events as ev
-from deskgrid.scheduler.copying import AGAIN_S, ENOUGH, ENTRIES, LEAST_S, LOOKS, SOONER, pace
+from deskgrid.scheduler.copying import AGAIN_S, ENOUGH, LEAST_S, LOOKS, SOONER, pace
 from deskgrid.scheduler.model import Outcome, State
+from deskgrid.scheduler.state.looks import ENTRIES
 from deskgrid.scheduler.state.quarantine import Quarantined
 from tests.scheduler.builders import fcfs, packing, pgs
 from tests.scheduler.tails import DUE_S, RUNTIME, Tail, running

@@ -56,9 +56,9 @@ class Looks:
 def cost(scheduler: Scheduler, work: Callable[[], object]) -> int:
     """Calls and looks that ``work`` takes."""
     looks, calls = Looks(), 0
-    for lane in scheduler.grid.lanes.by_key.values():
-        looks.into(lane.regular)
-        looks.into(lane.priority)
+    for category in scheduler.grid.categories.by_key.values():
+        looks.into(category.regular)
+        looks.into(category.priority)
 
     def count(frame: FrameType, event: str, argument: object) -> None:
         nonlocal calls
@@ -83,7 +83,7 @@ def grid(policy: Policy, waiting: int, runtime: float, uptime: float = 1000.0) -
     scheduler.handle(ev.PassDue(), 0.0)
     scheduler.handle(ev.TasksSubmitted(1, filling, waiting, [runtime]), 0.0)
     scheduler.handle(ev.PassDue(), 0.0)
-    assert len(scheduler.grid.lanes) == waiting
+    assert len(scheduler.grid.categories) == waiting
     return scheduler
 
 

@@ -5,7 +5,8 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.state import deadlines
-from deskgrid.scheduler.state.deadlines import ENTRIES, FACTOR, GRACE_S, GROWTH, UNPROVEN
+from deskgrid.scheduler.state.deadlines import FACTOR, GRACE_S, GROWTH, UNPROVEN
+from deskgrid.scheduler.state.looks import ENTRIES
 from deskgrid.scheduler.state.quarantine import FIRST_QUARANTINE_S, STREAK
 from deskgrid.scheduler.trust import FIRST_SLOTS, WIDER_S
 from tests.scheduler.builders import Grid, fcfs

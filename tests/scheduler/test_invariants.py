@@ -15,7 +15,7 @@ from deskgrid.scheduler.queues.task_ranges import TaskRanges
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Slot
 from tests.scheduler.builders import Grid, pgs
-from tests.scheduler.builders import only as lane
+from tests.scheduler.builders import only as category
 
 # The tasks of `grid` are where their names say. The first waits too, and an attempt of it may still be answered.
 LOST, RUNNING, QUEUED, FIRST, AHEAD, DONE, HELD, REGULAR = range(8)
@@ -93,7 +93,7 @@ def owe_at_work(state: GridState) -> None:
 
 
 def swap_queue(state: GridState) -> None:
-    lane(state).priority = NewestFirst()
+    category(state).priority = NewestFirst()
 
 
 # What is spoilt, what is said about it, and how.
@@ -122,32 +122,32 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
         lambda s: s.quarantine.workers.update(a=Quarantined(9, 9, 0, 3, False)),
     ),
     # Where tasks are.
-    ("a task nowhere", f"places of task {REGULAR}", lambda s: lane(s).regular.discard(REGULAR)),
+    ("a task nowhere", f"places of task {REGULAR}", lambda s: category(s).regular.discard(REGULAR)),
     (
         "a task in both queues",
         f"places of task {REGULAR}",
-        lambda s: lane(s).priority.add(TaskRanges([REGULAR], [1], [3.0])),
+        lambda s: category(s).priority.add(TaskRanges([REGULAR], [1], [3.0])),
     ),
     (
         "a done task that waits",
         f"places of task {DONE}",
-        lambda s: lane(s).priority.add(TaskRanges([DONE], [1], [9.0])),
+        lambda s: category(s).priority.add(TaskRanges([DONE], [1], [9.0])),
     ),
     (
         "a running task that waits",
         f"places of task {RUNNING}",
-        lambda s: lane(s).priority.add(TaskRanges([RUNNING], [1], [5.0])),
+        lambda s: category(s).priority.add(TaskRanges([RUNNING], [1], [5.0])),
     ),
     (
         "a held task that waits",
         f"places of task {HELD}",
-        lambda s: lane(s).priority.add(TaskRanges([HELD], [1], [8.0])),
+        lambda s: category(s).priority.add(TaskRanges([HELD], [1], [8.0])),
     ),
     ("a queued task that waits", f"places of task {QUEUED}", lambda s: s.tasks.move(QUEUED, State.WAITING)),
     ("a queued task unbound", f"task {QUEUED}, QUEUED, is bound", lambda s: s.bound.pop(QUEUED)),
     ("a wrong slot", f"places of task {RUNNING}", lambda s: s.bound.__setitem__(RUNNING, slot(s, 2))),
     ("a waiting task bound", "bound tasks that are on no", lambda s: s.bound.__setitem__(LOST, slot(s, 2))),
-    ("an unknown task", "places of unknown tasks", lambda s: lane(s).priority.add(TaskRanges([99], [1], [1.0]))),
+    ("an unknown task", "places of unknown tasks", lambda s: category(s).priority.add(TaskRanges([99], [1], [1.0]))),
     # Attempts.
     ("two newest attempts", f"task {RUNNING}, SENT, awaits", lambda s: s.orphans.__setitem__(RUNNING, 7)),
     ("an attempt after the end", f"task {DONE}, DONE, awaits", lambda s: s.orphans.__setitem__(DONE, 7)),
@@ -175,7 +175,7 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
         "slot 1 is looked at too late",
         lambda s: setattr(slot(s, 1), "look_at", math.inf),
     ),
-    ("a look that is not planned", "slots that are to be looked at", lambda s: s.deadlines._looks.clear()),
+    ("a look that is not planned", "slots that are to be looked at", lambda s: s.deadlines._looks.entries.clear()),
     ("a debt of nobody", "slots that owe", lambda s: s.deadlines.debts.update(a={Attempt(LOST, 50): slot(s, 1)})),
     ("a slot at work that owes", "work on slot 1", owe_at_work),
     ("a worker without debts", "workers that owe nothing", lambda s: s.deadlines.debts.update(a={})),
@@ -197,15 +197,19 @@ SPOILT: list[tuple[str, str, Callable[[GridState], object]]] = [
     # The waiting queues.
     ("another order", "order of the priority queue", swap_queue),
     ("an old prediction of a waiting task", f"prediction of task {REGULAR}", lambda s: s.tasks.predict({REGULAR: 4.0})),
-    ("a ghost of nothing", "discarded tasks without an entry", lambda s: OldestFirst.discard(lane(s).regular, LOST)),
+    (
+        "a ghost of nothing",
+        "discarded tasks without an entry",
+        lambda s: OldestFirst.discard(category(s).regular, LOST),
+    ),
     (
         "a task twice in a queue",
         "entries of one task",
-        lambda s: lane(s).regular.add(TaskRanges([REGULAR], [1], [3.0])),
+        lambda s: category(s).regular.add(TaskRanges([REGULAR], [1], [3.0])),
     ),
-    ("entries miscounted", "tasks in runs", lambda s: setattr(lane(s).regular, "_held", 2)),
-    ("a front that is not", "the first run", lambda s: setattr(lane(s).regular, "_head", 1)),
-    ("a task without a runtime", "runs: ", lambda s: lane(s).regular._firsts.append(9)),
+    ("entries miscounted", "tasks in runs", lambda s: setattr(category(s).regular, "_held", 2)),
+    ("a front that is not", "the first run", lambda s: setattr(category(s).regular, "_head", 1)),
+    ("a task without a runtime", "runs: ", lambda s: category(s).regular._firsts.append(9)),
 ]
 
 

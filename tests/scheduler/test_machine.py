@@ -18,7 +18,7 @@ from deskgrid.scheduler.copying import SLOTS_A_COPY
 from deskgrid.scheduler.core import CRASH_LIMIT
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.policies import POLICIES, Policy, make_policy
-from deskgrid.scheduler.queues.lanes import LaneKey, rounded_piece
+from deskgrid.scheduler.queues.categories import CategoryKey, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.prediction_error import ENOUGH
@@ -40,7 +40,12 @@ COPIES = (True, False, True, False)
 PIECES = (None, None, None, 1.0)
 BAGS = st.integers(0, 3)
 LIMIT = 2
-KEYS = (LaneKey("ann"), LaneKey("bob", 1, (), LIMIT, 1), LaneKey("cid", -1, (("lic", 1),)), LaneKey("ann"))
+KEYS = (
+    CategoryKey("ann"),
+    CategoryKey("bob", 1, (), LIMIT, 1),
+    CategoryKey("cid", -1, (("lic", 1),)),
+    CategoryKey("ann"),
+)
 LICENCES = 2
 
 QUEUES: dict[str, st.SearchStrategy[Any]] = {
@@ -350,6 +355,8 @@ class GridMachine(RuleBasedStateMachine):
     def _submit(self, bag: int, count: int, runtimes: list[float], retries: int, **restored: Any) -> None:
         first, self.next_task = self.next_task, self.next_task + count
         restored |= {"key": KEYS[bag], "barred": bag in self.barred, "min_piece": PIECES[bag]}
+        if bag % 2 == 0:
+            restored["probes"] = range(first + count - 1, first - 1, -2)
         event = ev.TasksSubmitted(bag, first, count, runtimes, retries, TIMEOUTS[bag], COPIES[bag], **restored)
         for known in self.known.values():
             if known.bag == bag:
@@ -360,9 +367,9 @@ class GridMachine(RuleBasedStateMachine):
 
     def _out(self) -> dict[str, int]:
         """How many tasks of the bag with a limit are out, and how many licences are in use."""
-        lanes = self.watched.scheduler.grid.lanes
-        limited = lanes.by_key.get(KEYS[1])
-        return {"limit": 0 if limited is None else limited.out, "licences": lanes.licences.used["lic"]}
+        categories = self.watched.scheduler.grid.categories
+        limited = categories.by_key.get(KEYS[1])
+        return {"limit": 0 if limited is None else limited.out, "licences": categories.licences.used["lic"]}
 
     @rule(bag=st.integers(0, 2), barred=st.booleans())
     def gate(self, bag: int, barred: bool) -> None:
@@ -692,7 +699,7 @@ class GridMachine(RuleBasedStateMachine):
         assert all(known.ended is not None for known in self.known.values())
         for bag in self.watched.scheduler.grid.tasks.bags.values():
             assert (bag.settled, bag.left_s) == (bag.total, 0.0)
-        assert not len(self.watched.scheduler.grid.lanes)
+        assert not len(self.watched.scheduler.grid.categories)
         assert not self.watched.scheduler.grid.orphans
         assert not self.watched.scheduler.grid.copies
 

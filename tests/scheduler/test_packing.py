@@ -135,7 +135,7 @@ def test_a_burst_of_submissions_is_not_planned_for_one_by_one() -> None:
 # --- what it knows ---------------------------------------------------------------------------------------------------
 
 
-def test_it_knows_every_lane_and_when_that_is_free() -> None:
+def test_it_knows_every_slot_and_when_that_is_free() -> None:
     grid = Planned()
     grid.pc("a", 100, slots=2)
     grid.pc("b")
@@ -156,7 +156,7 @@ def test_it_knows_every_lane_and_when_that_is_free() -> None:
     assert {slot.free for slot in grid.view.open_slots()} == {23}, "what is overdue is taken to end now"
 
 
-def test_a_lane_is_free_when_what_is_queued_is_done() -> None:
+def test_a_slot_is_free_when_what_is_queued_is_done() -> None:
     grid = Planned(queue_s=10.0)
     grid.pc("a", 100)
     grid.tasks(4, 4)

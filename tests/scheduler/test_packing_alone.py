@@ -41,7 +41,7 @@ def test_of_very_many_tasks_no_plan_is_made_but_slots_are_used() -> None:
     assert grid.run_all("a", 2) == [5, 5]
 
 
-def test_for_very_many_lanes_no_plan_is_made_but_slots_are_used() -> None:
+def test_for_very_many_categories_no_plan_is_made_but_slots_are_used() -> None:
     for slots, planned in ((INTERVALS, 2), (INTERVALS + 1, 0)):
         grid = Planned()
         grid.pc("a", 10, slots=slots)

@@ -1,4 +1,4 @@
-"""Several people: lanes and whose turn it is; pauses, limits and licences."""
+"""Several people: categories and whose turn it is; pauses, limits and licences."""
 
 import math
 from typing import Any
@@ -7,16 +7,16 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
-from deskgrid.scheduler.queues.lanes import LaneKey
+from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import spans_of
 from deskgrid.scheduler.state.shares import HALF_LIFE_S, LEAD_S, decayed
-from deskgrid.scheduler.turns import LANES, LOOK_S
+from deskgrid.scheduler.turns import CATEGORIES, LOOK_S
 from deskgrid.scheduler.views.explain import Restraint, Waiting, restraint, waiting_of
 from deskgrid.scheduler.views.snapshot import Outlook
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
 from tests.scheduler.test_views import made
 
-ANN, BOB = LaneKey("ann"), LaneKey("bob")
+ANN, BOB = CategoryKey("ann"), CategoryKey("bob")
 
 
 def gate(grid: Grid, bag: int, barred: bool, tasks: list[int]) -> None:
@@ -70,7 +70,7 @@ def test_several_keys_of_one_person_are_one_share() -> None:
     grid = Grid(packing())
     assert grid.tell(ev.SharesArranged({"ann": ("ann", 1.0), "ann-laptop": ("ann", 1.0)})) == []
     used(grid, ann=600.0)
-    grid.tasks(50, bag=1, key=LaneKey("ann-laptop"))
+    grid.tasks(50, bag=1, key=CategoryKey("ann-laptop"))
     bobs = grid.tasks(10, bag=2, key=BOB)
     grid.pc("a")
     grid.expect(a=bobs)
@@ -107,16 +107,16 @@ def test_half_of_what_was_used_is_left_after_three_days() -> None:
 def test_of_ones_own_bags_those_of_a_higher_priority_come_first_and_the_others_fill_up() -> None:
     grid = Grid(packing())
     low = grid.tasks(80, bag=1, key=ANN)
-    high = grid.tasks(10, 500, bag=2, key=LaneKey("ann", 5))
+    high = grid.tasks(10, 500, bag=2, key=CategoryKey("ann", 5))
     grid.pc("a", uptime=100, slots=2)
     grid.expect(a=high[:1], a_1=low)
 
 
 @pytest.mark.parametrize("policy", [pgs(queue_length=0), fcfs(), packing()])
-def test_many_lanes_have_their_turns_in_one_pass(policy: Any) -> None:
+def test_many_categories_have_their_turns_in_one_pass(policy: Any) -> None:
     grid = Grid(policy)
-    count = LANES + 3
-    tasks = [grid.tasks(5, 5, bag=bag, key=LaneKey(f"owner {bag}"))[0] for bag in range(count)]
+    count = CATEGORIES + 3
+    tasks = [grid.tasks(5, 5, bag=bag, key=CategoryKey(f"owner {bag}"))[0] for bag in range(count)]
     for worker in range(2 * count):
         grid.pc(f"pc{worker}")
     handed = [task for tasks in grid.tell_pass().values() for task in tasks]
@@ -174,7 +174,7 @@ def test_a_window_of_which_there_are_many_is_claimed_by_nobody() -> None:
 def test_claims_are_looked_at_again_after_a_while_and_respect_limits() -> None:
     grid = Grid(packing())
     used(grid, ann=1e6)
-    rare = grid.tasks(5000, 5500, 5600, bag=1, key=LaneKey("ann", 0, (), 1, 1))
+    rare = grid.tasks(5000, 5500, 5600, bag=1, key=CategoryKey("ann", 0, (), 1, 1))
     grid.tasks(*[90.0] * 40, bag=2, key=BOB)
     for worker in range(29):
         grid.pc(f"pc{worker}", uptime=100)
@@ -261,7 +261,7 @@ def test_what_makes_no_sense_is_refused(event: ev.Event) -> None:
 
 def test_at_most_as_many_tasks_of_a_bag_are_on_slots_as_its_limit_says() -> None:
     grid = Grid(packing())
-    tasks = grid.tasks(9, 8, 7, bag=1, key=LaneKey("ann", 0, (), 2, 1))
+    tasks = grid.tasks(9, 8, 7, bag=1, key=CategoryKey("ann", 0, (), 2, 1))
     grid.pc("a", slots=4)
     grid.expect(a=[tasks[0]], a_1=[tasks[1]])
     assert restraint(grid.inside, tasks[2], grid.now) == Restraint(2, 2, (), 0.0)
@@ -272,9 +272,9 @@ def test_at_most_as_many_tasks_of_a_bag_are_on_slots_as_its_limit_says() -> None
 def test_a_licence_is_used_by_one_task_at_a_time_across_people() -> None:
     grid = Grid(packing())
     assert grid.tell(ev.LicencesCounted({"m": 1})) == []
-    anns = grid.tasks(9, bag=1, key=LaneKey("ann", 0, (("m", 1),)))
-    bobs = grid.tasks(8, 3, bag=2, key=LaneKey("bob", 0, (("m", 1),)))
-    both = grid.tasks(7, bag=3, key=LaneKey("bob", 0, (("m", 2),)))
+    anns = grid.tasks(9, bag=1, key=CategoryKey("ann", 0, (("m", 1),)))
+    bobs = grid.tasks(8, 3, bag=2, key=CategoryKey("bob", 0, (("m", 1),)))
+    both = grid.tasks(7, bag=3, key=CategoryKey("bob", 0, (("m", 2),)))
     grid.pc("a", slots=3)
     grid.expect(a=anns)
     assert restraint(grid.inside, bobs[0], grid.now).lacking == (("m", 1, 0, 1),)
@@ -291,7 +291,7 @@ def test_a_licence_is_used_by_one_task_at_a_time_across_people() -> None:
 def test_a_licence_comes_back_when_the_lease_of_a_lost_worker_has_run_out() -> None:
     grid = Grid(packing())
     assert grid.tell(ev.LicencesCounted({"m": 1})) == []
-    task, other = grid.tasks(9, 8, bag=1, key=LaneKey("ann", 0, (("m", 1),)))
+    task, other = grid.tasks(9, 8, bag=1, key=CategoryKey("ann", 0, (("m", 1),)))
     grid.pc("a")
     grid.pc("b")
     grid.expect(a=[task])
@@ -304,7 +304,7 @@ def test_a_licence_comes_back_when_the_lease_of_a_lost_worker_has_run_out() -> N
 def test_a_held_attempt_keeps_its_licence_after_a_restart() -> None:
     grid = Grid(packing(), first_attempt=100)
     assert grid.tell(ev.LicencesCounted({"m": 1})) == []
-    held, other = grid.tasks(9, 8, bag=1, key=LaneKey("ann", 0, (("m", 1),)), held=[Attempt(0, 50)])
+    held, other = grid.tasks(9, 8, bag=1, key=CategoryKey("ann", 0, (("m", 1),)), held=[Attempt(0, 50)])
     grid.pc("a")
     grid.expect()
     grid.tell(ev.HoldExpired())
@@ -312,11 +312,56 @@ def test_a_held_attempt_keeps_its_licence_after_a_restart() -> None:
     assert grid.state(other) == State.WAITING
 
 
+@pytest.mark.parametrize("how", ["handed back", "answered", "lost"])
+def test_cancelled_tasks_keep_their_licences_until_their_worker_has_answered_for_them(how: str) -> None:
+    grid = Grid(pgs())
+    grid.tell(ev.LicencesCounted({"m": 2}))
+    key = CategoryKey(licences=(("m", 1),))
+    tasks = grid.tasks(5.0, 5.0, key=key)
+    (other,) = grid.tasks(5.0, bag=1, key=key)
+    (free,) = grid.tasks(5.0, bag=2)
+    grid.pc("a", 100, slots=3)
+    grid.tell_pass()
+    attempts = [grid.inside.bound[task].sent[0].attempt for task in tasks]
+    grid.cancel(*tasks, free)
+    assert grid.scheduler.stopping_at("a") == set(attempts)
+    assert grid.scheduler.stopping_at("b") == ()
+    grid.pc("b", 100)
+    assert grid.tell_pass() == {}
+    for name, attempt in (("b", attempts[0]), ("a", attempts[0])):
+        grid.tell(ev.AttemptsReturned(name, [attempt]))
+        assert grid.inside.categories.licences.free("m") == (name == "a")
+    if how == "handed back":
+        grid.tell(ev.AttemptsReturned("a", [attempts[1]]))
+    elif how == "answered":
+        grid.tell(ev.AttemptsEnded("a", [ev.EndedAttempt(attempts[1], Outcome.DONE, 1.0)]))
+    else:
+        grid.leave("a", planned=False)
+    assert grid.inside.categories.licences.free("m") == 2
+    assert [other] in grid.tell_pass().values()
+
+
+def test_tasks_that_were_sent_ahead_to_a_silent_worker_keep_their_licences_until_it_answers() -> None:
+    grid = Grid(pgs())
+    grid.tell(ev.LicencesCounted({"m": 2}))
+    grid.tasks(0.1, 0.1, key=CategoryKey(licences=(("m", 1),)), timeout=1.0)
+    grid.pc("a")
+    grid.tell_pass()
+    attempts = [sent.attempt for sent in grid.inside.bound[0].sent]
+    grid.wait(60.0)
+    grid.say_alive()
+    (given_up,) = grid.tell(ev.PassDue())
+    assert isinstance(given_up, ev.GiveUp)
+    assert grid.inside.categories.licences.free("m") == 0
+    grid.tell(ev.AttemptsReturned("a", attempts))
+    assert grid.inside.categories.licences.free("m") == 2
+
+
 def test_an_attempt_that_was_taken_back_keeps_its_licence_until_it_is_answered_or_lost() -> None:
     for answered in (True, False):
         grid = Grid(packing())
         assert grid.tell(ev.LicencesCounted({"m": 1})) == []
-        (task,) = grid.tasks(5, bag=1, key=LaneKey("ann", 0, (("m", 1),)), timeout=5.0)
+        (task,) = grid.tasks(5, bag=1, key=CategoryKey("ann", 0, (("m", 1),)), timeout=5.0)
         grid.pc("a")
         grid.pc("b")
         grid.expect(a=[task])
@@ -325,12 +370,12 @@ def test_an_attempt_that_was_taken_back_keeps_its_licence_until_it_is_answered_o
             grid.wait(10.0)
             grid.say_alive()
             assert not [c for c in grid.tell(ev.PassDue()) if isinstance(c, ev.Assign)]
-        assert grid.inside.lanes.licences.free("m") == 0
+        assert grid.inside.categories.licences.free("m") == 0
         if answered:
             assert grid.tell(ev.AttemptsReturned("a", [attempt])) == []
         else:
             grid.leave("a", planned=False)
-        assert grid.inside.lanes.licences.free("m") == 1
+        assert grid.inside.categories.licences.free("m") == 1
         assert task in [task for tasks in grid.tell_pass().values() for task in tasks]
 
 
@@ -343,7 +388,7 @@ def test_it_is_said_when_it_is_the_turn_of_others() -> None:
     assert restraint(grid.inside, task, grid.now).lead_s == 900.0
 
 
-def test_the_order_of_all_lanes_changes_with_the_policy() -> None:
+def test_the_order_of_all_categories_changes_with_the_policy() -> None:
     grid = Grid(packing())
     anns, bobs = grid.tasks(5, 9, 7, bag=1, key=ANN), grid.tasks(5, 9, bag=2, key=BOB)
     grid.pc("tiny", uptime=1)
@@ -354,11 +399,11 @@ def test_the_order_of_all_lanes_changes_with_the_policy() -> None:
     assert grid.priority() == [anns[1], anns[2], anns[0], bobs[1], bobs[0]]
 
 
-def test_a_lane_goes_with_its_last_bag() -> None:
+def test_a_category_goes_with_its_last_bag() -> None:
     grid = Grid(packing())
     for bag in (1, 2):
         grid.tasks(5, bag=bag, key=ANN)
     grid.cancel(0, 1)
     for bag, left in ((1, 1), (2, 0)):
         grid.tell(ev.BagForgotten(bag))
-        assert len(grid.inside.lanes.by_key) == left
+        assert len(grid.inside.categories.by_key) == left

@@ -7,9 +7,9 @@ import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import IllegalEvent, Outcome, State
-from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.policies import make_policy
-from deskgrid.scheduler.queues.lanes import LaneKey, rounded_piece
+from deskgrid.scheduler.prediction.hours import Hours
+from deskgrid.scheduler.queues.categories import CategoryKey, rounded_piece
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator, Stalled, cycle
 from deskgrid.scheduler.state.progress import IDLE_LIMIT, Progress
 from deskgrid.sleepbench.scenarios import paper_scenario
@@ -259,7 +259,7 @@ def test_a_cancelled_task_leaves_nothing(grid: Grid) -> None:
     grid.expect(a=[tasks[0]])
     kept(grid, tasks[0], 0.5, 50.0)
     assert grid.cancel(*tasks) == {"a": [tasks[0]]}
-    assert len(grid.inside.lanes) == len(grid.inside.tasks.progress) == 0
+    assert len(grid.inside.categories) == len(grid.inside.tasks.progress) == 0
 
 
 def test_a_task_that_was_running_and_is_found_again_goes_on_where_it_is(grid: Grid) -> None:
@@ -416,8 +416,8 @@ def test_a_task_that_saves_nothing_is_given_up_in_a_simulation_too() -> None:
 
 
 def test_whoever_has_used_least_of_the_grid_comes_first_and_limits_hold(grid: Grid) -> None:
-    rich = grid.tasks(*[HOUR_S] * 3, bag=1, key=LaneKey("rich"), **CHECKPOINTABLE)
-    poor = grid.tasks(*[HOUR_S] * 3, bag=2, key=LaneKey("poor", 0, (), 2, 2), **CHECKPOINTABLE)
+    rich = grid.tasks(*[HOUR_S] * 3, bag=1, key=CategoryKey("rich"), **CHECKPOINTABLE)
+    poor = grid.tasks(*[HOUR_S] * 3, bag=2, key=CategoryKey("poor", 0, (), 2, 2), **CHECKPOINTABLE)
     grid.inside.shares.account("rich").new_s = 100.0
     handed = []
     for name in ("a", "b", "c", "d"):

@@ -129,7 +129,7 @@ def test_an_open_ended_window_is_a_room_without_end() -> None:
 # --- ways to plan ----------------------------------------------------------------------------------------------------
 
 
-def test_longest_first_gives_each_lane_the_longest_that_fits() -> None:
+def test_longest_first_gives_each_slot_the_longest_that_fits() -> None:
     intervals = [Interval(0, 10, A), Interval(0, 6, B), Interval(12, 22, A)]
     found, plan = longest_first(iter(intervals), [2.0, 3.0, 5.0, 9.0])
     # Of slots that are free at once the first interval is the first; 3 no longer fits behind 5, nor behind 9.
@@ -144,7 +144,7 @@ def test_longest_first_gives_each_lane_the_longest_that_fits() -> None:
     assert found == intervals
 
 
-def test_longest_first_starts_no_room_before_a_lane_is_free() -> None:
+def test_longest_first_starts_no_room_before_a_slot_is_free() -> None:
     intervals = [Interval(0, 30, A), Interval(4, 30, B)]
     _, plan = longest_first(iter(intervals), [1.0, 2.0, 3.0, 4.0])
     assert plan == Plan(7.0, [FilledInterval(intervals[0], [3.0, 4.0]), FilledInterval(intervals[1], [1.0, 2.0])])
@@ -305,7 +305,7 @@ def test_a_plan_that_holds_in_other_rooms_fits_them(
         check_plan(again, later, runtimes)
 
 
-def test_of_a_lane_the_room_that_ends_after_the_planned_one_starts_is_meant() -> None:
+def test_of_a_slot_the_room_that_ends_after_the_planned_one_starts_is_meant() -> None:
     intervals = [Interval(0, 10, A), Interval(12, 20, A)]
     plan = Plan(19.0, [FilledInterval(intervals[1], [7.0])])
     assert renewed(plan, intervals, [7.0]) == plan

@@ -241,7 +241,7 @@ def test_when_only_resting_workers_are_left_they_are_tried_at_once() -> None:
     assert in_quarantine(grid) == {}  # nobody else is there
 
 
-def test_the_last_worker_works_on_all_its_lanes_again() -> None:
+def test_the_last_worker_works_on_all_its_slots_again() -> None:
     grid = Grid()
     keep_busy(grid)
     grid.pc("bad", slots=3)

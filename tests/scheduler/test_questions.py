@@ -2,6 +2,7 @@
 
 import pytest
 
+from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.state.prediction_error import OUTLIVED
@@ -48,19 +49,19 @@ def test_whose_answer_still_counts_though_no_slot_has_it() -> None:
 def test_what_is_known_of_a_task() -> None:
     grid = Grid()
     grid.pc("a")
-    task, other = grid.tasks(5, 6, retries=1)
+    task, _ = grid.tasks(5, 6, retries=1)
     grid.tell_pass()
     crashed = grid.running("a")
     grid.end(crashed, outcome=Outcome.CRASH, worker="a")
     scheduler = grid.scheduler
     assert (scheduler.state(task), scheduler.runtime(task)) == (State.WAITING, 5)
-    assert list(scheduler.batch_runtimes(other)) == [5, 6]
+    assert list(scheduler.runtimes(task, 2)) == [5, 6]
     assert scheduler.crashes(crashed) == ("a",)
     grid.tell_pass()
     assert scheduler.open_spans([(task, 2)]) == [(task, 2)]
     assert scheduler.open_spans([(task, 2)], unsent=True) == [(1 - grid.running("a"), 1)]
     assert scheduler.bound_tasks(task, 2) == 2
-    for ask in (scheduler.state, scheduler.runtime, scheduler.batch_runtimes):
+    for ask in (scheduler.state, scheduler.runtime, lambda task: scheduler.runtimes(task, 1)):
         with pytest.raises(IllegalEvent, match="unknown task 99"):
             ask(99)
 
@@ -94,3 +95,17 @@ def test_a_scheduler_counts_on_from_another() -> None:
     grid.pc("a")
     grid.tasks(5)
     assert (grid.scheduler.counters.done, counters.submitted) == (7, 1)
+
+
+def test_a_batch_that_continues_the_last_one_of_its_bag_is_a_part_of_it() -> None:
+    grid = Grid()
+    first, *_ = grid.tasks(5, 5)
+    grid.tell(ev.BagPredicted(0, 6.0))
+    grid.tasks(6, 6, grows=True)
+    done, other = grid.tasks(6, 7, grows=True, done=[4])
+    assert grid.scheduler.runtimes(first, 6) == [6, 6, 6, 6, 6, 7]
+    assert [grid.scheduler.state(task) for task in (done, other)] == [State.DONE, State.WAITING]
+    grid.pc("a", slots=9)
+    grid.tell_pass()
+    assert len(grid.scheduler.attempts_at("a")) == 5
+    grid.scheduler.check(grid.now)

@@ -1,4 +1,4 @@
-"""What the predictions of a bag are worth: ratios of tasks that were done, and of those that were killed or still run."""
+"""What the predictions of a bag are worth: ratios of tasks that were done, that were killed, and that run."""
 
 import pytest
 

@@ -5,7 +5,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.state.tasks import TaskTable
-from tests.scheduler.builders import Grid, a_lane, packing, pgs
+from tests.scheduler.builders import Grid, a_category, packing, pgs
 
 # --- cancel ---------------------------------------------------------------------------------------------------------
 
@@ -216,10 +216,10 @@ def test_a_bag_that_grows_after_all_its_tasks_have_ended_has_work_left_again() -
 
 def test_the_longest_task_of_a_bag_that_waits_is_found_in_any_of_its_batches() -> None:
     table = TaskTable()
-    table.add(a_lane, 1, 0, 3, [5.0])
-    table.add(a_lane, 1, 3, 4, [7.0, 9.0, 9.0, 1.0])
-    table.add(a_lane, 1, 7, 2, [9.0, 9.0])
-    table.add(a_lane, 2, 9, 1, [100.0])
+    table.add(a_category, 1, 0, 3, [5.0])
+    table.add(a_category, 1, 3, 4, [7.0, 9.0, 9.0, 1.0])
+    table.add(a_category, 1, 7, 2, [9.0, 9.0])
+    table.add(a_category, 2, 9, 1, [100.0])
     assert table.waiting(1) == (9, 4)
     table.move(4, State.SENT)
     assert table.waiting(1) == (8, 5)
@@ -236,8 +236,8 @@ def test_the_longest_task_of_a_bag_that_waits_is_found_in_any_of_its_batches() -
 
 def test_those_that_can_be_cancelled_are_found_in_ranges_and_those_bound_to_slots_are_counted() -> None:
     table = TaskTable()
-    table.add(a_lane, 1, 0, 6, [5.0])
-    table.add(a_lane, 1, 6, 2, [5.0])
+    table.add(a_category, 1, 0, 6, [5.0])
+    table.add(a_category, 1, 6, 2, [5.0])
     for task, state in ((1, State.SENT), (2, State.DONE), (4, State.QUEUED)):
         table.move(task, state)
     assert table.open_spans([(0, 8)]) == [(0, 2), (3, 3), (6, 2)]

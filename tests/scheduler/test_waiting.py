@@ -550,3 +550,14 @@ def test_tasks_in_the_middle_of_a_run_are_taken_out_of_the_regular_queue() -> No
     assert queue.drop(3, 2) == []
     assert [task for task, _ in queue.tasks()] == [0, 1, 2, 5, 6, 7, 8, 9]
     queue.check()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_queue_takes_another_order_run_by_run_however_many_tasks_a_run_has(order: str) -> None:
+    queue = ORDERS[order]()
+    queue.add(TaskRanges([5, 10_000_005], [10_000_000, 3], [2.0, 4.0]))
+    assert queue.rows() == TaskRanges([5, 10_000_005], [10_000_000, 3], [2.0, 4.0])
+    few = ORDERS[order]()
+    few.add(TaskRanges([5, 15], [10, 3], [2.0, 4.0]))
+    few.discard(7, 2)
+    assert few.rows() == TaskRanges([5, 9, 15], [2, 6, 3], [2.0, 2.0, 4.0])

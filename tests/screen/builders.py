@@ -128,6 +128,8 @@ def bag(
         age_s=age_s,
         left_s=45.0 * (running + waiting),
         eta_s=eta_s,
+        eta_low_s=None if eta_s is None else 0.8 * eta_s,
+        eta_high_s=None if eta_s is None else 1.5 * eta_s,
         longest_s=45.0,
         note=note,
     )

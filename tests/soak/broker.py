@@ -117,7 +117,7 @@ class Loop(loop.Loop):
             windows=rows["windows"],
             file_bytes=(self._journal.home / NAME).stat().st_size,
             bags=len(state.book.by_id),
-            waiting=len(scheduler.grid.lanes),
+            waiting=len(scheduler.grid.categories),
             bound=len(scheduler.grid.bound),
             counters={name: getattr(scheduler.counters, name) for name in scheduler.counters.__slots__},
         )

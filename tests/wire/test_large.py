@@ -90,3 +90,13 @@ def test_one_large_payload_is_that_of_one_row() -> None:
     data, frames = sent(wire.Finished((result(1, same), result(2, same))))
     with pytest.raises(wire.ProtocolError, match="one large payload for 2 rows"):
         wire.decode(data, frames)
+
+
+@pytest.mark.parametrize("start", [0, 5, CHUNK_BYTES - 1, CHUNK_BYTES, 3 * CHUNK_BYTES])
+@pytest.mark.parametrize("most", [0, 7, CHUNK_BYTES + 2, 2 * CHUNK_BYTES])
+def test_a_slice_has_the_bytes_that_it_should_and_is_large_only_if_they_are_many(start: int, most: int) -> None:
+    data = os.urandom(2 * CHUNK_BYTES + 100)
+    for payload in (data, Chunks([memoryview(data)[:10], memoryview(data)[10:]])):
+        part = wire.slice_of(payload, start, most)
+        assert bytes(part) == data[start : start + most]
+        assert isinstance(part, Chunks) == (len(part) >= LARGE_BYTES)

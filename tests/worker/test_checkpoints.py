@@ -1,6 +1,7 @@
 """When a worker asks its tasks to save, what it sends, and what it keeps until the broker has it."""
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def saved(kept: Checkpoints, now: float, cost: float = 0.0, data: bytes = b"stat
 
 
 def confirm(kept: Checkpoints, message: wire.Saved, now: float, number: int = 3) -> None:
-    kept.kept(wire.CheckpointKept(message.task, message.serial, number), now)
+    kept.kept(wire.CheckpointKept(message.task, message.serial, number, 0), now)
 
 
 def times(kept: Checkpoints, closes: float, now: float) -> Times:
@@ -161,11 +162,43 @@ def test_a_checkpoint_that_the_broker_did_not_keep_is_not_gone_on_from(kept: Che
 def test_a_checkpoint_that_is_elsewhere_is_asked_for_once_on_each_connection(kept: Checkpoints) -> None:
     wanted = work(5, number=8)
     assert not kept.has(wanted)
-    assert kept.lacks(wanted) == wire.Resume(1, 8, 5)
+    assert kept.lacks(wanted) == wire.Resume(1, 8, 5, 0)
     assert kept.lacks(wanted) is None
     kept.reconnected()
-    assert kept.lacks(wanted) == wire.Resume(1, 8, 5)
-    kept.arrived(wire.Checkpoint(1, 8, 5, b"state"))
+    assert kept.lacks(wanted) == wire.Resume(1, 8, 5, 0)
+    kept.arrived(wire.Checkpoint(1, 8, 5, 0, 5, b"state"))
+    assert kept.has(wanted)
+    assert kept.begin(wanted, 0.0) == b"state"
+
+
+def test_a_large_checkpoint_is_sent_part_by_part_and_from_its_start_on_a_new_connection(
+    kept: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "CHECKPOINT_BYTES", 4)
+    first = saved(kept, 1.0, data=b"abcdefghi")
+    assert (first.start, first.size, first.data) == (0, 9, b"abcd")
+    assert kept.sending(1)
+    second = kept.kept(wire.CheckpointKept(1, first.serial, 0, 4), 2.0)
+    assert second is not None
+    assert (second.start, second.size, second.data) == (4, 9, b"efgh")
+    assert kept.kept(wire.CheckpointKept(1, first.serial + 1, 0, 4), 2.0) is None
+    assert [each.data for each in kept.unkept] == [b"abcd"]
+    last = kept.kept(wire.CheckpointKept(1, first.serial, 0, 8), 3.0)
+    assert last is not None
+    assert (last.start, last.data) == (8, b"i")
+    assert not kept.sending(1)
+    assert kept.unconfirmed == 1
+    assert kept.kept(wire.CheckpointKept(1, first.serial, 3, 0), 4.0) is None
+    assert kept.unconfirmed == 0
+
+
+def test_a_large_checkpoint_is_asked_for_part_by_part(kept: Checkpoints) -> None:
+    wanted = work(5, number=8)
+    assert kept.lacks(wanted) == wire.Resume(1, 8, 5, 0)
+    assert kept.arrived(wire.Checkpoint(1, 8, 5, 0, 5, b"sta")) == wire.Resume(1, 8, 5, 3)
+    assert not kept.has(wanted)
+    assert kept.lacks(wanted) is None
+    assert kept.arrived(wire.Checkpoint(1, 8, 5, 3, 5, b"te")) is None
     assert kept.has(wanted)
     assert kept.begin(wanted, 0.0) == b"state"
 
@@ -173,7 +206,7 @@ def test_a_checkpoint_that_is_elsewhere_is_asked_for_once_on_each_connection(kep
 def test_a_file_that_is_gone_is_fetched_again_and_one_that_fails_is_unreadable(
     kept: Checkpoints, files: FakeFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept.arrived(wire.Checkpoint(1, 8, 5, b"state"))
+    kept.arrived(wire.Checkpoint(1, 8, 5, 0, 5, b"state"))
     monkeypatch.setattr(files, "read", lambda task, number: None)
     assert kept.begin(work(5, number=8), 0.0) == UNREADABLE
     files.drop(1, 8)
@@ -202,6 +235,40 @@ def test_files_are_whole_and_the_oldest_go_first(tmp_path: Path) -> None:
     assert bytes(found) == bytes(large)
 
 
+def test_a_file_grows_part_by_part_and_counts_when_it_is_whole(tmp_path: Path) -> None:
+    store = CheckpointFiles(tmp_path / "checkpoints")
+    store.write(1, 1, b"sta", 0, 5)
+    assert not store.holds(1, 1)
+    store.write(1, 1, b"?", 4, 5)  # the part before it is missing
+    assert not store.holds(1, 1)
+    store.write(1, 1, b"te", 3, 5)
+    assert store.read(1, 1) == b"state"
+    store.write(1, 1, b"new", 0, 3)
+    assert store.read(1, 1) == b"new"
+
+
+def test_what_a_task_wrote_is_copied_and_only_if_it_is_a_file(tmp_path: Path) -> None:
+    store, place = CheckpointFiles(tmp_path / "checkpoints"), tmp_path / "left"
+    place.write_bytes(large := b"x" * wire.LARGE_BYTES)
+    taken = store.take(1, 1, place)
+    assert taken is not None
+    place.write_bytes(b"y" * wire.LARGE_BYTES)  # the task goes on writing
+    assert bytes(taken) == large
+    found = store.read(1, 1)
+    assert found is not None
+    assert bytes(found) == large
+    assert store.take(1, 2, tmp_path / "nowhere") is None
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "link").symlink_to(place)
+        assert store.take(1, 2, tmp_path / "pipe") is None
+        assert store.take(1, 2, tmp_path / "link") is None
+    with place.open("wb") as file:
+        file.truncate(wire.CHECKPOINT_LIMIT + 1)
+    assert store.take(1, 2, place) is None
+    assert not store.holds(1, 2)
+
+
 def test_a_disk_that_fails_only_costs_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(descriptor: int) -> None:
         raise OSError("the disk is full")
@@ -210,5 +277,7 @@ def test_a_disk_that_fails_only_costs_the_file(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("deskgrid.worker.run.checkpoint_files.os.fsync", fails)
     store.write(1, 1, b"state")
     assert not store.holds(1, 1)
+    (tmp_path / "left").write_bytes(b"state")
+    assert store.take(1, 1, tmp_path / "left") is None
     assert list((tmp_path / "checkpoints").iterdir()) == []
     assert module.SAME_S > 0

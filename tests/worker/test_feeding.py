@@ -1,21 +1,19 @@
 """What a worker gives to the processes of its slots, and when."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 
 import pytest
 
 from deskgrid import wire
-from deskgrid.worker.run.checkpoint_files import CheckpointFiles
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved, NoRoomError, TemplateError
+from deskgrid.worker.run.jobs import Job, JobEnded, NoRoomError, TemplateError
 from deskgrid.worker.session import Identity, Session
 from deskgrid.worker.windows.uptime import Instant, OpenEnded
-from tests.without_files import WithoutFiles
+from tests.without_files import WithoutCheckpoints, WithoutFiles
 
 DIGEST = "0" * 64
 
 
-class Processes(WithoutFiles):
+class Processes(WithoutCheckpoints, WithoutFiles):
     """An executor that notes what it is given, and ends what it is told to. ``trouble``: why it learns no template."""
 
     def __init__(self) -> None:
@@ -24,7 +22,7 @@ class Processes(WithoutFiles):
         self.trouble: TemplateError | None = None
         self.unknown: set[str] = set()
 
-    def know(self, digest: str, blob: bytes) -> None:
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None:
         if self.trouble is not None:
             raise self.trouble
         self.unknown.discard(digest)
@@ -38,15 +36,6 @@ class Processes(WithoutFiles):
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         self.given.append([job.task for job in jobs])
-
-    @property
-    def checkpoints(self) -> CheckpointFiles:
-        return CheckpointFiles(Path("nowhere"))
-
-    def saved(self) -> list[JobSaved]:
-        return []
-
-    def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
 
     def poll(self, now: float) -> list[JobEnded]:
         ended, self.ends = self.ends, []
@@ -121,3 +110,17 @@ def test_a_bag_is_not_blamed_for_a_full_disk(
     session.receive(blob, now)
     session.tick(now)
     assert processes.given == ([[1]] if is_tried_again else [])
+
+
+def test_a_template_that_was_forgotten_is_asked_for_again() -> None:
+    processes, now = Processes(), Instant(0.0, 0.0)
+    session = Session(Identity("pc", "session", "host", "", "3.11", 1), OpenEnded(), processes, follows_broker=False)
+    session.tick(now)
+    for task in range(2):
+        processes.unknown = {DIGEST}
+        session.receive(wire.Assign(1, 0.0, (wire.Work(task, task, 0, DIGEST, 1.0, wire.TaskOptions(), 0, b""),)), now)
+        assert session.tick(now)[-1] == wire.Fetch(DIGEST)
+        session.receive(wire.Blob(DIGEST, b""), now)
+        processes.ends = [task]
+        session.tick(now)
+    assert processes.given == [[0], [1]]

@@ -1,24 +1,22 @@
 """When a worker has processes for tasks: in its windows, in short gaps between them, and a while before one opens."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 
 import pytest
 
-from deskgrid.worker.run.checkpoint_files import CheckpointFiles
-from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
+from deskgrid.worker.run.jobs import Job, JobEnded
 from deskgrid.worker.session import REST_S, Identity, Session
 from deskgrid.worker.windows.uptime import Cycle, Instant
-from tests.without_files import WithoutFiles
+from tests.without_files import WithoutCheckpoints, WithoutFiles
 
 
-class Processes(WithoutFiles):
+class Processes(WithoutCheckpoints, WithoutFiles):
     """An executor that only notes whether it has processes, and since when."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def know(self, digest: str, blob: bytes) -> None: ...
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None: ...
 
     def knows(self, digest: str) -> bool:
         return True
@@ -30,15 +28,6 @@ class Processes(WithoutFiles):
         self.calls.append("rest")
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None: ...
-
-    @property
-    def checkpoints(self) -> CheckpointFiles:
-        return CheckpointFiles(Path("nowhere"))
-
-    def saved(self) -> list[JobSaved]:
-        return []
-
-    def tell_times(self, slot: int, due: float, closes: float, last: bool) -> None: ...
 
     def poll(self, now: float) -> list[JobEnded]:
         return []

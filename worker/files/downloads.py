@@ -146,10 +146,7 @@ class Downloads:
         while self._others and self._others[0][0] <= now:
             _, entry, goal = self._others.popleft()
             if not goal.over:
-                self._errands.do(
-                    lambda entry=entry: self._cache.find(entry),  # type: ignore[misc]
-                    lambda path, entry=entry, goal=goal: self._looked(entry, goal, path),  # type: ignore[misc]
-                )
+                self._errands.do(partial(self._cache.find, entry), partial(self._looked, entry, goal))
 
     def _looked(self, entry: wire.Entry, goal: Goal, path: object) -> None:
         if path is None or isinstance(path, Exception):

@@ -10,7 +10,7 @@ Rule 3: time that files take is not the task's own: its clock and its timeout ru
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -34,7 +34,7 @@ ROUNDS_LIMIT = 10
 class Processes(Protocol):
     """The part of `deskgrid.worker.run.executor.Executor` that this needs; see there."""
 
-    def know(self, digest: str, blob: bytes) -> None: ...
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None: ...
     def knows(self, digest: str) -> bool: ...
     def template(self, digest: str) -> UnpackedTemplate: ...
     def start(self) -> None: ...
@@ -103,11 +103,12 @@ class Stage:
     # --- as an executor ----------------------------------------------------------------------------------------------
 
     def know(self, digest: str, blob: bytes) -> None:
-        """Learn a template. Raises `TemplateError`."""
-        self._processes.know(digest, blob)
+        """Learn a template; others may be forgotten, if no job here needs them. Raises `TemplateError`."""
+        waiting = (each.job.template for queue in self._waiting.values() for each in queue)
+        self._processes.know(digest, blob, {*waiting, *(job.template for job in self._running.values())})
 
     def knows(self, digest: str) -> bool:
-        """Whether `know` was called with it."""
+        """Whether `know` was called with it, and it was not forgotten."""
         return self._processes.knows(digest)
 
     def start(self) -> None:
@@ -121,7 +122,7 @@ class Stage:
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         """Run jobs, all of one known template, one after another on a slot, each when its files are here."""
         template = self._processes.template(jobs[0].template)
-        if slot not in self._waiting and not template.has_files and not any(map(_has_trees, jobs)):
+        if slot not in self._waiting and not template.has_files and not any(_has_files(job.payload) for job in jobs):
             self._processes.run(slot, jobs)
             return
         queue = self._waiting.setdefault(slot, deque())
@@ -230,7 +231,7 @@ class Stage:
             for entry in found.files_missing.values():
                 self._downloads.file(entry, waiting.holder, lambda reason: self._came(waiting, reason))
         else:
-            self._unpack(waiting, found.trees)
+            self._unpack(waiting)
 
     def _came(self, waiting: _Waiting, reason: str) -> None:
         if reason:
@@ -240,20 +241,22 @@ class Stage:
             if not waiting.left:
                 self._look(waiting)
 
-    def _unpack(self, waiting: _Waiting, trees: dict[bytes, wire.Tree]) -> None:
+    def _unpack(self, waiting: _Waiting) -> None:
         command = self._processes.template(waiting.job.template).outputs is not None
         area, cache, account = self._area, self._cache, self._account
         self._errands.do(
-            lambda: task_folder.unpack(area, waiting.holder, trees, cache, account, command=command),
+            lambda: task_folder.unpack(
+                area, waiting.holder, task_folder.trees_in(cache, waiting.trees), cache, account, command=command
+            ),
             lambda found: self._unpacked(waiting, found),
         )
 
     def _unpacked(self, waiting: _Waiting, found: bool | Exception) -> None:
         if not self._is_waiting(waiting):
             self._tidy(waiting.holder)
-        elif isinstance(found, Exception):
+        elif isinstance(found, Exception) and not isinstance(found, task_folder.Gone):
             self._fail(waiting, ThisPc(f"its folder cannot be made on this PC: {found}"))
-        elif not found:
+        elif found is not True:
             self._look(waiting)
         else:
             waiting.ready = True
@@ -333,21 +336,24 @@ class Stage:
 
 @dataclass(slots=True)
 class _Lookup:
-    """What is in the cache: the trees, and what is missing. ``files_missing``: by id."""
+    """What is not in the cache. ``files_missing``: by id."""
 
-    trees: dict[bytes, wire.Tree]
     trees_missing: list[bytes]
     files_missing: dict[str, wire.Entry]
 
 
 def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:
-    found = _Lookup({}, [], {})
-    for digest in digests:
+    """Look for trees and their files. Raises `TreeRefused` if they have too many names."""
+    found, names = _Lookup([], {}), 0
+    for digest in dict.fromkeys(digests):
         data = cache.tree(digest)
         if data is None:
             found.trees_missing.append(digest)
             continue
-        tree = found.trees[digest] = wire.read_tree(data)
+        tree = wire.read_tree(data)
+        names += len(tree.entries) + len(tree.folders)
+        if names > task_folder.NAMES_LIMIT:
+            raise wire.TreeRefused(f"the task needs more than {task_folder.NAMES_LIMIT:,} files and folders")
         missing = [entry for entry in tree.entries if cache.find(entry) is None]
         found.files_missing.update((entry.id, entry) for entry in missing)
     return found
@@ -358,15 +364,10 @@ def _holder(task: int, number: int) -> str:
     return f"{task}.{number}"
 
 
-def _has_trees(job: Job) -> bool:
-    return _has_files(job.payload)
-
-
 def _has_files(payload: wire.Payload) -> bool:
     """Whether a payload begins with the mark of those that need files, or leave some."""
-    if type(payload) is bytes:
-        return payload[:1] == wire.MARK
-    return bytes(payload.frames()[0][:1]) == wire.MARK  # type: ignore[union-attr]
+    first = payload if isinstance(payload, bytes) else payload.frames()[0]
+    return first[:1] == wire.MARK
 
 
 def _without_mark(payload: wire.Payload) -> tuple[bool, wire.Payload]:

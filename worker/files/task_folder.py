@@ -13,14 +13,15 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 
-from deskgrid.wire import FILE_BYTES, PART_BYTES, Entry, Tree, TreeRefused
+from deskgrid import wire
+from deskgrid.wire import FILE_BYTES, PART_BYTES, Entry, Tree, TreeRefused, check_places
 from deskgrid.worker.files.cache import FileCache, link
 from deskgrid.worker.run.accounts import Account
 
@@ -77,26 +78,47 @@ def prepare(area: Path, account: Account | None) -> None:
         account.own(area / LEFT)
 
 
+class Gone(Exception):
+    """A tree is not in the cache any more."""
+
+
+def trees_in(cache: FileCache, digests: Sequence[bytes]) -> Iterator[tuple[bytes, Tree]]:
+    """Read trees one by one. Raises `Gone` if one is not in the cache any more."""
+    for digest in dict.fromkeys(digests):
+        data = cache.tree(digest)
+        if data is None:
+            raise Gone
+        yield digest, wire.read_tree(data)
+
+
 def unpack(
-    area: Path, holder: str, trees: dict[bytes, Tree], cache: FileCache, account: Account | None, *, command: bool
+    area: Path,
+    holder: str,
+    trees: Iterable[tuple[bytes, Tree]],
+    cache: FileCache,
+    account: Account | None,
+    *,
+    command: bool,
 ) -> bool:
-    """Make an attempt's folder with these trees; False if a file is not in the cache any more. Raises OSError."""
+    """Make an attempt's folder with these trees; False if a file is not in the cache any more. Raises OSError.
+
+    ``trees``: each with its digest, one after the other, so that all of them need not be in memory.
+    """
     folder = area / IN / holder
     remove(area, holder)
-    roots = {digest: folder / WORK if command else folder / NEEDS / digest.hex() for digest in trees}
-    made = {folder / WORK} if command else set(roots.values())
-    for digest, tree in trees.items():
-        made.update([roots[digest] / name for name in tree.folders])
-        made.update([(roots[digest] / entry.path).parent for entry in tree.entries])
-    for path in made:
-        path.mkdir(parents=True, exist_ok=True)
-    for digest, tree in trees.items():
+    if command:
+        (folder / WORK).mkdir(parents=True)
+    for digest, tree in trees:
+        root = folder / WORK if command else folder / NEEDS / digest.hex()
+        made = {root, *(root / name for name in tree.folders), *((root / entry.path).parent for entry in tree.entries)}
+        for path in made:
+            path.mkdir(parents=True, exist_ok=True)
         for entry in tree.entries:
             source = cache.find(entry)
             if source is None:
                 return False
             try:
-                link(source, roots[digest] / entry.path, executable=entry.executable)
+                link(source, root / entry.path, executable=entry.executable)
             except FileNotFoundError:
                 return False
     if command and account is not None:
@@ -120,9 +142,10 @@ def _unlock(folder: Path) -> None:
         with suppress(OSError):
             folder.chmod(0o700)
         for root, folders, _ in os.walk(folder):
-            for name in folders:
+            for path in (Path(root, name) for name in folders):
                 with suppress(OSError):
-                    Path(root, name).chmod(0o700)
+                    if not path.is_symlink():  # it would change a folder of others
+                        path.chmod(0o700)
 
 
 # --- what a task left ------------------------------------------------------------------------------------------------
@@ -148,9 +171,9 @@ def collect(area: Path, holder: str, patterns: Sequence[str] | None) -> Collecte
 
 def _add(found: Collected, area: Path, root: str, paths: Sequence[str]) -> None:
     """Add a tree of these files."""
-    entries = [_read(found, area, root, path) for path in sorted(paths)]
     try:
-        packed = Tree(tuple(entries)).packed()
+        check_places(paths)  # at once: reading takes long
+        packed = Tree(tuple([_read(found, area, root, path) for path in sorted(paths)])).packed()
     except TreeRefused as error:
         raise OutputsRefused(str(error)) from error
     digest = sha256(packed).digest()

@@ -1,19 +1,22 @@
 """Checkpoints on this PC, in files: a task that goes on here need not wait until the broker has sent its checkpoint.
 
-Rule: a file is written, flushed to the disk and renamed, so that it is always a whole checkpoint. If the disk is full,
-there is no file, and the checkpoint comes from the broker.
+Rule 1: a file is written, flushed to the disk and renamed, so that it is always a whole checkpoint. If the disk is
+full, there is no file, and the checkpoint comes from the broker.
+Rule 2: a large checkpoint is not in memory: it is read where it lies, and copied piece by piece.
 """
 
+import mmap
 import os
+import stat
 import threading
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
-from deskgrid.wire import Payload, payload_of
+from deskgrid.wire import CHECKPOINT_LIMIT, CHUNK_BYTES, LARGE_BYTES, Chunks, Payload
 
-# Bytes of all files: sixteen of the largest checkpoints. The oldest files are removed first.
-MOST_BYTES = 2**30
+# Bytes of all files: four of the largest checkpoints. The oldest files are removed first.
+MOST_BYTES = 4 * CHECKPOINT_LIMIT
 
 
 class CheckpointFiles:
@@ -28,25 +31,66 @@ class CheckpointFiles:
     def _path(self, task: int, number: int) -> Path:
         return self._folder / f"{task}-{number}"
 
-    def write(self, task: int, number: int, data: Payload) -> None:
-        """Keep a checkpoint of a task under a number, in the place of an earlier one of that number."""
-        path = self._path(task, number)
+    def write(self, task: int, number: int, data: Payload, start: int = 0, size: int | None = None) -> None:
+        """Keep a checkpoint of a task under a number, in the place of an earlier one of that number.
+
+        ``start``, ``size``: ``data`` is what follows after so many of so many bytes; the parts come in order.
+        """
+        pieces = [memoryview(data)] if isinstance(data, bytes) else data.frames()
         with self._mine, suppress(OSError):
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            new = path.with_suffix(".new")
-            try:
-                with new.open("wb", buffering=0) as file:
-                    for piece in [data] if isinstance(data, bytes) else data.frames():
+            new = self._path(task, number).with_suffix(".new")
+            with new.open("ab" if start else "wb", buffering=0) as file:
+                if file.tell() != start:
+                    return  # there was no room for an earlier part
+                try:
+                    for piece in pieces:
                         file.write(piece)
-                    os.fsync(file.fileno())
-                new.replace(path)
-            except OSError:
-                new.unlink(missing_ok=True)
-                raise
-            self._sizes[task, number] = len(data)
-            self._sizes.move_to_end((task, number))
-            while sum(self._sizes.values()) > self._most:
-                self._drop(*next(iter(self._sizes)))
+                except OSError:
+                    new.unlink(missing_ok=True)
+                    raise
+                if size is None or file.tell() == size:
+                    self._complete(task, number, file.fileno())
+
+    def take(self, task: int, number: int, path: Path) -> Payload | None:
+        """Keep the checkpoint in a file that a task has written; None if it cannot be kept.
+
+        The file is copied, because the task may go on writing to it; and it may be anything.
+        """
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        with self._mine, suppress(OSError):
+            source = os.open(path, flags)
+            try:
+                told = os.fstat(source)
+                if not stat.S_ISREG(told.st_mode) or told.st_size > CHECKPOINT_LIMIT:
+                    return None
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                self._copy(task, number, source, told.st_size)
+            finally:
+                os.close(source)
+            return self._read(task, number)
+        return None
+
+    def _copy(self, task: int, number: int, source: int, size: int) -> None:
+        new = self._path(task, number).with_suffix(".new")
+        try:
+            with new.open("wb", buffering=0) as file:
+                while file.tell() < size and (piece := os.read(source, min(CHUNK_BYTES, size - file.tell()))):
+                    file.write(piece)
+                self._complete(task, number, file.fileno())
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+
+    def _complete(self, task: int, number: int, file: int) -> None:
+        """A file has been written."""
+        os.fsync(file)
+        path = self._path(task, number)
+        path.with_suffix(".new").replace(path)
+        self._sizes[task, number] = os.fstat(file).st_size
+        self._sizes.move_to_end((task, number))
+        while sum(self._sizes.values()) > self._most:
+            self._drop(*next(iter(self._sizes)))
 
     def holds(self, task: int, number: int) -> bool:
         """Whether the checkpoint of a task under a number is here."""
@@ -55,9 +99,17 @@ class CheckpointFiles:
     def read(self, task: int, number: int) -> Payload | None:
         """The checkpoint of a task under a number; None if it is not here."""
         with self._mine, suppress(OSError):
-            if (task, number) in self._sizes:
-                return payload_of(self._path(task, number).read_bytes())
+            return self._read(task, number)
         return None
+
+    def _read(self, task: int, number: int) -> Payload | None:
+        size = self._sizes.get((task, number))
+        if size is None:
+            return None
+        with self._path(task, number).open("rb") as file:
+            if size < LARGE_BYTES:
+                return file.read()
+            return Chunks([memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))])
 
     def drop(self, task: int, number: int) -> None:
         """Nobody needs this one any more."""

@@ -12,10 +12,12 @@ process group. On Linux the kernel ensures this even while C code holds the inte
 a thread keeps reading the input while a task runs, and processes that the task started may survive.
 
 A frame is a 4-byte big-endian length and a msgpack array. The child receives ``["template", digest, template]``,
-then ``["run", digest, [[task, number, payload, checkpoint], ...]]``; the latter only when it runs its last task or is
-idle. A ``checkpoint`` is what a checkpointable task goes on from (empty: from its start); it is nil for other tasks.
+perhaps ``["forget", digest, nil]`` later, and ``["run", digest, [[task, number, payload, checkpoint], ...]]``, but only
+when it runs its last task or is idle. A ``checkpoint`` is what a checkpointable task goes on from (empty: from its
+start); it is nil for other tasks.
 The child sends ``["ready", pid]``, ``["ended", task, number, outcome, seconds, payload, stdout, stderr]``,
-``["saved", task, number, progress, seconds, cost, checkpoint]``, and ``["spent"]`` before it exits because a task ran
+``["saved", task, number, progress, seconds, cost, checkpoint]`` (a number instead of a checkpoint is that of the file
+which contains it), and ``["spent"]`` before it exits because a task ran
 out of memory. If a task changes its process (its working folder, its environment, its modules), later tasks in the same
 process see the change.
 """
@@ -90,8 +92,11 @@ OOM_SCORE = "1000"
 # The file that tells a checkpointable task when to save has three numbers: when a checkpoint is due, when the window
 # closes, and whether the piece ends with this checkpoint. Times are of `time.monotonic`, which all processes share.
 TIMES_BYTES = 24
-# The folder, beside that file, in which checkpointable commands run, each in a folder of its own.
+# The folder, beside that file, in which checkpointable commands run, each in a folder of its own. Checkpoints that are
+# too large for the pipe are files in it.
 TASKS = "tasks"
+# Maximum bytes of a checkpoint.
+CHECKPOINT_LIMIT = 2**30
 # A checkpoint begins with this, its key and its checksum, each followed by a new line.
 CHECKPOINT = b"deskgrid checkpoint 1"
 # How often a command is looked at that may have to save soon. Seconds.
@@ -144,6 +149,7 @@ class Frames:
     """Reads frames from a pipe and decodes them, each with the large payloads that follow it."""
 
     limit = FRAME_LIMIT
+    payload_limit = CHECKPOINT_LIMIT
 
     def __init__(self, descriptor: int) -> None:
         self._file = io.FileIO(descriptor, "r", closefd=False)
@@ -219,7 +225,7 @@ class Frames:
 
     def _expect(self, code: int, data: bytes) -> bytearray:
         size = int.from_bytes(data, "big")
-        if code != _RAW or size > RAW_LIMIT:
+        if code != _RAW or size > self.payload_limit:
             raise ValueError("no payload is that long")
         self._raws.append(bytearray(size))
         return self._raws[-1]
@@ -232,6 +238,7 @@ class Reports(Frames):
     """
 
     limit = REPORT_LIMIT
+    payload_limit = RAW_LIMIT
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
@@ -354,14 +361,24 @@ class TaskFiles:
 
     def __init__(self, area: str) -> None:
         self._area = area
-        self._name = ""
+        self._attempt = (0, 0)
         # The files that the result refers to: where each is, by its name.
         self._left: dict[str, str] = {}
         self._made = False
 
     def begin(self, task: int, number: int) -> None:
         """Another attempt runs now."""
-        self._name = f"{task}.{number}"
+        self._attempt = task, number
+
+    @property
+    def _name(self) -> str:
+        """The attempt, as the worker names its folders. Few tasks need it, so it is not made for each."""
+        return "{}.{}".format(*self._attempt)
+
+    @property
+    def used(self) -> bool:
+        """Whether the attempt has made or left files."""
+        return self._made or bool(self._left)
 
     def end(self) -> None:
         """The attempt has ended; remove what it made in its own folder, unless the worker collects something there."""
@@ -455,6 +472,7 @@ class Function:
         try:
             if self._function is None:
                 self._function = pickle.loads(self._pickled)
+                self._pickled = b""  # it is not needed any more, and may be large
             args, kwargs = self._call(payload)
             value = self._function(*args, **kwargs)
         except ModuleNotFoundError as error:
@@ -611,7 +629,8 @@ class Piece:
     """One attempt of a checkpointable task: what `deskgrid.checkpoint` asks and tells.
 
     ``key``: of the code and the Python that the checkpoints belong to. ``data``: the checkpoint to go on from; empty:
-    from the start. ``times``: see `TIMES_BYTES`. ``send(progress, seconds, cost, checkpoint)`` sends a checkpoint.
+    from the start. ``times``: see `TIMES_BYTES`. ``send(progress, seconds, cost, checkpoint)`` sends a checkpoint,
+    which is in two pieces.
     """
 
     def __init__(
@@ -619,8 +638,8 @@ class Piece:
         key: bytes,
         data: bytes | bytearray,
         times: Sequence[float],
-        send: "Callable[[float | None, float, float, bytes], None]",
-        limit: int,
+        send: "Callable[[float | None, float, float, tuple[bytes, bytes]], None]",
+        limit: int = CHECKPOINT_LIMIT,
     ) -> None:
         self._key = key
         self._data = data
@@ -673,13 +692,11 @@ class Piece:
         """Send a checkpoint. Raises TaskFailure if it is too large."""
         began = time.monotonic()
         body = _pickled_state(state)
-        data = b"\n".join([CHECKPOINT, self._key, b"%08x" % zlib.crc32(body), body])
-        if len(data) > self._limit:
-            raise TaskFailure(
-                "CheckpointTooLarge", f"the checkpoint has {len(data):,} bytes; the limit is {self._limit:,}"
-            )
+        head = b"\n".join([CHECKPOINT, self._key, b"%08x" % zlib.crc32(body), b""])
+        if (size := len(head) + len(body)) > self._limit:
+            raise TaskFailure("CheckpointTooLarge", f"the checkpoint has {size:,} bytes; the limit is {self._limit:,}")
         now = time.monotonic()
-        self._send(progress, now - self._began, now - began, data)
+        self._send(progress, now - self._began, now - began, (head, body))
 
 
 def _pickled_state(state: object) -> bytes:
@@ -776,6 +793,11 @@ def tasks_folder_of(times_file: str) -> str:
     return str(path.parent / TASKS / path.stem)
 
 
+def checkpoint_file_of(times_file: str, number: int) -> str:
+    """Return the name of the file with a checkpoint that is too large for the pipe."""
+    return f"{tasks_folder_of(times_file)}.checkpoint-{number}"
+
+
 def too_large(size: int, limit: int) -> TaskFailure:
     """Return the failure of a task whose result is too large to send."""
     return TaskFailure("ResultTooLarge", f"the result has {size:,} bytes; the limit is {limit:,}")
@@ -799,6 +821,7 @@ class Child:
         self._running = threading.Event()
         self._templates: dict[str, Function | Command] = {}
         self._times_file = times_file_of(stdout)
+        self._written = 0  # checkpoints in files
         self._times: Sequence[float] | None = None
         sys.meta_path.append(CheckpointFinder)
         self._files = TaskFiles(area)
@@ -818,6 +841,8 @@ class Child:
             for kind, digest, body in self._read_ahead() if sys.platform == "win32" else self._read():
                 if kind == "template":
                     self._templates[digest] = self._template(body)
+                elif kind == "forget":
+                    del self._templates[digest]
                 else:
                     self._run(digest, body)
         finally:
@@ -834,14 +859,30 @@ class Child:
         self._running.clear()
 
     def _piece(self, digest: str, task: int, number: int, checkpoint: bytes) -> Piece:
-        def send(progress: float | None, seconds: float, cost: float, data: bytes) -> None:
+        def send(progress: float | None, seconds: float, cost: float, data: tuple[bytes, bytes]) -> None:
             self._flush()
-            self._tell(["saved", task, number, progress, seconds, cost, _in_a_report(data)])
+            large = sum(map(len, data)) > self._limit
+            sent = self._write_large(data) if large else _in_a_report(b"".join(data))
+            self._tell(["saved", task, number, progress, seconds, cost, sent])
 
         if self._times is None:
             with open(self._times_file, "rb") as file:
                 self._times = memoryview(mmap.mmap(file.fileno(), TIMES_BYTES, access=mmap.ACCESS_READ)).cast("d")
-        return Piece(f"{digest} {PYTHON}".encode(), checkpoint, self._times, send, self._limit)
+        return Piece(f"{digest} {PYTHON}".encode(), checkpoint, self._times, send)
+
+    def _write_large(self, data: Sequence[bytes]) -> int:
+        """Write a checkpoint to a file, and return its number; 0 if there is no room."""
+        self._written += 1
+        path = checkpoint_file_of(self._times_file, self._written)
+        try:
+            with open(path, "xb", buffering=0) as file:
+                for piece in data:
+                    write_all(file.fileno(), piece)
+        except OSError:  # such as a full disk: the task goes on, and its next attempt from the checkpoint before
+            with suppress(OSError):
+                os.unlink(path)
+            return 0
+        return self._written
 
     def _attempt_piece(
         self, template: "Function | Command", task: int, number: int, payload: bytes, piece: Piece
@@ -895,8 +936,11 @@ class Child:
         self._files.begin(task, number)
         start = time.perf_counter()
         outcome, spent = DONE, False
+        result: bytes | Raw
         try:
-            result: bytes | Raw = self._files.marked(template.result(payload, piece), self._limit)
+            result = template.result(payload, piece)
+            if len(result) > self._limit or self._files.used:
+                result = self._files.marked(result, self._limit)
         except MemoryError as error:
             # A module or a cache may still hold the memory, so the next task gets a new process.
             outcome, spent = ERROR, True
@@ -909,9 +953,11 @@ class Child:
         except BaseException as error:
             outcome, result = ERROR, describe(error)
         elapsed = time.perf_counter() - start
-        self._files.end()
+        if self._files.used:
+            self._files.end()
         self._flush()
-        result = result if isinstance(result, Raw) else _in_a_report(result)
+        if isinstance(result, bytes):
+            result = _in_a_report(result)
         self._tell(["ended", task, number, outcome, elapsed, result, self._stdout.take(), self._stderr.take()])
         if spent:
             write_all(self._out, frame(["spent"]))

@@ -14,25 +14,28 @@ job was sent to a ready process, or at the poll that saw its predecessor end.
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from deskgrid.wire import PAYLOAD_LIMIT, Chunks, Failure, Outcome, Payload, in_batches
+from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, Payload, in_batches
 from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TAIL, TASKS, Raw, frame
 from deskgrid.worker.run.folders import Folder
 from deskgrid.worker.run.jobs import Job, JobEnded, JobSaved
 from deskgrid.worker.run.process import Process, ProcessReport
-from deskgrid.worker.run.templates import UnpackedTemplate, read_template
+from deskgrid.worker.run.templates import Remembered, UnpackedTemplate, read_template
 
 # A larger result is a file. This leaves room for the digests of the trees that come with a result.
 RESULT_LIMIT = PAYLOAD_LIMIT - 128
 # Bytes kept of each task's stdout, and of its stderr: enough to see what went wrong, and the output of a million tasks
 # still fits on a disk.
 CAPTURE_LIMIT = 64 * 1024
+# Templates that no job needs are forgotten, those not used for longest first, beyond this many bytes of all: two of the
+# largest. The broker is asked for them again.
+TEMPLATES_BYTES = 2 * PAYLOAD_LIMIT
 # Seconds for a process to start. A cold start from a busy file server takes tens of seconds; a longer one is a hang.
 START_LIMIT = 120.0
 # Failed starts in a row before a job fails: two may be bad luck.
@@ -104,21 +107,23 @@ class Executor:
         tasks = self.folder.path if tasks is None else tasks
         self._arguments = [name, str(result_limit), str(capture_limit), str(task_memory), str(tasks)]
         self._templates: dict[str, UnpackedTemplate] = {}
+        self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [_Slot(index) for index in range(slots)]
         # The processes of the slots, and killed processes that have not ended yet.
         self.processes: set[Process] = set()
         self._spawned = 0
         self._said: deque[tuple[Process, ProcessReport]] = deque()
 
-    def know(self, digest: str, blob: bytes) -> None:
-        """Learn a template. Raises `TemplateError`."""
+    def know(self, digest: str, blob: bytes, needed: Collection[str] = ()) -> None:
+        """Learn a template; others may be forgotten, except those ``needed``. Raises `TemplateError`."""
         template = read_template(blob, self._bundles)
-        if "saves" in template.body:
-            self._make_tasks_folder()
+        running = {slot.jobs[0].template for slot in self._busy()}
+        for old in self._remembered.add(digest, template.size, running | set(needed)):
+            del self._templates[old]
         self._templates[digest] = template
 
     def _make_tasks_folder(self) -> None:
-        """Make the folder in which checkpointable commands run."""
+        """Make the folder in which checkpointable commands run, and checkpointable tasks leave large checkpoints."""
         folder = self.folder.path / TASKS
         if not folder.is_dir():
             folder.mkdir(mode=0o700)
@@ -126,7 +131,7 @@ class Executor:
                 self._account.own(folder)
 
     def knows(self, digest: str) -> bool:
-        """Whether `know` was called with it."""
+        """Whether `know` was called with it, and it was not forgotten."""
         return digest in self._templates
 
     def template(self, digest: str) -> UnpackedTemplate:
@@ -152,6 +157,7 @@ class Executor:
         if not target.jobs:
             target.since = None
         target.jobs.extend(jobs)
+        self._remembered.use(jobs[0].template)
         bundle = self._templates[jobs[0].template].bundle
         if target.process and bundle is not None and target.process.bundle not in (None, bundle):
             self._release(target)
@@ -253,9 +259,16 @@ class Executor:
         else:
             self.processes.add(slot.process)
 
-    def _keep(self, saved: JobSaved) -> None:
-        """Write a checkpoint to a file; the listening threads call this."""
-        self.checkpoints.write(saved.task, saved.number, saved.data)
+    def _keep(self, saved: JobSaved, path: Path | None) -> JobSaved | None:
+        """Write a checkpoint to a file of ours, and return it; the listening threads call this.
+
+        ``path``: the file that contains a large one. There is nothing to report of that if the disk is full.
+        """
+        if path is None:
+            self.checkpoints.write(saved.task, saved.number, saved.data)
+            return saved
+        data = self.checkpoints.take(saved.task, saved.number, path)
+        return None if data is None else saved._replace(data=data)
 
     def _release(self, slot: _Slot) -> None:
         """Kill the slot's process, if it has one, and leave the slot without a process."""
@@ -270,19 +283,20 @@ class Executor:
         digest, data = slot.jobs[0].template, b""
         if digest not in process.told:
             template = self._templates[digest]
-            process.told.add(digest)
             process.bundle = process.bundle if template.bundle is None else template.bundle
-            data = frame(["template", digest, template.body])
+            data = b"".join(frame(["forget", old, None]) for old in process.told.add(digest, template.size))
+            data += frame(["template", digest, template.body])
+        process.told.use(digest)
         jobs = next(in_batches(islice(slot.jobs, slot.sent, None), _payload_size))
         if not slot.sent:
             slot.since = None
         slot.sent += len(jobs)
         behind: list[memoryview] = []
         if any(job.checkpoint is not None for job in jobs):
+            self._make_tasks_folder()
             process.tell_times(math.inf, math.inf, False)
-        data += frame(
-            ["run", digest, [[j.task, j.number, *map(_as_sent, (j.payload, j.checkpoint))] for j in jobs]], behind
-        )
+        rows = [[j.task, j.number, _as_sent(j.payload), j.checkpoint and _as_sent(j.checkpoint)] for j in jobs]
+        data += frame(["run", digest, rows], behind)
         process.write([data, *behind], len(jobs))
 
     def _hear(self, slot: _Slot, process: Process, said: ProcessReport, now: float, ended: list[JobEnded]) -> None:
@@ -360,5 +374,5 @@ def _payload_size(job: Job) -> int:
     return len(job.payload) + len(job.checkpoint or b"")
 
 
-def _as_sent(payload: Payload | None) -> bytes | Raw | None:
-    return Raw(payload.frames()) if isinstance(payload, Chunks) else payload
+def _as_sent(payload: Payload) -> bytes | Raw:
+    return payload if isinstance(payload, bytes) else Raw(payload.frames())

@@ -22,6 +22,7 @@ from deskgrid.worker.run.accounts import Account, environment
 from deskgrid.worker.run.child import (
     TIMES_BYTES,
     Reports,
+    checkpoint_file_of,
     exit_text,
     read_ends,
     tasks_folder_of,
@@ -29,6 +30,7 @@ from deskgrid.worker.run.child import (
     write_all,
 )
 from deskgrid.worker.run.jobs import JobEnded, JobSaved
+from deskgrid.worker.run.templates import Remembered
 
 PROGRAM = Path(__file__).with_name("child.py")
 # Seconds to wait at closing for a killed process to end; only one that hangs in a system call takes any time.
@@ -46,6 +48,8 @@ PIPE_BYTES = 256 * 1024
 LULL_S = 0.004
 # There is no pause if results are larger than this: a full pipe would block the tasks. Bytes.
 LULL_BYTES = 1024
+# The templates that a process remembers, beside its newest one, take at most this many bytes.
+TOLD_BYTES = PAYLOAD_LIMIT
 
 _OUTCOMES = tuple(Outcome)
 
@@ -64,16 +68,17 @@ class Process:
         tell: "Tell",
         account: Account | None = None,
         *,
-        keep: "Callable[[JobSaved], None]" = lambda saved: None,
+        keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
     ) -> None:
         """``account``: the user that the process runs as; None: the worker's own user.
 
-        ``keep``: called with each checkpoint by the thread that listens, before it is reported.
+        ``keep``: called with each checkpoint by the thread that listens, and with the path of a large one. It returns
+        what is reported, or None.
         """
         self.slot = slot
         self.ready = False
         self.bundle: str | None = None
-        self.told: set[str] = set()
+        self.told = Remembered(TOLD_BYTES)
         self.undelivered = 0  # the last jobs written to the process, if they did not arrive
         # How many jobs were written, and how many results came. Only the listener changes `_heard`.
         self._written = 0
@@ -171,7 +176,10 @@ class Process:
             self._times = None
             times_file = times_file_of(str(self._captures[0]))
             Path(times_file).unlink(missing_ok=True)
-            shutil.rmtree(tasks_folder_of(times_file), ignore_errors=True)
+            folder = Path(tasks_folder_of(times_file))
+            shutil.rmtree(folder, ignore_errors=True)
+            for path in folder.parent.glob(f"{folder.name}.checkpoint-*"):
+                path.unlink(missing_ok=True)
 
     def _listen(self) -> None:
         garbled = ""
@@ -213,9 +221,7 @@ class Process:
                 task, number, outcome, elapsed, payload, stdout, stderr = next(results)
                 said.append(JobEnded(self.slot, task, number, _OUTCOMES[outcome], elapsed, payload, stdout, stderr))
             elif message[0] == "saved":
-                saved = _saved(self.slot, message)
-                self._keep(saved)
-                said.append(saved)
+                said += self._kept(message)
             elif message[0] == "ready" and not self._is_up:
                 self._is_up = True
                 said.append("ready")
@@ -224,6 +230,18 @@ class Process:
             else:
                 raise ValueError("no report begins so")
         return said
+
+    def _kept(self, message: list[Any]) -> list[ProcessReport]:
+        """Keep a checkpoint, and return what is reported of it."""
+        if type(number := message[-1]) is not int:
+            saved = self._keep(_saved(self.slot, message), None)
+        elif number:
+            path = Path(checkpoint_file_of(times_file_of(str(self._captures[0])), number))
+            saved = self._keep(_saved(self.slot, [*message[:-1], b""]), path)
+            path.unlink(missing_ok=True)
+        else:
+            return []
+        return [] if saved is None else [saved]
 
 
 def _saved(slot: int, message: list[Any]) -> JobSaved:

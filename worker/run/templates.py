@@ -3,6 +3,8 @@
 import errno
 import hashlib
 import tempfile
+from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,8 +18,37 @@ from deskgrid.worker.run.jobs import NoRoomError, TemplateError
 # are made within seconds. A worker that takes longer is silent for so long that the broker takes it for lost.
 FOLDERS_LIMIT = 10_000
 PARTS_LIMIT = 32
+# What a template takes in memory beside its own bytes.
+TEMPLATE_BYTES = 2_000
 # Errors for which the disk, or the limit of open files, is to blame, and no bundle.
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
+
+
+class Remembered:
+    """Names of templates that are remembered within a limit of bytes: those that were used last."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+        self._total = 0
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._sizes
+
+    def use(self, name: str) -> None:
+        """A template that is remembered was used."""
+        self._sizes.move_to_end(name)
+
+    def add(self, name: str, size: int, needed: Collection[str] = ()) -> list[str]:
+        """Remember one more, of ``size`` bytes. Returns the names to forget: never a ``needed`` one, or this one."""
+        self._total += size + TEMPLATE_BYTES - self._sizes.pop(name, 0)
+        gone = []
+        for old in list(self._sizes) if self._total > self._limit else ():
+            if self._total > self._limit and old not in needed:
+                self._total -= self._sizes.pop(old)
+                gone.append(old)
+        self._sizes[name] = size + TEMPLATE_BYTES
+        return gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +56,14 @@ class UnpackedTemplate:
     """``bundle`` is the digest of the template's modules, "" if it has none; None for a command template.
 
     ``inputs``: the digests of the trees that every task needs. ``outputs``: the patterns of the files that a command
-    leaves in its folder; None: it has no folder of its own.
+    leaves in its folder; None: it has no folder of its own. ``size``: bytes.
     """
 
     bundle: str | None
     body: dict[str, Any]
     inputs: tuple[bytes, ...] = ()
     outputs: tuple[str, ...] | None = None
+    size: int = 0
 
     @property
     def has_files(self) -> bool:
@@ -50,12 +82,12 @@ def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
     match template:
         case {"kind": "command", "argv": [_, *_] as argv}:
             body = {"kind": "command", "argv": argv, "in_folder": outputs is not None} | _saves(template)
-            return UnpackedTemplate(None, body, inputs, outputs)
+            return UnpackedTemplate(None, body, inputs, outputs, len(blob))
         case {"kind": "python", "python": python, "function": function, "bundle": bundle}:
             digest = hashlib.sha256(frame(sorted(bundle.items()))).hexdigest() if bundle else ""
             folder = str(_unpacked(bundle, cache / digest)) if bundle else ""
             body = {"kind": "python", "python": python, "function": function, "folder": folder}
-            return UnpackedTemplate(digest, body, inputs)
+            return UnpackedTemplate(digest, body, inputs, size=len(function))
     raise TemplateError("neither a Python nor a command template")
 
 

@@ -142,7 +142,7 @@ def _same(one: Instant | None, other: Instant | None) -> bool:
     return abs(one.wall - other.wall) < SAME_S or abs(one.mono - other.mono) < SAME_S
 
 
-class _Trigger(BaseTrigger):  # type: ignore[misc] # APScheduler 3.x comes without types
+class _Trigger(BaseTrigger):
     """Asks APScheduler to run the job at the next boundary."""
 
     def __init__(self, watch: _Watch) -> None:
@@ -153,7 +153,7 @@ class _Trigger(BaseTrigger):  # type: ignore[misc] # APScheduler 3.x comes witho
         return now + timedelta(seconds=self._watch.wait(), microseconds=1)
 
 
-class _Store(MemoryJobStore):  # type: ignore[misc] # APScheduler 3.x comes without types
+class _Store(MemoryJobStore):
     """Plans a job again when APScheduler wakes before it is due, as when the wall clock was set back."""
 
     def get_due_jobs(self, now: datetime) -> list[Job]:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from deskgrid.file_stamp import Stamp, stamp_of
 from deskgrid.wire import TABLE_BYTES
 from deskgrid.worker.windows.weekly import PlanError, calendar_from_table, read_text, toml_table, zone_named
 
@@ -34,7 +35,7 @@ class WindowsFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: Stamp | None = None
         self._tables: _Tables = ()
 
     def refresh(self) -> bool:
@@ -43,7 +44,7 @@ class WindowsFile:
         Raises PlanError once for each change to a file that is malformed or cannot be read; the previous content
         then stays in force.
         """
-        stamp = self._look()
+        stamp = stamp_of(self._path)
         if stamp == self._stamp:
             return False
         self._stamp = stamp  # before reading: a change while we read has another stamp and is seen next time
@@ -59,15 +60,6 @@ class WindowsFile:
     def describe(self) -> str:
         """Return what was read, in one line for people: ``[lab3-*] daily 20:00-07:00 (local time)``."""
         return " ".join(f"[{pattern}] {said}" for pattern, _, said in self._tables) or "no windows"
-
-    def _look(self) -> tuple[int, int] | None:
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            return error.errno or 0, -1  # unlike any real stamp, so the file is read once and the error reported
-        return found.st_mtime_ns, found.st_size
 
     def _read(self) -> _Tables:
         where = str(self._path)

@@ -7,6 +7,8 @@ from deskgrid.wire.failure import tidy_results
 from deskgrid.wire.fields import (
     Argument,
     AtMost,
+    CheckpointData,
+    CheckpointSize,
     Count,
     Data,
     Digest,
@@ -161,10 +163,12 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint of an attempt. It is sent again after each reconnection until `CheckpointKept` names its ``serial``.
+    """A checkpoint of an attempt, or a part of it. The next part is sent when `CheckpointKept` asks for it.
 
-    ``progress``: how much of the task is done; None: the task does not say. ``elapsed``: how long the attempt had run.
-    ``cost``: how long it took the last time to save and to send a checkpoint of this kind.
+    It is sent again, from its start, after each reconnection until `CheckpointKept` says that the broker has all of it.
+    ``data``: what follows after the first ``start`` of its ``size`` bytes. ``progress``: how much of the task is
+    done; None: the task does not say. ``elapsed``: how long the attempt had run. ``cost``: how long it took the last
+    time to save and to send a checkpoint of this kind.
     """
 
     task: Count
@@ -173,16 +177,19 @@ class Saved:
     progress: Annotated[float, Share()] | None
     elapsed: Seconds
     cost: Seconds
-    data: Argument
+    start: CheckpointSize
+    size: CheckpointSize
+    data: CheckpointData
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Asks for the checkpoint that an attempt goes on from."""
+    """Asks for the checkpoint that an attempt goes on from; ``start``: the worker has so many bytes of it."""
 
     task: Count
     number: Count
     checkpoint: Count
+    start: CheckpointSize
 
 
 # --- broker to worker ------------------------------------------------------------------------------------------------
@@ -247,21 +254,30 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointKept:
-    """A checkpoint is in the journal under this number, or nobody needs it (0): the worker can forget it."""
+    """A checkpoint is in the journal under this number, or nobody needs it (0): the worker can forget it.
+
+    But if ``taken`` is not 0, the broker has only so many bytes of it, and waits for the next.
+    """
 
     task: Count
     serial: Count
     checkpoint: Count
+    taken: CheckpointSize
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Answer to `Resume`; ``data`` is empty if the broker does not have that checkpoint any more."""
+    """Answer to `Resume`: what follows after the first ``start`` of ``size`` bytes.
+
+    All three are empty if the broker does not have that checkpoint any more.
+    """
 
     task: Count
     number: Count
     checkpoint: Count
-    data: Argument
+    start: CheckpointSize
+    size: CheckpointSize
+    data: CheckpointData
 
 
 # --- enrolment -------------------------------------------------------------------------------------------------------

@@ -201,9 +201,64 @@ def test_memory_is_bounded_and_what_was_used_last_is_kept() -> None:
     assert runtimes.knows(Features("", f"f{KEPT + 49}"))
 
 
+def test_an_owner_of_many_loses_one_first() -> None:
+    runtimes = Runtimes()
+    for place in range(3):
+        runtimes.observe(Features("", f"few\n{place}"), 1.0)
+    for place in range(KEPT):
+        runtimes.observe(Features("", f"many\n{place}"), 1.0)
+    for place in range(4, 10):
+        runtimes.observe(Features("", f"few\n{place}"), 1.0)
+    assert [name for name in runtimes.names("function") if name.startswith("few")] == [
+        f"few\n{place}" for place in range(10) if place != 3
+    ]
+    assert len(runtimes.names("function")) == KEPT
+    runtimes.end("unknown")
+
+
 def test_runs_of_functions_and_programs_go_on_after_a_restart() -> None:
     before, after = taught(Features("b", "f", "p"), [1.0, 3.0, 2.0]), Runtimes()
     assert before.runs("function", "f") == before.runs("program", "p") == [1.0, 3.0, 2.0]
     assert before.runs("program", "unknown") == []
     after.restore("program", "p", [*before.runs("program", "p"), math.nan])
     assert after.runs("program", "p") == [1.0, 3.0, 2.0, LONGEST]
+
+
+# --- whole distributions ---------------------------------------------------------------------------------------------
+
+
+def test_a_whole_distribution_has_points_that_are_equally_likely() -> None:
+    runtimes = taught(Features("b", "f"), [float(number) for number in range(1, 101)])
+    found = runtimes.spread(Features("b", "f"))
+    assert found is not None
+    assert found.own == 100
+    assert list(found.points) == sorted(found.points)
+    assert found.points[0] == pytest.approx(1.0, abs=1.0)
+    assert found.points[len(found.points) // 2] == pytest.approx(50.0, abs=2.0)
+    assert found.points[-1] == pytest.approx(99.0, abs=1.0)
+
+
+def test_a_whole_distribution_of_a_bag_without_runs_is_that_of_its_function() -> None:
+    runtimes = taught(Features("old", "f"), [10.0] * 30)
+    known, unknown = runtimes.spread(Features("new", "f")), runtimes.spread(Features("new", "g"))
+    assert known == unknown
+    assert known is not None
+    assert (set(known.points), known.own) == ({10.0}, 0)
+    assert Runtimes().spread(Features("new", "f")) is None
+
+
+def test_what_other_bags_took_is_not_mixed_into_a_bag_of_another_function() -> None:
+    runtimes = taught(Features("old", "f"), [1_000.0] * 30)
+    runtimes.observe(Features("new", "g2"), 1.0)
+    runtimes.end("new")
+    runtimes.observe(Features("other", ""), 2.0)
+    found = runtimes.spread(Features("other", ""), running=[1.5])
+    assert found is not None
+    assert set(found.points) == {2.0}
+
+
+def test_running_tasks_are_seen_at_the_speed_of_their_pc() -> None:
+    runtimes = taught(Features("b", "f"), [1.0] * 5)
+    found = runtimes.spread(Features("b", "f", speed=2.0), running=[300.0])
+    assert found is not None
+    assert found.points[-1] == 600.0

@@ -1,12 +1,14 @@
 """``deskgrid sleepbench replay``: what it prints and writes, and what it refuses."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 from deskgrid.cli.front import main
 from deskgrid.sleepbench.replayed import clock
+from deskgrid.wire import Outcome
 from tests.sleepbench.replay.past import T0, Past, Ran
 
 
@@ -67,6 +69,41 @@ def test_the_json_has_the_rows_and_each_bags_turnaround(home: Path, tmp_path: Pa
     assert bag["turnaround_s"] == {"recorded": 40.0, "pgs": 4.0}
     assert document["stalled"] == {}
     assert any("only the bags asked for" in sentence for sentence in document["assumed"])
+
+
+def test_it_is_said_how_well_estimates_held(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    past = Past(tmp_path)
+    past.window("pc1", 0.0, 200.0, 200.0)
+    past.bag("a", 0.0, [Ran(50.0, 50.0, 50.0), Ran(50.0, 50.0, 100.0)])
+    past.bag("b", 0.0, [Ran(20.0, 20.0, 120.0)])
+    past.bag("cancelled", 0.0, [Ran(20.0, 20.0, 140.0), Ran(20.0, 0.0, 140.0, Outcome.CANCELLED)])
+    for made, ended, told in (
+        (0.0, 0.0, (80.0, 60.0, 160.0)),
+        (10.0, 0.0, (80.0, 60.0, 90.0)),
+        (60.0, 0.5, (110.0, 90.0, 130.0)),
+        (99.0, 0.5, (110.0, 90.0, math.inf)),
+    ):
+        past.told(1, made, ended, *told)
+    past.told(2, 20.0, 0.0, 120.0, 119.0, 121.0)
+    past.told(2, 130.0, 1.0, 120.0, 119.0, 121.0)
+    past.told(3, 20.0, 0.0, 120.0, 119.0, 121.0)
+    past.ends(200.0)
+    file = tmp_path / "rows.json"
+    assert run(tmp_path, "--policy", "pgs", "--json", file) == 0
+    first, second = json.loads(file.read_text(encoding="utf-8"))["etas"]
+    assert first == {
+        "stage": "0 to 12 %",
+        "etas": 3,
+        "bags": 2,
+        "coverage90": 0.75,
+        "width_median": 30 / 90,
+        "point_error_median": 0.2,
+    }
+    assert (second["stage"], second["etas"], second["coverage90"]) == ("37 to 62 %", 2, 1.0)
+    assert second["width_median"] is None
+    output = capsys.readouterr().out
+    assert "Its own estimates of when bags end" in output
+    assert "75.0%" in output
 
 
 def test_a_policy_that_never_ends_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

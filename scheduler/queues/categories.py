@@ -1,8 +1,8 @@
-"""Lanes: the waiting tasks of bags that are alike in owner, priority, limit and licences, in queues of their own.
+"""Categories: the tasks of bags that are alike in owner, priority, limit and licences. Each has queues of its own.
 
-A policy is given the lanes whose turn it is (`deskgrid.scheduler.turns`). A lane whose limit is reached, or whose
-licences are in use, costs a pass one look, however many tasks wait there. A grid with a single owner and no such bags
-has a single lane.
+Grid Engine calls this a job category. A policy is given the categories whose turn it is (`deskgrid.scheduler.turns`).
+A category whose limit is reached, or whose licences are in use, costs a pass one look, however many tasks wait there.
+A grid with a single owner and no such bags has a single category.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.regular import Regular
-from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
+from deskgrid.scheduler.queues.task_ranges import TaskRanges
 from deskgrid.scheduler.queues.waiting import WaitingQueue
 from deskgrid.scheduler.state.shares import Account
 
@@ -23,8 +23,8 @@ LONGEST_FIRST = "longest-first"
 Needs = tuple[tuple[str, int], ...]
 
 
-class LaneKey(NamedTuple):
-    """What the bags of a lane have in common. ``bag``: for a bag with a limit, which has a lane of its own; else None.
+class CategoryKey(NamedTuple):
+    """What the bags of a category have in common. ``bag``: if it has a limit, which makes it a category of its own.
 
     ``priority``: bags of higher numbers come first among those of their owner. ``piece``: for checkpointable tasks, how
     many seconds a piece has at least. They wait longest first, whatever the policy (`deskgrid.scheduler.pieces`).
@@ -39,7 +39,7 @@ class LaneKey(NamedTuple):
 
 
 # Of checkpointable tasks, the shortest pieces are rounded up to this many seconds times a power of two, between these
-# two: so there are few lanes, and a submitter who asks for very long pieces only keeps its own tasks waiting.
+# two: so there are few categories, and a submitter who asks for very long pieces only keeps its own tasks waiting.
 PIECE_S = 60.0
 _LEAST, _MOST = -6, 14
 
@@ -71,15 +71,19 @@ class Licences:
         return max(0, min([self.free(name) // many for name, many in needs]))
 
 
-class Lane:
-    """``out``: how many of its tasks are on slots, or run on workers that have not come back yet."""
+class Category:
+    """``out``: how many of its tasks are on slots, or run on workers that have not come back yet.
 
-    __slots__ = ("_licences", "account", "key", "out", "priority", "regular", "restricted")
+    ``probing``: the probes that may still come first (`deskgrid.scheduler.probes`), by bag.
+    """
 
-    def __init__(self, key: LaneKey, account: Account, order: str, licences: Licences) -> None:
+    __slots__ = ("_licences", "account", "key", "out", "priority", "probing", "regular", "restricted")
+
+    def __init__(self, key: CategoryKey, account: Account, order: str, licences: Licences) -> None:
         self.key = key
         self.account = account
         self.out = 0
+        self.probing: dict[int, list[int]] = {}
         self.restricted = bool(key.limit or key.licences)
         self._licences = licences
         self.clear(order)
@@ -97,9 +101,9 @@ class Lane:
 
     def reorder(self, order: str) -> None:
         """The priority queue takes this order."""
-        rows = list(self.priority.tasks())
+        rows = self.priority.rows()
         self.priority = self._queue(order)
-        self.priority.add(grouped([task for task, _ in rows], [runtime for _, runtime in rows]))
+        self.priority.add(rows)
 
     def discard(self, first: int, count: int) -> None:
         """Forget ``count`` tasks from ``first`` on, which wait here."""
@@ -120,91 +124,96 @@ class Lane:
 
     def put_out(self, tasks: int, seconds: float) -> None:
         """``tasks`` more of its tasks are on slots, with ``seconds`` predicted for all of them; fewer if negative."""
+        account = self.account
         self.out += tasks
-        self.account.put_out(tasks, seconds)
+        account.out += tasks
+        account.out_s = account.out_s + seconds if account.out else 0.0  # without what rounding left
         if self.key.licences:
             self._licences.use(self.key.licences, tasks)
 
 
-class Lanes:
-    """All lanes, by key. ``waiting``: those that may have waiting tasks."""
+class Categories:
+    """All categories, by key. ``waiting``: those that may have waiting tasks."""
 
     def __init__(self, order: str) -> None:
         self.order = order
         self.licences = Licences()
-        self.by_key: dict[LaneKey, Lane] = {}
-        self.waiting: dict[LaneKey, Lane] = {}
-        self._bags: Counter[LaneKey] = Counter()
+        self.by_key: dict[CategoryKey, Category] = {}
+        self.waiting: dict[CategoryKey, Category] = {}
+        self._bags: Counter[CategoryKey] = Counter()
 
     def __len__(self) -> int:
         """How many tasks wait."""
         return sum(map(len, self.waiting.values()))
 
-    def enter(self, key: LaneKey, account: Account) -> Lane:
-        """The lane for a new bag."""
+    def enter(self, key: CategoryKey, account: Account) -> Category:
+        """The category for a new bag."""
         self._bags[key] += 1
-        lane = self.by_key.get(key)
-        if lane is None:
-            lane = self.by_key[key] = Lane(key, account, self.order, self.licences)
-        return lane
+        category = self.by_key.get(key)
+        if category is None:
+            category = self.by_key[key] = Category(key, account, self.order, self.licences)
+        return category
 
-    def leave(self, lane: Lane) -> None:
-        """A bag of ``lane``, of which no task is left, is forgotten."""
-        self._bags[lane.key] -= 1
-        if not self._bags[lane.key]:
-            del self._bags[lane.key], self.by_key[lane.key]
-            self.waiting.pop(lane.key, None)
+    def leave(self, category: Category) -> None:
+        """A bag of ``category``, of which no task is left, is forgotten."""
+        self._bags[category.key] -= 1
+        if not self._bags[category.key]:
+            del self._bags[category.key], self.by_key[category.key]
+            self.waiting.pop(category.key, None)
 
-    def add_new(self, lane: Lane, rows: TaskRanges) -> None:
-        """New tasks wait in the regular queue of ``lane``; checkpointable ones, for which it is of no use, do not."""
-        (lane.regular if lane.key.piece is None else lane.priority).add(rows)
-        self.waiting[lane.key] = lane
+    def add_new(self, category: Category, rows: TaskRanges) -> None:
+        """New tasks wait in the regular queue of ``category``, or, if checkpointable, in its priority queue."""
+        (category.regular if category.key.piece is None else category.priority).add(rows)
+        self.waiting[category.key] = category
 
-    def add_again(self, lane: Lane, rows: TaskRanges) -> None:
-        """Tasks wait in the priority queue of ``lane``."""
-        lane.priority.add(rows)
-        self.waiting[lane.key] = lane
+    def add_again(self, category: Category, rows: TaskRanges) -> None:
+        """Tasks wait in the priority queue of ``category``."""
+        category.priority.add(rows)
+        self.waiting[category.key] = category
 
     def reorder(self, order: str) -> None:
         """All priority queues take this order."""
         self.order = order
-        for lane in self.by_key.values():
-            lane.reorder(order)
+        for category in self.by_key.values():
+            category.reorder(order)
 
-    def drop_empty(self, lane: Lane) -> None:
-        """No task waits in ``lane`` any more; discarded ones, which it may still have entries of, are dropped."""
-        if not (lane.regular.bare and lane.priority.bare and not lane.priority.predicting):
-            lane.clear(self.order)
-        del self.waiting[lane.key]
+    def drop_empty(self, category: Category) -> None:
+        """No task waits in ``category`` any more; discarded ones, which it may still have entries of, are dropped."""
+        if not (category.regular.bare and category.priority.bare and not category.priority.predicting):
+            category.clear(self.order)
+        del self.waiting[category.key]
 
     def tasks(self) -> Iterator[tuple[int, float]]:
         """Every waiting task with its runtime, except in queues of which some have still to take new ones."""
-        for lane in self.waiting.values():
-            yield from lane.regular.tasks()
-            if not lane.priority.predicting:
-                yield from lane.priority.tasks()
+        for category in self.waiting.values():
+            yield from category.regular.tasks()
+            if not category.priority.predicting:
+                yield from category.priority.tasks()
 
     @property
     def predicting(self) -> bool:
         """Whether some tasks have still to take their new runtimes."""
-        return any(lane.priority.predicting for lane in self.waiting.values())
+        return any(category.priority.predicting for category in self.waiting.values())
 
     def check(self) -> None:
         """Raise `InvariantBroken` if the stored state contradicts itself."""
-        for key, lane in self.by_key.items():
-            agree(f"tasks of {key} wait unseen", bool(len(lane)) and key not in self.waiting, False)
+        for key, category in self.by_key.items():
+            agree(f"tasks of {key} wait unseen", bool(len(category)) and key not in self.waiting, False)
             order = self.order if key.piece is None else LONGEST_FIRST
-            agree(f"order of the priority queue of {key}", type(lane.priority), ORDERS[order])
-            lane.regular.check()
-            lane.priority.check()
+            agree(f"order of the priority queue of {key}", type(category.priority), ORDERS[order])
+            agree(f"bags without probes in {key}", [bag for bag, probes in category.probing.items() if not probes], [])
+            category.regular.check()
+            category.priority.check()
 
-    def check_counts(self, bags: Mapping[LaneKey, int], out: Mapping[LaneKey, int], doubts: Mapping[str, int]) -> None:
-        """Raise `InvariantBroken` unless the lanes have these bags, and tasks out. ``doubts``: licences in doubt."""
-        agree("bags in lanes", dict(self._bags), dict(bags))
-        agree("lanes with bags", set(self.by_key), set(bags))
+    def check_counts(
+        self, bags: Mapping[CategoryKey, int], out: Mapping[CategoryKey, int], doubts: Mapping[str, int]
+    ) -> None:
+        """Raise `InvariantBroken` unless the categories have these bags and tasks out. ``doubts``: of licences."""
+        agree("bags in categories", dict(self._bags), dict(bags))
+        agree("categories with bags", set(self.by_key), set(bags))
         used = Counter(doubts)
-        for key, lane in self.by_key.items():
-            agree(f"tasks out of {key}", lane.out, out.get(key, 0))
+        for key, category in self.by_key.items():
+            agree(f"tasks out of {key}", category.out, out.get(key, 0))
             for name, many in key.licences:
-                used[name] += many * lane.out
+                used[name] += many * category.out
         agree("licences in use", +self.licences.used, +used)

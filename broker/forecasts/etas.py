@@ -1,0 +1,250 @@
+"""When bags will be done, as far as the broker knows: one forecast for all bags, made for whoever asks. Pure.
+
+Rule 1: a forecast is made only if somebody asks, or when a bag that lasts has come to its next stage; then it teaches
+how good forecasts are. It takes at most `PART` of the time, and whoever asks sooner gets the last one.
+Rule 2: what was told is journaled, so that it can be judged later (``deskgrid sleepbench replay``).
+Rule 3: nothing that goes wrong here harms the grid: the answer is "unknown", and says why.
+"""
+
+import math
+from collections.abc import Generator
+from typing import NamedTuple
+
+from deskgrid.broker.bags import OpenBag, Told
+from deskgrid.broker.forecasts.runner import Forecaster, Ticket
+from deskgrid.broker.operations import PARKED, Operation, Operations, Slices
+from deskgrid.broker.query_catalog import Json
+from deskgrid.broker.state import BrokerState
+from deskgrid.broker.store.rows import EtaRow
+from deskgrid.durations import precise
+from deskgrid.scheduler.forecast.ahead import RUNS
+from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimate, score, stage_of
+from deskgrid.scheduler.forecast.look import Look
+from deskgrid.scheduler.forecast.picture import Durations, Picture
+from deskgrid.scheduler.state.tasks import Bag
+
+# A forecast serves for so long, in seconds; and then as long as forecasts would take more than this part of the time.
+KEEP_S = 3.0
+PART = 0.05
+# An older forecast is not shown any more. Seconds.
+OLD_S = 60.0
+# How long a question waits for a forecast; and how long a view of the grid does, which can do without. Seconds.
+WAIT_S = 15.0
+GLANCE_S = 0.5
+# The units of a row that is looked at (`deskgrid.broker.operations`).
+ROW_UNITS = 4
+# Bags with fewer tasks teach nothing, nor do those that have lasted less long.
+LEAST = 20
+LASTS_S = 10.0
+# The next estimate of a bag is journaled after this part of the bag's age, but not sooner and not later than after so
+# many seconds.
+JOURNAL_PART, JOURNAL_S, JOURNAL_MOST_S = 0.05, 60.0, 3_600.0
+# All runs are made for so many slots times bags; for more there are fewer runs, but at least so many.
+FULL, RUNS_LEAST = 500, 30
+
+NO_PC = "no PC is up or announced"
+NOTHING_KNOWN = "nothing is known yet of how long its tasks take"
+
+
+class _Asked(NamedTuple):
+    """A forecast that is being made from a picture taken at ``made``."""
+
+    ticket: Ticket
+    made: float
+    picture: Picture
+    rows: dict[int, int]
+
+
+class Etas:
+    """The latest forecast. ``now`` is the broker's clock."""
+
+    def __init__(self, state: BrokerState, operations: Operations, forecaster: Forecaster) -> None:
+        self._state = state
+        self._operations = operations
+        self._forecaster = forecaster
+        self._wanted = self._looks = False
+        self._asked: _Asked | None = None
+        self._count = 0
+        self._next_at = -math.inf
+        # The latest forecast: when its picture was taken, and by bag the estimate, or why there is none.
+        self._made = -math.inf
+        self._found: dict[int, Estimate | str] = {}
+        self._unwritten: list[EtaRow] = []
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def eta(self, bag: OpenBag) -> Slices:
+        """When a bag will be done: seconds from now, or why that is unknown."""
+        begun = self._state.now
+        while not bag.complete and not self._serves(bag, begun) and self._state.now < begun + WAIT_S:
+            self._wanted = True
+            yield PARKED
+        found = self.known(bag, KEEP_S + WAIT_S)
+        if isinstance(found, str):
+            return _answer(None, None, None, found)
+        return _answer(found.median, found.low, found.high, "")
+
+    def glance(self) -> Generator[int, None, None]:
+        """Wait for a forecast, but not long, if there is none of late and some bag is under way."""
+        begun = self._state.now
+        self._wanted = True
+        while self._state.now >= self._made + OLD_S and self._state.now < begun + GLANCE_S:
+            if not any(not bag.complete for bag in self._state.book.by_number.values()):
+                return
+            yield PARKED
+
+    def known(self, bag: OpenBag, old_s: float = OLD_S) -> Estimate | str:
+        """The estimate of a bag as of now, or why there is none."""
+        now = self._state.now
+        if bag.complete:
+            return Estimate(0.0, 0.0, 0.0)
+        if why := self._barred(bag):
+            return why
+        found = self._found.get(bag.row.number, "there is no estimate yet")
+        if isinstance(found, str):
+            return found
+        age = now - self._made
+        if age > max(old_s, self._next_at - self._made):
+            return "there is no estimate yet"
+        return Estimate(*(max(0.0, seconds - age) for seconds in found))
+
+    def _serves(self, bag: OpenBag, asked: float) -> bool:
+        """Whether the latest forecast is good enough for whoever asked then."""
+        if self._barred(bag):
+            return True
+        fresh = self._made >= asked - KEEP_S or self._state.now < self._next_at
+        return bag.row.number in self._found and fresh
+
+    def _barred(self, bag: OpenBag) -> str:
+        if bag.paused:
+            return "it is paused"
+        if bag.waits_for:
+            return f"it comes after {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
+        return ""
+
+    # --- forecasts ---------------------------------------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """Follow the bags with news, take a forecast that is done, and begin one that is wanted and due."""
+        for number in self._state.fresh:
+            self._follow(self._state.book.by_number[number], now)
+        if self._asked is not None and self._asked.ticket.done:
+            asked, self._asked = self._asked, None
+            try:
+                self._take(asked)
+            except Exception as error:
+                self._fail(asked.made, f"{error!r}")
+        if self._wanted and self._asked is None and not self._looks and now >= self._next_at:
+            self._wanted, self._looks = False, True
+            self._operations.add(Operation("", self._make(now), order=True))
+
+    def _follow(self, bag: OpenBag, now: float) -> None:
+        if bag.complete:
+            self._judge(bag, now)
+        elif bag.total >= LEAST and stage_of(bag.settled / bag.total) not in bag.told:
+            lasts = self._state.posix(now) - bag.row.created >= LASTS_S
+            self._wanted = self._wanted or lasts
+
+    def _judge(self, bag: OpenBag, now: float) -> None:
+        """A bag is complete: learn from what was told of it, if it ran as it was then."""
+        told, bag.told = bag.told, {}
+        if self._state.scheduler.grid.tasks.bags[bag.row.number].cancelled:
+            return
+        scores = [score(stage, each.raw, now - each.made) for stage, each in told.items() if each.total == bag.total]
+        if bag.total >= LEAST and scores:
+            self._state.learning.judge(scores)
+
+    def _make(self, now: float) -> Slices:
+        """Take a picture of the grid, and have the forecast made."""
+        try:
+            look = Look(self._state.scheduler.grid, now, self.learned)
+            for rows in look.pieces():
+                yield ROW_UNITS * rows
+            self._count += 1
+            picture, slots = look.picture, sum([pc.slots for pc in look.picture.pcs])
+            ticket = self._forecaster.submit(picture, self._count, runs_for(slots, len(picture.bags)))
+            self._asked = _Asked(ticket, now, picture, look.rows)
+        except Exception as error:
+            self._fail(now, f"the estimate failed: {error!r}")
+        self._looks = False
+        return {}
+
+    def learned(self, bag: Bag, running: list[float]) -> Durations | None:
+        """How long the tasks of a bag take, unless its submitter said that, or its checkpoints tell it."""
+        known = self._state.book.by_number[bag.number]
+        if known.row.options.checkpoint or (known.row.predicted and not (bag.bounded and known.runs.count)):
+            return None
+        return self._state.learning.spread(known, running)
+
+    def _fail(self, now: float, why: str) -> None:
+        self._state.note("forecast-failed", why=why)
+        self._made, self._next_at = now, now + KEEP_S
+        self._found = dict.fromkeys(self._state.book.by_number, "the estimate failed; the broker's log says why")
+
+    def _take(self, asked: _Asked) -> None:
+        """Take a forecast."""
+        ticket = asked.ticket
+        if ticket.ends is None:
+            self._fail(asked.made, ticket.failure)
+            return
+        self._made, self._next_at = asked.made, asked.made + max(KEEP_S, ticket.cost_s / PART)
+        self._found = {}
+        raws = {row: estimate(ends) for row, ends in ticket.ends.items()}
+        longest = max(
+            [span.closes - max(0.0, span.opens) for pc in asked.picture.pcs for span in pc.spans], default=0.0
+        )
+        for number, row in asked.rows.items():
+            bag = self._state.book.by_number.get(number)
+            if bag is not None and not bag.complete:
+                why = self._unknown(bag, raws[row], longest)
+                self._found[number] = why or self._estimate(bag, raws[row], asked.made)
+
+    def _estimate(self, bag: OpenBag, raw: Estimate, made: float) -> Estimate:
+        stage = stage_of(bag.settled / max(1, bag.total))
+        told = self._state.learning.correction.corrected(stage, raw)
+        if not bag.barred:
+            bag.told.setdefault(stage, Told(made, raw, bag.total))
+            self._journal(bag, told, made)
+        return told
+
+    def _unknown(self, bag: OpenBag, raw: Estimate, longest_s: float) -> str:
+        """Why it is unknown when a bag will end; empty if it is known. ``longest_s``: the longest window known."""
+        if not (bag.row.predicted or bag.runs.count or bag.prediction is not None):
+            return NOTHING_KNOWN
+        if raw.median < math.inf:
+            return ""
+        if not longest_s:
+            return NO_PC
+        its = self._state.scheduler.grid.tasks.bags[bag.row.number]
+        policy = self._state.scheduler.policy
+        needs = policy.requirement.needs(its.needs_s(its.longest))
+        if policy.timed and needs >= longest_s:
+            return f"a task of it needs {precise(needs)}, and the longest window known has {precise(longest_s)}"
+        return "the windows that are open or announced are too few"
+
+    # --- the journal -------------------------------------------------------------------------------------------------
+
+    def _journal(self, bag: OpenBag, told: Estimate, made: float) -> None:
+        if made >= bag.journal_eta_at:
+            wall = self._state.posix(made)
+            age = JOURNAL_PART * (wall - bag.row.created)
+            bag.journal_eta_at = made + min(max(JOURNAL_S, age), JOURNAL_MOST_S)
+            ended = bag.settled / max(1, bag.total)
+            self._unwritten.append(EtaRow(bag.row.number, wall, ended, *(wall + seconds for seconds in told)))
+
+    def write_down(self) -> None:
+        """Write the estimates that are new into the journal."""
+        if self._unwritten:
+            self._state.journal.etas.add(self._unwritten)
+            self._unwritten = []
+
+
+def runs_for(slots: int, bags: int) -> int:
+    """How many runs a forecast is made of."""
+    return max(RUNS_LEAST, min(RUNS, RUNS * FULL // max(1, slots * bags)))
+
+
+def _answer(median: float | None, low: float | None, high: float | None, why: str) -> Json:
+    if high == math.inf:
+        high = None
+    return {"median_s": median, "low_s": low, "high_s": high, "confidence": CONFIDENCE, "why": why}

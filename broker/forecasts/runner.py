@@ -1,0 +1,60 @@
+"""Who makes forecasts: anybody who takes a picture of the grid, and has the answer some time later. Pure."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from deskgrid.broker.forecasts.tasks import TASKS, Json
+from deskgrid.scheduler.forecast.picture import Picture
+
+# By number of bag: when it ends, in seconds from the picture on, in each run.
+Ends = dict[int, list[float]]
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A forecast that was asked for. Until it is done, and if it failed, it has no answer; then ``failure`` says why.
+
+    ``ends``: the answer of a forecast of ends; ``answer``: that of another question. ``cost_s``: what it took, in
+    seconds of processor time.
+    """
+
+    done: bool = False
+    ends: Ends | None = None
+    failure: str = ""
+    cost_s: float = 0.0
+    answer: Any = None
+
+    def take(self, what: str, answer: Any) -> None:
+        """Take the answer to a question of `deskgrid.broker.forecasts.tasks`."""
+        if what == "ends" and answer is not None:
+            self.ends = {int(bag): ends for bag, ends in answer.items()}
+        else:
+            self.answer = answer
+
+
+class Forecaster(Protocol):
+    """Makes one forecast after the other."""
+
+    def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
+        """Ask when bags end. The broker's loop is woken when that is known."""
+
+    def ask(self, picture: Picture, what: str, args: Json) -> Ticket:
+        """Ask another question of `deskgrid.broker.forecasts.tasks`."""
+
+
+@dataclass(slots=True)
+class AtOnce:
+    """Makes forecasts at once, where it is asked: for tests, and grids on a virtual network."""
+
+    made: list[Picture] = field(default_factory=list)
+
+    def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
+        """See `Forecaster`."""
+        return self.ask(picture, "ends", {"seed": seed, "runs": runs})
+
+    def ask(self, picture: Picture, what: str, args: Json) -> Ticket:
+        """See `Forecaster`."""
+        self.made.append(picture)
+        ticket = Ticket(True)
+        ticket.take(what, TASKS[what](picture, args))
+        return ticket

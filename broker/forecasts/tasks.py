@@ -1,0 +1,70 @@
+"""What the process that makes forecasts can be asked: functions of a picture and plain values, to plain values."""
+
+import math
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from deskgrid.scheduler.forecast.ahead import forecast
+from deskgrid.scheduler.forecast.changes import Change
+from deskgrid.scheduler.forecast.compare import Answer, Dice, Longer, PolicyUsed, advise, compare
+from deskgrid.scheduler.forecast.correction import CONFIDENCE
+from deskgrid.scheduler.forecast.picture import Picture
+
+Json = dict[str, Any]
+
+
+def ends(picture: Picture, args: Json) -> dict[int, list[float]]:
+    """By number of bag, when it ends in each run. ``args``: "seed" and "runs"."""
+    return forecast(picture, Random(args["seed"]), args["runs"])
+
+
+def compared(picture: Picture, args: Json) -> Json:
+    """Answers to "what if". ``args``: "bag", "policy" with its "options", "changes" as asked, "seed", "runs"."""
+    changes = [change_of(row) for row in args["changes"]]
+    policy = PolicyUsed(args["policy"], args["options"])
+    return {"rows": [_row(each) for each in compare(picture, args["bag"], changes, policy, _dice(args))]}
+
+
+def advised(picture: Picture, args: Json) -> Json:
+    """Advice for a bag. ``args``: "bag", "seed" and "runs"."""
+    found = advise(picture, args["bag"], _dice(args))
+    return {
+        "now": _row(found.now),
+        "longer": [_longer(each) for each in found.longer],
+        "misfits": None if found.misfits is None else found.misfits._asdict(),
+    }
+
+
+def _longer(each: Longer) -> Json:
+    shown = {"group": each.group, "pcs": each.pcs, "closes_s": each.closes_s, "hours": each.hours}
+    return {**shown, "eta": _row(each.answer)}
+
+
+def change_of(row: Mapping[str, Any]) -> Change:
+    """A change, as `deskgrid.broker.query_catalog` checked it."""
+    windows = [
+        (each["pcs"], tuple(zip(each["starts_s"], each["lasts_s"], strict=False))) for each in row.get("windows") or ()
+    ]
+    return Change(
+        without=tuple(row.get("without") or ()),
+        windows=tuple(windows),
+        more=row.get("more") or 0,
+        like=row.get("like") or "*",
+        split=row.get("split") or 1,
+        begins_s=row.get("begins_s") or 0.0,
+        policy=row.get("policy") or "",
+    )
+
+
+def _dice(args: Json) -> Dice:
+    return Dice(args["seed"], args["runs"])
+
+
+def _row(answer: Answer) -> Json:
+    times = [None] * 3 if answer.when is None else [seconds if seconds < math.inf else None for seconds in answer.when]
+    shown = dict(zip(("median_s", "low_s", "high_s"), times, strict=True))
+    return {**shown, "confidence": CONFIDENCE, "why": answer.note}
+
+
+TASKS: Mapping[str, Callable[[Picture, Json], Any]] = {"ends": ends, "compare": compared, "advise": advised}

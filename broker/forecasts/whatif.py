@@ -1,0 +1,124 @@
+"""What if: questions about a grid, or a bag, that is imagined otherwise. Pure.
+
+Rule 1: a question changes nothing. It takes a picture of the grid, and the process that makes forecasts does the rest.
+Rule 2: pictures for these questions, and what they cost the process, take at most `PART` of the time; one credential
+has at most `WAITING_LIMIT` of them waiting.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import replace
+
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.forecasts.etas import PART, ROW_UNITS, Etas, runs_for
+from deskgrid.broker.forecasts.runner import Ticket
+from deskgrid.broker.operations import PARKED, Slices
+from deskgrid.broker.query_catalog import AskError, Json
+from deskgrid.broker.state import BrokerState
+from deskgrid.broker.workers import Workers
+from deskgrid.scheduler.forecast.look import Look, predicted
+from deskgrid.scheduler.forecast.picture import Group, Picture, Waiting
+from deskgrid.scheduler.policies import policy_options
+
+# Questions of one credential, and of all, that wait for their answers.
+WAITING_LIMIT, WAITING_LIMIT_ALL = 4, 32
+# An answer is made of fewer runs than an estimate, because a question has many answers.
+RUNS = 60
+# The number of a bag that is not there.
+IMAGINED = -1
+# All questions have the same chance, so that answers to two of them can be compared.
+SEED = 1
+# How far pictures may be ahead of that part of the time. Seconds.
+AHEAD_S = 1.0
+# What taking a picture costs the broker for each row. Seconds.
+ROW_S = 4e-6
+
+
+class WhatIf:
+    """Answers "whatif", "whatif new" and "advise"."""
+
+    def __init__(self, state: BrokerState, workers: Workers, etas: Etas) -> None:
+        self._state, self._workers, self._etas = state, workers, etas
+        # By credential: its questions that wait for a picture, and those that the process has.
+        self._waiting = Counter[str]()
+        self._tickets: dict[str, list[Ticket]] = {}
+        # When the time of the broker for all pictures so far is over. The broker's clock.
+        self._next_at = -math.inf
+
+    def compare(self, who: Credential, bag: OpenBag, changes: list[Json]) -> Slices:
+        """When a bag would end, as things are and with each change."""
+        return self._ask(who, bag.row.number, "compare", changes)
+
+    def compare_new(self, who: Credential, args: Json) -> Slices:
+        """The same for a bag that ``who`` would submit now."""
+        return self._ask(who, IMAGINED, "compare", args["changes"], (args["tasks"], args["runtime_s"]))
+
+    def advise(self, who: Credential, bag: OpenBag) -> Slices:
+        """What would help a bag."""
+        return self._ask(who, bag.row.number, "advise", [])
+
+    def _ask(
+        self, who: Credential, bag: int, what: str, changes: list[Json], new: tuple[int, float] | None = None
+    ) -> Slices:
+        self._check(who.name, changes)
+        self._waiting[who.name] += 1
+        try:
+            picture = yield from self._picture(bag)
+        finally:
+            self._waiting[who.name] -= 1
+        if new is not None:
+            picture = replace(picture, bags=(*picture.bags, self._imagined(who, *new)))
+        ticket = self._submit(picture, what, {"bag": bag, "changes": changes})
+        self._tickets.setdefault(who.name, []).append(ticket)
+        while not ticket.done:
+            yield PARKED
+        if ticket.answer is None:
+            self._state.note("forecast-failed", by=who.name, why=ticket.failure)
+            raise AskError("the forecast could not be made; the broker's log says why")
+        answer: Json = ticket.answer
+        return answer
+
+    def _check(self, owner: str, changes: list[Json]) -> None:
+        """Raise `AskError` if too many such questions wait, or a window of a change has no start or no length."""
+        self._waiting += Counter()  # without those that are zero
+        left = {name: [each for each in tickets if not each.done] for name, tickets in self._tickets.items()}
+        self._tickets = {name: tickets for name, tickets in left.items() if tickets}
+        mine = self._waiting[owner] + len(self._tickets.get(owner, ()))
+        if mine >= WAITING_LIMIT or self._waiting.total() + sum(map(len, self._tickets.values())) >= WAITING_LIMIT_ALL:
+            raise AskError(f"{mine} such questions of {owner} wait already: ask again when they have been answered")
+        windows = [each for change in changes for each in change.get("windows") or ()]
+        if any(len(each["starts_s"]) != len(each["lasts_s"]) for each in windows):
+            raise AskError("windows have as many starts as lengths")
+
+    def _picture(self, bag: int) -> Generator[int, None, Picture]:
+        while self._state.now < self._next_at - AHEAD_S:
+            yield PARKED
+        now, by_name, rows = self._state.now, self._workers.by_name, 0
+        look = Look(self._state.scheduler.grid, now, self._etas.learned, own=bag)
+        for some in look.pieces():
+            rows += some
+            yield ROW_UNITS * some
+        self._next_at = max(self._next_at, now) + rows * ROW_S / PART
+        if bag != IMAGINED and bag not in look.rows:
+            raise AskError("the bag has ended")
+        # The scheduler does not know the sites of PCs that are away.
+        pcs = [replace(pc, site=by_name[pc.name].join.site) if pc.name in by_name else pc for pc in look.picture.pcs]
+        yield ROW_UNITS * len(pcs)
+        return replace(look.picture, pcs=tuple(pcs))
+
+    def _imagined(self, who: Credential, tasks: int, runtime: float) -> Waiting:
+        """A bag of ``who`` that is not there."""
+        policy = self._state.scheduler.policy
+        needs_s = policy.requirement.needs(runtime) if policy.timed else 0.0
+        share = self._state.scheduler.grid.shares.share_of(who.name)
+        return Waiting(IMAGINED, (Group(tasks, predicted(runtime), runtime, needs_s),), tasks, share=share)
+
+    def _submit(self, picture: Picture, what: str, args: Json) -> Ticket:
+        policy = self._state.scheduler.policy
+        slots = sum([pc.slots for pc in picture.pcs])
+        args |= {"seed": SEED, "runs": min(RUNS, runs_for(slots, len(picture.bags)))}
+        return self._state.forecaster.ask(
+            picture, what, {**args, "policy": policy.name, "options": policy_options(policy)}
+        )

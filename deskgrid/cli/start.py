@@ -1,0 +1,28 @@
+"""What the console script calls. It imports nothing of ours before it is ready for Ctrl-C.
+
+Importing the command line takes long enough for somebody to press Ctrl-C meanwhile. Nothing has begun by then, so the
+process ends at once, without Python's traceback. Only while Python itself starts can we do nothing.
+"""
+
+import os
+import signal
+from typing import Any
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run a command, and exit with its exit code."""
+    # A shell has background jobs ignore it.
+    catches = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if catches:
+        signal.signal(signal.SIGINT, _leave)
+    from deskgrid.cli.front import main as front
+
+    if catches:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    front()
+
+
+def _leave(number: int, frame: Any) -> None:
+    os._exit(INTERRUPTED)

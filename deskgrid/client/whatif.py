@@ -1,0 +1,155 @@
+"""What if: changes of the grid, or of a bag, that are only imagined, and when a bag would end with each of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from deskgrid.client.eta import Eta, clock
+from deskgrid.durations import MINUTE_S, duration
+
+# (starts in, lasts), in seconds: a window of a PC.
+Window = tuple[float, float]
+
+# Whoever submits a bag at a terminal waits at most this long for advice. Seconds.
+GLANCE_S = 3.0
+# How long an answer may take: seconds of work, and others may ask before. Seconds.
+FORECAST_S = 120.0
+# What the answer without any change is called.
+AS_IT_IS = "as it is"
+# What helps by less than this part of the time is not worth a word; nor is one hour more that adds less than that.
+WORTH = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that is imagined otherwise. The defaults change nothing; all that is given holds together.
+
+    A pattern, as in ``lab3-*``, stands for PCs by their names; it may also be the name of a site. ``without``: patterns
+    of PCs that are not there. ``windows``: by pattern, the windows that these PCs have instead of their own, each
+    (starts in, lasts) in seconds, in order, at most 64 of the coming week. ``more``: how many more PCs there are, each
+    ``like`` one of those that are there, in turn. ``split``: each task of the bag is that many shorter ones.
+    ``begins_s``: the bag begins only after so many seconds. ``policy``: the policy that places tasks.
+    """
+
+    without: Sequence[str] = ()
+    windows: Mapping[str, Sequence[Window]] = field(default_factory=dict)
+    more: int = 0
+    like: str = "*"
+    split: int = 1
+    begins_s: float = 0.0
+    policy: str = ""
+
+    def and_also(self, other: "Change") -> "Change":
+        """Return both changes together; where both say something about one thing, ``other`` counts."""
+        changed = replace(self, **{name: getattr(other, name) for name in _differing(other)})
+        without, windows = (*self.without, *other.without), {**self.windows, **other.windows}
+        return replace(changed, without=without, windows=windows, more=self.more + other.more)
+
+    def said(self) -> dict[str, Any]:
+        """Return the change as it travels."""
+        found = {name: getattr(self, name) for name in _differing(self)}
+        if windows := found.get("windows"):
+            found["windows"] = [
+                {"pcs": pcs, "starts_s": [start for start, _ in some], "lasts_s": [lasts for _, lasts in some]}
+                for pcs, some in windows.items()
+            ]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Longer:
+    """When the bag would end if a group of PCs stayed ``hours`` longer than until ``closes``."""
+
+    group: str
+    pcs: int
+    closes: datetime
+    hours: int
+    eta: Eta
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Longer":
+        """Make it from the broker's answer."""
+        eta = Eta.of(told["eta"])
+        closes = eta.asked + timedelta(seconds=told["closes_s"])
+        return cls(told["group"], told["pcs"], closes, told["hours"], eta)
+
+
+@dataclass(frozen=True, slots=True)
+class Misfits:
+    """Tasks that fit no window that is known. ``needs_s``: what they need at once; ``longest_s``: what there is.
+
+    ``pieces``: how many tasks each would have to be.
+    """
+
+    tasks: int
+    needs_s: float
+    longest_s: float
+    pieces: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What would help a bag. ``now``: when the tasks that fit a window end. ``longer``: what helps most comes first."""
+
+    now: Eta
+    longer: tuple[Longer, ...]
+    misfits: Misfits | None
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Advice":
+        """Make it from the broker's answer."""
+        misfits = None if told["misfits"] is None else Misfits(**told["misfits"])
+        return cls(Eta.of(told["now"]), tuple(map(Longer.of, told["longer"])), misfits)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the advice in sentences, what matters most first."""
+        if self.misfits is not None:
+            yield _what_to_do(self.misfits)
+        yield f"as it is: {self.now}"
+        helps = self._worth()
+        for each in helps:
+            yield _leave_on(each, self.now)
+        if self.longer and not helps and self.now.known:
+            yield f"an hour more of any group of PCs brings less than {WORTH:.0%} of that time"
+
+    def line(self) -> str:
+        """Return the advice in one line: what helps with the fewest hours, or what the longest tasks need."""
+        if self.misfits is not None:
+            return _what_to_do(self.misfits)
+        best = min(self._worth(), key=lambda each: (each.hours, each.eta.median), default=None)
+        return str(self.now) if best is None else f"{self.now}; {_leave_on(best, self.now)}"
+
+    def _worth(self) -> list[Longer]:
+        """What helps; and more hours of one group only if they help more than fewer."""
+        found, before = list[Longer](), dict[str, float | None]()
+        for each in self.longer:
+            than = before.get(each.group, self.now.median)
+            if (seconds := each.eta.median) is not None and (than is None or seconds < (1.0 - WORTH) * than):
+                found.append(each)
+                before[each.group] = seconds
+        return found
+
+
+def _what_to_do(misfits: Misfits) -> str:
+    tasks = f"{misfits.tasks:,} tasks need" if misfits.tasks > 1 else "1 task needs"
+    needs, longest = duration(misfits.needs_s), duration(misfits.longest_s)
+    longer = duration(misfits.needs_s - misfits.longest_s + MINUTE_S)
+    return (
+        f"{tasks} {needs} at once, and the longest window that is known has {longest}: "
+        f"split them into {misfits.pieces}, have them save checkpoints, or leave a PC on {longer} longer"
+    )
+
+
+def _leave_on(longer: Longer, before: Eta) -> str:
+    until, ends, now = longer.closes + timedelta(hours=longer.hours), longer.eta.done_at, before.asked
+    assert ends is not None
+    pcs = f"{longer.pcs} PCs" if longer.pcs > 1 else "1 PC"
+    otherwise = "" if before.done_at is None else f", not at {clock(before.done_at, now)}"
+    return f"leave {longer.group} ({pcs}) on until {clock(until, now)}, and it ends at {clock(ends, now)}{otherwise}"
+
+
+def _differing(change: Change) -> list[str]:
+    """The names of the fields that say something."""
+    nothing = Change()
+    return [each.name for each in fields(Change) if getattr(change, each.name) != getattr(nothing, each.name)]

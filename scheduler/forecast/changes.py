@@ -1,0 +1,132 @@
+"""Changes that are only imagined, and what the picture of the grid is with each of them. Nothing touches the grid.
+
+A change that does not apply raises `Unchangeable`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import translate
+from functools import partial
+from itertools import cycle, islice, pairwise
+from re import compile
+
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Span, Waiting
+from deskgrid.scheduler.model import SchedulerError
+
+
+class Unchangeable(SchedulerError):
+    """The change does not apply to this grid; one line that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is imagined otherwise. The defaults change nothing, and all that is given holds together. Seconds.
+
+    A pattern stands for PCs by their names, or is the name of a site. ``without``: PCs that are not there. ``windows``:
+    the windows that PCs have instead of their own, in order, each (starts in, lasts). ``more``: how many more PCs there
+    are, ``like`` those that are there, in turn. ``split``: how many tasks there are in place of each one that waits.
+    ``begins_s``: the bag begins only then. ``policy``: the one that places tasks; empty: the one in force.
+    """
+
+    without: tuple[str, ...] = ()
+    windows: tuple[tuple[str, tuple[tuple[float, float], ...]], ...] = ()
+    more: int = 0
+    like: str = "*"
+    split: int = 1
+    begins_s: float = 0.0
+    policy: str = ""
+
+
+def changed(picture: Picture, bag: int, change: Change) -> Picture:
+    """The picture with a change, for the bag of that number. More PCs come first: they may be like those that go."""
+    pcs = picture.pcs + more_pcs(picture.pcs, change.more, change.like)
+    for pattern, windows in change.windows:
+        pcs = _each(pcs, pattern, partial(replace, spans=_spans(windows)))
+    for pattern in change.without:
+        gone = {pc.name for pc in matching(pcs, pattern)}
+        pcs = tuple([pc for pc in pcs if pc.name not in gone])
+    lost = _lost(picture.pcs, pcs)
+    bags = [_with_lost(waiting, lost) for waiting in picture.bags] if lost else picture.bags
+    bags = [_changed_bag(waiting, change) if waiting.number == bag else waiting for waiting in bags]
+    return replace(picture, pcs=tuple(map(_idle_if_away, pcs)), bags=tuple(bags))
+
+
+def matching(pcs: Sequence[PC], pattern: str) -> list[PC]:
+    """The PCs that a pattern stands for. Raises `Unchangeable` if there are none."""
+    fits = compile(translate(pattern)).match
+    found = [pc for pc in pcs if pc.site == pattern or fits(pc.name)]
+    if not found:
+        raise Unchangeable(f"no PC and no site is called {pattern}")
+    return found
+
+
+def more_pcs(pcs: Sequence[PC], many: int, like: str) -> tuple[PC, ...]:
+    """``many`` PCs that have the windows of those that ``like`` stands for, in turn, and run nothing yet."""
+    chosen = islice(cycle(matching(pcs, like)), many) if many else ()
+    return tuple([replace(pc, name=f"{pc.name}+{number}", running=()) for number, pc in enumerate(chosen, 1)])
+
+
+def stays_longer(pc: PC, seconds: float) -> PC:
+    """The PC, if its first window closed so much later. A window that would open before that is part of it."""
+    if not pc.spans:
+        return pc
+    first, *others = pc.spans
+    closes = first.closes + seconds
+    while others and others[0].opens <= closes:
+        closes = max(closes, others.pop(0).closes)
+    return replace(pc, spans=(Span(first.opens, closes, tuple([end + seconds for end in first.ends])), *others))
+
+
+def _spans(windows: Sequence[tuple[float, float]]) -> tuple[Span, ...]:
+    """Windows as spans. Raises `Unchangeable` unless they come in order."""
+    spans = tuple([Span(starts_in, starts_in + lasts) for starts_in, lasts in windows])
+    if any(before.closes > after.opens for before, after in pairwise(spans)):
+        raise Unchangeable("windows overlap, or are not in order")
+    return spans
+
+
+def _each(pcs: Sequence[PC], pattern: str, new: Callable[[PC], PC]) -> tuple[PC, ...]:
+    """The PCs, with new ones in place of those that a pattern stands for."""
+    chosen = {pc.name for pc in matching(pcs, pattern)}
+    return tuple([new(pc) if pc.name in chosen else pc for pc in pcs])
+
+
+def _is_up(pc: PC) -> bool:
+    return bool(pc.spans) and pc.spans[0].opens <= 0.0
+
+
+def _idle_if_away(pc: PC) -> PC:
+    return replace(pc, running=()) if pc.running and not _is_up(pc) else pc
+
+
+def _lost(before: Sequence[PC], after: Sequence[PC]) -> Counter[tuple[int, int]]:
+    """How many tasks, by bag and group, run on PCs that are not up any more: they begin again elsewhere."""
+    up = {pc.name for pc in after if _is_up(pc)}
+    return Counter([(task.bag, task.group) for pc in before if pc.name not in up for task in pc.running])
+
+
+def _with_lost(waiting: Waiting, lost: Counter[tuple[int, int]]) -> Waiting:
+    counts = [group.count + lost[waiting.number, place] for place, group in enumerate(waiting.groups)]
+    groups = [replace(group, count=count) for group, count in zip(waiting.groups, counts, strict=True)]
+    return replace(waiting, groups=tuple(groups))
+
+
+def _changed_bag(waiting: Waiting, change: Change) -> Waiting:
+    if change.split > 1:
+        waiting = split(waiting, change.split)
+    return replace(waiting, begins=max(waiting.begins, change.begins_s))
+
+
+def split(waiting: Waiting, many: int) -> Waiting:
+    """The bag with ``many`` tasks, that much shorter, in place of each one that waits. Those that run are as before."""
+    parts = [_part(group, many) for group in waiting.groups if group.count]
+    whole = [replace(group, count=0) for group in waiting.groups]
+    added = sum([group.count for group in parts]) - sum([group.count for group in waiting.groups])
+    return replace(waiting, groups=(*whole, *parts), total=waiting.total + added)
+
+
+def _part(group: Group, many: int) -> Group:
+    points = tuple([point / many for point in group.durations.points])
+    durations = Durations(points, group.durations.known)
+    return Group(group.count * many, durations, group.runtime / many, group.needs_s / many)

@@ -1,0 +1,107 @@
+"""What a forecast starts from: the grid at one moment, as plain values. Seconds; instants count from that moment on.
+
+These are values that anybody can change with `dataclasses.replace` and `_replace`: a grid without a laboratory, with a
+window that lasts longer, or with another bag.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Durations(NamedTuple):
+    """How long tasks of one kind take. ``points``: equally likely seconds, ascending, at least one.
+
+    ``known``: how many ended tasks of this bag they stand on; with few, their mean may be far off.
+    """
+
+    points: tuple[float, ...]
+    known: float = 0.0
+
+
+class Span(NamedTuple):
+    """A window of a PC. It is open if ``opens`` is not after 0. ``closes``: as planned, perhaps infinity.
+
+    ``ends``: when it may really close, equally likely; empty: as planned.
+    """
+
+    opens: float
+    closes: float
+    ends: tuple[float, ...] = ()
+
+
+class Running(NamedTuple):
+    """A task that runs. ``group``: the place of its kind in ``Waiting.groups`` of its bag."""
+
+    bag: int
+    group: int
+    elapsed: float
+
+
+@dataclass(frozen=True, slots=True)
+class PC:
+    """A PC, its spans in order, and what its slots run. ``speed``: tasks take half as long at 2.0."""
+
+    name: str
+    spans: tuple[Span, ...]
+    slots: int = 1
+    running: tuple[Running, ...] = ()
+    site: str = ""
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tasks of a bag that are alike. ``count``: how many wait, 0 or more.
+
+    ``runtime``: as predicted, for policies that begin the longest first. ``needs_s``: what a window must have left for
+    the policy to begin one.
+    """
+
+    count: int
+    durations: Durations
+    runtime: float = 0.0
+    needs_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A bag with tasks that have not ended, in groups.
+
+    ``ended`` of its ``total`` tasks have ended. ``share``: whose it is; shares take turns, those that have used least
+    first. ``priority``: bags of higher ones come first among those of a share. ``limit``: the most slots that it may
+    have at a time, 0 for any. ``barred``: none of its tasks may begin.
+    ``keeps``: its tasks are checkpointable, and an interrupted one goes on where it stopped. ``begins``: none of them
+    begins before that.
+    """
+
+    number: int
+    groups: tuple[Group, ...]
+    total: int
+    ended: int = 0
+    share: str = ""
+    priority: int = 0
+    limit: int = 0
+    barred: bool = False
+    keeps: bool = False
+    begins: float = 0.0
+
+
+class Share(NamedTuple):
+    """What a share has used so far, in seconds on slots, for its ``weight``."""
+
+    name: str
+    used_s: float
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The grid. ``bags``: as they came. ``longest_first``: the policy's order, in which their tasks begin.
+
+    ``shares``: those that are not named here have used nothing, and weigh 1.
+    """
+
+    pcs: tuple[PC, ...]
+    bags: tuple[Waiting, ...]
+    longest_first: bool = False
+    shares: tuple[Share, ...] = ()

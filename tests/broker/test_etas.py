@@ -1,0 +1,398 @@
+"""When bags will be done: who is told, how often it is computed, why it is unknown, and what is learned from it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from deskgrid import wire
+from deskgrid.broker.forecasts import etas as etas_module
+from deskgrid.broker.forecasts.etas import KEEP_S, LASTS_S, NO_PC, NOTHING_KNOWN, OLD_S, PART, WAIT_S
+from deskgrid.broker.forecasts.runner import AtOnce, Ticket
+from deskgrid.broker.learning import WRITE_S
+from deskgrid.scheduler.forecast.correction import ENOUGH
+from deskgrid.scheduler.forecast.picture import Picture
+from tests.broker.office import ADMIN, Office, OpenOffice
+from tests.peers import BareWorker, Client
+
+
+class Slow:
+    """Forecasts are done when the test says so. ``tickets``: those that were asked for, with their pictures."""
+
+    def __init__(self) -> None:
+        self.tickets: list[tuple[Ticket, Picture]] = []
+
+    def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
+        return self.ask(picture, "ends", {})
+
+    def ask(self, picture: Picture, what: str, args: dict[str, Any]) -> Ticket:
+        self.tickets.append((Ticket(), picture))
+        return self.tickets[-1][0]
+
+    def finish(self, seconds: Sequence[float] = (10.0,), cost_s: float = 0.0, failure: str = "") -> None:
+        """The last one that was asked for ends: every bag takes so long."""
+        ticket, picture = self.tickets[-1]
+        ticket.ends = None if failure else {bag.number: list(seconds) for bag in picture.bags}
+        ticket.cost_s, ticket.failure, ticket.done = cost_s, failure, True
+
+
+@pytest.fixture
+def client(office: Office) -> Client:
+    return office.client()
+
+
+@pytest.fixture
+def slow(office: Office) -> Slow:
+    office.sessions.state.forecaster = slow = Slow()
+    office.sessions.queries.etas._forecaster = slow
+    return slow
+
+
+def joined(office: Office, slots: int = 1, name: str = "pc1", **changes: Any) -> BareWorker:
+    worker = office.worker(name)
+    worker.join(slots=slots, **changes)
+    return worker
+
+
+def pending(office: Office, client: Client, bag: str) -> int:
+    """Ask for an estimate without waiting for it; the number of the question."""
+    number = client.number()
+    client.send(wire.Ask(number, "eta", f'{{"bag": "{bag}"}}'))
+    for _ in range(4):
+        office.settle()
+    return number
+
+
+def made(office: Office) -> int:
+    forecaster = office.sessions.state.forecaster
+    assert isinstance(forecaster, AtOnce)
+    return len(forecaster.made)
+
+
+def tasks(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------
+
+
+def test_an_estimate_is_an_interval_about_its_median(office: Office, client: Client) -> None:
+    joined(office, 2)
+    bag = client.submit(tasks(4), runtime=10.0)
+    told = client.ask("eta", bag=bag)
+    assert 0.0 < told["low_s"] < told["median_s"] < told["high_s"] < 200.0
+    assert (told["confidence"], told["why"]) == (0.9, "")
+
+
+def test_what_was_learned_counts_more_than_what_was_assumed(office: Office, client: Client) -> None:
+    worker = joined(office)
+    bag = client.submit(tasks(30), runtime=None)
+    for _ in range(20):
+        work = worker.work()
+        office.now += 4.0
+        worker.finish(*work, elapsed=4.0)
+    told = client.ask("eta", bag=bag)
+    assert 30.0 < told["median_s"] < 50.0
+    said = client.submit(tasks(10), runtime=1_000.0)
+    office.now += KEEP_S
+    assert client.ask("eta", bag=said)["median_s"] > 1_000.0
+
+
+def test_time_passes_between_a_forecast_and_who_asks(office: Office, client: Client) -> None:
+    joined(office)
+    bag = client.submit(tasks(4), runtime=10.0)
+    before = client.ask("eta", bag=bag)
+    office.now += KEEP_S - 1.0
+    after = client.ask("eta", bag=bag)
+    assert after["median_s"] == pytest.approx(before["median_s"] - KEEP_S + 1.0)
+    assert made(office) == 1
+
+
+def test_a_bag_that_has_ended_is_done(office: Office, client: Client) -> None:
+    worker = joined(office)
+    bag = client.submit([b"0"], runtime=None)
+    worker.finish(*worker.work(), elapsed=1.0)
+    told = client.ask("eta", bag=bag)
+    assert (told["median_s"], told["low_s"], told["high_s"], told["why"]) == (0.0, 0.0, 0.0, "")
+    assert made(office) == 0
+
+
+def test_views_of_the_grid_show_estimates(office: Office, client: Client) -> None:
+    joined(office)
+    client.submit(tasks(4), runtime=10.0)
+    (row,) = client.ask("bags")["bags"]
+    assert row["eta_low_s"] < row["eta_s"] < row["eta_high_s"]
+    (row,) = client.ask("status")["bags"]
+    assert row["eta_s"] > 0.0
+    assert made(office) == 1
+
+
+def test_nothing_is_computed_for_a_grid_without_work(office: Office, client: Client) -> None:
+    joined(office)
+    assert client.ask("bags")["bags"] == []
+    assert made(office) == 0
+
+
+# --- what is unknown --------------------------------------------------------------------------------------------------
+
+
+def why(client: Client, bag: str) -> str:
+    told = client.ask("eta", bag=bag)
+    assert (told["median_s"], told["low_s"], told["high_s"]) == (None, None, None)
+    return str(told["why"])
+
+
+def test_without_a_pc_nobody_knows(office: Office, client: Client) -> None:
+    bag = client.submit(tasks(3), runtime=10.0)
+    assert why(client, bag) == NO_PC
+    assert client.ask("progress", bag=bag, eta=True)["eta_s"] is None
+
+
+def test_without_any_knowledge_of_its_tasks_nobody_knows(office: Office, client: Client) -> None:
+    joined(office)
+    bag = client.submit(tasks(3), runtime=None)
+    assert why(client, bag) == NOTHING_KNOWN
+
+
+def test_a_task_that_is_longer_than_all_windows_never_ends(office: Office, client: Client) -> None:
+    joined(office, uptime=60.0)
+    bag = client.submit(tasks(3), runtime=100.0)
+    assert why(client, bag) == "a task of it needs 1 min 41 s, and the longest window known has 1 min 00 s"
+
+
+def test_windows_may_be_too_few(office: Office, client: Client) -> None:
+    joined(office, uptime=60.0)
+    bag = client.submit(tasks(30), runtime=10.0)
+    assert why(client, bag) == "the windows that are open or announced are too few"
+
+
+def test_a_bag_that_may_not_run_has_no_end(office: Office, client: Client) -> None:
+    joined(office)
+    bag = client.submit(tasks(3), runtime=10.0)
+    client.ask("pause", bag=bag)
+    assert why(client, bag) == "it is paused"
+    after = client.submit(tasks(3), runtime=10.0, options=_after(bag))
+    assert why(client, after) == "it comes after 1 other bag"
+
+
+def _after(bag: str) -> Any:
+    return wire.TaskOptions(after=(bag,))
+
+
+def test_a_forecast_that_fails_harms_nobody(office: Office, client: Client, slow: Slow) -> None:
+    joined(office)
+    bag = client.submit(tasks(3), runtime=10.0)
+    number = pending(office, client, bag)
+    slow.finish(failure="no memory")
+    assert client.expect(wire.Answer).request == number
+    assert why(client, bag) == "the estimate failed; the broker's log says why"
+    assert any("no memory" in notice for notice in office.sessions.state.take_notices())
+
+
+@pytest.mark.parametrize("ends", [{}, {1: []}, None], ids=["nobody", "no run", "nothing"])
+def test_a_forecast_that_makes_no_sense_harms_nobody(office: Office, client: Client, slow: Slow, ends: Any) -> None:
+    joined(office)
+    bag = client.submit(tasks(3), runtime=10.0)
+    pending(office, client, bag)
+    ticket, _ = slow.tickets[-1]
+    ticket.ends, ticket.done = ends, True
+    client.receive()
+    assert why(client, bag) == "the estimate failed; the broker's log says why"
+
+
+def test_a_picture_that_cannot_be_taken_harms_nobody(
+    office: Office, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*anything: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(etas_module, "Look", fail)
+    joined(office)
+    bag = client.submit(tasks(3), runtime=10.0)
+    assert why(client, bag) == "the estimate failed; the broker's log says why"
+    assert client.ask("progress", bag=bag)["waiting"] == 2
+
+
+# --- how often --------------------------------------------------------------------------------------------------------
+
+
+def test_one_forecast_serves_all_who_ask_within_a_few_seconds(office: Office, client: Client) -> None:
+    joined(office)
+    bags = [client.submit(tasks(3), runtime=10.0) for _ in range(3)]
+    for _ in range(5):
+        for bag in bags:
+            client.ask("eta", bag=bag)
+    assert made(office) == 1
+    office.now += KEEP_S + 0.1
+    client.ask("eta", bag=bags[0])
+    assert made(office) == 2
+
+
+def test_forecasts_take_at_most_a_part_of_the_time(office: Office, client: Client, slow: Slow) -> None:
+    joined(office)
+    bag = client.submit(tasks(3), runtime=10.0)
+    pending(office, client, bag)
+    slow.finish([100.0], cost_s=2.0)
+    assert '"median_s": 100.0' in str(client.receive())
+    office.now += 2.0 / PART - 1.0
+    assert client.ask("eta", bag=bag)["median_s"] == pytest.approx(100.0 - 2.0 / PART + 1.0)
+    assert len(slow.tickets) == 1
+    office.now += 2.0
+    pending(office, client, bag)
+    assert len(slow.tickets) == 2
+
+
+def test_a_question_waits_for_a_forecast_without_keeping_others_waiting(
+    office: Office, client: Client, slow: Slow
+) -> None:
+    joined(office)
+    bag = client.submit(tasks(3), runtime=10.0)
+    number = pending(office, client, bag)
+    operations = office.sessions.queries.operations
+    assert operations.parked
+    assert not operations.waiting, "the loop may sleep"
+    assert client.ask("ping") == {}
+    slow.finish([5.0])
+    office.settle()
+    office.settle()
+    assert client.expect(wire.Answer).request == number
+    assert not operations.parked
+
+
+def test_who_asks_does_not_wait_for_ever(office: Office, client: Client, slow: Slow) -> None:
+    joined(office)
+    bag = client.submit(tasks(3), runtime=10.0)
+    pending(office, client, bag)
+    office.now += WAIT_S + 1.0
+    office.settle()
+    office.settle()
+    assert "there is no estimate yet" in str(client.receive())
+    assert not office.sessions.queries.operations.parked
+
+
+def test_who_hangs_up_waits_for_nothing(office: Office, slow: Slow) -> None:
+    joined(office)
+    client = office.client()
+    bag = client.submit(tasks(3), runtime=10.0)
+    pending(office, client, bag)
+    client.line.close()
+    office.sessions.gone(client.line.peer)  # type: ignore[attr-defined]
+    office.settle()
+    assert not office.sessions.queries.operations.parked
+
+
+def test_a_view_of_the_grid_does_not_wait_long(office: Office, client: Client, slow: Slow) -> None:
+    joined(office)
+    client.submit(tasks(3), runtime=10.0)
+    client.send(wire.Ask(client.number(), "bags", "{}"))
+    for _ in range(4):
+        office.settle()
+    office.now += 1.0
+    assert '"eta_s": null' in str(client.receive())
+
+
+def test_old_estimates_are_not_shown(office: Office, client: Client) -> None:
+    joined(office)
+    bag = client.submit(tasks(400), runtime=10.0)
+    assert client.ask("progress", bag=bag, eta=True)["eta_s"] > 0.0
+    office.now += OLD_S + 1.0
+    assert client.ask("progress", bag=bag)["eta_s"] is None
+
+
+# --- what is learned --------------------------------------------------------------------------------------------------
+
+
+def lasting(office: Office, worker: BareWorker, factor: float = 1.0) -> str:
+    """A bag of which nobody asks anything, whose tasks take so many times as long in its second half."""
+    bag = office.client().submit(tasks(24), runtime=None)
+    for place in range(24):
+        seconds = 10.0 if place < 12 else 10.0 * factor
+        work = worker.work()
+        office.now += seconds
+        worker.finish(*work, elapsed=seconds)
+        office.settle()
+        office.settle()
+    return bag
+
+
+def test_a_bag_that_lasts_teaches_how_good_estimates_are(office: Office, client: Client) -> None:
+    worker = joined(office)
+    lasting(office, worker)
+    assert 4 <= made(office) <= 5
+    scores = dict(office.sessions.state.learning.correction.packed())
+    assert [len(packed) for packed in scores.values()] == [16, 16, 16, 16]
+
+
+def test_a_bag_that_is_done_soon_costs_nothing(office: Office, client: Client) -> None:
+    worker = joined(office)
+    client.submit(tasks(24), runtime=None)
+    for _ in range(24):
+        worker.finish(*worker.work(), elapsed=0.3)
+        office.now += 0.3
+        office.settle()
+    assert office.now < LASTS_S
+    assert made(office) == 0
+
+
+def test_intervals_widen_if_bags_take_longer_than_they_should(open_office: OpenOffice) -> None:
+    office = open_office()
+    worker = joined(office)
+    for _ in range(ENOUGH):
+        lasting(office, worker, 6.0)
+    client = office.client()
+    bag = client.submit(tasks(24), runtime=None)
+    for _ in range(12):
+        work = worker.work()
+        office.now += 10.0
+        worker.finish(*work, elapsed=10.0)
+    told = client.ask("eta", bag=bag)
+    assert told["high_s"] / told["median_s"] > 3.0
+    office.now += WRITE_S
+    office.settle()
+    before = list(office.sessions.state.learning.correction.packed())
+    office.kill()
+    again = open_office()
+    assert list(again.sessions.state.learning.correction.packed()) == before
+    again.client(ADMIN).ask("forget learned")
+    assert all(not packed for _, packed in again.sessions.state.learning.correction.packed())
+
+
+def test_a_bag_that_was_cancelled_or_has_grown_teaches_nothing(office: Office, client: Client) -> None:
+    worker = joined(office)
+    bag = client.submit(tasks(24), runtime=10.0)
+    worker.finish(*worker.work(), elapsed=10.0)
+    client.ask("eta", bag=bag)
+    client.ask("cancel", bag=bag)
+    office.settle()
+    assert all(not packed for _, packed in office.sessions.state.learning.correction.packed())
+
+
+# --- the journal ------------------------------------------------------------------------------------------------------
+
+
+def test_estimates_are_journaled_now_and_then_and_deleted_with_their_bags(
+    office: Office, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(etas_module, "JOURNAL_S", 5.0)
+    joined(office)
+    bag = client.submit([b"0", b"1"], runtime=10.0)
+    for _ in range(4):
+        client.ask("eta", bag=bag)
+        office.now += KEEP_S + 0.5
+    rows = office.journal.etas.rows()
+    assert [row.made for row in rows] == [office.sessions.state.posix(seconds) for seconds in (0.0, 7.0)]
+    assert all(row.low < row.median < row.high for row in rows)
+    client.ask("cancel", bag=bag)
+    client.ask("forget", bag=bag)
+    for _ in range(10):
+        office.settle()
+    assert office.journal.etas.rows() == []
+
+
+def test_the_next_life_of_a_broker_goes_on(office: Office, client: Client) -> None:
+    joined(office)
+    bag = client.submit([b"0", b"1"], runtime=10.0)
+    assert client.ask("eta", bag=bag)["median_s"] > 0.0
+    forecaster = office.sessions.state.forecaster
+    office.sessions = office.sessions.successor(office.now)
+    assert office.sessions.state.forecaster is forecaster

@@ -1,0 +1,103 @@
+"""The process that makes forecasts: real processes, killed and refused."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from math import inf
+from random import Random
+
+import pytest
+
+from deskgrid.broker.forecasts import process as process_module
+from deskgrid.broker.forecasts.process import ForecastProcess
+from deskgrid.broker.forecasts.runner import AtOnce, Ticket
+from deskgrid.scheduler.forecast.ahead import forecast
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
+from tests.waiting import eventually
+
+PICTURE = Picture(
+    (PC("a", (Span(0.0, 500.0), Span(600.0, inf)), 2, (Running(7, 0, 3.0),)),),
+    (Waiting(7, (Group(40, Durations((5.0, 9.0, 30.0), 4)),), 50, 9),),
+)
+
+
+class Woken:
+    """A forecast process, and how often it has called."""
+
+    def __init__(self) -> None:
+        self.calls = threading.Semaphore(0)
+        self.process = ForecastProcess(self.calls.release)
+
+    def made(self, picture: Picture = PICTURE, seed: int = 1) -> Ticket:
+        ticket = self.process.submit(picture, seed, 20)
+        assert self.calls.acquire(timeout=30.0)
+        assert ticket.done
+        return ticket
+
+
+@pytest.fixture
+def woken() -> Iterator[Woken]:
+    woken = Woken()
+    yield woken
+    woken.process.close()
+
+
+def test_a_process_of_its_own_gives_the_same_answer(woken: Woken) -> None:
+    ticket = woken.made(seed=3)
+    assert ticket.ends == forecast(PICTURE, Random(3), 20) == AtOnce().submit(PICTURE, 3, 20).ends
+    assert 0.0 < ticket.cost_s < 5.0
+    assert woken.made(seed=4).ends != ticket.ends
+
+
+def test_a_process_that_was_killed_is_replaced(woken: Woken) -> None:
+    woken.made()
+    first = woken.process._process
+    assert first is not None
+    first.kill()
+    first.wait()
+    assert "failed" in woken.made().failure
+    assert woken.made().ends
+    assert woken.process._process is not first
+
+
+def test_a_picture_that_breaks_it_costs_only_its_own_answer(woken: Woken) -> None:
+    broken = Picture(PICTURE.pcs, (Waiting(8, (), 1),))  # it runs a task of a bag that is not there
+    assert woken.made(broken).ends is None
+    assert woken.made().ends
+
+
+def test_no_process_is_a_failure(woken: Woken, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert "failed" in woken.made().failure
+
+
+def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "IDLE_S", 0.05)
+    woken = Woken()
+    assert woken.made().ends
+    assert eventually(lambda: woken.process._process is None)
+    assert woken.made().ends
+    woken.process.close()
+
+
+def test_very_many_forecasts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+    monkeypatch.setattr(ForecastProcess, "_carry_out", lambda *anything: gate.wait(30.0))
+    monkeypatch.setattr(process_module, "WAITING", 2)
+    process = ForecastProcess(lambda: None)
+    tickets = [process.submit(PICTURE, 1, 1) for _ in range(4)]
+    assert tickets[-1].failure == "2 forecasts wait already"
+    gate.set()
+    process.close()
+
+
+def test_closing_ends_the_process_and_the_thread() -> None:
+    woken = Woken()
+    woken.process.close()
+    woken.made()
+    process, thread = woken.process._process, woken.process._thread
+    assert process is not None
+    assert thread is not None
+    woken.process.close()
+    assert process.poll() is not None
+    assert not thread.is_alive()

@@ -1,0 +1,1 @@
+"""The grid is run forward from a picture of it."""

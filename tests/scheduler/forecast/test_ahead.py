@@ -1,0 +1,216 @@
+"""The grid is run forward from a picture of it."""
+
+from dataclasses import replace
+from math import exp, inf
+from random import Random
+from statistics import fmean, median
+
+import pytest
+
+from deskgrid.scheduler.forecast.ahead import CERTAIN, USUAL, WEEK_S, Uncertainty, forecast
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
+
+OPEN = (Span(0.0, inf),)
+TEN = Durations((10.0,), 50)
+
+
+def pcs(count: int, spans: tuple[Span, ...] = OPEN, **more: object) -> tuple[PC, ...]:
+    return tuple(replace(PC(f"pc{number}", spans), **more) for number in range(count))  # type: ignore[arg-type]
+
+
+def group(count: int, durations: Durations = TEN, needs_s: float = 0.0) -> Group:
+    return Group(count, durations, durations.points[-1], needs_s)
+
+
+def bag(number: int, *groups: Group, **more: object) -> Waiting:
+    total = sum(each.count for each in groups)
+    return replace(Waiting(number, groups, total), **more)  # type: ignore[arg-type]
+
+
+def ends(picture: Picture, runs: int = 5, seed: int = 1, **more: object) -> dict[int, list[float]]:
+    """Without any uncertainty but in the runtimes and windows themselves."""
+    return forecast(picture, Random(seed), runs, **{"uncertainty": CERTAIN, **more})  # type: ignore[arg-type]
+
+
+def end(picture: Picture, number: int = 1) -> float:
+    """When a bag ends, which has to be the same in all runs."""
+    (found,) = {round(seconds, 6) for seconds in ends(picture)[number]}
+    return found
+
+
+# --- tasks on slots ---------------------------------------------------------------------------------------------------
+
+
+def test_tasks_that_wait_go_to_the_slot_that_is_free_first() -> None:
+    assert end(Picture(pcs(2), (bag(1, group(5)),))) == 30.0
+    assert end(Picture((PC("pc", OPEN, slots=2),), (bag(1, group(4)),))) == 20.0
+    assert end(Picture(pcs(1, speed=2.0), (bag(1, group(4)),))) == 20.0
+
+
+def test_a_task_that_runs_has_the_rest_of_its_time_left() -> None:
+    picture = Picture(pcs(1, running=(Running(1, 0, 4.0),)), (bag(1, group(1)),))
+    assert end(picture) == 16.0
+    assert end(replace(picture, bags=(bag(1, group(0)),))) == 6.0
+    assert end(Picture(pcs(1, running=(Running(1, 0, 4.0),), speed=2.0), (bag(1, group(0)),))) == 1.0
+
+
+def test_a_task_that_has_run_for_long_is_one_of_the_longer_ones() -> None:
+    durations = Durations((5.0, 10.0, 20.0, 30.0), 9)
+    picture = Picture(pcs(1, running=(Running(1, 0, 12.0),)), (bag(1, group(0, durations)),))
+    assert {round(seconds, 6) for seconds in ends(picture, 50)[1]} == {8.0, 18.0}
+
+
+def test_a_task_that_has_run_longer_than_all_known_ones_goes_on_for_a_while() -> None:
+    picture = Picture(pcs(1, running=(Running(1, 0, 100.0),)), (bag(1, group(0)),))
+    left = ends(picture, 1_000)[1]
+    assert min(left) > 0.0
+    assert fmean(seconds > 100.0 for seconds in left) == pytest.approx(0.125, abs=0.04)
+
+
+def test_many_tasks_take_as_long_as_all_of_them_together() -> None:
+    chance = Random(5)
+    points = tuple(sorted(chance.lognormvariate(2.0, 0.8) for _ in range(48)))
+    for count in (2_000, 200_000, 20_000_000):
+        found = ends(Picture(pcs(8), (bag(1, group(count, Durations(points, 99))),)), 20)[1]
+        assert median(found) == pytest.approx(count * fmean(points) / 8, rel=0.05)
+
+
+def test_tasks_that_take_no_time_end_at_once() -> None:
+    nothing = Durations((0.0,), 9)
+    picture = Picture(pcs(2, running=(Running(1, 0, 0.0),)), (bag(1, group(1_000, nothing)),))
+    assert end(picture) == 0.0
+    assert forecast(picture, Random(1), 3)[1] == [0.0] * 3
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_task_begins_in_a_window_that_is_too_short_for_it() -> None:
+    night = (Span(0.0, 35.0), Span(100.0, 140.0))
+    assert end(Picture(pcs(1, night), (bag(1, group(4, needs_s=10.0)),))) == 110.0
+    assert end(Picture(pcs(1, (Span(50.0, 90.0),)), (bag(1, group(1, needs_s=10.0)),))) == 60.0
+    assert end(Picture(pcs(1, (Span(-20.0, -5.0), Span(7.0, 90.0))), (bag(1, group(1)),))) == 17.0
+
+
+def test_a_shorter_task_of_another_bag_takes_the_rest_of_a_window() -> None:
+    long, short = group(2, Durations((30.0,)), 30.0), group(1, Durations((4.0,)), 4.0)
+    picture = Picture(pcs(1, (Span(0.0, 40.0), Span(100.0, 200.0))), (bag(1, long), bag(2, short)))
+    assert (end(picture, 1), end(picture, 2)) == (130.0, 34.0)
+
+
+def test_windows_that_were_announced_come_again_each_week() -> None:
+    picture = Picture(pcs(1, (Span(0.0, 5.0), Span(100.0, 120.0))), (bag(1, group(3, needs_s=9.0)),))
+    assert end(picture) == WEEK_S + 110.0
+    assert end(replace(picture, bags=(bag(1, group(2, needs_s=9.0)),))) == 120.0
+    assert end(replace(picture, pcs=pcs(1, (Span(0.0, 5.0), Span(100.0, inf))))) == 130.0
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [(), pcs(1, ()), pcs(2, (Span(0.0, 15.0),)), pcs(1, (Span(0.0, 5.0), Span(50.0, 59.0)))],
+    ids=["no PC", "no window", "not for all", "too short"],
+)
+def test_a_bag_never_ends_if_no_window_is_left_for_it(grid: tuple[PC, ...]) -> None:
+    assert end(Picture(grid, (bag(1, group(5, needs_s=10.0)),))) == inf
+
+
+def test_a_task_is_interrupted_if_its_window_closes_early_and_begins_again() -> None:
+    early = (Span(0.0, 100.0, (8.0,)), Span(200.0, inf))
+    assert end(Picture(pcs(1, early), (bag(1, group(1)),))) == 210.0
+    assert end(Picture(pcs(1, early), (bag(1, group(1), keeps=True),))) == 202.0
+    running = pcs(1, early, running=(Running(1, 0, 1.0),))
+    assert end(Picture(running, (bag(1, group(0)),))) == 210.0
+    assert end(Picture(running, (bag(1, group(0), keeps=True),))) == 201.0
+
+
+def test_a_task_that_was_interrupted_needs_a_longer_window_than_it_had() -> None:
+    spans = (Span(0.0, 100.0, (8.0,)), Span(200.0, 207.0), Span(300.0, 320.0, (309.0,)), Span(400.0, 420.0))
+    assert end(Picture(pcs(1, spans), (bag(1, group(1)),))) == 410.0
+
+
+def test_of_a_block_of_tasks_those_count_that_ended_before_the_window_closed() -> None:
+    for really in (55.0, 95.0):
+        spans = (Span(0.0, 10_000.0, (really,)), Span(20_000.0, inf))
+        left = 1_000 - int(really / 10.0)
+        assert end(Picture(pcs(1, spans), (bag(1, group(1_000)),))) == pytest.approx(20_000.0 + 10.0 * left)
+
+
+def test_all_tasks_that_were_interrupted_begin_again() -> None:
+    early = (Span(0.0, 100.0, (8.0,)), Span(200.0, 500.0))
+    picture = Picture((*pcs(3, early), PC("other", (Span(0.0, 3.0),))), (bag(1, group(3)),))
+    assert end(picture) == 210.0
+    assert end(replace(picture, pcs=(PC("one", early, 3),))) == 210.0
+    assert end(replace(picture, pcs=(*pcs(2, early[:1]), *pcs(1, early)))) == 230.0
+
+
+def test_ends_of_windows_are_drawn() -> None:
+    spans = (Span(0.0, 100.0, (5.0, 50.0)), Span(200.0, inf))
+    assert set(ends(Picture(pcs(1, spans), (bag(1, group(1)),)), 30)[1]) == {10.0, 210.0}
+
+
+# --- bags -------------------------------------------------------------------------------------------------------------
+
+
+def test_bags_are_served_in_order_of_priority_and_then_as_they_came() -> None:
+    first, second = bag(1, group(2)), bag(2, group(2))
+    assert [end(Picture(pcs(1), (first, second)), number) for number in (1, 2)] == [20.0, 40.0]
+    above = (first, replace(second, priority=1))
+    assert [end(Picture(pcs(1), above), number) for number in (1, 2)] == [40.0, 20.0]
+
+
+def test_longer_tasks_begin_first_if_that_is_the_policy() -> None:
+    first, second = bag(1, group(1, Durations((5.0,)))), bag(2, group(1))
+    assert end(Picture(pcs(1), (first, second)), 1) == 5.0
+    assert end(Picture(pcs(1), (first, second), longest_first=True), 1) == 15.0
+
+
+def test_shares_take_turns_and_the_one_that_has_used_least_comes_first() -> None:
+    mine, yours = bag(1, group(4), share="me"), bag(2, group(4), share="you")
+    picture = Picture(pcs(1), (mine, yours), shares=(Share("me", 15.0),))
+    assert (end(picture, 1), end(picture, 2)) == (80.0, 60.0)
+    assert end(replace(picture, shares=(Share("me", 1e6),)), 2) == 40.0
+    assert end(replace(picture, shares=()), 1) == 70.0
+    assert end(replace(picture, shares=(Share("me", 0.0, 3.0),)), 1) == 60.0
+
+
+def test_a_bag_with_a_limit_has_no_more_slots_than_that() -> None:
+    limited = bag(1, group(4), limit=2)
+    assert end(Picture(pcs(4), (limited, bag(2, group(4)))), 1) == 20.0
+    running = (PC("a", OPEN, running=(Running(1, 0, 0.0),)), *pcs(3))
+    assert end(Picture(running, (bag(1, group(3), limit=1),)), 1) == 40.0
+    changing = pcs(4, (Span(0.0, 15.0), Span(100.0, inf)))
+    assert end(Picture(changing, (bag(1, group(2, needs_s=10.0), limit=1),)), 1) == 110.0
+
+
+def test_a_bag_that_is_barred_never_ends_and_delays_nobody() -> None:
+    picture = Picture(pcs(1), (bag(1, group(1), barred=True), bag(2, group(1))))
+    assert (end(picture, 1), end(picture, 2)) == (inf, 10.0)
+    early = pcs(1, (Span(0.0, 100.0, (8.0,)), Span(200.0, inf)), running=(Running(1, 0, 1.0),))
+    assert end(Picture(early, (bag(1, group(0), barred=True),))) == inf
+
+
+# --- chance -----------------------------------------------------------------------------------------------------------
+
+
+def spread(known: int, uncertainty: Uncertainty = USUAL) -> float:
+    points = tuple(exp(place / 20.0) for place in range(40))
+    picture = Picture(pcs(8), (bag(1, group(400, Durations(points, known))),))
+    found = sorted(forecast(picture, Random(3), 100, uncertainty)[1])
+    return found[95] / found[5]
+
+
+def test_the_less_is_known_of_a_bag_the_wider_its_runs_differ() -> None:
+    assert spread(0) > 1.5 * spread(60) > 1.5 * spread(60, uncertainty=CERTAIN)
+    assert spread(60, uncertainty=Uncertainty(0.5, 0.0, False)) == pytest.approx(exp(2 * 1.645 * 0.5), rel=0.2)
+
+
+def test_the_same_chance_gives_the_same_runs() -> None:
+    picture = Picture(pcs(4), (bag(1, group(50, Durations((5.0, 10.0, 90.0), 3))),))
+    assert forecast(picture, Random(7)) == forecast(picture, Random(7)) != forecast(picture, Random(8))
+
+
+def test_with_more_pcs_a_bag_ends_sooner_in_nearly_every_run() -> None:
+    picture = Picture(pcs(4), (bag(1, group(200, Durations((5.0, 10.0, 90.0), 3))),))
+    more = replace(picture, pcs=pcs(8))
+    pairs = list(zip(forecast(picture, Random(7))[1], forecast(more, Random(7))[1], strict=True))
+    assert fmean(after < before for before, after in pairs) > 0.95

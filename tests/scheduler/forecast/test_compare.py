@@ -1,0 +1,232 @@
+"""What if: answers from one picture, as it is and with something changed; and advice."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from math import inf
+from random import Random
+from typing import Any
+
+import pytest
+
+from deskgrid.scheduler.forecast import ahead
+from deskgrid.scheduler.forecast.ahead import forecast
+from deskgrid.scheduler.forecast.changes import Change
+from deskgrid.scheduler.forecast.compare import Answer, Dice, Misfits, PolicyUsed, advise, compare
+from deskgrid.scheduler.forecast.correction import Estimate
+from deskgrid.scheduler.forecast.under_policy import simulated_end, stretch
+from deskgrid.scheduler.policies import make_policy
+from tests.scheduler.forecast.grids import DAY, HOUR, PC, Durations, Group, Picture, Running, Span, Waiting, bag, lab
+
+PACKING = PolicyUsed("packing", {})
+DICE = Dice(7)
+# Twenty PCs: 240 tasks of five minutes take an hour. Lab 1 closes in two hours, lab 2 in ten.
+GRID = Picture(lab("lab1", 10, 2.0) + lab("lab2", 10, 10.0), (bag(240),))
+
+
+def medians(picture: Picture, *changes: Change) -> list[float]:
+    """The medians of the answers. Hours."""
+    return [answer.when.median / HOUR if answer.when else inf for answer in compare(picture, 1, changes, PACKING, DICE)]
+
+
+def test_answers_stand_beside_each_other() -> None:
+    found = medians(
+        GRID,
+        Change(),
+        Change(more=20, like="lab2"),
+        Change(without=("lab1",)),
+        Change(split=2),
+        Change(begins_s=2 * HOUR),
+        Change(windows=(("lab2", ((DAY, 10 * HOUR),)),)),
+    )
+    as_it_is, same, twice_as_many, half_as_many, split, later, lab_2_away = found
+    assert as_it_is == same == pytest.approx(1.04, abs=0.1)
+    assert twice_as_many == pytest.approx(as_it_is / 2, rel=0.1)
+    assert half_as_many == pytest.approx(2 * as_it_is, rel=0.1)
+    assert split < as_it_is
+    assert later == pytest.approx(2.0 + 2 * as_it_is, rel=0.1)  # lab 1 has closed by then
+    assert lab_2_away == pytest.approx(24.0 + (2 * as_it_is - 2.0) / 2, rel=0.1)
+
+
+def test_the_answer_is_an_interval_around_the_median() -> None:
+    (answer,) = compare(GRID, 1, [], PACKING, DICE)
+    assert answer.when is not None
+    assert answer.when.low < answer.when.median < answer.when.high
+    assert compare(GRID, 1, [Change()], PACKING, DICE) == [answer, answer]
+
+
+def test_a_bag_that_begins_later_leaves_the_pcs_to_others_until_then() -> None:
+    picture = replace(GRID, bags=(replace(bag(240), begins=1.5 * HOUR), bag(240, 2)))
+    first, second = (sorted(ends)[50] / HOUR for ends in _ends(picture))
+    assert second == pytest.approx(1.04, abs=0.1)
+    assert 2.5 < first < 4.0
+
+
+def test_a_bag_that_begins_when_no_pc_is_there_waits_for_one() -> None:
+    picture = replace(GRID, bags=(replace(bag(10), begins=12 * HOUR),))
+    ((*ends,),) = _ends(picture)
+    assert all(24 * HOUR < end < 25 * HOUR for end in ends)
+
+
+def _ends(picture: Picture) -> list[list[float]]:
+    return list(forecast(picture, Random(7)).values())
+
+
+# --- what cannot be answered -----------------------------------------------------------------------------------------
+
+
+def note(picture: Picture, change: Change | None = None) -> str:
+    answer = compare(picture, 1, [change or Change()], PACKING, DICE)[1]
+    assert answer.when is None
+    return answer.note
+
+
+def test_a_change_that_does_not_apply_says_why() -> None:
+    assert note(GRID, Change(without=("lab9",))) == "no PC and no site is called lab9"
+    assert note(GRID, Change(policy="best")).startswith("no policy 'best'; there are: packing, ")
+    many = replace(GRID, bags=(bag(20_001),))
+    assert note(many, Change(policy="pgs")) == "20,001 tasks wait, too many to try another policy with: at most 20,000"
+
+
+def test_a_bag_without_an_end_says_why() -> None:
+    assert note(GRID, Change(without=("*",))) == "no PC is up or announced"
+    assert note(replace(GRID, bags=(replace(bag(1), barred=True),))) == "the bag is paused, or comes after another one"
+    long = Group(3, Durations((11 * HOUR,)), 11 * HOUR, 11 * HOUR)
+    assert note(replace(GRID, bags=(Waiting(1, (long,), 3),))) == "3 tasks fit no window that is known"
+    once = Picture((PC("pc", (Span(0.0, HOUR),)),), (bag(100),))
+    assert note(once) == "it does not end in any window that is known"
+
+
+# --- another policy --------------------------------------------------------------------------------------------------
+
+
+def test_another_policy_is_tried_by_the_simulator() -> None:
+    # One PC is about to close. FCFS does not know that, and gives it tasks that it cannot end.
+    pcs = (*lab("lab1", 4, 10.0), PC("leaves", tuple(Span(n * 400.0, n * 400.0 + 390.0) for n in range(400))))
+    picture = Picture(pcs, (bag(60, durations=Durations((1000.0,) * 2, 64.0)),))
+    packing, fcfs, same = medians(picture, Change(policy="fcfs"), Change(policy="packing"))
+    assert same == packing
+    assert fcfs > 1.01 * packing
+
+
+def end_under_pgs(picture: Picture, number: int = 1) -> float:
+    return simulated_end(picture, number, make_policy("pgs"), Random(7))
+
+
+MINUTE = Durations((60.0,) * 2, 64.0)
+
+
+def test_a_slot_is_there_when_what_it_runs_has_ended() -> None:
+    done = Waiting(2, (Group(0, Durations((100.0, 300.0))),), 5)
+    picture = Picture((PC("pc", (Span(-9.0, inf),), 2, (Running(2, 0, 200.0),)),), (bag(1, durations=MINUTE), done))
+    assert end_under_pgs(picture) == 60.0  # on the other slot
+    busy = replace(picture.pcs[0], running=(Running(2, 0, 200.0), Running(2, 0, 250.0)))
+    assert end_under_pgs(replace(picture, pcs=(busy,))) == 110.0
+    outlived = replace(picture.pcs[0], slots=1, running=(Running(2, 0, 400.0),))
+    assert end_under_pgs(replace(picture, pcs=(outlived,))) == 60.0
+
+
+def test_a_slot_whose_task_outlasts_its_window_is_there_in_the_next() -> None:
+    pcs = (PC("pc", (Span(-9.0, 90.0), Span(200.0, 300.0)), 1, (Running(2, 0, 200.0),)),)
+    done = Waiting(2, (Group(0, Durations((300.0,))),), 5)
+    assert end_under_pgs(Picture(pcs, (bag(1, durations=MINUTE), done))) == 260.0
+
+
+def test_windows_of_the_week_come_again() -> None:
+    picture = Picture((PC("pc", (Span(0.0, 90.0), Span(DAY, DAY + 90.0))),), (bag(3, durations=MINUTE),))
+    assert end_under_pgs(picture) == 7 * DAY + 60.0
+
+
+def test_a_bag_that_no_policy_can_end_has_no_end() -> None:
+    never = replace(GRID, bags=(bag(1, durations=Durations((DAY,))),))
+    assert end_under_pgs(never) == inf
+    assert stretch(never, 1, PACKING.make, partial(make_policy, "pgs"), 7) == 1.0
+
+
+def test_a_bag_with_nothing_that_waits_ends_the_same_under_any_policy() -> None:
+    assert end_under_pgs(GRID, number=5) == 0.0
+    assert stretch(GRID, 5, PACKING.make, partial(make_policy, "pgs"), 7) == 1.0
+
+
+# --- advice ----------------------------------------------------------------------------------------------------------
+
+
+def test_advice_puts_first_what_helps_most() -> None:
+    # 480 tasks need 40 hours of PCs. Today there are 20, and tomorrow again.
+    picture = Picture(lab("big", 8, 2.0) + lab("small", 2, 2.0), (bag(480),))
+    found = advise(picture, 1, DICE)
+    assert found.misfits is None
+    assert found.now.when is not None
+    assert found.now.when.median > DAY
+    assert [(each.group, each.pcs, each.hours) for each in found.longer] == [
+        ("big", 8, 1),
+        ("small", 2, 1),
+        ("big", 8, 2),
+        ("big", 8, 4),
+    ]
+    assert {each.closes_s for each in found.longer} == {2 * HOUR}
+    best = found.longer[-1].answer.when
+    assert best is not None
+    assert best.median < 6 * HOUR
+
+
+def test_pcs_of_no_site_are_grouped_by_their_names() -> None:
+    pcs = tuple(PC(name, (Span(0.0, HOUR),)) for name in ("lab1-01", "lab1-02", "desk"))
+    found = advise(Picture((*pcs, PC("always", (Span(0.0, inf),)), PC("gone", ())), (bag(100),)), 1, DICE)
+    assert {(each.group, each.pcs) for each in found.longer} == {("lab1-*", 2), ("desk*", 1)}
+
+
+def test_without_pcs_that_close_there_is_nothing_to_keep_on() -> None:
+    found = advise(Picture((PC("always", (Span(0.0, inf),)),), (bag(10),)), 1, DICE)
+    assert found.longer == []
+    assert found.now.when is not None
+
+
+LONG = Group(3, Durations((11 * HOUR,), 5.0), 11 * HOUR, 11.1 * HOUR)
+
+
+def test_tasks_that_fit_no_window_are_left_out_and_told() -> None:
+    short = bag(240).groups[0]
+    found = advise(replace(GRID, bags=(Waiting(1, (LONG, short), 243), bag(1, 2))), 1, DICE)
+    assert found.misfits == Misfits(3, 11.1 * HOUR, 10 * HOUR, 2)
+    assert found.now.when is not None
+    assert found.now.when.median < 2 * HOUR
+
+
+@pytest.mark.parametrize("running", [(), (Running(1, 0, 60.0),)])
+def test_a_bag_of_which_every_waiting_task_is_too_long(running: tuple[Running, ...]) -> None:
+    pcs = (replace(GRID.pcs[0], running=running), *GRID.pcs[1:])
+    found = advise(Picture(pcs, (Waiting(1, (LONG,), 3),)), 1, DICE)
+    assert found.misfits == Misfits(3, 11.1 * HOUR, 10 * HOUR, 2)
+    if not running:
+        assert found.now == Answer(None, "3 tasks fit no window that is known")
+        assert found.longer == []
+
+
+def test_without_any_window_nothing_is_called_too_long() -> None:
+    found = advise(Picture((), (Waiting(1, (LONG,), 3),)), 1, DICE)
+    assert (found.misfits, found.now) == (None, Answer(None, "no PC is up or announced"))
+
+
+def test_a_bag_that_ends_at_once_has_no_room_for_a_factor() -> None:
+    empty = replace(GRID, bags=(Waiting(1, (), 5, 5),))
+    assert compare(empty, 1, [Change(policy="pgs")], PACKING, DICE)[1] == Answer(Estimate(0.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    "waiting", [Waiting(1, (LONG,), 3), Waiting(1, (replace(LONG, count=0),), 3), bag(20, durations=Durations((DAY,)))]
+)
+def test_what_never_ends_is_soon_known(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(ahead._Run, "_next_window", _counted(ahead._Run._next_window, looked))
+    pcs = (replace(GRID.pcs[0], running=(Running(1, 0, 60.0),)), *GRID.pcs[1:])
+    assert set(forecast(Picture(pcs, (waiting,)), Random(7), 10)[1]) == {inf}
+    assert len(looked) <= 10 * 2 * len(pcs)
+
+
+def _counted(function: Callable[..., None], calls: list[int]) -> Callable[..., None]:
+    def counted(*args: Any) -> None:
+        calls.append(1)
+        function(*args)
+
+    return counted

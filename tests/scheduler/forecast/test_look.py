@@ -1,0 +1,182 @@
+"""A picture is taken of a grid."""
+
+import json
+from math import inf
+from random import Random
+
+import pytest
+
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.forecast import look as look_module
+from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
+from deskgrid.scheduler.forecast.look import Learned, Look
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
+from deskgrid.scheduler.forecast.rows import picture_of, rows_of
+from deskgrid.scheduler.queues.categories import CategoryKey
+from deskgrid.scheduler.state.quarantine import Quarantined
+from deskgrid.scheduler.state.tasks import Bag
+from tests.scheduler.builders import Grid, fcfs, packing, pgs
+
+TEN = Durations((10.0,), 3)
+
+
+def ten(bag: Bag, running: list[float]) -> Durations | None:
+    return TEN
+
+
+def nothing(bag: Bag, running: list[float]) -> Durations | None:
+    return None
+
+
+def taken(grid: Grid, learned: Learned = ten) -> Look:
+    look = Look(grid.inside, grid.now, learned)
+    assert all(rows >= 0 for rows in look.pieces())
+    return look
+
+
+def test_a_picture_has_the_pcs_with_their_windows_and_what_they_run() -> None:
+    grid = Grid(pgs())
+    grid.pc("c", 5, slots=2)
+    grid.tell(ev.WorkerLeft("c", planned=True, windows=[(50, 200), (1000, 20)]))
+    grid.pc("a", 100, windows=[(300, 60)], site="lab")
+    first, _ = grid.tasks(30, 20)
+    grid.expect(a=[first])
+    grid.wait(10)
+    grid.pc("b")
+    assert taken(grid).picture.pcs == (
+        PC("a", (Span(0.0, 90.0), Span(290.0, 350.0)), 1, (Running(0, 0, 10.0),), "lab"),
+        PC("b", (Span(0.0, inf),)),
+        PC("c", (Span(40.0, 240.0), Span(990.0, 1010.0)), 2),
+    )
+
+
+def test_a_pc_in_quarantine_is_there_later() -> None:
+    grid = Grid(pgs())
+    grid.pc("a", 1_000)
+    grid.pc("b", 50)
+    for name in ("a", "b"):
+        grid.inside.quarantine.workers[name] = Quarantined(60.0, 60.0, 0, 3, silent=False)
+    assert [pc.spans for pc in taken(grid).picture.pcs] == [(Span(60.0, 1_000.0),), ()]
+
+
+def test_a_picture_has_the_bags_that_have_not_ended() -> None:
+    grid = Grid(packing(margin=2.0))
+    grid.pc("a")
+    category = CategoryKey("ann", 3, (), 5, 7)
+    grid.tasks(30.0, bag=7, key=category)
+    grid.tasks(1.0, 1.0, bag=8, min_piece=60.0, reserve_s=4.0, barred=True)
+    done = grid.tasks(5.0, bag=9, done=[3])
+    assert done == [3]
+    picture = taken(grid).picture
+    assert picture.bags == (
+        Waiting(7, (Group(1, TEN, 30.0, 32.0),), 1, 0, "ann", 3, 5),
+        Waiting(8, (Group(2, TEN, 1.0, 7.0),), 2, 0, "", 0, 0, barred=True, keeps=True),
+    )
+    assert picture.longest_first
+    assert set(picture.shares) == {Share("ann", 0.0), Share("", 0.0)}
+
+
+def test_a_policy_that_ignores_windows_needs_nothing_of_them() -> None:
+    grid = Grid(fcfs())
+    grid.tasks(30.0)
+    (bag,) = taken(grid).picture.bags
+    assert bag.groups[0].needs_s == 0.0
+
+
+def test_what_was_learned_is_asked_with_what_runs() -> None:
+    asked: list[tuple[int, list[float]]] = []
+
+    def learned(bag: Bag, running: list[float]) -> Durations | None:
+        asked.append((bag.number, running))
+        return TEN
+
+    grid = Grid(pgs(0))
+    grid.pc("a", slots=2)
+    tasks = grid.tasks(30.0, 30.0, 30.0)
+    grid.expect(a=[tasks[0]], a_1=[tasks[1]])
+    grid.wait(4.0)
+    assert [group.count for group in taken(grid, learned).picture.bags[0].groups] == [1]
+    assert asked == [(0, [4.0, 4.0])]
+
+
+def test_tasks_with_predictions_of_their_own_are_in_groups() -> None:
+    grid = Grid(packing())
+    grid.tasks(*[float(number % 100 + 1) for number in range(3_000)])
+    (bag,) = taken(grid, nothing).picture.bags
+    assert sum(group.count for group in bag.groups) == 3_000
+    assert [round(group.runtime) for group in bag.groups] == [95, 82, 70, 57, 45, 32, 20, 7]
+    assert bag.groups[0].needs_s == bag.groups[0].runtime
+    points = bag.groups[0].durations.points
+    assert points[0] < bag.groups[0].runtime < points[-1], "who knows whether the predictions hold"
+    assert bag.groups[0].durations.known == 0
+
+
+def test_how_far_predictions_were_off_tells_how_far_they_are() -> None:
+    grid = Grid(pgs())
+    grid.pc("a")
+    tasks = grid.tasks(*[float(number + 1) for number in range(60)])
+    for _ in tasks[:40]:
+        ((task, *_),) = grid.tell_pass().values()
+        grid.end(task, elapsed=3.0 * grid.inside.tasks.runtime(task), worker="a")
+    grid.tell_pass()
+    picture = taken(grid, nothing).picture
+    (bag,) = picture.bags
+    assert bag.groups[0].durations.known == 40
+    assert bag.groups[0].durations.points[24] == pytest.approx(3.0 * bag.groups[0].runtime)
+    (running,) = picture.pcs[0].running
+    task = grid.running("a")
+    far = [abs(group.runtime - grid.inside.tasks.runtime(task)) for group in bag.groups]
+    assert far[running.group] == min(far)
+
+
+def test_one_prediction_for_all_is_one_group() -> None:
+    grid = Grid(pgs())
+    grid.tell(ev.TasksSubmitted(0, 0, 5_000, [8.0]))
+    (bag,) = taken(grid, nothing).picture.bags
+    assert [(group.count, group.runtime) for group in bag.groups] == [(5_000, 8.0)]
+
+
+def test_of_very_many_bags_neighbours_that_are_alike_share_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_module, "ROWS", 3)
+    grid = Grid(pgs(0))
+    grid.pc("a")
+    for number in range(6):
+        grid.tasks(10.0, 10.0, bag=number, key=CategoryKey("ann" if number < 4 else "ben"))
+    grid.tell_pass()
+    look = taken(grid)
+    assert look.rows == {0: 0, 1: 0, 2: 2, 3: 2, 4: 4, 5: 4}
+    assert [(bag.number, bag.groups[0].count, bag.total) for bag in look.picture.bags] == [
+        (0, 3, 4),
+        (2, 4, 4),
+        (4, 4, 4),
+    ]
+    assert sum(len(pc.running) for pc in look.picture.pcs) == 1
+    assert set(forecast(look.picture, Random(1), 3, CERTAIN)) == {0, 2, 4}
+
+
+def test_bags_may_end_while_a_picture_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_module, "PIECE", 1)
+    grid = Grid(pgs(0))
+    grid.pc("a")
+    grid.pc("b")
+    grid.tell(ev.UptimeRefreshed("c", 0.0, [(5.0, 5.0)]))
+    (task,) = grid.tasks(10.0)
+    grid.tasks(10.0, bag=2)
+    grid.tell_pass()
+    look = Look(grid.inside, grid.now, ten)
+    pieces = look.pieces()
+    next(pieces)
+    next(pieces)
+    grid.end(task, worker="a")
+    list(pieces)
+    assert [bag.number for bag in look.picture.bags] == [2]
+    assert [running.bag for pc in look.picture.pcs for running in pc.running] == [2]
+
+
+def test_a_picture_goes_through_json() -> None:
+    spans = (Span(0.0, 5.0, (3.0, 6.0)), Span(9.0, inf))
+    pc = PC("a", spans, 2, (Running(1, 0, 0.5),), "lab", 2.0)
+    bag = Waiting(1, (Group(3, TEN, 10.0, 11.0), Group(0, Durations((1.0, 2.0)))), 9, 5, "ann", 1, 2, True, True)
+    picture = Picture((pc, PC("b", ())), (bag,), True, (Share("ann", 5.0, 2.0),))
+    assert picture_of(json.loads(json.dumps(list(rows_of(picture))))) == picture
+    assert picture_of(list(rows_of(Picture((), ())))) == Picture((), ())
