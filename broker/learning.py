@@ -121,7 +121,9 @@ class Learning:
             del self._unwritten[key]
         rows = [self._row(kind, name) for kind, name in chosen]
         calibration = LearnedRow("calibration", "", array("d", self._runtimes.calibration.logs()).tobytes())
-        known = {kind: self._runtimes.names(kind) for kind in sorted({kind for kind, _ in chosen})}
+        known: dict[str, list[str]] = {
+            kind: self._runtimes.names(kind) for kind in sorted({kind for kind, _ in chosen})
+        }
         self._journal.learned.add([*rows, calibration], known)
         self._write_at = now if self._unwritten or self.hours.fresh else now + WRITE_S
 

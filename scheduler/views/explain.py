@@ -26,7 +26,8 @@ class SlotReason:
 
     A task as long as the time that is left does not fit: then ``short_s`` is next to nothing, but not 0. ``silent_s``:
     how long the worker has owed an answer for an attempt taken back from the slot, which gets nothing until then; None
-    if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine.
+    if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine. ``early_s``: how much earlier
+    than announced it leaves on average (less than 0: later), if it does not keep its hours.
     """
 
     worker: str
@@ -35,6 +36,7 @@ class SlotReason:
     short_s: float
     silent_s: float | None
     quarantined: Quarantined | None = None
+    early_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,8 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     away = [(name, away.windows, list[Slot]()) for name, away in grid.away.items()]
     for name, windows, its in [*up, *away]:
         quarantined = grid.quarantine.workers.get(name)
-        slots += [_reason(slot, needs + ROUNDING_S, now, quarantined) for slot in its]
+        early_s = grid.hours.early(name) if its else None
+        slots += [_reason(slot, needs + ROUNDING_S, now, quarantined, early_s) for slot in its]
         coming += _next_window(name, windows, needs, now)
         rows += 1 + len(its) + len(windows)
         if rows >= PIECE:
@@ -152,10 +155,12 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     )
 
 
-def _reason(slot: Slot, more_than: float, now: float, quarantined: Quarantined | None) -> SlotReason:
+def _reason(
+    slot: Slot, more_than: float, now: float, quarantined: Quarantined | None, early_s: float | None
+) -> SlotReason:
     left = slot.remaining(now)
     silent = None if slot.owes is None else now - slot.started
-    return SlotReason(slot.worker.name, slot.position, left, max(0.0, more_than - left), silent, quarantined)
+    return SlotReason(slot.worker.name, slot.position, left, max(0.0, more_than - left), silent, quarantined, early_s)
 
 
 def _next_window(worker: str, windows: Iterable[Window], needs: float, now: float) -> list[ComingWindow]:

@@ -102,11 +102,11 @@ def test_a_window_closes_after_now_and_as_announced_when_all_that_is_known_is_ov
 # --- in the scheduler ------------------------------------------------------------------------------------------------
 
 
-def stays(grid: Grid, seconds: float, uptime: float = 100, **left: object) -> None:
+def stays(grid: Grid, seconds: float, planned: bool = True) -> None:
     """A PC opens a window and is gone after so many seconds."""
-    grid.pc("a", uptime)
+    grid.pc("a", 100)
     grid.wait(seconds)
-    grid.leave("a", **left)
+    grid.leave("a", planned=planned)
     grid.wait(5)
 
 

@@ -12,7 +12,6 @@ from deskgrid.scheduler.model import Window, Windows
 from deskgrid.scheduler.planning.planner import FilledInterval, Interval
 from deskgrid.scheduler.policies.base import OpenSlot, UpcomingWindows
 from deskgrid.scheduler.policies.packing import (
-    AMPLE,
     INTERVAL_COST_S,
     PAUSE,
     SLACK_S,
@@ -20,6 +19,7 @@ from deskgrid.scheduler.policies.packing import (
     TASK_COST_S,
     WINDOW_COST_S,
 )
+from deskgrid.scheduler.policies.reserved import AMPLE
 from tests.scheduler.builders import Grid
 from tests.scheduler.planned import Planned
 
