@@ -87,9 +87,8 @@ class Bag:
 
     def learn(self, told: Sequence[float], longest: float) -> None:
         """Note the ratios of actual to predicted runtimes of tasks that took ``longest`` seconds or less."""
-        if not self.bounded:
-            self.ratios = self.ratios or Ratios()
-            self.ratios.add(told, longest)
+        self.ratios = self.ratios or Ratios()
+        self.ratios.add(told, longest)
 
     def foretold(self, tasks: Sequence[int], predicted: Sequence[float]) -> Sequence[float]:
         """The first predictions of tasks that are done, of which ``predicted`` are the newest."""

@@ -111,6 +111,8 @@ def test_a_killed_task_takes_longer_than_it_has_run() -> None:
     assert task not in [each for some in grid.tell_pass().values() for each in some]
     grid.pc("c", 23, windows=[(500, 9)])
     assert grid.tell_pass()["c"] == [task]
+    grid.pc("d", 10, windows=[(500, 9)])
+    assert task not in grid.tell_pass()["d"], "it runs already"
 
 
 def test_a_task_that_has_outlived_all_expectations_is_tried_where_a_little_more_is_left() -> None:
@@ -163,3 +165,41 @@ def test_what_is_too_long_for_every_window_may_have_nearly_all_of_the_longest() 
     grid.pc("a", 21)
     (task,) = grid.tasks(49, bag=BAG)
     grid.expect(a=[task])
+
+
+def test_tasks_for_which_no_window_is_left_may_take_any_chance() -> None:
+    grid = mispredicted()
+    grid.pc("a", 30)
+    grid.pc("b", 5)
+    short, long = grid.tasks(48, 49, bag=BAG)
+    assert grid.tell_pass() == {"a": [long]}, "the other has no chance in 5 s"
+    assert grid.priority() == [short]
+
+
+def test_for_too_many_slots_no_places_are_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deskgrid.scheduler.policies.reserved.LAST_PAIRS", 0)
+    grid = mispredicted()
+    grid.pc("a", 10)
+    grid.tell(ev.UptimeRefreshed("b", 0, [(5, 100)]))
+    (task,) = grid.tasks(49, bag=BAG)
+    grid.expect(a=[task])
+
+
+def test_a_slot_that_runs_something_is_not_for_chances() -> None:
+    grid = mispredicted(queue_s=1.0)
+    others(grid)
+    grid.pc("a", 1000)
+    grid.tell_pass()
+    held = grid.running("a")
+    (task,) = grid.tasks(0.9, bag=BAG)
+    grid.tell_pass()
+    assert grid.running("a") == held != task
+
+
+def test_of_very_many_killed_tasks_of_one_length_some_are_passed_over() -> None:
+    grid = mispredicted()
+    others(grid)
+    for task in grid.tasks(*[49.0] * (PAST + 2), bag=BAG):
+        grid.inside.tasks.bags[BAG].show(task, 30.0, 49.0)
+    grid.pc("a", 10, windows=[(20, 500)])
+    assert grid.tell_pass()["a"] != []

@@ -83,6 +83,7 @@ def test_what_is_kept_is_what_goes_on() -> None:
     after.restore("a", before.kept("a"))
     assert after.kept("a") == before.kept("a") == [300, 100, 20, 101]
     assert after.lengths("a", 5) == [100, 101]
+    assert list(after.pcs) == ["a"]
     after.forget()
     assert after.lengths("a", 5) == [] == list(after.fresh)
 

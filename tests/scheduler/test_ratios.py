@@ -72,6 +72,7 @@ def test_the_distribution_is_made_again_when_enough_has_come() -> None:
 def test_the_latest_are_remembered() -> None:
     known = told(*[9.0] * 50, *[1.0] * REMEMBERED)
     assert known.spread().ratios == (1.0,) * POINTS
+    assert known.known() == [1.0] * REMEMBERED
 
 
 def test_with_experience_no_task_is_expected_to_take_much_longer_than_the_longest_so_far() -> None:
