@@ -94,6 +94,9 @@ class View(Protocol):
     def spread(self, task: int) -> Spread:
         """What the predictions of this task's bag are worth, if each task had a prediction of its own."""
 
+    def certain(self, task: int) -> bool:
+        """Whether predictions of this task's bag can be taken at their word, but for a common factor."""
+
     def runtimes(self, task: int) -> list[float]:
         """How long a task may take, by all that is known, in seconds: ascending values of equal weight."""
 

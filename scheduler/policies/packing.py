@@ -22,7 +22,6 @@ from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postp
 from deskgrid.scheduler.policies.chances import chances
 from deskgrid.scheduler.policies.placement import slot_for_each_task, task_for_each_slot
 from deskgrid.scheduler.policies.reserved import AMPLE
-from deskgrid.scheduler.prediction.ratios import narrow
 from deskgrid.scheduler.queues.waiting import Entry
 
 # The most tasks that a plan is made for.
@@ -103,7 +102,7 @@ class Packing:
     def _uncertain(self, view: View) -> bool:
         """Whether predictions of the longest task's bag say so little that a plan would not hold."""
         entry = view.priority.next_fit(inf)
-        return entry is not None and not narrow(view.spread(entry.task))
+        return entry is not None and not view.certain(entry.task)
 
     # --- one slot ----------------------------------------------------------------------------------------------------
 

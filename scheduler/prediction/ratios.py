@@ -39,18 +39,23 @@ Shown = tuple[float, float]
 class Ratios:
     """``shown``: tasks that were killed and have not ended since, by number."""
 
-    __slots__ = ("_changes", "_count", "_longest", "_made_at", "_ratios", "_spread", "shown")
+    __slots__ = ("_changes", "_count", "_least", "_longest", "_made_at", "_most", "_ratios", "_spread", "shown")
 
     def __init__(self) -> None:
         self._ratios: deque[float] = deque(maxlen=REMEMBERED)
         self.shown: dict[int, Shown] = {}
-        self._longest = 0.0
+        self._longest, self._least, self._most = 0.0, inf, 0.0
         self._count = self._changes = self._made_at = 0
         self._spread = EXACT
 
     def add(self, told: Sequence[float], longest: float) -> None:
         """Add ratios of tasks that were done, the longest of which took ``longest`` seconds."""
         self._ratios.extend(told)
+        for ratio in told:
+            if ratio < self._least:
+                self._least = ratio
+            if ratio > self._most:
+                self._most = ratio
         self._longest = max(self._longest, longest)
         self._count += len(told)
         self._changes += len(told)
@@ -67,6 +72,11 @@ class Ratios:
     def known(self) -> list[float]:
         """The remembered ratios, ascending."""
         return sorted(self._ratios)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all ratios ever seen are close to each other: then nobody has to ask for the distribution."""
+        return self._most < NARROW * self._least
 
     @property
     def stale(self) -> bool:
