@@ -52,10 +52,8 @@ class Ratios:
         """Add ratios of tasks that were done, the longest of which took ``longest`` seconds."""
         self._ratios.extend(told)
         for ratio in told:
-            if ratio < self._least:
-                self._least = ratio
-            if ratio > self._most:
-                self._most = ratio
+            self._least = min(self._least, ratio)
+            self._most = max(self._most, ratio)
         self._longest = max(self._longest, longest)
         self._count += len(told)
         self._changes += len(told)
