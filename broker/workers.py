@@ -11,10 +11,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from deskgrid import wire
-from deskgrid.broker.attempts import UNTAKEN_LIMIT, Attempts, WorkerSession
+from deskgrid.broker.attempts import UNTAKEN_LIMIT, Attempts
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import How
+from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 

@@ -28,10 +28,10 @@ from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
+from deskgrid.scheduler.state.bags import ELSEWHERE, OPEN, WAITING
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Copy
-from deskgrid.scheduler.state.tasks import ELSEWHERE, OPEN, WAITING
 from deskgrid.scheduler.trust import Trust
 from deskgrid.scheduler.workers import Workers
 
@@ -65,6 +65,7 @@ class Scheduler:
             ev.BagForgotten: self._forgotten,
             ev.WorkerJoined: self._workers.joined,
             ev.UptimeRefreshed: self._workers.refreshed,
+            ev.EnvironmentsReady: self._workers.prepared,
             ev.WorkerLeft: self._workers.left,
             ev.WorkerForgotten: self._workers.forgotten,
             ev.AttemptsEnded: answers.ended,

@@ -18,8 +18,8 @@ from deskgrid.scheduler.policies.base import Requirement
 from deskgrid.scheduler.policy_view import ROUNDING_S
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.waiting import Entry
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.slots import Sent, Slot
-from deskgrid.scheduler.state.tasks import Bag
 
 
 class Pieces:

@@ -14,9 +14,9 @@ from deskgrid.scheduler.prediction.spread import Spread, runtimes
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.slots import Slot
-from deskgrid.scheduler.state.tasks import Bag
 
 # The same numbers added in another order give another sum. So a task's fit is tested three times, each time less
 # strictly by this much: in the search for a task, in the search for its slot, and when it is sent.

@@ -103,6 +103,14 @@ class Workers:
             grid.change(slot)
             self._shed(slot, now)
 
+    def prepared(self, event: ev.EnvironmentsReady, now: float) -> None:
+        """Other environments are ready on a worker. One that is not up has none."""
+        grid = self._grid
+        worker = grid.slots.workers.get(event.worker)
+        if worker is not None and worker.environments != event.environments:
+            worker.environments = event.environments
+            grid.change_all(worker)
+
     def _shed(self, slot: Slot, now: float) -> None:
         """Take back the queued tasks that a shortened window no longer holds, the last first."""
         grid, shed = self._grid, []

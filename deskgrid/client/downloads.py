@@ -42,20 +42,25 @@ class ResultFiles:
         self.fetch(tree, folder, name)
         return str(folder / name)
 
+    def tree(self, digest: bytes) -> wire.Tree:
+        """Fetch a list of files. Raises `RequestFailed`."""
+        try:
+            return wire.read_tree(self._part(digest))
+        except wire.TreeRefused as error:
+            raise RequestFailed(f"the broker's list of files cannot be read: {error}") from error
+
     def fetch(self, tree: bytes, folder: Path, name: str = "") -> list[Path]:
         """Fetch the files of a tree, or only those called ``name`` or in the folder of that name, into ``folder``.
 
         Files that are there already and are equal stay. Returns the paths. Raises `RequestFailed`.
         """
+        files = self.tree(tree)
         try:
-            files = wire.read_tree(self._part(tree))
             chosen = [each for each in files.entries if not name or f"{each.path}/".startswith(f"{name}/")]
             for inner in files.folders:
                 if not name or f"{inner}/".startswith(f"{name}/"):
                     (folder / inner).mkdir(parents=True, exist_ok=True)
             return [self._file(entry, folder / entry.path) for entry in chosen]
-        except wire.TreeRefused as error:
-            raise RequestFailed(f"the broker's list of files cannot be read: {error}") from error
         except OSError as error:
             raise RequestFailed(f"a file cannot be kept: {error}") from error
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
+from deskgrid.client.by_value import pickle_by_value
 from deskgrid.errors import (
     BagRejected,
     PicklingFailed,
@@ -100,13 +101,10 @@ def _pack_large(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> P
 
 
 def _by_value(call: tuple[Any, ...], what: str) -> bytes:
-    import cloudpickle
-
     try:
-        packed: bytes = cloudpickle.dumps(call, pickle.HIGHEST_PROTOCOL)
+        return pickle_by_value(call)
     except Exception as error:
         raise PicklingFailed(f"{what} cannot be pickled: {error}") from error
-    return packed
 
 
 def pack_text(item: object, what: str) -> Payload:

@@ -16,8 +16,8 @@ from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, R
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.prediction.mixture import Mixture
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.slots import Away, Worker
-from deskgrid.scheduler.state.tasks import Bag
 
 # Rows that are looked at in one piece: a few milliseconds.
 PIECE = 1_000
