@@ -48,6 +48,10 @@ class Fuzzed:
         return f"{self.inputs:,} inputs, {taken}; no crash, {self.blocks:+} blocks of memory"
 
 
+# For each pattern of a field, a word that it allows.
+WORDS = ("3.12", "d" * 64, "b1", "matlab=1", "ok", "linux_x86_64")
+
+
 @cache
 def declared(kind: Any) -> dict[str, Any]:
     """What each field of a message or a row may be, in their order."""
@@ -71,7 +75,7 @@ def _value(field: Any, dice: random.Random) -> Any:
         case fields.Flag():
             made = dice.random() < 0.5
         case fields.Word(pattern=pattern):
-            made = next(word for word in ("3.12", "d" * 64, "b1", "matlab=1", "ok") if pattern.fullmatch(word))
+            made = next(word for word in WORDS if pattern.fullmatch(word))
         case fields.Line() | fields.Document():
             made = "".join(dice.choices("aé☃x ", k=dice.randint(0, 9)))
         case PackedOptions():
