@@ -291,6 +291,24 @@ def test_a_view_of_the_grid_does_not_wait_long(office: Office, client: Client, s
     assert '"eta_s": null' in str(client.receive())
 
 
+def test_a_forecast_for_very_many_bags_is_read_in_slices(
+    office: Office, client: Client, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined(office)
+    bags = [client.submit(tasks(2), runtime=10.0) for _ in range(20)]
+    number = pending(office, client, bags[0])
+    slow.finish()
+    monkeypatch.setattr(etas_module, "READ_UNITS", 10_000)
+    turns = 0
+    while not office.sessions.queries.etas._found:
+        office.settle()
+        turns += 1
+        assert turns < 60
+    assert turns >= 20
+    assert isinstance(answer := client.receive(), wire.Answer)
+    assert answer.request == number
+
+
 def test_old_estimates_are_not_shown(office: Office, client: Client) -> None:
     joined(office)
     bag = client.submit(tasks(400), runtime=10.0)
