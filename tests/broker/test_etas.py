@@ -23,9 +23,9 @@ class Slow:
         self.tickets: list[tuple[Ticket, Picture]] = []
 
     def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
-        return self.ask(picture, "ends", {})
+        return self.ask(picture, "ends", {}, "")
 
-    def ask(self, picture: Picture, what: str, args: dict[str, Any]) -> Ticket:
+    def ask(self, picture: Picture, what: str, args: dict[str, Any], owner: str) -> Ticket:
         self.tickets.append((Ticket(), picture))
         return self.tickets[-1][0]
 
