@@ -221,7 +221,7 @@ def _answer(rows: list[Any], what: str, args: Json) -> dict[str, Any]:
 
 def _limit_memory() -> None:
     """From now on, what would need more memory than `MEMORY` fails with `MemoryError`, where there are such limits."""
-    with suppress(ImportError):
+    if sys.platform != "win32":
         import resource
 
         _, most = resource.getrlimit(resource.RLIMIT_AS)
@@ -232,15 +232,15 @@ def _limit_memory() -> None:
 @contextmanager
 def _limited_time() -> Iterator[None]:
     """Raises `TimeoutError` when the block has taken `PROCESSOR_S`, where there are such timers."""
-    if not hasattr(signal, "setitimer"):
+    if sys.platform == "win32":
         yield
-        return
-    signal.signal(signal.SIGPROF, _too_long)
-    signal.setitimer(signal.ITIMER_PROF, PROCESSOR_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
+    else:
+        signal.signal(signal.SIGPROF, _too_long)
+        signal.setitimer(signal.ITIMER_PROF, PROCESSOR_S)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
 def _too_long(number: int, frame: FrameType | None) -> None:
