@@ -94,6 +94,8 @@ class Attempts:
         self._given: dict[Attempt, tuple[str, float | None]] = {}
         # Checkpoints that workers have asked for and were not sent yet, by worker and attempt.
         self._resumed: OrderedDict[str, dict[Attempt, wire.Resume]] = OrderedDict()
+        # Templates that workers have asked for and were not sent yet, by worker.
+        self._fetched: OrderedDict[str, dict[str, None]] = OrderedDict()
         # For the `Finished` message that is being handled: its results, until the scheduler says which of them count;
         # its tasks that crashed, with the workers where they crashed before; and the worker that sent the message.
         self._results: dict[Attempt, wire.Result] = {}
@@ -362,6 +364,31 @@ class Attempts:
                     self._state.hand_out(worker.peer, self._checkpoints.sent(message))
             if asked:
                 self._resumed[name] = asked
+
+    def fetch(self, worker: WorkerSession, digest: str) -> None:
+        """A worker asks for a template: it has none, or has forgotten it."""
+        asked = self._fetched.setdefault(worker.name, {})
+        if len(asked) < wire.HELD_ROWS:
+            asked[digest] = None
+
+    @property
+    def owes_templates(self) -> bool:
+        """Whether templates wait to be sent."""
+        return bool(self._fetched)
+
+    def send_templates(self) -> None:
+        """Send a template to each of some workers that have taken most of what they were sent; they take turns."""
+        for _ in range(min(TURN_CHECKPOINTS, len(self._fetched))):
+            name, asked = self._fetched.popitem(last=False)
+            worker = self._by_name.get(name)
+            if worker is None:
+                continue
+            if self._state.has_room(worker.peer, UNTAKEN_LIMIT):
+                digest = next(iter(asked))
+                del asked[digest]
+                self.send_template(worker, digest)
+            if asked:
+                self._fetched[name] = asked
 
     # --- commands ----------------------------------------------------------------------------------------------------
 

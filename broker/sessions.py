@@ -221,6 +221,7 @@ class Sessions:
             or self.queries.operations.parked
             or self.transfers.waiting
             or self.workers.attempts.owes_checkpoints
+            or self.workers.attempts.owes_templates
             or self._enrolment.pressing
         )
 
@@ -261,6 +262,7 @@ class Sessions:
         self.clients.sweep(now)
         self.transfers.sweep(now)
         self.transfers.send_some()
+        self.workers.attempts.send_templates()
         self.workers.attempts.send_checkpoints()
         self.queries.operations.work(now)
         self._gates.look()

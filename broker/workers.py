@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from deskgrid import wire
-from deskgrid.broker.attempts import UNTAKEN_LIMIT, Attempts, WorkerSession
+from deskgrid.broker.attempts import Attempts, WorkerSession
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import How
@@ -68,8 +68,8 @@ class Workers:
             self.attempts.saved(worker, message, now)
         elif isinstance(message, wire.Resume):
             self.attempts.resume(worker, message)
-        elif isinstance(message, wire.Fetch) and self._state.has_room(peer, UNTAKEN_LIMIT):
-            self.attempts.send_template(worker, message.digest)
+        elif isinstance(message, wire.Fetch):
+            self.attempts.fetch(worker, message.digest)
 
     def heard(self, peer: bytes, who: Credential, now: float) -> bool:
         """Refresh the lease of a worker; return whether this peer is one."""
