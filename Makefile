@@ -6,6 +6,9 @@ PYTHON ?= python3
 ARGS =
 # Whether "make test" demands complete coverage: yes, unless ARGS selects some of the tests. COVER= switches it off.
 COVER = $(if $(ARGS),,1)
+# Tests start many processes, and benchmarks measure how long that takes: each would compile all modules again, which
+# takes it 0.1 s, where this variable keeps Python from saving what it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 # How many tests run in parallel: most of them keep one process busy, and a few wait for real time to pass.
 BESIDE = 2
 

@@ -5,24 +5,20 @@ restarted in the meantime. Reports from anybody else change nothing, because att
 Rule 2: the elapsed time of an attempt is at most the time since the attempt was sent.
 """
 
-import math
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from deskgrid import wire
-from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.checkpoints import EACH_S, Checkpoints, drop_ended
 from deskgrid.broker.crash_report import with_places
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import ResultRow
+from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import ENDED, Attempt, Outcome
 from deskgrid.scheduler.state.progress import IDLE_LIMIT
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.views.attempt_lookup import AttemptLookup
 from deskgrid.wire.saving import LEAD_MOST_S
-from deskgrid.wire.status import Presence
 
 # Attempts predicted to take at least this long are recorded when they are sent, and the broker waits for them after a
 # restart. Shorter attempts simply run again. (Once one attempt of a task is recorded, all its later attempts are
@@ -31,8 +27,6 @@ from deskgrid.wire.status import Presence
 REMEMBERED_S = 1.0
 # Bytes of work that may wait for a worker: eight of the largest arguments. The worker gets more when it has taken some.
 UNTAKEN_LIMIT = 8 * wire.PAYLOAD_LIMIT
-# Workers that are sent a checkpoint in one turn of the loop: each takes a millisecond to read, at most.
-TURN_CHECKPOINTS = 16
 # `Attempts._given` records which session was given each attempt that no worker holds now. Outdated entries are dropped
 # when there are more entries than twice the number of such attempts, plus this.
 SPARE = 1000
@@ -49,40 +43,6 @@ NO_PROGRESS = (
 )
 
 
-@dataclass(slots=True)
-class WorkerSession:
-    """One worker process, from its first `Join` until it is forgotten. ``state``: up, away or lost."""
-
-    name: str
-    session: str
-    who: Credential
-    peer: bytes
-    join: wire.Join
-    heard: float
-    opened: float
-    state: Presence = "away"
-    ended: int = 0
-    sent_windows: str | None = None
-    # `last_closes`: when the last announced window closes. `known_until`: the later of that and the end of the open
-    # window; a worker that fell silent is remembered until then. An open-ended window does not count, because its
-    # worker may be gone for good.
-    last_closes: float = -math.inf
-    known_until: float = 0.0
-    templates: set[str] = field(default_factory=set)
-    # `lately`: the bag of the last result. `unready`: roughly how many slots have not returned a result of that bag
-    # yet.
-    lately: int = 0
-    unready: int = 0
-
-    def first_runs(self, bag: int, count: int) -> int:
-        """How many of the next ``count`` results of ``bag`` are the first on their slots after those of another bag."""
-        if bag != self.lately:
-            self.lately, self.unready = bag, self.join.slots
-        first = min(self.unready, count)
-        self.unready -= first
-        return first
-
-
 class Attempts:
     """``by_name``: the sessions of all known workers, kept by `deskgrid.broker.workers`."""
 
@@ -92,10 +52,6 @@ class Attempts:
         self._by_name = by_name
         # For each attempt that counts although no worker holds it now: the session that was given it, and when.
         self._given: dict[Attempt, tuple[str, float | None]] = {}
-        # Checkpoints that workers have asked for and were not sent yet, by worker and attempt.
-        self._resumed: OrderedDict[str, dict[Attempt, wire.Resume]] = OrderedDict()
-        # Templates that workers have asked for and were not sent yet, by worker.
-        self._fetched: OrderedDict[str, dict[str, None]] = OrderedDict()
         # For the `Finished` message that is being handled: its results, until the scheduler says which of them count;
         # its tasks that crashed, with the workers where they crashed before; and the worker that sent the message.
         self._results: dict[Attempt, wire.Result] = {}
@@ -343,52 +299,24 @@ class Attempts:
         """A worker asks for the checkpoint that an attempt goes on from."""
         attempt = Attempt(message.task, message.number)
         if message.task < self._state.book.next_task and self.its_own(worker, [attempt], self._lookup()):
-            self._resumed.setdefault(worker.name, {})[attempt] = message
+            self._checkpoints.owe(worker.name, attempt, message)
 
     @property
     def owes_checkpoints(self) -> bool:
         """Whether checkpoints wait to be sent."""
-        return bool(self._resumed)
+        return self._checkpoints.owed
 
     def send_checkpoints(self) -> None:
         """Send a checkpoint to each of some workers that have taken what they were sent before; they take turns."""
-        for _ in range(min(TURN_CHECKPOINTS, len(self._resumed))):
-            name, asked = self._resumed.popitem(last=False)
-            worker = self._by_name.get(name)
-            if worker is None:
-                continue
-            if self._state.has_room(worker.peer):
-                attempt = next(iter(asked))
-                message = asked.pop(attempt)
-                if self.its_own(worker, [attempt], self._lookup()):
-                    self._state.hand_out(worker.peer, self._checkpoints.sent(message))
-            if asked:
-                self._resumed[name] = asked
+        for name, attempt, request in self._checkpoints.next_owed(self._ready):
+            worker = self._by_name[name]
+            if self.its_own(worker, [attempt], self._lookup()):
+                self._state.hand_out(worker.peer, self._checkpoints.sent(request))
 
-    def fetch(self, worker: WorkerSession, digest: str) -> None:
-        """A worker asks for a template: it has none, or has forgotten it."""
-        asked = self._fetched.setdefault(worker.name, {})
-        if len(asked) < wire.HELD_ROWS:
-            asked[digest] = None
-
-    @property
-    def owes_templates(self) -> bool:
-        """Whether templates wait to be sent."""
-        return bool(self._fetched)
-
-    def send_templates(self) -> None:
-        """Send a template to each of some workers that have taken most of what they were sent; they take turns."""
-        for _ in range(min(TURN_CHECKPOINTS, len(self._fetched))):
-            name, asked = self._fetched.popitem(last=False)
-            worker = self._by_name.get(name)
-            if worker is None:
-                continue
-            if self._state.has_room(worker.peer, UNTAKEN_LIMIT):
-                digest = next(iter(asked))
-                del asked[digest]
-                self.send_template(worker, digest)
-            if asked:
-                self._fetched[name] = asked
+    def _ready(self, name: str) -> bool | None:
+        """Whether a worker has taken what it was sent; None if it is not there any more."""
+        worker = self._by_name.get(name)
+        return None if worker is None else self._state.has_room(worker.peer)
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
@@ -422,7 +350,10 @@ class Attempts:
                     remembered.append((task, number, worker.session))
             payload = journal.payload(row := batch.row_of(task)[0], task - row)
             checkpoint = bag.checkpoints[task][-1].number if task in bag.checkpoints else 0
-            rows.append(wire.Work(task, number, slot, template, runtime, bag.row.options, checkpoint, payload))
+            environment = bag.environment_key or None
+            rows.append(
+                wire.Work(task, number, slot, template, runtime, bag.row.options, checkpoint, payload, environment)
+            )
             size += len(payload)
             if size > wire.BATCH_BYTES or len(rows) == wire.BATCH_ROWS:
                 self._hand_out(worker, rows, bool(remembered))

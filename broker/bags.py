@@ -17,7 +17,7 @@ from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.prediction.runtimes import Prediction
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places
-from deskgrid.wire import SECONDS_LIMIT, Saved
+from deskgrid.wire import SECONDS_LIMIT, Environment, Saved
 from deskgrid.wire.saving import FIRST_COST_S, reserve_s
 
 # The predicted runtime when the submitter gives none, until the bag has its first results. A minute is long enough that
@@ -166,7 +166,8 @@ class OpenBag:
     ``told``: by stage, the first estimate of when it will be done. ``journal_eta_at``: when one is journaled next, by
     the broker's clock.
     ``under_way``: a note for people about the order that is being carried out in slices; empty for none.
-    ``paused``: somebody has paused it. ``waits_for``: the numbers of the bags that it has to wait for.
+    ``paused``: somebody has paused it. ``held``: why the broker has. ``environment``: what it brings, and by what key
+    that is known. ``waits_for``: the numbers of the bags that it has to wait for.
     ``cannot_run``: why it was cancelled instead, if a bag that it had to wait for did not end well.
     """
 
@@ -194,6 +195,9 @@ class OpenBag:
     journal_eta_at: float = -inf
     under_way: str = ""
     paused: bool = False
+    held: str = ""
+    environment: Environment | None = None
+    environment_key: str = ""
     waits_for: set[int] = field(default_factory=set)
     cannot_run: str = ""
     # The requests for results that wait: by peer and request, after which block.
@@ -212,7 +216,7 @@ class OpenBag:
             return f"its client did not return: {self.total:,} items arrived, perhaps not all"
         if self.complete:
             return ""
-        paused = "it is paused" if self.paused else ""
+        paused = self.why_paused
         alone = "" if self.alone_since is None else f"its client is gone: {self.total:,} items arrived, perhaps not all"
         return "; ".join(filter(None, (paused, alone, note)))
 
@@ -228,6 +232,7 @@ class OpenBag:
             options.licence_needs(),
             options.limit or 0,
             None if options.limit is None else self.row.number,
+            environment=self.environment_key,
         )
         known |= {"key": key, "barred": self.barred, "grows": self.batches[-1].first != batch.first}
         if options.probes:
@@ -249,6 +254,13 @@ class OpenBag:
         each = runtimes if len(runtimes) == count or not first else runtimes * count
         more = (self.first_transfer_s if place < first else self.transfer_s for place in range(len(each)))
         return tuple([min(runtime + extra, SECONDS_LIMIT) for runtime, extra in zip(each, more, strict=True)])
+
+    @property
+    def why_paused(self) -> str:
+        """That it is paused, and why; empty if it is not."""
+        if self.held:
+            return f"it is held: {self.held}; resume it to try again"
+        return "it is paused" if self.paused else ""
 
     @property
     def barred(self) -> bool:

@@ -8,7 +8,8 @@ goes on from the one before. This is asked for each part: many checkpoints may b
 Rule 4: all parts but the last are of full size, so a checkpoint is few rows of the journal.
 """
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 
 from deskgrid import wire
 from deskgrid.broker.bags import BegunCheckpoint, KeptCheckpoint, OpenBag
@@ -19,6 +20,8 @@ from deskgrid.wire.saving import reserve_s
 
 # Checkpoints of one task that are kept.
 GENERATIONS = 2
+# Workers that are sent a checkpoint in one turn of the loop: each takes a millisecond to read, at most.
+TURN_CHECKPOINTS = 16
 # Workers whose windows close within so many seconds of each other are asked to save at different times: for each
 # worker, there is so much more time. Seconds.
 EACH_S = 0.25
@@ -29,6 +32,8 @@ class Checkpoints:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
+        # Checkpoints that workers have asked for and were not sent yet, by worker and attempt.
+        self._owed: OrderedDict[str, dict[Attempt, wire.Resume]] = OrderedDict()
 
     def keep(self, attempt: Attempt, saved: wire.Saved, elapsed: float, now: float) -> tuple[int, int]:
         """Keep a checkpoint of the newest attempt of a task, or a part of one.
@@ -44,7 +49,7 @@ class Checkpoints:
             drop_begun(self._state, bag, attempt.task)
             return 0, 0
         if (end := saved.start + len(saved.data)) < saved.size:
-            self._state.journal.add_checkpoint_part(attempt.task, bag.row.number, saved.start, saved.data)
+            self._state.journal.checkpoints.add_part(attempt.task, bag.row.number, saved.start, saved.data)
             self._state.grown(bag, len(saved.data))
             bag.begun_checkpoints[attempt.task] = BegunCheckpoint(attempt.number, saved.serial, saved.size, end)
             return 0, end
@@ -69,7 +74,7 @@ class Checkpoints:
         event = ev.CheckpointKept(attempt, saved.progress, elapsed, reserve_s(saved.cost))
         self._state.pending += self._state.handle(event, now)
         left_s = self._state.scheduler.left_s(attempt.task)
-        number = self._state.journal.add_checkpoint(
+        number = self._state.journal.checkpoints.add(
             attempt.task, bag.row.number, saved.progress, left_s, saved.data, before=saved.start
         )
         kept = bag.checkpoints.setdefault(attempt.task, [])
@@ -84,7 +89,7 @@ class Checkpoints:
 
     def _drop(self, bag: OpenBag, gone: Iterable[KeptCheckpoint]) -> None:
         gone = list(gone)
-        self._state.journal.drop_checkpoints([each.number for each in gone])
+        self._state.journal.checkpoints.drop([each.number for each in gone])
         self._state.grown(bag, -sum([each.size for each in gone]))
 
     def unreadable(self, task: int) -> None:
@@ -105,9 +110,35 @@ class Checkpoints:
         """The answer to a worker that was given this attempt and asks for the checkpoint that it goes on from."""
         bag, _, _ = self._state.book.find(request.task)
         kept = [kept for kept in bag.checkpoints.get(request.task, ()) if kept.number == request.checkpoint]
-        if kept and (data := self._state.journal.checkpoint(request.checkpoint, request.start)):
+        if kept and (data := self._state.journal.checkpoints.data(request.checkpoint, request.start)):
             return wire.Checkpoint(request.task, request.number, request.checkpoint, request.start, kept[0].size, data)
         return wire.Checkpoint(request.task, request.number, request.checkpoint, 0, 0, b"")
+
+    # --- what workers have asked for ---------------------------------------------------------------------------------
+
+    def owe(self, worker: str, attempt: Attempt, request: wire.Resume) -> None:
+        """A worker that was given this attempt asks for the checkpoint that it goes on from."""
+        self._owed.setdefault(worker, {})[attempt] = request
+
+    @property
+    def owed(self) -> bool:
+        """Whether checkpoints wait to be sent."""
+        return bool(self._owed)
+
+    def next_owed(self, ready: Callable[[str], bool | None]) -> Iterator[tuple[str, Attempt, wire.Resume]]:
+        """Take a request of each of some workers, in turns, and yield it with the worker's name and the attempt.
+
+        ``ready``: whether the worker of this name has room; None: it is not there any more.
+        """
+        for _ in range(min(TURN_CHECKPOINTS, len(self._owed))):
+            name, asked = self._owed.popitem(last=False)
+            if (room := ready(name)) is None:
+                continue
+            if room:
+                attempt = next(iter(asked))
+                yield name, attempt, asked.pop(attempt)
+            if asked:
+                self._owed[name] = asked
 
 
 def drop_ended(state: BrokerState, bag: OpenBag, tasks: Iterable[int]) -> None:
@@ -118,12 +149,12 @@ def drop_ended(state: BrokerState, bag: OpenBag, tasks: Iterable[int]) -> None:
     if bag.checkpoints:
         gone = [kept for task in tasks for kept in bag.checkpoints.pop(task, ())]
         if gone:
-            state.journal.drop_checkpoints([kept.number for kept in gone])
+            state.journal.checkpoints.drop([kept.number for kept in gone])
             state.grown(bag, -sum([kept.size for kept in gone]))
 
 
 def drop_begun(state: BrokerState, bag: OpenBag, task: int) -> None:
     """Delete what came of a checkpoint of this task whose end has not come."""
     if (begun := bag.begun_checkpoints.pop(task, None)) is not None:
-        state.journal.drop_checkpoint_parts(task)
+        state.journal.checkpoints.drop_begun(task)
         state.grown(bag, -begun.taken)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential, owner_refusal
 from deskgrid.broker.bags import NO_WORKER, OpenBag, checked_runtimes, too_long
+from deskgrid.broker.environments import key_of
 from deskgrid.broker.queries import Queries
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import BagRow, BatchRow
@@ -276,7 +277,8 @@ class Clients:
         if submit.first:
             return f"template: no bag {submit.bag}: its first batch did not arrive, or it was forgotten"
         client = self.by_peer[peer]
-        if refusal := self._refusal_of_bag(client, submit, kind):
+        environment = self._state.environment_of(submit.template)
+        if refusal := self._refusal_of_bag(client, submit, kind, key_of(client.who.name, environment)):
             return refusal
         predicted = submit.runtime is not None or bool(submit.runtimes)
         row = BagRow(
@@ -296,17 +298,18 @@ class Clients:
         self._state.quotas.opened(row.owner)
         self._state.note("bag-opened", by=row.owner, bag=row.id, name=row.name, owner=row.owner, user=client.user)
         bag = self._state.book.open(row)
+        self._queries.environments.enter(bag, environment)
         self._queries.orders.gates.enter(bag)
         if not predicted:
             bag.estimate_s = self._state.learning.expected(bag)
         return bag
 
-    def _refusal_of_bag(self, client: ClientSession, submit: wire.Submit, kind: wire.Kind) -> str:
+    def _refusal_of_bag(self, client: ClientSession, submit: wire.Submit, kind: wire.Kind, environment: str) -> str:
         """Why a new bag cannot run here; empty when it can."""
         grid_python = self._state.facts.python
         if kind == "python" and client.python != grid_python:
             return f"this grid runs Python {grid_python}, and this bag was made with Python {client.python}"
-        return self._queries.orders.gates.refusal(submit.bag, client.who.name, submit.options)
+        return self._queries.orders.gates.refusal(submit.bag, client.who.name, submit.options, environment)
 
     def _extend(self, bag: OpenBag, submit: wire.Submit, runtimes: tuple[float, ...], size: int, now: float) -> None:
         if not bag.row.predicted:

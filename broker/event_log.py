@@ -26,6 +26,8 @@ SEEN_BY: Mapping[str, Literal["everyone", "admin"]] = {
     "task-crashed": "everyone",
     "checkpoint-unreadable": "everyone",
     "bag-paused": "everyone",
+    "bag-held": "everyone",
+    "environment-failed": "everyone",
     "bag-resumed": "everyone",
     "bag-cannot-run": "everyone",
     "refused": "admin",

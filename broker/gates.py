@@ -8,6 +8,7 @@ Rule 4: thousands of bags may wait for one, so they are decided about in slices.
 wait. So a bag cannot be forgotten while others wait for it.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from deskgrid import wire
@@ -15,6 +16,7 @@ from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.operations import Slices
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
+from deskgrid.broker.store.rows import HOLD
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.queues.categories import rounded_piece
 
@@ -32,14 +34,14 @@ BAG_UNITS = 50
 CATEGORIES_LIMIT = 64
 
 
-def _has_own_category(options: wire.TaskOptions) -> bool:
-    return bool(options.priority or options.limit or options.licences or options.checkpoint)
+def _has_own_category(options: wire.TaskOptions, environment: str) -> bool:
+    return bool(environment or options.priority or options.limit or options.licences or options.checkpoint)
 
 
-def _category(options: wire.TaskOptions, number: int | None) -> tuple[object, ...]:
+def _category(options: wire.TaskOptions, environment: str, number: int | None) -> tuple[object, ...]:
     """What tells the categories of one owner apart; ``number``: of a bag that is here, None for a new one."""
     piece = rounded_piece(options.min_piece) if options.checkpoint else None
-    return options.priority, options.licence_needs(), options.limit and (number, options.limit), piece
+    return options.priority, options.licence_needs(), options.limit and (number, options.limit), piece, environment
 
 
 class Gates:
@@ -50,6 +52,8 @@ class Gates:
         self._orders = orders
         # The bags that wait for a bag, both by number.
         self._followers: dict[int, set[int]] = {}
+        # Called when a bag goes on that was held.
+        self.resumed: Callable[[OpenBag], None] = lambda bag: None
         # By owner and category: the bags that have categories of their own, by number. Some of them may have ended by
         # now: they are dropped when the owner has too many categories, or when they are forgotten.
         self._categories: dict[str, dict[tuple[object, ...], dict[int, OpenBag]]] = {}
@@ -58,12 +62,12 @@ class Gates:
 
     # --- a new bag ---------------------------------------------------------------------------------------------------
 
-    def refusal(self, bag_id: str, owner: str, options: wire.TaskOptions) -> str:
-        """Why a new bag with these options is refused; empty when it is not."""
+    def refusal(self, bag_id: str, owner: str, options: wire.TaskOptions, environment: str = "") -> str:
+        """Why a new bag with these options is refused; empty when it is not. ``environment``: its key."""
         return (
             self._refusal_by_licences(options)
             or self._refusal_by_bags(bag_id, owner, options)
-            or self._refusal_by_categories(owner, options)
+            or self._refusal_by_categories(owner, options, environment)
         )
 
     def _refusal_by_licences(self, options: wire.TaskOptions) -> str:
@@ -87,12 +91,12 @@ class Gates:
                 return f"the bag {why}"
         return ""
 
-    def _refusal_by_categories(self, owner: str, options: wire.TaskOptions) -> str:
+    def _refusal_by_categories(self, owner: str, options: wire.TaskOptions, environment: str) -> str:
         categories = self._categories.get(owner, {})
         if (
-            not _has_own_category(options)
+            not _has_own_category(options, environment)
             or len(categories) < CATEGORIES_LIMIT
-            or _category(options, None) in categories
+            or _category(options, environment, None) in categories
         ):
             return ""
         for category in list(categories):
@@ -100,8 +104,8 @@ class Gates:
         if len(categories) < CATEGORIES_LIMIT:
             return ""
         return (
-            f"{owner} has bags with {len(categories)} different limits, priorities, licences and shortest pieces here, "
-            f"of {CATEGORIES_LIMIT}: try again when some have ended"
+            f"{owner} has bags with {len(categories)} different limits, priorities, licences, shortest pieces and "
+            f"environments here, of {CATEGORIES_LIMIT}: try again when some have ended"
         )
 
     def _drop_ended(self, owner: str, category: tuple[object, ...]) -> None:
@@ -114,8 +118,8 @@ class Gates:
 
     def count(self, bag: OpenBag) -> None:
         """Count the category of a bag that has not ended."""
-        if _has_own_category(bag.row.options):
-            category = _category(bag.row.options, bag.row.number)
+        if _has_own_category(bag.row.options, bag.environment_key):
+            category = _category(bag.row.options, bag.environment_key, bag.row.number)
             self._categories.setdefault(bag.row.owner, {}).setdefault(category, {})[bag.row.number] = bag
 
     def enter(self, bag: OpenBag, restored: bool = False) -> None:
@@ -133,7 +137,10 @@ class Gates:
     # --- other bags end ----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Begin to decide about the bags that wait for those with news."""
+        """Begin to decide about the bags that wait for those with news, and hold those that cannot go on."""
+        to_hold, self._state.to_hold = self._state.to_hold, []
+        for bag, why in to_hold:
+            self._orders.begin(bag.row.owner, self._hold(bag, why))
         for number in self._state.fresh & self._followers.keys():
             self._begin(number)
 
@@ -181,7 +188,8 @@ class Gates:
 
     def forget(self, bag: OpenBag) -> None:
         """A complete bag, for which none waits, is about to be forgotten: it waits no more."""
-        categories, category = self._categories.get(bag.row.owner, {}), _category(bag.row.options, bag.row.number)
+        categories = self._categories.get(bag.row.owner, {})
+        category = _category(bag.row.options, bag.environment_key, bag.row.number)
         if categories.get(category, {}).pop(bag.row.number, None) is not None and not categories[category]:
             del categories[category]
         for before in bag.waits_for:
@@ -226,9 +234,22 @@ class Gates:
         self._state.note("bag-paused", **self._facts(bag))
         return (yield from self._route(bag))
 
+    def _hold(self, bag: OpenBag, why: str) -> Slices:
+        """Place no more tasks of a bag, because they cannot run, until somebody resumes it."""
+        if bag.complete or bag.held:
+            return {}
+        self._state.journal.order(bag.row.number, HOLD + why)
+        bag.held, bag.paused = why, True
+        self._state.note("bag-held", **self._facts(bag), why=why)
+        return (yield from self._route(bag))
+
     def resume(self, bag: OpenBag) -> Slices:
         """Place tasks of a bag again."""
         self._state.journal.carried_out(bag.row.number, "pause")
+        if bag.held:
+            self._state.journal.carried_out(bag.row.number, HOLD + bag.held)
+            bag.held = ""
+            self.resumed(bag)
         bag.paused = False
         self._state.note("bag-resumed", **self._facts(bag))
         return (yield from self._route(bag))

@@ -15,7 +15,6 @@ and what was read last stays in force.
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -61,6 +60,8 @@ class HomeFile(Generic[Content]):
     def _table(self, stamp: Stamp) -> dict[str, Any]:
         if stamp[1] > FILE_BYTES:
             raise ValueError(f"{self._path}: {stamp[1]:,} bytes; the limit is {FILE_BYTES:,}")
+        import tomllib  # here, because most brokers have no such file
+
         try:
             return tomllib.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 
 from deskgrid import wire
+from deskgrid.broker.garbage import Garbage
 from deskgrid.broker.port.fair_queue import SHORT_S, Arrival, FairQueue
 from deskgrid.broker.port.penalties import Penalties
 from deskgrid.broker.port.sockets import Sockets
@@ -78,6 +79,7 @@ class Loop:
         self._value_writer = ValueWriter((journal.values.keep, journal.values.sum_up), sockets.wake)
         self._fair_queue = FairQueue()
         self._penalties = Penalties()
+        self._garbage = Garbage()
         # Large payloads of messages handled in this turn. A payload that is not recorded at the end of the turn never
         # will be.
         self._payloads: list[wire.Chunks] = []
@@ -113,10 +115,12 @@ class Loop:
         state = self._sessions.state
         state.waiting, state.crowded = self._sockets.waiting, self._sockets.crowded
         self._look_at_files()
-        while not stopping():
-            arrived = self._sockets.wait(self._patience)
-            self._gone += self._sockets.tend(self._now())
-            self._turn(arrived)
+        with self._garbage.in_charge():
+            while not stopping():
+                arrived = self._sockets.wait(self._patience)
+                self._gone += self._sockets.tend(self._now())
+                self._turn(arrived)
+                self._garbage.collect(self._now(), idle=self._now() >= self._active_at + SILENCE_S)
         self._finish(self._sessions.farewell("the broker stops; start it again on the same home to go on"))
         log.info("stopped")
 

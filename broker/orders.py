@@ -17,7 +17,7 @@ from deskgrid.broker.operations import Operation, Operations, Slices
 from deskgrid.broker.query_catalog import AskError
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.journal import JournalFull
-from deskgrid.broker.store.rows import Order
+from deskgrid.broker.store.rows import HOLD, Order
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.queues.task_ranges import Spans, spans_of
 
@@ -50,7 +50,7 @@ class Orders:
     def resume(self) -> None:
         """Go on with orders that an earlier life of the broker began. Call this after the bags are restored."""
         for number, what in self._state.journal.recovery.orders():
-            if number in self._state.broken_orders or what == "pause":
+            if number in self._state.broken_orders or what == "pause" or what.startswith(HOLD):
                 continue
             bag = self._state.book.by_number.get(number)
             if what == "forget":

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Mapping
 from itertools import islice
 
 from deskgrid import wire
-from deskgrid.broker.attempts import WorkerSession
 from deskgrid.broker.bags import NO_WORKER, OpenBag, too_long
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.operations import Shared, Slices
@@ -19,6 +18,7 @@ from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.worker_health import trouble
+from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.broker.workers import Workers
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.policies import policy_options

@@ -14,6 +14,8 @@ from deskgrid import wire
 from deskgrid.broker.auth.admission import Admission
 from deskgrid.broker.auth.roles import Credential, admin_refusal, owner_refusal
 from deskgrid.broker.bags import OpenBag
+from deskgrid.broker.environment_list import EnvironmentList
+from deskgrid.broker.environments import Environments
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.forecasts.whatif import WhatIf
 from deskgrid.broker.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
@@ -31,7 +33,7 @@ from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policies import make_policy, policy_options
-from deskgrid.scheduler.views.explain import Explanation, Restraint, Waiting, explain, restraint, waiting_of
+from deskgrid.scheduler.views.explain import Explanation, Restraint, SlotReason, Waiting, explain, restraint, waiting_of
 
 # Explanations of tasks that do not wait.
 _STATE_TEXT = {
@@ -62,10 +64,13 @@ class Queries:
         self._clients = clients
         self.operations = Operations(state)
         self.orders = Orders(state, self.operations)
+        self.environments = Environments(state, workers.by_name, workers.by_peer)
+        self.orders.gates.resumed = self.environments.forgive
         self.etas = Etas(state, self.operations, state.forecaster)
         overview = Overview(state, workers, throughput, clients, self.etas)
         self._overview = overview
         admission = Admission(state, self._connected)
+        self.environment_list = EnvironmentList(state, workers)
         self._table: dict[str, Callable[[Json, float], Json | Slices]] = {
             "ping": lambda args, now: {},
             "status": lambda args, now: overview.grid() if args.get("rows") is False else overview.status(),
@@ -82,6 +87,9 @@ class Queries:
             "pause": lambda args, now: self.orders.gates.pause(self._bag(args)),
             "resume": lambda args, now: self.orders.gates.resume(self._bag(args)),
             "shares": lambda args, now: usage.shares(),
+            "systems": lambda args, now: self.environment_list.systems(),
+            "environments": lambda args, now: self.environment_list.rows(),
+            "release": lambda args, now: self.environment_list.release(self._bag(args), args["parts"]),
             "explain": self._explain,
             "logs": lambda args, now: task_log(state, self._task(self._bag(args), args["item"])),
             "output": lambda args, now: bag_output(state, self._bag(args), args.get("after") or 0),
@@ -209,6 +217,7 @@ class Queries:
             "text": barred
             or [
                 *kept_back,
+                *(self.environments.explain(bag, now) if why.state == State.WAITING else ()),
                 *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now),
                 *self._failures(task, why),
             ],
@@ -241,7 +250,7 @@ class Queries:
     def _barred(self, bag: OpenBag) -> str:
         """Why the tasks of a bag may not be placed."""
         if bag.paused:
-            return "its bag is paused"
+            return f"its bag is held: {bag.held}" if bag.held else "its bag is paused"
         return f"its bag comes after {', '.join(self.orders.gates.waits_for(bag)) or 'another one'}"
 
     def _nothing_waits(self, bag: OpenBag, tasks: Waiting) -> Generator[int, None, Json]:
@@ -304,11 +313,20 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
             lines.append(f"{where}: {in_quarantine(slot.quarantined, now)}")
         elif slot.silent_s is not None:
             lines.append(f"{where}: has not answered for {precise(slot.silent_s)}, and gets no work until it does")
+        elif not slot.ready:
+            lines.append(f"{where}: its environment is not ready there")
         elif slot.short_s:
-            lines.append(f"{where}: {precise(slot.left_s)} left, {precise(slot.short_s)} short")
+            lines.append(f"{where}: {precise(slot.left_s)} left, {precise(slot.short_s)} short{_early(slot)}")
         else:
             lines.append(f"{where}: fits, but is busy with other work")
     for window in why.coming:
         fit = "fits" if window.fits else "too short"
         lines.append(f"{window.worker}: window in {precise(window.starts_in_s)} for {precise(window.lasts_s)}: {fit}")
     return lines
+
+
+def _early(slot: SlotReason) -> str:
+    """By how much a PC leaves before it said, or after."""
+    if slot.early_s is None:
+        return ""
+    return f"; it leaves on average {precise(abs(slot.early_s))} {'early' if slot.early_s > 0.0 else 'late'}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from deskgrid.wire import BAG_LIMIT, BATCH_ROWS, SECONDS_LIMIT, WINDOWS_LIMIT
+from deskgrid.wire import BAG_LIMIT, BATCH_ROWS, OFFER_PARTS, SECONDS_LIMIT, WINDOWS_LIMIT
 
 Json = dict[str, Any]
 Access = Literal["everyone", "owner", "admin"]
@@ -145,6 +145,7 @@ _ITEM = _whole(BAG_LIMIT)
 _ITEMS = _list({int}, BAG_LIMIT, "whole numbers")
 _SECONDS = _list({int, float}, SECONDS_LIMIT, "numbers of seconds")
 _NAME = Argument(_text(r"[ -~]{1,64}", "a name"))
+_PARTS = _text(rf"([0-9a-f]{{64}}){{1,{OFFER_PARTS}}}", f"1 to {OFFER_PARTS} digests in hexadecimal")
 _AFTER = Argument(_whole(2**63 - 1), optional=True)
 _PATTERN = _text(r"[^\0\n]{1,255}", "a pattern of names")
 _MOMENTS = Argument(_list({int, float}, SECONDS_LIMIT, "numbers of seconds", WINDOWS_LIMIT))
@@ -194,6 +195,9 @@ QUESTIONS: Mapping[str, Question] = {
     "pause": Question("owner", {"bag": _BAG}, order=True),
     "resume": Question("owner", {"bag": _BAG}, order=True),
     "shares": Question("everyone"),
+    "systems": Question("everyone"),
+    "environments": Question("everyone"),
+    "release": Question("owner", {"bag": _BAG, "parts": Argument(_PARTS)}, order=True, longest=LONG),
     "whatif": Question("owner", {"bag": _BAG, "changes": _CHANGES}, longest=CHANGES, brackets=CHANGES_BRACKETS),
     "whatif new": Question(
         "everyone",

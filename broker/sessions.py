@@ -20,7 +20,7 @@ from deskgrid.broker.retention import Retention
 from deskgrid.broker.state import BrokerState, Leaving
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.journal import JournalFull
-from deskgrid.broker.store.rows import BatchRow
+from deskgrid.broker.store.rows import HOLD, BatchRow
 from deskgrid.broker.throughput import Throughput
 from deskgrid.broker.transfers import Transfers
 from deskgrid.broker.usage import Usage
@@ -61,6 +61,7 @@ class Sessions:
         self._gates = self.queries.orders.gates
         self.clients = Clients(state, self.queries)
         self.transfers = Transfers(state, self.workers, self.clients, self.queries.operations)
+        self.queries.environment_list.drop = self.transfers.release
         self._retention = Retention(state, self.queries.operations, self.queries.orders, keep_days)
         self._counted = 0
         self._news = True
@@ -76,11 +77,14 @@ class Sessions:
         book, journal = self.state.book, self.state.journal
         self.transfers.restore()
         self.usage.restore(now)
-        paused = {number for number, what in journal.recovery.orders() if what == "pause"}
+        orders = journal.recovery.orders()
+        held = {number: what.removeprefix(HOLD) for number, what in orders if what.startswith(HOLD)}
+        paused = {number for number, what in orders if what == "pause" or number in held}
         for row in journal.recovery.bags():
             bag = book.open(row)
             self.state.note_transfer(bag)
-            bag.paused = row.number in paused
+            bag.paused, bag.held = row.number in paused, held.get(row.number, "")
+            self.queries.environments.enter(bag, self.state.environment_of(row.template))
             self._gates.enter(bag, restored=True)
             self.state.quotas.opened(row.owner)
         for owner, task, *facts in journal.recovery.checkpoints():
@@ -171,8 +175,15 @@ class Sessions:
             self._enrolment.ask(peer, who, message)
         elif isinstance(message, wire.FROM_BOTH):
             self.transfers.receive(peer, who, message, now)
+        elif isinstance(message, wire.Prepared):
+            if self.workers.heard(peer, who, now):
+                self.queries.environments.receive(peer, message, now)
+            else:
+                self.state.send(peer, wire.Rejoin())
         elif isinstance(message, wire.FROM_WORKER):
             self.workers.receive(peer, who, message, now)
+            if isinstance(message, wire.Join) and (worker := self.workers.by_peer.get(peer)) is not None:
+                self.queries.environments.joined(worker, now)
         else:
             self.clients.receive(peer, who, message, now)
 
@@ -221,7 +232,7 @@ class Sessions:
             or self.queries.operations.parked
             or self.transfers.waiting
             or self.workers.attempts.owes_checkpoints
-            or self.workers.attempts.owes_templates
+            or self.workers.owes_templates
             or self._enrolment.pressing
         )
 
@@ -262,9 +273,10 @@ class Sessions:
         self.clients.sweep(now)
         self.transfers.sweep(now)
         self.transfers.send_some()
-        self.workers.attempts.send_templates()
+        self.workers.send_templates()
         self.workers.attempts.send_checkpoints()
         self.queries.operations.work(now)
+        self.queries.environments.look(now)
         self._gates.look()
         self.state.learn(now)
         self.queries.etas.look(now)

@@ -28,10 +28,12 @@ from deskgrid.wire import (
     Assign,
     Blob,
     Checkpoint,
+    Environment,
     Failed,
     Message,
     Part,
     Taken,
+    template_environment,
     weight,
 )
 
@@ -44,6 +46,10 @@ CHANGED_BY = 1.25
 # How fast files are assumed to reach a PC, for the test whether a task fits: less than half of what a network of a
 # gigabit carries. Bytes per second.
 TRANSFER_BYTES_PER_S = 50e6
+
+
+# Templates whose environments are kept in mind.
+ENVIRONMENTS = 10_000
 
 
 class WindowsSource(Protocol):
@@ -109,7 +115,7 @@ class BrokerState:
         self.learning = Learning(journal)
         self.window_log = WindowLog(journal, facts.wall_at_zero)
         # Attempt numbers of this life of the broker are larger than those of any earlier one.
-        self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40)
+        self.scheduler = Scheduler(policy, first_attempt=journal.epoch << 40, hours=self.learning.hours)
         # A policy has a state of its own. This is a copy of the current policy, from before its first use.
         self.unused_policy = deepcopy(policy)
         # Messages to send. Receipts go last, because no peer is idle while it waits for one.
@@ -129,6 +135,10 @@ class BrokerState:
         self.pending: list[ev.Command] = []
         # Bags whose orders made the broker fail.
         self.broken_orders: set[int] = set()
+        # Bags that are to be held, and why.
+        self.to_hold: list[tuple[OpenBag, str]] = []
+        # The environments of templates that were asked for lately, by digest.
+        self._environments: dict[str, Environment | None] = {}
         # Bags with news for their watchers.
         self.fresh: set[int] = set()
         self.events = EventLog(first=journal.epoch << 32)
@@ -145,9 +155,20 @@ class BrokerState:
         state.waiting, state.crowded = self.waiting, self.crowded
         state.disk = self.disk
         state.events = self.events
-        state.scheduler = Scheduler(self.unused_policy, first_attempt=self.scheduler.next_attempt)
+        state.scheduler = Scheduler(
+            self.unused_policy, first_attempt=self.scheduler.next_attempt, hours=state.learning.hours
+        )
         state._notices, state._lines = self._notices, self._lines
         return state
+
+    def environment_of(self, template: str) -> Environment | None:
+        """The environment that a template in the journal names."""
+        if template not in self._environments:
+            if len(self._environments) >= ENVIRONMENTS:
+                self._environments.clear()
+            data = self.journal.template(template)
+            self._environments[template] = None if data is None else template_environment(data)
+        return self._environments[template]
 
     def posix(self, now: float) -> float:
         """``now`` of the broker's clock in POSIX seconds."""

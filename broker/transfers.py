@@ -10,7 +10,7 @@ is told at once.
 
 import re
 from collections import Counter, OrderedDict, deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from deskgrid import wire
@@ -110,7 +110,7 @@ class Transfers:
         if not (self._clients.heard(peer, who, now) or self._workers.heard(peer, who, now)):
             self._state.send(peer, wire.Rejoin())
             return
-        place = self._place(peer, who, message.holder)
+        place = self._place(peer, who, message.holder, isinstance(message, wire.Want))
         if isinstance(place, str):
             self._state.send(peer, wire.Failed(message.request, place))
         elif isinstance(message, wire.Want):
@@ -121,8 +121,11 @@ class Transfers:
                 return
             self._state.send(peer, wire.Failed(message.request, answer) if isinstance(answer, str) else answer)
 
-    def _place(self, peer: bytes, who: Credential, holder: str) -> Place | str:
-        """Whose files ``holder`` means; or why its sender has nothing to do with them."""
+    def _place(self, peer: bytes, who: Credential, holder: str, fetches: bool = False) -> Place | str:
+        """Whose files ``holder`` means; or why its sender has nothing to do with them.
+
+        ``fetches``: it asks for a part, which a worker may do for a bag, too, whose environment it is to prepare.
+        """
         if peer in self._clients.by_peer:
             bag = self._state.book.by_id.get(holder)
             if bag is None:
@@ -134,6 +137,9 @@ class Transfers:
             if attempt.task < self._state.book.next_task and self._workers.attempts.given_to(worker, [attempt]):
                 row = self._state.book.item(attempt.task)[0].row
                 return Place(row.id, row.owner, from_worker=True)
+        bag = self._state.book.by_id.get(holder) if fetches else None
+        if worker is not None and bag is not None and bag.environment_key in worker.environments:
+            return Place(holder, bag.row.owner, from_worker=True)
         return "this attempt was not given to you"
 
     def _offer(self, place: Place, offer: wire.Offer, now: float) -> wire.Message | str:
@@ -248,6 +254,15 @@ class Transfers:
             if is_over and not self._is_needed(row) and row.number not in self._dropping:
                 self._dropping.add(row.number)
                 self._operations.add(Operation("", self._drop(row), order=True))
+
+    def release(self, bag: str, owner: str, digests: Sequence[bytes]) -> int:
+        """Drop parts of a bag that nobody needs any more; return how many bytes less its owner has."""
+        row, parts = self._holders.get((bag, owner)), self._state.journal.parts
+        if row is None or row.number in self._dropping:
+            return 0
+        dropped = parts.drop(row, parts.held(row, digests))
+        self._state.quotas.extended(owner, 0, -dropped.size - HOLD_BYTES * dropped.rows)
+        return dropped.size
 
     def _is_needed(self, row: HolderRow) -> bool:
         """Whether its bag is open."""

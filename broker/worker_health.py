@@ -20,6 +20,8 @@ def reason(slot: SlotReason) -> str:
         return "quarantined"
     if slot.silent_s is not None:
         return "silent"
+    if not slot.ready:
+        return "not prepared"
     return "too short" if slot.short_s else "busy"
 
 

@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import IO, Any, Generic, Protocol, TypeVar
 
 # The name of the module by which the process that runs tasks lends us the files of its task.
@@ -37,6 +38,9 @@ class Collecting(Protocol):
     def shared(self, shared: "Shared[Any]") -> str:
         """Note a shared object; return the tree in hexadecimal."""
 
+    def function(self, function: FunctionType) -> None:
+        """Note a function that may travel by value."""
+
 
 class _Local(threading.local):
     """What this thread is doing."""
@@ -56,6 +60,12 @@ def collect(collector: Collecting | None) -> Collecting | None:
     """
     before, _local.collecting = _local.collecting, collector
     return before
+
+
+def note_function(function: FunctionType) -> None:
+    """Tell who notes the files of values that this function is pickled."""
+    if _local.collecting is not None:
+        _local.collecting.function(function)
 
 
 @contextmanager

@@ -97,8 +97,9 @@ class Answers:
         grid, task = self._grid, ended.attempt.task
         paid = self._trust.pay(reporter, ended.attempt) if grid.deadlines.debts or grid.stopping else None
         slot = grid.bound.get(task)
-        if slot is not None and slot.runs(ended.attempt):
-            grid.withdraw(slot, slot.place_of(task), now, ended.elapsed)
+        place = -1 if slot is None else slot.place_of(task)
+        if slot is not None and place >= 0 and slot.sent[place].attempt == ended.attempt:
+            grid.withdraw(slot, place, now, ended.elapsed)
             return slot.worker.name, slot.position
         if grid.is_orphan(ended.attempt):
             # The worker was given up for lost, but finished the work. No newer attempt exists, so this answer counts.
@@ -126,7 +127,8 @@ class Answers:
             return False
         grid.counters.count(outcome)
         if not outcome:  # done
-            self._stop_others(task, now)
+            if grid.copies or task in grid.bound:
+                self._stop_others(task, now)
             if grid.tasks.copied and worker in grid.slots.workers:
                 learn_pace(grid.tasks.known(task), grid.slots.workers[worker], task, elapsed)
             grid.prediction_error.add(grid.tasks.succeed([task], [elapsed]))

@@ -16,9 +16,9 @@ from itertools import islice
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.policy_view import ROUNDING_S
+from deskgrid.scheduler.state.bags import TaskBatch
 from deskgrid.scheduler.state.looks import Looks
 from deskgrid.scheduler.state.slots import Slot, Worker
-from deskgrid.scheduler.state.tasks import TaskBatch
 
 # An attempt is behind after this many times its predicted runtime, but not before it has taken LEAST_S: a copy of a
 # shorter task would hardly begin before its original ends.
@@ -104,7 +104,14 @@ class Copying:
         slots = grid.slots.slots
         idle = (slots[number] for number in grid.slots.idle.above(needs, now) if number not in taken)
         shut = {slot.worker.name, *grid.quarantine.workers}
-        others = (place for place in idle if place.copy is None and place.worker.name not in shut)
+        environment = grid.tasks.known(attempt.task).bag.category.key.environment
+        others = (
+            place
+            for place in idle
+            if place.copy is None
+            and place.worker.name not in shut
+            and (not environment or environment in place.worker.environments)
+        )
         best = min(islice(others, CHOICES), key=lambda place: pace(place.worker), default=None)
         return best if best is not None and self._pays(slot, best, now) else None
 

@@ -185,6 +185,14 @@ class UptimeRefreshed:
 
 
 @dataclass(frozen=True, slots=True)
+class EnvironmentsReady:
+    """The environments that are ready on a worker which is up, all of them: the names that categories have."""
+
+    worker: str
+    environments: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerLeft:
     """A worker is gone. ``planned``: it said so (a departure); otherwise it vanished (a loss).
 
@@ -267,6 +275,7 @@ Event = (
     | BagForgotten
     | WorkerJoined
     | UptimeRefreshed
+    | EnvironmentsReady
     | WorkerLeft
     | WorkerForgotten
     | AttemptsEnded

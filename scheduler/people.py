@@ -9,7 +9,7 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import IllegalEvent, State
 from deskgrid.scheduler.queues.task_ranges import Spans
-from deskgrid.scheduler.state.tasks import BARRED, QUEUED, WAITING, TaskBatch
+from deskgrid.scheduler.state.bags import BARRED, QUEUED, WAITING, TaskBatch
 
 
 def bar(batch: TaskBatch, first: int, count: int) -> Spans:

@@ -11,6 +11,7 @@ Rule 6: what is left idle may run copies of running tasks (`deskgrid.scheduler.c
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from deskgrid.scheduler.copying import Copying
 from deskgrid.scheduler.events import Assign, Assignment
@@ -100,13 +101,36 @@ class Placing:
     def _place(self, categories: list[Category], pieces: list[Category]) -> None:
         """Place tasks of these categories; those in ``pieces`` are checkpointable, and no policy sees them."""
         if pieces:
-            self._pieces.place(pieces, categories, longer=True)
+            self._place_pieces(pieces, categories, longer=True)
         if categories and self._grid.slots.with_room and self._grid.budget > 0:
             self._take_turns(Turns(self._grid, categories))
             if self._unfit:
                 self._give_back_unfit()
         if pieces:
-            self._pieces.place(pieces, categories, longer=False)
+            self._place_pieces(pieces, categories, longer=False)
+
+    def _place_pieces(self, pieces: Sequence[Category], categories: Sequence[Category], *, longer: bool) -> None:
+        for alike in by_environment(pieces):
+            environment = alike[0].key.environment
+            with self._only_ready(environment) as ready:
+                if ready:
+                    others = [category for category in categories if category.key.environment in ("", environment)]
+                    self._pieces.place(alike, others, longer=longer)
+
+    @contextmanager
+    def _only_ready(self, environment: str) -> Iterator[bool]:
+        """Hide the slots where an environment is not ready. Yields whether others have room; if not, none is hidden."""
+        grid = self._grid
+        if not environment:
+            yield True
+            return
+        if not grid.slots.has_room_in(environment):
+            yield False
+            return
+        hidden = grid.slots.hide(environment)
+        yield True
+        for slot in hidden:
+            grid.slots.index(slot, grid.now)
 
     def _tidy(self) -> list[Category]:
         """Tidy the queues. Returns the categories that can be asked in this pass: in an unbounded one, all of them."""
@@ -129,18 +153,32 @@ class Placing:
         if turns.contested and grid.policy.timed and grid.categories.order == "longest-first":
             self._serve_claims(turns)
         while grid.slots.with_room and grid.budget > 0 and (categories := turns.choose()):
+            categories = by_environment(categories)[0]
             # A plan for everybody's tasks no longer holds when only some people have their turn.
             grid.changes += len(categories) < len(turns.categories)
-            if any(category.probing for category in categories) and self._ask(
-                place_probes(grid, categories), categories, turns
-            ):
-                continue
-            if not self._ask(grid.policy.plan(PolicyView(grid, categories, turns.categories)), categories, turns):
+            with self._only_ready(categories[0].key.environment) as ready:
+                more = ready and self._ask_about(categories, turns)
+            if not more:
                 turns.over(categories)
+
+    def _ask_about(self, categories: list[Category], turns: Turns) -> bool:
+        """Ask for tasks of these categories, for probes first; False if there are no more."""
+        grid = self._grid
+        if any(category.probing for category in categories) and self._ask(
+            place_probes(grid, categories), categories, turns
+        ):
+            return True
+        return self._ask(grid.policy.plan(PolicyView(grid, categories, turns.categories)), categories, turns)
 
     def _serve_claims(self, turns: Turns) -> None:
         """Place tasks that fit only rare windows, if one of these has room."""
-        grid, categories, requirement = self._grid, turns.categories[:CATEGORIES], self._grid.policy.requirement
+        for categories in by_environment(turns.categories[:CATEGORIES]):
+            with self._only_ready(categories[0].key.environment) as ready:
+                if ready:
+                    self._serve_claims_of(categories, turns)
+
+    def _serve_claims_of(self, categories: list[Category], turns: Turns) -> None:
+        grid, requirement = self._grid, self._grid.policy.requirement
         least = self._claims.least()
         if least < PolicyView(grid, categories, categories).longest_fit(requirement):
             self._postpone(Postpone(None), categories)
@@ -154,7 +192,9 @@ class Placing:
         for step in steps:
             if isinstance(step, Postpone):
                 self._postpone(step, categories)
-            elif turns.placed(self._carry_out(step)):
+                continue
+            category = self._carry_out(step)
+            if (category.restricted or not turns.alone) and turns.placed(category):
                 return True
         return False
 
@@ -259,7 +299,7 @@ class Placing:
         handed = self._send(slot, requirement) if slot.queue else 0
         if slot.sent and slot.look_at > grid.now + GRACE_S:
             grid.deadlines.watch(slot, grid.now)
-        if slot.sent and grid.tasks.copied:
+        if grid.tasks.copied and slot.sent:
             self.copying.watch(slot)
         if grid.budget <= 0 and slot.queue and self.may_send(slot):
             grid.dirty[slot.number] = slot  # the next pass goes on with it
@@ -333,3 +373,19 @@ class Placing:
         grid = self._grid
         grid.budget -= len(work)
         grid.next_attempt += len(work)
+
+
+def by_environment(categories: Sequence[Category]) -> list[list[Category]]:
+    """Categories that need the same environment together, and first those whose next task is the longest."""
+    found: dict[str, list[Category]] = {}
+    for category in categories:
+        found.setdefault(category.key.environment, []).append(category)
+    if len(found) < 2:
+        return list(found.values())
+    return sorted(found.values(), key=lambda alike: max(map(_longest, alike)), reverse=True)
+
+
+def _longest(category: Category) -> float:
+    """The runtime of the task that is next in a category."""
+    entries = category.priority.next_fit(math.inf), category.regular.next_fit(math.inf)
+    return max([entry.runtime for entry in entries if entry is not None], default=0.0)

@@ -42,16 +42,16 @@ class _Contender:
 
 
 class Turns:
-    """The turns of one pass among ``categories``, which have waiting tasks."""
+    """The turns of one pass among ``categories``, which have waiting tasks. ``alone``: there is one, or none."""
 
     def __init__(self, grid: GridState, categories: Sequence[Category]) -> None:
         self._grid = grid
         self.categories = [category for category in categories if category.open]
-        self._alone = len(self.categories) < 2
+        self.alone = len(self.categories) < 2
         self._contenders: list[_Contender] = []
         self._of: dict[Share, _Contender] = {}
         self._most = math.inf
-        if not self._alone:
+        if not self.alone:
             self._meet()
 
     def _meet(self) -> None:
@@ -69,7 +69,7 @@ class Turns:
 
     def choose(self) -> list[Category]:
         """The categories whose turn it is, those who have used least first; none if all have had their turn."""
-        if self._alone:
+        if self.alone:
             return self.categories
         if not self._contenders:
             return []
@@ -85,7 +85,7 @@ class Turns:
     def placed(self, category: Category) -> bool:
         """Tasks of ``category`` were placed. Returns whether somebody else may have a turn now."""
         done = not category.open
-        if self._alone:
+        if self.alone:
             if done:
                 self.categories = []
             return done
@@ -102,7 +102,7 @@ class Turns:
 
     def over(self, categories: Sequence[Category]) -> None:
         """The policy takes no more tasks of these categories in this pass."""
-        if self._alone:
+        if self.alone:
             self.categories = []
             return
         for category in categories:

@@ -27,7 +27,7 @@ from deskgrid.scheduler.model import Outcome
 from deskgrid.scheduler.policies import DEFAULT, make_policy
 from deskgrid.scheduler.prediction.runtimes import Features, Runtimes
 from deskgrid.scheduler.simulation.simulator import Arrival, SimulatedPC, Simulator, Span, Stalled
-from deskgrid.scheduler.state.tasks import Bag
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.views.snapshot import Outlook
 from deskgrid.sleepbench.workloads.fits import DAY_S, HOUR_S, WEEK_S
 from deskgrid.sleepbench.workloads.source import WorkloadError
@@ -60,7 +60,7 @@ class EtaRow:
     ``stage``: percent of the tasks that had ended, or "small". ``coverage90``: the fraction of ``bags`` that ended
     within their interval. ``width_median``: of the interval, as a multiple of the time that was really left;
     ``point_error_median``: how far the point was off, as a fraction of that; medians over bags. ``cost_ms``: of one
-    estimate, the median, in milliseconds of processor time;
+    estimate, the median, in milliseconds of processor time.
     """
 
     method: str

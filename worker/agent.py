@@ -24,6 +24,7 @@ import zmq
 from deskgrid import wire
 from deskgrid.wire.joinline import JoinLine
 from deskgrid.worker.enrolment import enrolled
+from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files.cache import FileCache
 from deskgrid.worker.files.stage import Stage
 from deskgrid.worker.identities import Identities, IdentityError, PcIdentity
@@ -45,6 +46,8 @@ log = logging.getLogger("deskgrid.worker")
 TICK_S = 0.2
 # Bytes of stored files that a PC keeps although no task uses them.
 FILES_BYTES = 10 * 2**30
+# Bytes of unpacked wheels that a PC keeps although no environment uses them.
+ENV_BYTES = 10 * 2**30
 # How long a stopping worker waits for the broker to confirm its last results.
 LAST_RESULTS_S = 3.0
 # A PC may enrol for this long even if its plan is over sooner: `--until 1` is how a PC enrols, and the broker may be
@@ -68,7 +71,8 @@ class WorkerOptions:
     for a task's process; 0 for no limit. ``run_as``: the user that tasks run as; None: the worker's own user.
     ``files``: the folder for stored files; None: one in the home or, with ``run_as``, in the folder for temporary
     files.
-    ``files_bytes``: bytes of stored files that are kept although no task uses them.
+    ``files_bytes``: bytes of stored files that are kept although no task uses them. ``env_bytes``: the same of unpacked
+    wheels.
     """
 
     join: JoinLine
@@ -81,6 +85,7 @@ class WorkerOptions:
     run_as: Account | None = None
     files: Path | None = None
     files_bytes: int = FILES_BYTES
+    env_bytes: int = ENV_BYTES
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("site", self.site)):
@@ -161,11 +166,13 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         with suppress(BlockingIOError):  # it has been woken often enough
             wake_in.send(b"\0")
 
-    cache, tasks = _places(options)
+    cache, wheels, tasks = _places(options)
     executor = Executor(
         options.slots, options.name, wake, task_memory=options.task_memory, account=options.run_as, tasks=tasks.path
     )
-    stage = Stage(executor, cache, tasks.path, wake, options.run_as)
+    stage = Stage(executor, cache, tasks.path, wake, account=options.run_as, wheels=wheels)
+    assert stage.environments is not None
+    executor.sites = stage.environments.ready
     try:
         with Link(options.join) as link:
             _Agent(options, link, executor, stage, wake=wake, woken=wake_out, say=say).run(stopping)
@@ -177,8 +184,11 @@ def _work(options: WorkerOptions, stopping: Callable[[], bool], say: Callable[[s
         wake_out.close()
 
 
-def _places(options: WorkerOptions) -> tuple[FileCache, Folder]:
-    """Return the cache of stored files, and a folder for the folders of tasks, on one disk. Raises `WorkerError`."""
+def _places(options: WorkerOptions) -> tuple[FileCache, WheelStore, Folder]:
+    """Return the cache of stored files, the store of wheels, and a folder for the folders of tasks, all on one disk.
+
+    Raises `WorkerError`.
+    """
     place = options.files
     if place is None:
         place = options.home / "files" if options.run_as is None else Path(tempfile.gettempdir()) / RUN_AS_FILES
@@ -188,7 +198,8 @@ def _places(options: WorkerOptions) -> tuple[FileCache, Folder]:
         place.mkdir(mode=0o711, parents=True, exist_ok=True)
         if not is_ours(place):
             raise WorkerError(f"{place} belongs to somebody else, or others can write to it: name another with --files")
-        return FileCache(place / "cache", options.files_bytes), Folder(place)
+        store = WheelStore(place / "wheels", options.env_bytes)
+        return FileCache(place / "cache", options.files_bytes), store, Folder(place)
     except OSError as error:
         raise WorkerError(f"stored files cannot be kept in {place}: {error.strerror}") from error
 
@@ -215,6 +226,7 @@ class _Agent:
             site=options.site,
             python=".".join(platform.python_version_tuple()[:2]),
             slots=options.slots,
+            system=wire.this_system(),
         )
         self._options = options
         self._link = link

@@ -9,7 +9,7 @@ Rule 3: the worker goes on working while the broker is away.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from deskgrid import wire
 from deskgrid.worker.checkpoints import Checkpoints, Store
@@ -29,6 +29,10 @@ FLYING_BYTES = wire.PAYLOAD_LIMIT
 # If the next window is further away than this, idle child processes end, to free their memory. When the window is this
 # near, they are started again, so that the first tasks do not wait for a cold start, which may take seconds.
 REST_S = 60.0
+
+
+# What the broker says about files and environments.
+FileMessage = wire.Part | wire.Lacks | wire.Kept | wire.Failed | wire.Prepare
 
 
 class Refusal(Exception):
@@ -52,7 +56,7 @@ class TaskExecutor(Protocol):
     def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
     def say(self, now: float) -> Sequence[wire.Message]: ...
-    def hear(self, message: wire.Part | wire.Lacks | wire.Kept | wire.Failed, now: float) -> None: ...
+    def hear(self, message: FileMessage, now: float) -> None: ...
     def reconnected(self) -> None: ...
 
 
@@ -66,6 +70,7 @@ class Identity:
     site: str
     python: str
     slots: int
+    system: wire.System | None = None
 
 
 @dataclass(slots=True)
@@ -134,7 +139,7 @@ class Session:
             answer = self._checkpoints.receive(message, now.mono)
             self._out += [] if answer is None else [answer]
             self._deliver_held_back()
-        elif isinstance(message, wire.Part | wire.Lacks | wire.Kept | wire.Failed):
+        elif isinstance(message, FileMessage):
             self._runs.hear(message, now.mono)
         elif isinstance(message, wire.Recall):
             self._recall(message)
@@ -250,6 +255,7 @@ class Session:
                 uptime=self._uptime(now) if self._open else 0.0,
                 windows=self._windows(now),
                 running=self._held(now) if self._open else self._stopped,
+                **_platform_of(me.system),
             )
         )
         # Unconfirmed results, or their confirmations, may have been lost, so send the results again. They go right
@@ -346,10 +352,10 @@ class Session:
     def _feed(self, now: Instant) -> None:
         for slot, load in enumerate(self._loads):
             while load.waiting and len(load.given) <= 1:
-                template = load.waiting[0].template
+                template, environment = load.waiting[0].template, load.waiting[0].environment
                 if template in self._broken:
                     self._fail(slot, load.waiting.popleft())
-                elif any(work.template != template for work in load.given.values()):
+                elif any(work.template != template or work.environment != environment for work in load.given.values()):
                     break
                 elif self._runs.knows(template):
                     if not self._checkpoints.has(load.waiting[0]):
@@ -384,20 +390,23 @@ class Session:
 
     def _give(self, slot: int, load: SlotLoad, now: Instant) -> None:
         template, seconds = load.waiting[0].template, 0.0
+        environment = load.waiting[0].environment
         batch: list[wire.Work] = []
         while load.waiting and load.waiting[0].template == template and len(batch) < BATCH_TASKS:
             seconds += load.waiting[0].runtime
-            if batch and (seconds > BATCH_S or load.waiting[0].options.checkpoint):
+            first = load.waiting[0]
+            if batch and (seconds > BATCH_S or first.options.checkpoint or first.environment != environment):
                 break
             batch.append(load.waiting.popleft())
         load.given.update({(work.task, work.number): work for work in batch})
         begin, mono = self._checkpoints.begin, now.mono
-        jobs = [Job(w.task, w.number, w.template, w.payload, w.options, begin(w, mono)) for w in batch]
+        key = environment or ""
+        jobs = [Job(w.task, w.number, w.template, w.payload, w.options, begin(w, mono), key) for w in batch]
         self._runs.run(slot, jobs)
 
     def _collect(self, now: Instant) -> None:
         """Send what has ended."""
-        results = []
+        results, back = [], list[wire.Ref]()
         all_ended = self._runs.poll(now.mono)
         for job in self._runs.saved():
             if (saved := self._checkpoints.saved(job, now.mono)) is not None:
@@ -406,6 +415,9 @@ class Session:
             if self._checkpoints.running:
                 self._checkpoints.ended((ended.task, ended.number), goes_on=ended.outcome != wire.Outcome.DONE)
             self._loads[ended.slot].given.pop((ended.task, ended.number), None)
+            if ended.outcome is wire.Outcome.DEPARTED:
+                back.append(wire.Ref(ended.task, ended.number))
+                continue
             result = wire.Result(
                 ended.task,
                 ended.number,
@@ -417,6 +429,8 @@ class Session:
             )
             self._unwritten[result.task, result.number] = (ended.slot, result)
             results.append(result)
+        if back:
+            self._out.append(wire.Returned(tuple(back)))
         self._deliver(self._sendable(results))
 
     def _deliver_all(self) -> None:
@@ -493,3 +507,7 @@ class Session:
 
 def _size_of(result: wire.Result) -> int:
     return len(result.payload) + len(result.stdout) + len(result.stderr)
+
+
+def _platform_of(system: wire.System | None) -> dict[str, Any]:
+    return {} if system is None else {"platform": system.platform, "major": system.major, "minor": system.minor}

@@ -21,7 +21,7 @@ from deskgrid.scheduler.forecast.ahead import RUNS
 from deskgrid.scheduler.forecast.correction import CONFIDENCE, Estimate, estimate, score, stage_of
 from deskgrid.scheduler.forecast.look import Look
 from deskgrid.scheduler.forecast.picture import Durations, Picture
-from deskgrid.scheduler.state.tasks import Bag
+from deskgrid.scheduler.state.bags import Bag
 
 # A forecast serves for so long, in seconds; and then as long as forecasts would take more than this part of the time.
 KEEP_S = 3.0
@@ -49,12 +49,16 @@ NOTHING_KNOWN = "nothing is known yet of how long its tasks take"
 
 
 class _Asked(NamedTuple):
-    """A forecast that is being made from a picture taken at ``made``."""
+    """A forecast that is being made from a picture taken at ``made``.
+
+    ``rows``: by bag, the bag of the picture that stands for it. ``guessed``: those of whose tasks nothing was known.
+    """
 
     ticket: Ticket
     made: float
     picture: Picture
     rows: dict[int, int]
+    guessed: set[int]
 
 
 class Etas:
@@ -156,14 +160,21 @@ class Etas:
 
     def _make(self, now: float) -> Slices:
         """Take a picture of the grid, and have the forecast made."""
+        guessed: set[int] = set()
+
+        def learned(bag: Bag, running: list[float]) -> Durations | None:
+            if self._is_unknown(self._state.book.by_number[bag.number]):
+                guessed.add(bag.number)
+            return self.learned(bag, running)
+
         try:
-            look = Look(self._state.scheduler.grid, now, self.learned)
+            look = Look(self._state.scheduler.grid, now, learned)
             for rows in look.pieces():
                 yield ROW_UNITS * rows
             self._count += 1
             picture, slots = look.picture, sum([pc.slots for pc in look.picture.pcs])
             ticket = self._forecaster.submit(picture, self._count, runs_for(slots, len(picture.bags)))
-            self._asked = _Asked(ticket, now, picture, look.rows)
+            self._asked = _Asked(ticket, now, picture, look.rows, guessed)
         except Exception as error:
             self._fail(now, f"the estimate failed: {error!r}")
         self._looks = False
@@ -202,7 +213,7 @@ class Etas:
         for number, row in asked.rows.items():
             bag = self._state.book.by_number.get(number)
             if bag is not None and not bag.complete:
-                why = self._unknown(bag, raws[row], longest)
+                why = NOTHING_KNOWN if number in asked.guessed else self._endless(bag, raws[row], longest)
                 found[number] = why or self._estimate(bag, raws[row], asked.made)
                 yield READ_UNITS
         self._found = found
@@ -216,10 +227,13 @@ class Etas:
             self._journal(bag, told, made)
         return told
 
-    def _unknown(self, bag: OpenBag, raw: Estimate, longest_s: float) -> str:
-        """Why it is unknown when a bag will end; empty if it is known. ``longest_s``: the longest window known."""
-        if not (bag.row.predicted or bag.runs.count or bag.prediction is not None):
-            return NOTHING_KNOWN
+    @staticmethod
+    def _is_unknown(bag: OpenBag) -> bool:
+        """Whether nothing is known of how long its tasks take."""
+        return not (bag.row.predicted or bag.runs.count or bag.prediction is not None)
+
+    def _endless(self, bag: OpenBag, raw: Estimate, longest_s: float) -> str:
+        """Why a bag will not end as things are; empty if it will. ``longest_s``: the longest window known."""
         if raw.median < math.inf:
             return ""
         if not longest_s:

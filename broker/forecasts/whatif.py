@@ -18,6 +18,7 @@ from deskgrid.broker.operations import PARKED, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.workers import Workers
+from deskgrid.scheduler.forecast.correction import Estimate, stage_of
 from deskgrid.scheduler.forecast.look import Look, predicted
 from deskgrid.scheduler.forecast.picture import Group, Picture, Waiting
 from deskgrid.scheduler.policies import policy_options
@@ -78,7 +79,19 @@ class WhatIf:
             self._state.note("forecast-failed", by=who.name, why=ticket.failure)
             raise AskError("the forecast could not be made; the broker's log says why")
         answer: Json = ticket.answer
+        rows = answer["rows"] if what == "compare" else [answer["now"], *(each["eta"] for each in answer["longer"])]
+        for row in rows:
+            self._correct(bag, row)
         return answer
+
+    def _correct(self, number: int, row: Json) -> None:
+        """Correct an answer in place, as estimates of bags at this stage are corrected."""
+        bag = self._state.book.by_number.get(number)
+        stage = stage_of(0.0 if bag is None else bag.settled / max(1, bag.total))
+        if row["median_s"] is not None:
+            raw = Estimate(row["median_s"], row["low_s"], math.inf if row["high_s"] is None else row["high_s"])
+            told = self._state.learning.correction.corrected(stage, raw)
+            row |= {"low_s": told.low, "high_s": None if told.high == math.inf else told.high}
 
     def _check(self, owner: str, changes: list[Json]) -> None:
         """Raise `AskError` if too many such questions wait, or a window of a change has no start or no length."""

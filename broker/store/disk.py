@@ -33,7 +33,8 @@ CALM_S = 120.0
 READS = frozenset(
     {
         *("ping", "status", "worker", "plan", "bags", "progress", "eta", "explain", "tasks", "logs", "output"),
-        *("events", "events all", "policy", "keys", "shares"),
+        *("events", "events all", "policy", "keys", "shares", "systems", "environments"),
+        *("whatif", "whatif new", "advise"),
     }
 )
 

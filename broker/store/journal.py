@@ -21,6 +21,7 @@ from typing import Literal
 
 import msgpack
 
+from deskgrid.broker.store.checkpoints import CheckpointTable
 from deskgrid.broker.store.etas import EtaTable
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.integrity import (
@@ -147,6 +148,7 @@ class Journal:
             self.parts = Parts(self.db, self._write, self.values)
             self.learned = Learned(self.db, self._write)
             self.etas = EtaTable(self.db, self._write)
+            self.checkpoints = CheckpointTable(self.db, self._write, self._insert, self.values)
             # Delete templates that no bag uses: after a restart nothing else would ever delete them.
             unused = "templates WHERE digest NOT IN (SELECT template FROM bags)"
             self.db.execute(f"DELETE FROM files WHERE name IN (SELECT data FROM {unused} AND typeof(data) = 'text')")
@@ -311,45 +313,6 @@ class Journal:
         seq = self._insert(insert, (*block, checksum_of_block(block)))
         self._blocks.setdefault(block.bag, []).append(AnswerPiece(seq, block.size, block.told, block.large))
 
-    def add_checkpoint_part(self, task: int, bag: int, start: int, data: Payload) -> None:
-        """Record a part of a checkpoint, which is not the last; ``start``: bytes before it."""
-        cell = self.values.cell(data, bag)
-        columns = "(task, bag, start, data, checksum)"
-        self._insert(
-            f"INSERT INTO checkpoint_parts {columns} VALUES (?,?,?,?,?)", (task, bag, start, cell, checksum(cell))
-        )
-
-    def add_checkpoint(
-        self, task: int, bag: int, progress: float | None, left_s: float, data: Payload, *, before: int = 0
-    ) -> int:
-        """Record a checkpoint of a task that has not ended, and return its number.
-
-        ``data``: all of it, or what follows after the parts that were added before; ``before``: bytes of these.
-        """
-        cell = self.values.cell(data, bag)
-        columns = "(task, bag, progress, left_s, size, data, checksum)"
-        row = (task, bag, progress, left_s, before + len(data), cell, checksum(cell))
-        number = self._insert(f"INSERT INTO checkpoints {columns} VALUES (?,?,?,?,?,?,?)", row)
-        if before:
-            update = "UPDATE checkpoint_parts SET checkpoint = ? WHERE task = ? AND checkpoint IS NULL"
-            self._write(update, [(number, task)])
-        return number
-
-    def drop_checkpoints(self, numbers: Sequence[int]) -> None:
-        """Delete checkpoints."""
-        for table, column in (("checkpoints", "number"), ("checkpoint_parts", "checkpoint")):
-            self._drop_values(table, f"{column} = ?", [(number,) for number in numbers])
-
-    def drop_checkpoint_parts(self, task: int) -> None:
-        """Delete what came of a checkpoint whose end has not come."""
-        self._drop_values("checkpoint_parts", "task = ? AND checkpoint IS NULL", [(task,)])
-
-    def _drop_values(self, table: str, where: str, rows: Sequence[tuple[int, ...]]) -> None:
-        """Delete rows of a table with values, and the files of these."""
-        query = f"SELECT data FROM {table} WHERE {where} AND typeof(data) = 'text'"
-        self.values.drop([name for row in rows for (name,) in self.db.execute(query, row)])
-        self._write(f"DELETE FROM {table} WHERE {where}", rows)
-
     def add_sent(self, rows: Sequence[tuple[int, int, str]]) -> None:
         """Record (task, attempt number, session) of attempts that a restart should wait for."""
         self._write("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", rows)
@@ -385,11 +348,11 @@ class Journal:
         """Record that the broker runs at this time, POSIX seconds."""
         self._write("INSERT OR REPLACE INTO meta VALUES ('seen', ?)", [(time,)])
 
-    def order(self, bag: int, what: Order) -> None:
+    def order(self, bag: int, what: Order | str) -> None:
         """Record an order that is carried out in slices, so that a restart goes on with it."""
         self._write("INSERT OR REPLACE INTO orders VALUES (?, ?)", [(bag, what)])
 
-    def carried_out(self, bag: int, what: Order) -> None:
+    def carried_out(self, bag: int, what: Order | str) -> None:
         """Record that an order is finished."""
         self._write("DELETE FROM orders WHERE bag = ? AND what = ?", [(bag, what)])
 
@@ -429,15 +392,6 @@ class Journal:
         else:
             self._cache.move_to_end(first)
         return self.values.payload(batch[place])
-
-    def checkpoint(self, number: int, start: int) -> Payload:
-        """The part of a checkpoint, which must be there, that begins after ``start`` bytes; empty if none does."""
-        query = "SELECT data FROM checkpoint_parts WHERE checkpoint = ? AND start = ?"
-        if (row := self.db.execute(query, (number, start)).fetchone()) is not None:
-            return self.values.payload(row[0])
-        size, cell = self.db.execute("SELECT size, data FROM checkpoints WHERE number = ?", (number,)).fetchone()
-        last = self.values.payload(cell)
-        return last if start == size - len(last) else b""
 
     def results(self, bag: int, after: int) -> tuple[tuple[bytes, ...], tuple[Payload, ...], int]:
         """Results after block ``after``, at most a batch: pieces and large payloads for `Outcomes`, new ``after``."""

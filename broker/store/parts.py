@@ -80,6 +80,12 @@ class Parts:
         """Those of these parts that ``owner`` does not have."""
         return [digest for digest in digests if not self.has(owner, digest)]
 
+    def held(self, holder: HolderRow, digests: Iterable[bytes]) -> list[bytes]:
+        """Those of these parts that ``holder`` holds."""
+        query = "SELECT 1 FROM holds WHERE digest = ? AND owner = ? AND holder = ?"
+        mine = (holder.owner, holder.number)
+        return [digest for digest in {*digests} if self._db.execute(query, (digest, *mine)).fetchone() is not None]
+
     def hold(self, holder: HolderRow, digests: Iterable[bytes]) -> int:
         """Let ``holder`` hold parts that its owner has; return how many of them it did not hold before."""
         before = self._db.total_changes
@@ -111,10 +117,14 @@ class Parts:
         """Let ``holder`` drop some parts, and return what its owner has less; the last call drops the holder itself."""
         query = "SELECT digest FROM holds WHERE holder = ? LIMIT ?"
         digests = [digest for (digest,) in self._db.execute(query, (holder.number, most)).fetchall()]
-        rows = [(digest, holder.owner, holder.number) for digest in digests]
-        self._write("DELETE FROM holds WHERE digest = ? AND owner = ? AND holder = ?", rows)
         if not digests:
             self._write("DELETE FROM holders WHERE number = ?", [(holder.number,)])
+        return self.drop(holder, digests)
+
+    def drop(self, holder: HolderRow, digests: Sequence[bytes]) -> "Dropped":
+        """Let ``holder`` drop these parts, which it holds, and return what its owner has less."""
+        rows = [(digest, holder.owner, holder.number) for digest in digests]
+        self._write("DELETE FROM holds WHERE digest = ? AND owner = ? AND holder = ?", rows)
         return Dropped(len(digests), sum([self._let_go(holder.owner, digest) for digest in digests]))
 
     def _let_go(self, owner: str, digest: bytes) -> int:

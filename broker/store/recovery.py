@@ -10,7 +10,7 @@ from typing import Any
 
 from deskgrid.broker.store.files import Damaged
 from deskgrid.broker.store.result_blocks import columns_in
-from deskgrid.broker.store.rows import BagRow, BatchRow, Order, UsageRow
+from deskgrid.broker.store.rows import BagRow, BatchRow, UsageRow
 from deskgrid.wire import read_task_options
 
 
@@ -20,7 +20,7 @@ class Recovery:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
-    def orders(self) -> list[tuple[int, Order]]:
+    def orders(self) -> list[tuple[int, str]]:
         """Orders that are not finished: (bag, what)."""
         return self._db.execute("SELECT bag, what FROM orders ORDER BY bag").fetchall()
 

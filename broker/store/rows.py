@@ -13,6 +13,8 @@ JOINED_TASKS = 10_000
 # An order on a bag: cancel all tasks that have not ended, cancel only those that are at no worker, or forget the bag. A
 # pause stays until somebody resumes the bag.
 Order = Literal["cancel", "cancel waiting", "forget", "pause"]
+# What the order to hold a bag begins with; the reason follows.
+HOLD = "hold "
 
 
 class ResultRow(NamedTuple):
@@ -109,9 +111,9 @@ class UsageRow(NamedTuple):
 
 
 class LearnedRow(NamedTuple):
-    """Runs of a function or a program, in seconds, factors of quantiles, or scores of estimates; packed doubles."""
+    """Runs of a function or a program, windows of a PC, in seconds, factors of quantiles, or scores; packed doubles."""
 
-    kind: Literal["function", "program", "calibration", "scores"]
+    kind: Literal["function", "program", "calibration", "hours", "scores"]
     name: str
     values: bytes
 

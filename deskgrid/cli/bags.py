@@ -95,6 +95,19 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
     help="The files that a task leaves in its folder, such as 'out/*.npz', for deskgrid fetch; may be repeated.",
 )
 @click.option(
+    "--env",
+    metavar="mine|script|FILE",
+    help="What the bag brings: what COMMAND's Python file imports, at the versions installed here (mine), "
+    "or names in a comment '# /// script' (script), or what a requirements.txt or a pylock.toml names.",
+)
+@click.option(
+    "--with",
+    "more",
+    metavar="REQUIREMENT",
+    multiple=True,
+    help="A library that it brings, like numpy; may be repeated.",
+)
+@click.option(
     "--priority",
     type=click.IntRange(-100, 100),
     default=0,
@@ -132,6 +145,8 @@ def submit(
     name: str | None,
     lines: IO[bytes] | None,
     join: str | None,
+    env: str | None,
+    more: tuple[str, ...],
     command: tuple[str, ...],
     **options: Any,
 ) -> None:
@@ -151,6 +166,7 @@ def submit(
             _itself(command) if lines is None else items_of(lines),
             runtime=runtime,
             name=Path(command[0]).name if name is None else name,
+            env=_environment(env, more),
             **options,
         )
         click.echo(bag.id)
@@ -170,6 +186,12 @@ def _advise(bag: "Bag[Any, Any]") -> None:
     if sys.stderr.isatty():
         with suppress(DeskgridError):
             say(f"deskgrid: {bag.advise(GLANCE_S).line()}", err=True)
+
+
+def _environment(env: str | None, more: Sequence[str]) -> list[str | Path] | None:
+    """Return what a bag brings, as in Python."""
+    first: list[str | Path] = [] if env is None else [env if env in ("mine", "script") else Path(env)]
+    return [*first, *more] or None
 
 
 def _itself(command: Iterable[str]) -> list[str]:

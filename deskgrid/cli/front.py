@@ -34,6 +34,7 @@ COMMANDS = {
         ("pause", "deskgrid.cli.bags:pause", "Start no more tasks of a bag for now."),
         ("resume", "deskgrid.cli.bags:resume", "Start tasks of a paused bag again."),
         ("forget", "deskgrid.cli.bags:forget", "Drop a bag that has ended, with its results."),
+        ("env", "deskgrid.cli.environments:env", "See and forget the libraries that bags bring."),
     ),
     "Watch": (
         ("status", "deskgrid.cli.grid:status", "Watch the grid live, or print its state."),

@@ -242,6 +242,15 @@ def _announce(ready: "Ready") -> None:
     help="How much of the disk may hold files that no task uses now; the least used go first.",
 )
 @click.option(
+    "--env-cache",
+    "env_bytes",
+    metavar="SIZE",
+    default="10G",
+    show_default=True,
+    callback=lambda context, parameter, text: disk_size(text),
+    help="How much of the disk may hold libraries of environments that no bag needs now; the least used go first.",
+)
+@click.option(
     "--until",
     metavar="HH:MM|DURATION",
     help="Planned uptime: from now until this time, or for so long: seconds, or with units, such as 1h30min.",
@@ -267,6 +276,7 @@ def worker(
     task_memory: int,
     files: Path | None,
     files_bytes: int,
+    env_bytes: int,
     until: str | None,
     cycle: Path | None,
     log_level: str,
@@ -304,6 +314,7 @@ def worker(
                 run_as=None if run_as is None else find_account(run_as),
                 files=None if files is None else files.expanduser().absolute(),
                 files_bytes=files_bytes,
+                env_bytes=env_bytes,
             )
             log_to_stderr(log_level)
             log = logging.getLogger("deskgrid.worker")

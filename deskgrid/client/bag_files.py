@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
+from types import FunctionType
 from typing import Any
 
 from deskgrid import wire
@@ -60,11 +61,15 @@ class KnownFiles:
 
 
 class Noted:
-    """The files that values refer to, noted while these are pickled. ``trees``: those of the last value, by digest."""
+    """The files that values refer to, noted while these are pickled. ``trees``: those of the last value, by digest.
+
+    ``functions``: all that may travel by value, until it is None.
+    """
 
     def __init__(self, known: KnownFiles) -> None:
         self._known = known
         self.trees: dict[bytes, Stored] = {}
+        self.functions: dict[int, FunctionType] | None = {}
 
     def file(self, path: str) -> tuple[str, str]:
         """Note a file while a value is pickled; see `deskgrid.files.Collecting`."""
@@ -73,6 +78,11 @@ class Noted:
     def shared(self, shared: "Shared[Any]") -> str:
         """Note a shared object while a value is pickled."""
         return self._add(self._known.shared(shared))
+
+    def function(self, function: FunctionType) -> None:
+        """Note a function while a value is pickled."""
+        if self.functions is not None:
+            self.functions[id(function)] = function
 
     def _add(self, stored: Stored) -> str:
         self.trees[stored.digest] = stored
@@ -133,6 +143,12 @@ class BagFiles:
         self.need(self._noted.trees.values())
         return data, b"".join(self._noted.trees)
 
+    def functions(self) -> list[FunctionType]:
+        """Return the functions in the values so far, which may travel by value; later ones are not noted."""
+        found = list((self._noted.functions or {}).values())
+        self._noted.functions = None
+        return found
+
     def pack_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> wire.Payload:
         """Make the payload of a call. Raises `PicklingFailed` or `BagRejected`."""
         payload = self._noted.pack_call(args, kwargs, what)
@@ -144,6 +160,11 @@ class BagFiles:
         """Note trees that every task needs."""
         for each in stored:
             self._common += each.size
+            self._note(each)
+
+    def bring(self, stored: Iterable[Stored]) -> None:
+        """Note trees of an environment, of which each PC needs one at most, and not for each task."""
+        for each in stored:
             self._note(each)
 
     def need_once(self, stored: Collection[Stored]) -> None:

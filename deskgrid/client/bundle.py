@@ -1,42 +1,36 @@
 """The user's own source files that travel with a function, so that ``import helper`` works on a worker.
 
-A local module is a module that is not in the standard library, not installed, and not part of deskgrid. The bundle
-contains the local modules that the program has loaded, and all local modules that these or the program itself might
-import, anywhere in their code. The imports are read from syntax trees; nothing is executed. Of a package, only the
-modules that are reached in this way travel. The user names modules that are imported in another way, for example by a
-computed name. The function itself is pickled elsewhere: objects defined in the program (`__main__`) are pickled by
-value, and objects defined in a local module are loaded from its file in the bundle.
+A local module is a module that is not in the standard library, not installed, and not part of deskgrid. What travels
+begins with what the pickled function and arguments name, and with what functions that travel by value import; it ends
+with all that these modules might import, anywhere in their code. Source is parsed, and nothing is executed. Of a
+package, only the modules that are reached in this way travel. The user names modules that are imported in another way,
+for example by a computed name. Modules that are reached and not local belong to libraries: what is to be in an
+environment.
 """
 
-import ast
-import dis
-import importlib.util
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
-from importlib.machinery import ModuleSpec, PathFinder
 from itertools import accumulate
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import NamedTuple
 
+from deskgrid.client.imports import Import, imports_of, imports_of_code, specs
 from deskgrid.errors import BagRejected
-from deskgrid.wire import PAYLOAD_LIMIT
+from deskgrid.wire import Payload
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Folders inside a package that do not contain its source.
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules", *_INSTALLED})
-
-
-class Import(NamedTuple):
-    """One import: ``from ..a import b`` is (2, "a", "b"), ``import a.b`` is (0, "a.b", "")."""
-
-    level: int
-    module: str
-    name: str
+# A short text in a pickle: this byte, its length, and its UTF-8. The names of modules are such texts.
+_TEXT = re.compile(rb"\x8c(?=(.))", re.DOTALL)
+# How much of an argument is searched for names of modules. Bytes.
+_SEARCHED = 2**20
 
 
 class Source(NamedTuple):
@@ -46,46 +40,144 @@ class Source(NamedTuple):
     path: Path
 
     @property
+    def module(self) -> str:
+        """The name that it is imported by."""
+        return ".".join([*self.package, *([self.path.stem] if self.path.stem != "__init__" else [])])
+
+    @property
     def package(self) -> list[str]:
         """The name, in parts, of the package that relative imports in this file start from."""
         return list(self.path.relative_to(self.root).parts[:-1])
 
 
-def make_bundle(modules: Sequence[str] = ()) -> dict[str, bytes]:
-    """Return all local source that the running program needs, sorted by its path below the folder of its import.
+class Reached(NamedTuple):
+    """``files``: the source that travels, by its path below the folder of its import, sorted. ``modules``: its names.
+
+    ``libraries``: the full names of modules that are reached and neither local nor part of Python.
+    """
+
+    files: dict[str, bytes]
+    modules: frozenset[str]
+    libraries: frozenset[str]
+
+
+def named_in(pickled: Payload) -> set[str]:
+    """Return the names of loaded modules that a pickle has: all that it loads by reference, and perhaps some more."""
+    found = set()
+    for data in [memoryview(pickled)] if isinstance(pickled, bytes) else pickled.frames():
+        start = bytes(data[:_SEARCHED])
+        for match in _TEXT.finditer(start):
+            text = start[match.end() + 1 : match.end() + 1 + start[match.end()]]
+            with suppress(UnicodeDecodeError):
+                found.add(text.decode())
+    return {name for name in found if name in sys.modules and name != "__main__"}
+
+
+def reached_from(named: Iterable[str], functions: Iterable[FunctionType] = (), modules: Sequence[str] = ()) -> Reached:
+    """Return what is reached from loaded modules and from functions that travel by value.
 
     ``modules``: names of more local modules that travel, packages as a whole. Raises `BagRejected` if one of them is
-    not a local module, or if the source has more than PAYLOAD_LIMIT bytes.
+    not a local module.
     """
-    found: dict[str, bytes] = {}
-    for source in _reached(modules):
-        with suppress(OSError):  # deleted since it was loaded: if a worker needs it, its error will name the module
-            found[source.path.relative_to(source.root).as_posix()] = source.path.read_bytes()
-    _check_size(found)
-    return dict(sorted(found.items()))
+    walk = _Walk()
+    for name in named:
+        walk.module(name)
+    for code, package in {(function.__code__, _package_of(function)) for function in functions}:
+        walk.imports(imports_of_code(code), package)
+    walk.to_read |= {source for name in modules for source in _whole(name)}
+    return walk.whole()
 
 
-def _check_size(found: dict[str, bytes]) -> None:
-    total = sum(map(len, found.values()))
-    if total > PAYLOAD_LIMIT:
-        largest = ", ".join(sorted(found, key=lambda name: len(found[name]), reverse=True)[:3])
-        raise BagRejected(
-            f"the program's own modules are {total:,} bytes of source, and {PAYLOAD_LIMIT:,} can travel; "
-            f"the largest are {largest}: install them on the workers, or import less"
-        )
+def reached_from_file(file: Path) -> Reached:
+    """Return what a program in ``file`` reaches, which may be any Python file."""
+    walk = _Walk(str(file.parent))
+    walk.imports(imports_of(file), ())
+    return walk.whole()
 
 
-def _reached(modules: Sequence[str]) -> set[Source]:
-    """Return the files of the loaded local modules, of ``modules``, and of all that these and the program import."""
-    to_read = {source for module in list(sys.modules.values()) for source in _sources_of(module)}
-    to_read |= set(_imported(_imports_of_program(), _package_of_program()))
-    to_read |= {source for name in modules for source in _whole(name)}
-    known: set[Source] = set()
-    while to_read:
-        source = to_read.pop()
-        known.add(source)
-        to_read |= set(_imported(_imports_of(source.path), source.package)) - known
-    return known
+def others_loaded(reached: Reached) -> re.Pattern[bytes] | None:
+    """Return what finds the name of a loaded local module that does not travel in a pickle; None if there is none."""
+    names = {
+        name.encode()
+        for name, module in list(sys.modules.items())
+        if name not in reached.modules and _sources_of(module) and len(name.encode()) < 256
+    }
+    texts = [re.escape(b"\x8c" + bytes([len(name)]) + name) for name in sorted(names)]
+    return re.compile(b"|".join(texts)) if texts else None
+
+
+class _Walk:
+    """Follows imports from file to file. ``place``: a folder that modules are looked for in first."""
+
+    def __init__(self, place: str = "") -> None:
+        self.to_read: set[Source] = set()
+        self._known: set[Source] = set()
+        self._libraries: set[str] = set()
+        self._place = place
+
+    def module(self, name: str) -> None:
+        """Reach a loaded module."""
+        module = sys.modules[name]
+        sources = _sources_of(module)
+        self.to_read.update(sources)
+        if not sources:
+            self._library(name.split("."))
+
+    def imports(self, imports: Iterable[Import], package: Sequence[str]) -> None:
+        """Reach what is imported in a module of ``package``."""
+        for found in imports:
+            if names := found.names(package):
+                self._along(names)
+
+    def whole(self) -> Reached:
+        """Read all that was reached, and all that this reaches."""
+        while self.to_read:
+            source = self.to_read.pop()
+            if source not in self._known:
+                self._known.add(source)
+                self.imports(imports_of(source.path), source.package)
+        files = {}
+        for source in self._known:
+            with suppress(OSError):  # deleted since it was loaded: if a worker needs it, its error will name the module
+                files[source.path.relative_to(source.root).as_posix()] = source.path.read_bytes()
+        modules = frozenset([source.module for source in self._known])
+        return Reached(dict(sorted(files.items())), modules, frozenset(self._libraries))
+
+    def _along(self, names: Sequence[str]) -> None:
+        """Reach the local modules along ``names``; the last name may be another thing in a module."""
+        with _first_on_path(self._place):
+            found = list(specs(names))
+        for name, spec in found:
+            if spec.has_location and spec.origin:
+                sources = _files_of(name, spec.origin)
+                if not sources:
+                    self._library(names)  # installed, and so is all below it
+                    return
+                self.to_read.update(sources)
+            elif spec.submodule_search_locations is None:
+                return  # built into Python
+
+    def _library(self, names: Sequence[str]) -> None:
+        if names[0] not in sys.stdlib_module_names and names[0] != "deskgrid":
+            self._libraries.add(".".join(names))
+
+
+@contextmanager
+def _first_on_path(place: str) -> Iterator[None]:
+    if not place:
+        yield
+        return
+    sys.path.insert(0, place)
+    try:
+        yield
+    finally:
+        sys.path.remove(place)
+
+
+def _package_of(function: FunctionType) -> tuple[str, ...]:
+    """Return the name, in parts, of the package of a function's module."""
+    package = function.__globals__.get("__package__")
+    return tuple(package.split(".")) if package else ()
 
 
 # --- which file is whose ---------------------------------------------------------------------------------------------
@@ -135,15 +227,20 @@ def _files_of(name: str, file: str) -> Sequence[Source]:
 def _whole(name: str) -> list[Source]:
     """Return the files of the local module ``name`` and, if it is a package, all source in it."""
     parts = name.split(".")
-    spec = dict(_specs(parts)).get(name)
+    spec = dict(specs(parts)).get(name)
     if spec is None:
         raise BagRejected(f"modules: there is no module {name!r}")
-    found = list(_along(parts))
+    found = [
+        source
+        for each, spec in specs(parts)
+        if spec.origin and spec.has_location
+        for source in _files_of(each, spec.origin)
+    ]
     for folder in [Path(os.path.abspath(place)) for place in spec.submodule_search_locations or ()]:
         root = folder.parents[len(parts) - 1]
         found += [Source(root, file) for file in _below(folder) if parts[0] != "deskgrid" and is_local(file)]
     if not found:
-        raise BagRejected(f"modules: {name!r} is not a module of your own: install it on the workers")
+        raise BagRejected(f"modules: {name!r} is not a module of your own: libraries belong into env=[...]")
     return found
 
 
@@ -155,99 +252,3 @@ def _below(package: Path) -> Iterator[Path]:
                 yield from _below(path)
         elif path.suffix == ".py":
             yield path
-
-
-# --- what is imported where ------------------------------------------------------------------------------------------
-
-
-def _imports_of(file: Path) -> tuple[Import, ...]:
-    """Return the imports in ``file``; none if it cannot be read or is not valid for this version of Python."""
-    try:
-        stat = file.stat()
-        return _parsed(file, stat.st_mtime_ns, stat.st_size)
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return ()
-
-
-@lru_cache(maxsize=4096)
-def _parsed(file: Path, _changed_ns: int, _size: int) -> tuple[Import, ...]:
-    return tuple(_statements(ast.parse(file.read_bytes())))
-
-
-def _statements(tree: ast.Module) -> Iterator[Import]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (Import(0, alias.name, "") for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (Import(node.level, node.module or "", alias.name) for alias in node.names)
-
-
-def _imports_of_program() -> set[Import]:
-    """Return the imports in the program's file or, in a notebook or a shell, in the functions defined so far."""
-    main = sys.modules["__main__"]
-    if file := getattr(main, "__file__", None):
-        return set(_imports_of(Path(file)))
-    functions = (value for value in list(vars(main).values()) if isinstance(value, FunctionType))
-    return {found for function in functions for found in _imports_of_code(function.__code__)}
-
-
-def _imports_of_code(code: CodeType) -> Iterator[Import]:
-    """Yield the imports in compiled code and in the functions that it defines."""
-    module = ""
-    for step in dis.get_instructions(code):
-        if step.opname == "IMPORT_NAME":
-            module = step.argval
-            yield Import(0, module, "")
-        elif step.opname == "IMPORT_FROM":
-            yield Import(0, module, step.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _imports_of_code(constant)
-
-
-def _package_of_program() -> list[str]:
-    """Return the name, in parts, of the package that the program is run in, with ``python -m``."""
-    package = getattr(sys.modules["__main__"], "__package__", None)
-    return package.split(".") if package else []
-
-
-def _imported(imports: Iterable[Import], package: list[str]) -> Iterator[Source]:
-    """Yield the local files that ``imports`` in a module of ``package`` would load."""
-    for found in imports:
-        base = [*package[: len(package) - found.level + 1]] if found.level else []
-        names = [*base, *(part for part in (*found.module.split("."), found.name) if part)]
-        if names:
-            yield from _along(names)
-
-
-def _along(names: Sequence[str]) -> Iterator[Source]:
-    """Yield the files of the local modules along ``names``; the last name may be another thing in a module."""
-    for name, spec in _specs(names):
-        if spec.origin and spec.has_location:
-            files = _files_of(name, spec.origin)
-            if not files:
-                return  # installed, and so is all below it
-            yield from files
-
-
-def _specs(names: Sequence[str]) -> Iterator[tuple[str, ModuleSpec]]:
-    """Yield the modules along ``names``, each with its full name, without importing anything."""
-    places: list[str] | None = None
-    for end, name in enumerate(names, start=1):
-        spec = _find(name, places)
-        if spec is None:
-            return
-        yield ".".join(names[:end]), spec
-        if spec.submodule_search_locations is None:
-            return
-        places = list(spec.submodule_search_locations)
-
-
-def _find(name: str, places: list[str] | None = None) -> ModuleSpec | None:
-    """Find the module that ``import name`` would load; with ``places``, a submodule in its package's folders."""
-    try:
-        if places is None:
-            return importlib.util.find_spec(name)
-        return PathFinder.find_spec(name, places)
-    except (ImportError, ValueError, AttributeError):
-        return None

@@ -7,8 +7,6 @@ Rule 2: a file appears under its name when all of it is there, and never takes t
 
 import atexit
 import os
-import shutil
-import tempfile
 import threading
 from collections import deque
 from hashlib import sha256
@@ -33,7 +31,7 @@ class ResultFiles:
 
     def value(self, tree: bytes) -> Path:
         """Fetch a result that is a file; the caller removes it. Raises `RequestFailed`."""
-        folder = Path(tempfile.mkdtemp(dir=_OUR_FOLDER.path()))
+        folder = _OUR_FOLDER.new()
         self.fetch(tree, folder)
         return folder / wire.VALUE
 
@@ -44,20 +42,25 @@ class ResultFiles:
         self.fetch(tree, folder, name)
         return str(folder / name)
 
+    def tree(self, digest: bytes) -> wire.Tree:
+        """Fetch a list of files. Raises `RequestFailed`."""
+        try:
+            return wire.read_tree(self._part(digest))
+        except wire.TreeRefused as error:
+            raise RequestFailed(f"the broker's list of files cannot be read: {error}") from error
+
     def fetch(self, tree: bytes, folder: Path, name: str = "") -> list[Path]:
         """Fetch the files of a tree, or only those called ``name`` or in the folder of that name, into ``folder``.
 
         Files that are there already and are equal stay. Returns the paths. Raises `RequestFailed`.
         """
+        files = self.tree(tree)
         try:
-            files = wire.read_tree(self._part(tree))
             chosen = [each for each in files.entries if not name or f"{each.path}/".startswith(f"{name}/")]
             for inner in files.folders:
                 if not name or f"{inner}/".startswith(f"{name}/"):
                     (folder / inner).mkdir(parents=True, exist_ok=True)
             return [self._file(entry, folder / entry.path) for entry in chosen]
-        except wire.TreeRefused as error:
-            raise RequestFailed(f"the broker's list of files cannot be read: {error}") from error
         except OSError as error:
             raise RequestFailed(f"a file cannot be kept: {error}") from error
 
@@ -129,9 +132,18 @@ class _OurFolder:
         """Return the folder, which is made at its first use."""
         with self._lock:
             if self._path is None or not self._path.is_dir():
+                import shutil  # here, because most programs fetch no files, and start sooner without these modules
+                import tempfile
+
                 self._path = Path(tempfile.mkdtemp(prefix="deskgrid-results-"))
                 atexit.register(shutil.rmtree, self._path, ignore_errors=True)
             return self._path
+
+    def new(self) -> Path:
+        """Return a new folder in it."""
+        from tempfile import mkdtemp
+
+        return Path(mkdtemp(dir=self.path()))
 
 
 _OUR_FOLDER = _OurFolder()

@@ -9,20 +9,25 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deskgrid import wire
 from deskgrid.client.bag_files import BagFiles, KnownFiles, Noted, new_bag_id
 from deskgrid.client.call_stream import CallEnded, GridFuture, Stream, settle_cancelled
+from deskgrid.client.carried import Carried, Environments
 from deskgrid.client.link import Link
 from deskgrid.client.payload import Raised
 from deskgrid.client.replies import wait_for
 from deskgrid.client.sources import Stored
 from deskgrid.client.submission import check_python
-from deskgrid.client.template import pickle_function, python_template
+from deskgrid.client.template import PYTHON, pickle_function
 from deskgrid.errors import GridClosed
+
+if TYPE_CHECKING:
+    from deskgrid.client.environments.asked import Env
 
 log = logging.getLogger("deskgrid.client")
 
@@ -41,18 +46,29 @@ class _Key(NamedTuple):
     module: str | None
     modules: tuple[str, ...]
     name: str
+    env: "Env | None"
     options: wire.TaskOptions
     predicted: bool
+
+
+class _Call(NamedTuple):
+    """A call: its payload, the digests of the trees that its function needs, and functions that travel by value."""
+
+    payload: wire.Payload
+    inputs: bytes
+    functions: Iterable[FunctionType]
 
 
 class Futures:
     """All calls that were submitted one by one to one Grid."""
 
-    def __init__(self, link: Link, known: KnownFiles) -> None:
+    def __init__(self, link: Link, known: KnownFiles, environments: Environments) -> None:
         self._link = link
         self._known = known
+        self._environments = environments
         self._lock = threading.Lock()
-        self._by_key: dict[_Key, Stream] = {}
+        # The streams, with what their bags bring.
+        self._by_key: dict[_Key, tuple[Stream, Carried]] = {}
         self._streams: list[Stream] = []
         self._inbox: queue.SimpleQueue[CallEnded | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -69,6 +85,7 @@ class Futures:
         *,
         name: str,
         modules: tuple[str, ...],
+        env: "Env | None",
         options: wire.TaskOptions,
         runtime: float | None,
         owner: object,
@@ -77,47 +94,63 @@ class Futures:
         noted = Noted(self._known)
         pickled = noted.pickled(lambda: pickle_function(function))
         common = noted.trees
-        key = _Key(pickled, None, modules, name, options, runtime is not None)
+        key = _Key(pickled, None, modules, name, env, options, runtime is not None)
         if len(self._by_key) >= OWN_BAGS and key not in self._by_key:
             # By module, because a template contains the local modules as they were when it was made.
             module = str(getattr(function, "__module__", None))
-            key = _Key(pickle_function(_caller()), module, modules, "calls", options, key.predicted)
+            key = _Key(pickle_function(_caller()), module, modules, "calls", env, options, key.predicted)
             args, common = (function, *args), {}
         payload = noted.pack_call(args, kwargs, f"an argument of {name}")
+        call = _Call(payload, b"".join(common), (noted.functions or {}).values())
         if common or noted.trees:
-            self._send_files(key, common, noted.trees)
+            self._send_files(key, call, common, noted.trees)
         with self._lock:
             if self._closed:
                 raise closed()
-            stream = self._stream(key, b"".join(common))
+            stream = self._stream(key, call)
             self._owner = owner
             return stream.submit(payload, runtime)
 
-    def _send_files(self, key: _Key, common: Mapping[bytes, Stored], own: Mapping[bytes, Stored]) -> None:
+    def _send_files(
+        self, key: _Key, call: "_Call", common: Mapping[bytes, Stored], own: Mapping[bytes, Stored]
+    ) -> None:
         """Send the files that a call needs, of its function and its own, before the call."""
         with self._lock:
-            files = self._stream(key, b"".join(common)).files
+            files = self._stream(key, call).files
         files.need_once([*common.values(), *own.values()])
         files.send()
 
-    def _stream(self, key: _Key, inputs: bytes) -> Stream:
-        """Return the current stream for the calls of ``key``. The caller holds the lock.
-
-        ``inputs``: the digests of the trees that the function needs.
-        """
-        stream = self._by_key.get(key)
-        if stream is not None and stream.full:
+    def _stream(self, key: _Key, call: "_Call") -> Stream:
+        """Return the stream for a call of ``key``, a new one if it needs more modules. The caller has the lock."""
+        stream, carried = self._by_key.get(key, (None, None))
+        if stream is not None and carried is not None and (stream.full or carried.lacks(call.payload)):
             stream.close()
             stream = None
         if stream is None:
-            template = python_template(key.function, key.name, key.modules, inputs)
-            check_python(self._link, template)
-            files = BagFiles(self._link, self._known, new_bag_id())
-            stream = self._by_key[key] = Stream(self._link, template, key.name, key.options, self._ended, files=files)
-            self._streams.append(stream)
+            stream = self._begin(key, call, carried.named if carried is not None else set())
         if self._thread is None:
             self._thread = threading.Thread(target=self._settle_all, name="deskgrid-futures", daemon=True)
             self._thread.start()
+        return stream
+
+    def _begin(self, key: _Key, call: "_Call", named: set[str]) -> Stream:
+        """Begin the bag of a call. ``named``: modules that earlier calls referred to."""
+        check_python(self._link, PYTHON)
+        files = BagFiles(self._link, self._known, new_bag_id())
+        carried = Carried(
+            key.function,
+            key.name,
+            modules=key.modules,
+            inputs=call.inputs,
+            env=key.env,
+            environments=self._environments,
+            files=files,
+        )
+        template = carried.template([call.payload], call.functions, named)
+        files.send()
+        stream = Stream(self._link, template, key.name, key.options, self._ended, files=files)
+        self._by_key[key] = stream, carried
+        self._streams.append(stream)
         return stream
 
     # --- closing -----------------------------------------------------------------------------------------------------
@@ -200,7 +233,7 @@ class Futures:
     def _settle(self, ended: CallEnded) -> None:
         if ended.error is not None:
             with self._lock:
-                self._by_key = {key: stream for key, stream in self._by_key.items() if stream is not ended.stream}
+                self._by_key = {key: each for key, each in self._by_key.items() if each[0] is not ended.stream}
             for future in ended.stream.take_all():
                 _settle_safely(future, Raised(ended.error))
         for result in ended.results:

@@ -11,12 +11,15 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from deskgrid.client.bag import Bag, ItemT, ResultT
 from deskgrid.client.bag_files import BagFiles, KnownFiles, command_files, new_bag_id
+from deskgrid.client.carried import ROWS_SEARCHED, Carried, Environments, modules_of_types, reached_by_command
 from deskgrid.client.discovery import client_line
 from deskgrid.client.eta import Eta
 from deskgrid.client.futures import Futures, closed
@@ -25,6 +28,7 @@ from deskgrid.client.payload import pack_text
 from deskgrid.client.probing import checked_probes
 from deskgrid.client.replies import ANSWER_S, ask, pages
 from deskgrid.client.submission import (
+    Row,
     Runtime,
     checked_licences,
     checked_modules,
@@ -34,23 +38,27 @@ from deskgrid.client.submission import (
     submit_bag,
 )
 from deskgrid.client.template import (
+    PYTHON,
     Template,
     checked_saving,
     command_template,
     name_of,
     pickle_function,
-    python_template,
 )
 from deskgrid.client.whatif import FORECAST_S, Change
-from deskgrid.errors import GridUnreachable
+from deskgrid.errors import BagRejected, GridUnreachable
 from deskgrid.files import Shared
 from deskgrid.wire import NAME_BYTES, Payload, TaskOptions, cut
 
 if TYPE_CHECKING:
+    from deskgrid.client.environments.asked import Env
     from deskgrid.client.local import Keeper
     from deskgrid.wire.status import BagState, StatusDocument
 
 log = logging.getLogger("deskgrid.client")
+
+# What a program gives as an environment.
+EnvGiven = str | Path | Iterable[str | Path] | None
 
 # Seconds between two checks whether a local grid's workers have joined.
 _LOOK_S = 0.01
@@ -71,6 +79,7 @@ class Task(Generic[FunctionT]):
     runtime: float | None = None
     options: TaskOptions = _NO_OPTIONS
     modules: tuple[str, ...] = ()
+    env: "Env | None" = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -83,6 +92,7 @@ def task(
     retries: int = 0,
     modules: Sequence[str] = (),
     *,
+    env: EnvGiven = None,
     checkpoint: bool = False,
     min_piece: float = MIN_PIECE_S,
     copies: bool = False,
@@ -90,14 +100,14 @@ def task(
     """Set the predicted runtime of calls of ``function``, for `Grid.submit`, `Grid.map` and `Grid.bag`.
 
     ``runtime``: the predicted seconds of a call. ``timeout``: seconds after which a call is stopped and counts as
-    failed. ``retries``: how many times a call that raised, or was stopped, is tried again. ``modules``, ``checkpoint``,
-    ``min_piece`` and ``copies``: see `Grid.bag`.
+    failed. ``retries``: how many times a call that raised, or was stopped, is tried again. ``modules``, ``env``,
+    ``checkpoint``, ``min_piece`` and ``copies``: see `Grid.bag`.
 
     Raises `BagRejected` if one of these values is invalid.
     """
     options = checked_options(TaskOptions(timeout, retries, copies, checkpoint, min_piece))
     seconds = None if runtime is None else checked_seconds(runtime, "the runtime")
-    return Task(function, seconds, options, checked_modules(modules))
+    return Task(function, seconds, options, checked_modules(modules), _checked_env(env))
 
 
 class Grid(Executor):
@@ -117,7 +127,8 @@ class Grid(Executor):
         line = client_line(join)
         self._link = Link(line)
         self._known_files = KnownFiles()
-        self._futures = Futures(self._link, self._known_files)
+        self._environments = Environments(partial(ask, self._link))
+        self._futures = Futures(self._link, self._known_files, self._environments)
         self._shut = False
         # Also runs at the end of the program. It must not refer to this Grid, so that an unreferenced Grid is closed,
         # too.
@@ -185,6 +196,7 @@ class Grid(Executor):
         timeout: float | None = None,
         retries: int | None = None,
         modules: Sequence[str] = (),
+        env: EnvGiven = None,
         checkpoint: bool | None = None,
         min_piece: float | None = None,
         copies: bool | None = None,
@@ -205,7 +217,13 @@ class Grid(Executor):
         ``checkpoint``: the function saves its state with `deskgrid.checkpoint`, so it need not fit into one window; a
         PC needs only ``min_piece`` seconds for it, 60 if you give none. These five default to the values given to
         `task`. ``modules``: names of more modules of your own that travel, packages as a whole. You need it only for
-        modules that your program has not loaded and imports by a computed name.
+        modules that the function imports by a computed name.
+
+        ``env``: the libraries that the bag brings, so that the PCs need not have them. ``"mine"`` stands for what the
+        function and the modules that travel import, at the versions installed here. Otherwise it is a list of
+        requirements such as ``["numpy==2.4.6"]``, in which paths of wheels and of projects may be, too; or a `Path` to
+        a requirements.txt or a pylock.toml; or ``"script"`` for the comment ``# /// script`` of the program. They are
+        resolved once for each sort of PC that the grid has, by pip or uv on this machine, and only wheels are used.
 
         ``priority``: of your own bags, those of higher numbers come first (-100 to 100). ``limit``: how many tasks of
         the bag may be on PCs at once. ``licences``: how many licences each task needs, by name, as in
@@ -235,14 +253,30 @@ class Grid(Executor):
         label = name_of(job.function)
         files = self._files_of_a_bag()
         pickled, inputs = files.common(lambda: pickle_function(job.function))
-        template = python_template(pickled, label, job.modules + checked_modules(modules), inputs)
+        carried = Carried(
+            pickled,
+            label,
+            modules=job.modules + checked_modules(modules),
+            inputs=inputs,
+            env=_checked_env(env) or job.env,
+            environments=self._environments,
+            files=files,
+        )
+        held = kept(items)
+
+        def template(rows: Sequence[Row]) -> Template:
+            named = modules_of_types(held or ())
+            return carried.template([row.payload for row in rows[:ROWS_SEARCHED]], files.functions(), named)
 
         def pack(item: Any, what: str) -> Payload:
-            return files.pack_call((item,), {}, what)
+            payload = files.pack_call((item,), {}, what)
+            carried.check(payload, what)
+            return payload
 
         bag: Bag[ItemT, ResultT] = self._submit(
             template,
-            items,
+            items if held is None else held,
+            python=PYTHON,
             pack=pack,
             name=name or label,
             runtime=runtime,
@@ -270,6 +304,7 @@ class Grid(Executor):
         copies: bool = False,
         inputs: Iterable[str] = (),
         outputs: Sequence[str] = (),
+        env: EnvGiven = None,
         priority: int = 0,
         limit: int | None = None,
         licences: Mapping[str, int] | None = None,
@@ -290,6 +325,9 @@ class Grid(Executor):
         ``inputs``: files and folders, each PATH or NAME=PATH, that every task finds in a fresh folder, in which its
         command runs. ``outputs``: patterns of the files that the command leaves there, such as "out/*.npz", for
         `Bag.fetch`. A task with a pattern that matches nothing has failed.
+
+        ``env``: as for `bag`; ``python`` in ``argv`` is then the Python of the environment. ``"mine"`` and ``"script"``
+        mean the first Python file that ``argv`` names.
         """
         options = TaskOptions(timeout, retries, copies, bool(checkpoint), min_piece)
         options = checked_options(_gated(options, priority, limit, licences, before=after, when=when))
@@ -298,11 +336,19 @@ class Grid(Executor):
         trees, patterns = command_files(inputs, outputs)
         files.need(trees)
         saving = checked_saving(checkpoint, checkpoint_signal, checkpoint_exit)
-        template = command_template(argv, b"".join([tree.digest for tree in trees]), patterns, saving)
+        wanted, environment = _checked_env(env), None
+        if wanted is not None:
+            script, reached = reached_by_command(argv)
+            if not script and not {"mine", "script"}.isdisjoint(wanted):
+                raise BagRejected(f"the command names no Python file here, which env={wanted[0]!r} is about")
+            environment = self._environments.bring(wanted, reached.libraries, script, files)
+        digests = b"".join([tree.digest for tree in trees])
+        template = command_template(argv, digests, patterns, saving, environment)
         label = name or cut(argv[0], NAME_BYTES)
         return self._submit(
-            template,
+            lambda rows: template,
             items,
+            python=template.python,
             pack=pack_text,
             name=label,
             runtime=runtime,
@@ -325,9 +371,10 @@ class Grid(Executor):
 
     def _submit(
         self,
-        template: Template,
+        template: Callable[[Sequence[Row]], Template],
         items: Iterable[Any],
         *,
+        python: str | None,
         pack: Callable[[Any, str], Payload],
         name: str,
         runtime: Runtime,
@@ -343,6 +390,7 @@ class Grid(Executor):
             self._link,
             template,
             items if held is None else held,
+            python=python,
             pack=pack,
             name=name,
             runtime=runtime,
@@ -381,6 +429,7 @@ class Grid(Executor):
             kwargs,
             name=name,
             modules=job.modules,
+            env=job.env,
             options=job.options,
             runtime=job.runtime,
             owner=self,
@@ -519,6 +568,15 @@ def _release(futures: Futures, link: Link, keeper: "Keeper | None") -> None:
         keeper.stop()
 
 
+def _checked_env(env: EnvGiven) -> "Env | None":
+    """Check an environment that a user gave. Raises `BagRejected`."""
+    if env is None:
+        return None
+    from deskgrid.client.environments.asked import checked_env
+
+    return checked_env(env)
+
+
 def _as_task(function: Any) -> Task[Any]:
     if isinstance(function, Task):
         return function
@@ -564,4 +622,4 @@ def _in_chunks(job: Task[Any], size: int) -> Task[Any]:
 
     runtime = None if job.runtime is None else checked_seconds(job.runtime * size, "the runtime")
     timeout = None if job.options.timeout is None else job.options.timeout * size
-    return Task(each, runtime, checked_options(replace(job.options, timeout=timeout)), job.modules)
+    return Task(each, runtime, checked_options(replace(job.options, timeout=timeout)), job.modules, job.env)

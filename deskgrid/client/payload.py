@@ -7,13 +7,13 @@ worker. An exception that cannot be rebuilt becomes a `TaskError`.
 import io
 import pickle
 import re
-import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
+from deskgrid.client.by_value import pickle_by_value
 from deskgrid.errors import (
     BagRejected,
     PicklingFailed,
@@ -101,13 +101,10 @@ def _pack_large(call: tuple[tuple[Any, ...], Mapping[str, Any]], what: str) -> P
 
 
 def _by_value(call: tuple[Any, ...], what: str) -> bytes:
-    import cloudpickle
-
     try:
-        packed: bytes = cloudpickle.dumps(call, pickle.HIGHEST_PROTOCOL)
+        return pickle_by_value(call)
     except Exception as error:
         raise PicklingFailed(f"{what} cannot be pickled: {error}") from error
-    return packed
 
 
 def pack_text(item: object, what: str) -> Payload:
@@ -218,6 +215,8 @@ def _unpickled(payload: Payload, files: "ResultFiles | None") -> Any:
     with fetching(lambda name: files.named(wrapped.trees[0], name)):
         if not wrapped.whole:
             return _loaded(wrapped.payload)
+        import shutil  # here, as in `deskgrid.client.downloads`
+
         path = files.value(wrapped.trees[-1])
         try:
             with path.open("rb") as file:

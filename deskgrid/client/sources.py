@@ -137,6 +137,15 @@ def stored_pieces(pieces: Sequence[memoryview], name: str = VALUE) -> Stored:
     return making.stored()
 
 
+def stored_source(files: Mapping[str, bytes]) -> Stored:
+    """Return files in memory, by name, as a tree. Raises `BagRejected`."""
+    making = _Making()
+    for name, data in files.items():
+        _check_name(name)
+        making.add_pieces([memoryview(data)], name)
+    return making.stored()
+
+
 def stored_shared(shared: "Shared[object]") -> Stored:
     """Return a shared object as a tree. Raises `BagRejected`."""
     return stored_pieces(shared.pieces, SHARED)

@@ -54,9 +54,10 @@ class Row(NamedTuple):
 
 def submit_bag(
     link: Link,
-    template: Template,
+    template: Callable[[Sequence[Row]], Template],
     items: Iterable[Any],
     *,
+    python: str | None,
     pack: Callable[[Any, str], wire.Payload],
     name: str,
     runtime: Runtime,
@@ -65,13 +66,14 @@ def submit_bag(
 ) -> Accepted:
     """Submit a bag with one task for each of ``items``; ``pack(item, what)`` makes a task's payload.
 
+    ``template`` makes the template when the first rows are known. ``python``: the version that it needs, if any.
     ``files``: of this bag; they are sent before the tasks that need them.
 
     Raises `BagRejected` (or `PicklingFailed`); then nothing of the bag is left on the grid.
     """
     if wire.is_longer(name, wire.NAME_BYTES):
         raise BagRejected(f"the name has more than {wire.NAME_BYTES} bytes: {name!r:.80}")
-    check_python(link, template)
+    check_python(link, python)
     count = len(items) if isinstance(items, Collection) else None
     _check_count(count)
     runtimes = Runtimes(runtime, count)
@@ -87,12 +89,12 @@ def submit_bag(
     return Accepted(sender.bag, sender.total, sender.note)
 
 
-def check_python(link: Link, template: Template) -> None:
+def check_python(link: Link, python: str | None) -> None:
     """Refuse a template that the grid's Python could not load. Raises `PythonMismatch`."""
     greeting = link.greeting
-    if greeting is not None and template.python not in (None, greeting.python):
+    if greeting is not None and python not in (None, greeting.python):
         raise PythonMismatch(
-            f"this program runs Python {template.python} and the grid Python {greeting.python}: what one pickles the "
+            f"this program runs Python {python} and the grid Python {greeting.python}: what one pickles the "
             f"other cannot load; run the program with Python {greeting.python}"
         )
 
@@ -135,7 +137,7 @@ class _Sender:
     def __init__(
         self,
         link: Link,
-        template: Template,
+        make_template: Callable[[Sequence[Row]], Template],
         name: str,
         options: TaskOptions,
         runtime: float | None,
@@ -147,7 +149,8 @@ class _Sender:
         self.total = 0
         self.note = ""
         self._link = link
-        self._template = template
+        self._make_template = make_template
+        self._template: Template | None = None
         self._name = name
         self._options = options
         self._runtime = runtime
@@ -158,13 +161,15 @@ class _Sender:
 
     def send(self, batch: list[Row], *, last: bool) -> None:
         """Send ``batch`` as soon as WINDOW and WINDOW_BYTES allow it."""
+        if self._template is None:
+            self._template = self._make_template(batch)
         self._files.send()
         size = sum(map(_payload_size, batch))
         while self._has_no_room(size) or not self._replies.empty():
             self._take()
         self._sent = True
         self._flying.append(size)
-        message = self._message(batch, last)
+        message = self._message(self._template.digest, batch, last)
         self.total += len(batch)
         self._link.send(message, self._replies.put, self._template)
 
@@ -176,12 +181,12 @@ class _Sender:
     def _has_no_room(self, size: int) -> bool:
         return len(self._flying) >= WINDOW or bool(self._flying and sum(self._flying) + size > WINDOW_BYTES)
 
-    def _message(self, rows: list[Row], last: bool) -> wire.Submit:
+    def _message(self, template: str, rows: list[Row], last: bool) -> wire.Submit:
         return wire.Submit(
             request=self._link.number(),
             bag=self.bag,
             name=self._name,
-            template=self._template.digest,
+            template=template,
             first=self.total,
             payloads=tuple([row.payload for row in rows]),
             runtime=self._runtime,

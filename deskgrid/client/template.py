@@ -4,7 +4,6 @@ A template is a msgpack map, which workers unpack; the SHA-256 of its bytes iden
 """
 
 import hashlib
-import io
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +15,17 @@ from typing import Any
 
 import msgpack
 
-from deskgrid.client.bundle import make_bundle
+from deskgrid.client.by_value import pickle_by_value
 from deskgrid.errors import BagRejected, PicklingFailed
-from deskgrid.wire import ARGUMENTS_LIMIT, EXIT_CODE_LIMIT, FILES_LIMIT, NAME_BYTES, PAYLOAD_LIMIT, cut
+from deskgrid.wire import (
+    ARGUMENTS_LIMIT,
+    EXIT_CODE_LIMIT,
+    NAME_BYTES,
+    PAYLOAD_LIMIT,
+    Environment,
+    Kind,
+    cut,
+)
 
 # A pickled function depends on the minor version of Python, because byte code differs between minor versions.
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -43,29 +50,40 @@ def pickle_function(function: Callable[..., Any]) -> bytes:
             pickled = pickle.dumps(function, pickle.HIGHEST_PROTOCOL)
             if b"__main__" not in pickled:
                 return pickled
-    buffer = io.BytesIO()
     try:
-        cloudpickle.CloudPickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(function)
+        return pickle_by_value(function)
     except Exception as error:
         raise PicklingFailed(
             f"the function {name_of(function)} cannot be pickled, it or something it refers to: {error}"
         ) from error
-    return buffer.getvalue()
 
 
-def python_template(pickled: bytes, name: str, modules: Sequence[str] = (), inputs: bytes = b"") -> Template:
-    """Make the template of the function ``name``, with the program's own modules as they are now.
+def python_template(
+    pickled: bytes,
+    name: str,
+    bundle: Mapping[str, bytes] = MappingProxyType({}),
+    inputs: bytes = b"",
+    environment: Environment | None = None,
+    *,
+    source: bytes = b"",
+) -> Template:
+    """Make the template of the function ``name``, with the program's own modules in ``bundle``.
 
-    ``modules``: names of more of them that travel. ``inputs``: the digests of the trees that the function needs. Raises
-    `BagRejected`.
+    ``inputs``: the digests of the trees that the function needs. ``source``: of a tree that has the modules instead.
+    Raises `BagRejected`.
     """
-    bundle = make_bundle(modules)
-    if len(bundle) > FILES_LIMIT:
-        raise BagRejected(f"the program's own modules are {len(bundle):,} files; the limit is {FILES_LIMIT:,}")
-    table = {"kind": "python", "python": PYTHON, "function": pickled, "bundle": bundle}
+    table = _begun("python", environment)
+    table |= {"python": PYTHON, "function": pickled, "bundle": dict(bundle)}
+    if source:
+        table["source"] = source
     if inputs:
         table["inputs"] = inputs
     return _template(table, PYTHON, f"the function {name}")
+
+
+def _begun(kind: Kind, environment: Environment | None) -> dict[str, Any]:
+    """Return the first entries of a template, where the broker finds them."""
+    return {"kind": kind} if environment is None else {"kind": kind, "environment": environment.packed()}
 
 
 def command_template(
@@ -73,6 +91,7 @@ def command_template(
     inputs: bytes = b"",
     outputs: Sequence[str] | None = None,
     saving: Mapping[str, object] = MappingProxyType({}),
+    environment: Environment | None = None,
 ) -> Template:
     """Make the template of a command line, in which "{}" stands for a task's text.
 
@@ -83,7 +102,7 @@ def command_template(
         raise BagRejected(f"a command is a list of texts, its program first, not {argv!r:.80}")
     if len(argv) > ARGUMENTS_LIMIT:
         raise BagRejected(f"the command line has {len(argv):,} words; the limit is {ARGUMENTS_LIMIT:,}")
-    table: dict[str, Any] = {"kind": "command", "argv": list(argv)}
+    table = _begun("command", environment) | {"argv": list(argv)}
     if outputs is not None:
         table |= {"inputs": inputs, "outputs": list(outputs)}
     return _template(table | dict(saving), None, "the command line")

@@ -7,6 +7,7 @@ Import it with ``from deskgrid import wire``. Inside, each file imports only fil
 - `source`: a reader of packed values, one by one, lengths first;
 - `fields`: the types and ranges of fields;
 - `trees`: lists of stored files, and payloads that need them;
+- `environments`: the libraries that a bag brings, for each sort of PC;
 - `failure`, `template`: a worker's account of a failure, and the data that all tasks of a bag share;
 - `task_options`: a submitter's options for every task of a bag;
 - `messages`: the messages and their rows;
@@ -31,6 +32,7 @@ from deskgrid.wire.codec import (
     results_of_tasks,
     weight,
 )
+from deskgrid.wire.environments import Build, Environment, System, this_system
 from deskgrid.wire.failure import UNREADABLE, Failure, read_failure
 from deskgrid.wire.limits import (
     ACCOUNT_CHARACTERS,
@@ -40,11 +42,14 @@ from deskgrid.wire.limits import (
     BAG_LIMIT,
     BATCH_BYTES,
     BATCH_ROWS,
+    BUILDS_LIMIT,
     CHECKPOINT_BYTES,
     CHECKPOINT_LIMIT,
     CHUNK_BYTES,
     CONTROL_BYTES,
     DIGEST_BYTES,
+    ENVIRONMENT_BYTES,
+    ENVIRONMENTS_LIMIT,
     FILE_BYTES,
     FILES_LIMIT,
     HELD_ROWS,
@@ -96,11 +101,15 @@ from deskgrid.wire.messages.worker import (
     CheckpointKept,
     Enrol,
     Enrolled,
+    EnvironmentWanted,
     Finished,
     Heartbeat,
     Join,
     Leave,
     Planned,
+    Prepare,
+    Prepared,
+    Readiness,
     Recall,
     Ref,
     Result,
@@ -116,7 +125,15 @@ from deskgrid.wire.messages.worker import (
 )
 from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of, slice_of
 from deskgrid.wire.task_options import LICENCE, TaskOptions, read_task_options
-from deskgrid.wire.template import EXIT_CODE_LIMIT, KINDS, Kind, TemplateRefused, read_template, template_kind
+from deskgrid.wire.template import (
+    EXIT_CODE_LIMIT,
+    KINDS,
+    Kind,
+    TemplateRefused,
+    read_template,
+    template_environment,
+    template_kind,
+)
 from deskgrid.wire.text import clean, clean_lines, cut, is_longer
 from deskgrid.wire.trees import (
     MARK,
@@ -143,11 +160,14 @@ __all__ = [
     "BAG_LIMIT",
     "BATCH_BYTES",
     "BATCH_ROWS",
+    "BUILDS_LIMIT",
     "CHECKPOINT_BYTES",
     "CHECKPOINT_LIMIT",
     "CHUNK_BYTES",
     "CONTROL_BYTES",
     "DIGEST_BYTES",
+    "ENVIRONMENTS_LIMIT",
+    "ENVIRONMENT_BYTES",
     "EXIT_CODE_LIMIT",
     "FIELDS",
     "FILES_LIMIT",
@@ -196,12 +216,15 @@ __all__ = [
     "Assign",
     "BagResult",
     "Blob",
+    "Build",
     "Checkpoint",
     "CheckpointKept",
     "Chunks",
     "Enrol",
     "Enrolled",
     "Entry",
+    "Environment",
+    "EnvironmentWanted",
     "Failed",
     "Failure",
     "Fetch",
@@ -222,7 +245,10 @@ __all__ = [
     "Part",
     "Payload",
     "Planned",
+    "Prepare",
+    "Prepared",
     "ProtocolError",
+    "Readiness",
     "Recall",
     "Ref",
     "Refused",
@@ -234,6 +260,7 @@ __all__ = [
     "Saved",
     "Stop",
     "Submit",
+    "System",
     "Taken",
     "TaskOptions",
     "TemplateRefused",
@@ -267,7 +294,9 @@ __all__ = [
     "sha256_of",
     "slice_of",
     "split_digests",
+    "template_environment",
     "template_kind",
+    "this_system",
     "unwrap",
     "weight",
     "wrap",

@@ -100,6 +100,14 @@ TREES_LIMIT = 1_000
 # Patterns of output files: more than anybody types.
 PATTERNS_LIMIT = 100
 
+# Sorts of PCs for which an environment has wheels: a lab has two or three. And the packed environment in a template: a
+# label and about a hundred bytes for each.
+BUILDS_LIMIT = 16
+ENVIRONMENT_BYTES = 4 * 2**10
+
+# Environments that a worker is told to have at once: more than the bags that it works for have.
+ENVIRONMENTS_LIMIT = 64
+
 # Arguments of a command line, and files in the bundle of a Python template: more than we have ever seen, and so few
 # that a template needs little more memory than its size.
 ARGUMENTS_LIMIT = 10_000

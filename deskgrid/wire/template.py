@@ -1,11 +1,13 @@
 """Templates: the data that all tasks of a bag share, in one blob. It is a msgpack map, and its limits are checked.
 
-The broker reads only the kind of a template; a worker reads the rest.
+The broker reads only the kind of a template, and its environment, which is the second entry if there is one; a worker
+reads the rest.
 """
 
 from typing import Any, Literal, get_args
 
-from deskgrid.wire.limits import ARGUMENTS_LIMIT, FILES_LIMIT, PATTERNS_LIMIT
+from deskgrid.wire.environments import Environment, read_environment
+from deskgrid.wire.limits import ARGUMENTS_LIMIT, DIGEST_BYTES, ENVIRONMENT_BYTES, FILES_LIMIT, PATTERNS_LIMIT
 from deskgrid.wire.payload import Payload
 from deskgrid.wire.source import UNREADABLE, Source, Wrong, source_of
 from deskgrid.wire.trees import read_digests
@@ -15,8 +17,9 @@ Kind = Literal["python", "command"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # The largest exit code of a process.
 EXIT_CODE_LIMIT = 255
-# This many bytes of a template are enough to see its kind, which is its first entry.
+# This many bytes of a template are enough to see its kind, which is its first entry; and those with its environment.
 _BEGINNING = 32
+_WITH_ENVIRONMENT = _BEGINNING + ENVIRONMENT_BYTES
 
 
 class TemplateRefused(ValueError):
@@ -24,14 +27,28 @@ class TemplateRefused(ValueError):
 
 
 def template_kind(data: Payload) -> Kind | None:
-    """Return the kind of a template, or None if ``data`` is not a template. The broker reads nothing else of it."""
-    first = data if isinstance(data, bytes) else bytes(data.frames()[0][:_BEGINNING])
-    source = source_of(first[:_BEGINNING])
+    """Return the kind of a template, or None if ``data`` is not a template."""
+    source = source_of(_first(data, _BEGINNING))
     try:
         kind = source.value() if source.map() and source.value() == "kind" else None
     except (Wrong, *UNREADABLE):
         return None
     return next((known for known in KINDS if known == kind), None)
+
+
+def template_environment(data: Payload) -> Environment | None:
+    """Return the environment of a template that has a kind; None if it has none. Raises `TemplateRefused`."""
+    source = source_of(_first(data, _WITH_ENVIRONMENT))
+    try:
+        if source.map() < 2 or not source.values(2) or source.value() != "environment":
+            return None
+        return read_environment(source)
+    except (Wrong, *UNREADABLE) as error:
+        raise TemplateRefused(f"{error!s:.80}") from error
+
+
+def _first(data: Payload, count: int) -> bytes:
+    return bytes((data if isinstance(data, bytes) else data.frames()[0])[:count])
 
 
 def read_template(data: bytes) -> dict[str, Any]:
@@ -41,11 +58,13 @@ def read_template(data: bytes) -> dict[str, Any]:
         count = source.map()
         if count > len(_ENTRIES):
             raise Wrong(f"{count} entries")
-        table = {}
+        table: dict[str, Any] = {}
         for _ in range(count):
             key = source.value()
             if type(key) is not str or key not in _ENTRIES:
                 raise Wrong("an entry that no template has")
+            if key == "environment" and [*table] != ["kind"]:
+                raise Wrong("its environment is not where the broker looks for it")
             table[key] = _ENTRIES[key](source)
         source.finish()
     except (Wrong, *UNREADABLE) as error:
@@ -72,6 +91,13 @@ def _files(source: Source) -> dict[str, bytes]:
     return {_text(source): _bytes(source) for _ in range(count)}
 
 
+def _digest(source: Source) -> bytes:
+    digest = read_digests(source)
+    if len(digest) != DIGEST_BYTES:
+        raise Wrong("not the digest of one tree")
+    return digest
+
+
 def _of_type(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise Wrong(f"expected {kind.__name__}, got {type(value).__name__}")
@@ -89,13 +115,15 @@ def _patterns(source: Source) -> list[str]:
     return [str(_of_type(value, str)) for value in source.many(PATTERNS_LIMIT)]
 
 
-# ``inputs``: the trees that every task of the bag needs; a command gets them unpacked in its folder. ``outputs``: the
-# patterns of the files that a command leaves there.
+# ``source``: the tree of modules that are too much for ``bundle``. ``inputs``: the trees that every task of the bag
+# needs; a command gets them unpacked in its folder. ``outputs``: the patterns of the files that a command leaves there.
 _ENTRIES = {
     "kind": _text,
+    "environment": read_environment,
     "python": _text,
     "function": _bytes,
     "bundle": _files,
+    "source": _digest,
     "argv": _texts,
     "checkpoint": _texts,
     "signal": _text,

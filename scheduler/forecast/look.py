@@ -16,8 +16,8 @@ from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, R
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
 from deskgrid.scheduler.prediction.mixture import Mixture
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.slots import Away, Worker
-from deskgrid.scheduler.state.tasks import Bag
 
 # Rows that are looked at in one piece: a few milliseconds.
 PIECE = 1_000
@@ -204,7 +204,7 @@ class Look:
 
     def _ratios(self, bag: Bag, runtime: float) -> Durations:
         """How long tasks of this predicted runtime take, by the ratios of actual to predicted runtimes so far."""
-        told = [] if bag.prediction_error is None else bag.prediction_error.known()
+        told = [] if bag.ratios is None else bag.ratios.known()
         ratios = Mixture(told, _RATIOS).quantiles(LEVELS, ())
         return Durations(tuple([runtime * ratio for ratio in ratios]), len(told))
 

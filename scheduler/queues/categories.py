@@ -1,8 +1,9 @@
-"""Categories: the tasks of bags that are alike in owner, priority, limit and licences. Each has queues of its own.
+"""Categories: the tasks of bags alike in owner, priority, limit, licences and environment. Each has queues of its own.
 
 Grid Engine calls this a job category. A policy is given the categories whose turn it is (`deskgrid.scheduler.turns`).
 A category whose limit is reached, or whose licences are in use, costs a pass one look, however many tasks wait there.
-A grid with a single owner and no such bags has a single category.
+So does one whose environment is ready on no worker with room. A grid with a single owner and no such bags has a single
+category.
 """
 
 import math
@@ -28,6 +29,7 @@ class CategoryKey(NamedTuple):
 
     ``priority``: bags of higher numbers come first among those of their owner. ``piece``: for checkpointable tasks, how
     many seconds a piece has at least. They wait longest first, whatever the policy (`deskgrid.scheduler.pieces`).
+    ``environment``: names what must be ready on a worker for these tasks; empty: nothing.
     """
 
     owner: str = ""
@@ -36,6 +38,7 @@ class CategoryKey(NamedTuple):
     limit: int = 0
     bag: int | None = None
     piece: float | None = None
+    environment: str = ""
 
 
 # Of checkpointable tasks, the shortest pieces are rounded up to this many seconds times a power of two, between these
@@ -124,8 +127,10 @@ class Category:
 
     def put_out(self, tasks: int, seconds: float) -> None:
         """``tasks`` more of its tasks are on slots, with ``seconds`` predicted for all of them; fewer if negative."""
+        account = self.account
         self.out += tasks
-        self.account.put_out(tasks, seconds)
+        account.out += tasks
+        account.out_s = account.out_s + seconds if account.out else 0.0  # without what rounding left
         if self.key.licences:
             self._licences.use(self.key.licences, tasks)
 

@@ -49,34 +49,34 @@ class Progress:
 
 
 class ProgressTable:
-    """By task: its progress, if it is checkpointable and has begun a piece that ended or saved."""
+    """``of``: the progress of each task that is checkpointable and has begun a piece that ended or saved."""
 
     def __init__(self) -> None:
-        self._of: dict[int, Progress] = {}
+        self.of: dict[int, Progress] = {}
 
     def __len__(self) -> int:
-        return len(self._of)
+        return len(self.of)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._of)
+        return iter(self.of)
 
     def find(self, task: int) -> Progress | None:
         """The progress of ``task``, if any is known."""
-        return self._of.get(task)
+        return self.of.get(task)
 
     def begun(self, task: int, whole_s: float) -> Progress:
         """The progress of ``task``; a new one, of which nothing is done, if none is known."""
-        return self._of.setdefault(task, Progress(whole_s, None, whole_s, None, whole_s))
+        return self.of.setdefault(task, Progress(whole_s, None, whole_s, None, whole_s))
 
     def restore(self, task: int, whole_s: float, fraction: float | None, left_s: float) -> None:
         """``task`` waits with this checkpoint."""
-        before = self._of.get(task)
+        before = self.of.get(task)
         idle = 0 if before is None else before.idle
-        self._of[task] = Progress(whole_s, fraction, left_s, fraction, left_s, idle=idle)
+        self.of[task] = Progress(whole_s, fraction, left_s, fraction, left_s, idle=idle)
 
     def left_of(self, task: int, whole_s: float) -> float:
         """What is left of ``task`` if all of it takes ``whole_s``."""
-        if (progress := self._of.get(task)) is None:
+        if (progress := self.of.get(task)) is None:
             return whole_s
         progress.whole_s = whole_s
         progress.left_s = progress.begun_s = whole_s * (1.0 - (progress.fraction or 0.0))
@@ -84,10 +84,10 @@ class ProgressTable:
 
     def drop(self, task: int) -> None:
         """``task`` has ended."""
-        self._of.pop(task, None)
+        self.of.pop(task, None)
 
     def check(self) -> None:
         """Raise `InvariantBroken` if the stored state contradicts itself."""
-        for task, progress in self._of.items():
+        for task, progress in self.of.items():
             agree(f"pieces of task {task} without progress", progress.idle < IDLE_LIMIT, True)
             agree(f"work left of task {task}", progress.left_s >= 0.0, True)

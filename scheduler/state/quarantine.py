@@ -17,8 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from deskgrid.scheduler.model import agree
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.slots import Slot, Worker
-from deskgrid.scheduler.state.tasks import Bag
 
 # Failures in a row. Two may be bad luck. As many crashes end a task (`CRASH_LIMIT`).
 STREAK = 3

@@ -45,11 +45,6 @@ class Account:
         self.at, self.new_s = now, 0.0
         return self.used_s
 
-    def put_out(self, tasks: int, seconds: float) -> None:
-        """``tasks`` more tasks are on slots, with ``seconds`` predicted for all of them; fewer if negative."""
-        self.out += tasks
-        self.out_s = self.out_s + seconds if self.out else 0.0  # without what rounding left
-
 
 @dataclass(slots=True, eq=False)
 class Share:

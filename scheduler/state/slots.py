@@ -19,7 +19,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import OPEN_ENDED, Attempt, Window, Windows, agree, near
-from deskgrid.scheduler.state.tasks import TaskBatch
+from deskgrid.scheduler.state.bags import TaskBatch
 
 # A closing time replaces an earlier one only if it is later by this much. Heartbeats arrive late, never early, so the
 # earliest estimate of a window's end is the best one.
@@ -116,7 +116,11 @@ class Copy(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A worker whose window is open. ``ends_at`` is when it closes, by the uptime that the worker gave."""
+    """A worker whose window is open. ``ends_at`` is when it is expected to close.
+
+    ``announced``: when it closes by the uptime that the worker gave; ``opened``, ``planned_s``: when it
+    opened, whatever connections broke since, and how long it was to last then.
+    """
 
     name: str
     site: str
@@ -124,6 +128,9 @@ class Worker:
     ends_at: float
     windows: Windows
     slots: list[Slot] = field(default_factory=list)
+    announced: float = OPEN_ENDED
+    opened: float = 0.0
+    planned_s: float = OPEN_ENDED
     # How long it was away before this window, if it had left as planned.
     gap: float | None = None
     # When it last answered for an attempt.
@@ -138,6 +145,8 @@ class Worker:
     done: int = 0
     took_s: float = 0.0
     usual_s: float = 0.0
+    # The environments that are ready on it.
+    environments: frozenset[str] = frozenset()
 
     def uptime(self, now: float) -> float:
         """ru, seconds left of the current window."""
@@ -307,6 +316,19 @@ class SlotTable:
             del slot.rows[bisect_left(slot.rows, slot.row)]
             slot.rows = None
             self.with_room -= 1
+
+    def hide(self, environment: str) -> list[Slot]:
+        """Take the slots of workers where ``environment`` is not ready out of their indexes. Returns these slots."""
+        rows = [row for index in self.indexes() for row in (*index.anchored, *index.falling)]
+        found = [slot for _, _, number in rows if environment not in (slot := self.slots[number]).worker.environments]
+        for slot in found:
+            self.unindex(slot)
+        return found
+
+    def has_room_in(self, environment: str) -> bool:
+        """Whether a slot with room is of a worker where ``environment`` is ready."""
+        ready = (worker for worker in self.workers.values() if environment in worker.environments)
+        return any(slot.rows is not None for worker in ready for slot in worker.slots)
 
     def index(self, slot: Slot, now: float) -> None:
         """Put ``slot``, which has room, into the index of its kind."""

@@ -1,181 +1,16 @@
-"""Every task the grid knows, as rows in arrays: nine bytes a task, plus a few dictionaries for the exceptions."""
+"""Every task the grid knows, by number: batches of them, plus a few dictionaries for the exceptions."""
 
-import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import compress
-from operator import itemgetter, not_
+from operator import itemgetter
 
-from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime, near
+from deskgrid.scheduler.model import ENDED, IllegalEvent, State, agree, checked_runtime
 from deskgrid.scheduler.queues.categories import Category
-from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, by_batch, drop_places, grouped, joined
-from deskgrid.scheduler.state.prediction_error import ENOUGH, PredictionError, ratios
+from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, drop_places, joined
+from deskgrid.scheduler.state.bags import OPEN, UNSENT, Bag, TaskBatch
+from deskgrid.scheduler.state.prediction_error import ratios
 from deskgrid.scheduler.state.progress import IDLE_LIMIT, ProgressTable
-
-# Runs of tasks by their states, found at C speed.
-OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
-UNSENT = re.compile(b"[%c-%c]+" % (State.WAITING, State.QUEUED))
-WAITING = re.compile(b"%c+" % State.WAITING)
-QUEUED = re.compile(b"%c" % State.QUEUED)  # single tasks
-BARRED = re.compile(b"%c+" % State.BARRED)
-# Single tasks, not runs: each pauses, is bound to a slot, or is held.
-ELSEWHERE = re.compile(b"[%c-%c]" % (State.PAUSED, State.HELD))
-
-
-@dataclass(slots=True)
-class Bag:
-    """What the core counts for one bag. ``left_s``: predicted seconds of work not yet ended.
-
-    ``timeout``: the timeout of each of its tasks. ``took``: the longest actual time of a task that is done.
-    ``bounded``: many tasks share one prediction, which is then an upper bound for all and not an estimate of each.
-    ``prediction_error``: the error of the estimates, once there are any.
-    ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
-    actual and predicted seconds.
-    ``copies``: whether its tasks may be copied.
-    ``category``: where its tasks wait, unless it is ``barred``: then none of them may be placed. ``reserve_s``: for
-    checkpointable tasks, what a slot must have left beside a piece, to begin it and to save its end.
-    """
-
-    number: int
-    category: Category
-    retries: int = 0
-    timeout: float | None = None
-    total: int = 0
-    done: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    left_s: float = 0.0
-    longest: float = 0.0
-    took: float = 0.0
-    batches: list["TaskBatch"] = field(default_factory=list)
-    bounded: bool = False
-    barred: bool = False
-    prediction_error: PredictionError | None = None
-    copies: bool = False
-    timed: int = 0
-    spent_s: float = 0.0
-    foreseen_s: float = 0.0
-    reserve_s: float = 0.0
-
-    @property
-    def end(self) -> int:
-        """The number after that of its last task."""
-        return self.batches[-1].first + self.batches[-1].count
-
-    @property
-    def piece(self) -> float | None:
-        """How many seconds a piece of its tasks has at least; None: they are not checkpointable."""
-        return self.category.key.piece
-
-    def needs_s(self, runtime: float) -> float:
-        """What one of its tasks needs of a slot at once, if ``runtime`` seconds are left of it."""
-        return runtime if self.piece is None else min(runtime, self.piece) + self.reserve_s
-
-    @property
-    def pace(self) -> float:
-        """Actual over predicted seconds of the tasks that are done; 1.0 while there are too few."""
-        return self.spent_s / self.foreseen_s if self.timed >= ENOUGH and self.foreseen_s > 0.0 else 1.0
-
-    @property
-    def settled(self) -> int:
-        """Tasks that have ended, one way or another."""
-        return self.done + self.failed + self.cancelled
-
-    def learn(self, told: Sequence[float]) -> None:
-        """Note the ratios of actual to predicted runtimes of some tasks, in this order."""
-        if not self.bounded:
-            self.prediction_error = self.prediction_error or PredictionError()
-            self.prediction_error.add(told)
-
-    def check(self) -> None:
-        """Raise `InvariantBroken` unless the counts match the batches."""
-        states = [State(state) for batch in self.batches for state in batch.states]
-        runtimes = [batch.runtime(batch.first + place) for batch in self.batches for place in range(batch.count)]
-        left = [seconds for seconds, state in zip(runtimes, states, strict=True) if state not in ENDED]
-        kept = (self.total, self.done, self.failed, self.cancelled)
-        counted = (State.DONE, State.FAILED, State.CANCELLED)
-        agree(f"counts of bag {self.number}", kept, (len(states), *(states.count(state) for state in counted)))
-        near(f"work left of bag {self.number}", self.left_s, sum(left), largest=self.longest * self.total)
-        agree(f"longest of bag {self.number} is long enough", self.longest >= max(left, default=0.0), True)
-
-
-@dataclass(slots=True)
-class TaskBatch:
-    """Consecutive tasks submitted together. ``runtimes`` has one entry when all tasks share it."""
-
-    bag: Bag
-    first: int
-    count: int
-    runtimes: "array[float]"
-    states: bytearray
-
-    def runtime(self, task: int) -> float:
-        return self.runtimes[0 if len(self.runtimes) == 1 else task - self.first]
-
-    def runtimes_of(self, tasks: Sequence[int]) -> Sequence[float]:
-        """The runtimes of some of its tasks."""
-        if len(self.runtimes) == 1:
-            return [self.runtimes[0]] * len(tasks)
-        return [self.runtimes[task - self.first] for task in tasks]
-
-    def longest(self) -> tuple[float, int]:
-        """The longest runtime of its waiting tasks, and the first task that has it. At least one task must wait."""
-        if len(self.runtimes) == 1:
-            return self.runtimes[0], self.first + self.states.index(State.WAITING)
-        # At C speed, because the batch may be a bag of a million: waiting is state zero.
-        longest = max(compress(self.runtimes, map(not_, self.states)))
-        place = self.runtimes.index(longest)
-        while self.states[place]:
-            place = self.runtimes.index(longest, place + 1)
-        return longest, self.first + place
-
-    def spans(self, states: re.Pattern[bytes], first: int, count: int) -> list[tuple[int, int]]:
-        """Ranges of the tasks whose states match, among ``count`` tasks from ``first`` on."""
-        start = first - self.first
-        found = states.finditer(self.states, start, start + count)
-        return [(self.first + match.start(), match.end() - match.start()) for match in found]
-
-    def left_s(self, first: int, count: int) -> float:
-        """The sum of the predicted runtimes of some of its tasks."""
-        if len(self.runtimes) == 1:
-            return self.runtimes[0] * count
-        return sum(self.runtimes[first - self.first : first - self.first + count])
-
-    def set_all(self, tasks: Sequence[int], state: State) -> None:
-        """Change the state of some of its tasks."""
-        for task in tasks:
-            self.states[task - self.first] = state
-
-    def set_range(self, first: int, count: int, state: State) -> None:
-        """Change the state of ``count`` tasks from ``first`` on."""
-        start = first - self.first
-        self.states[start : start + count] = bytes([state]) * count
-
-    def rows(self, first: int, count: int) -> TaskRanges:
-        """``count`` tasks from ``first`` on, as they enter a queue."""
-        if len(self.runtimes) == 1:
-            return TaskRanges([first], [count], list(self.runtimes))
-        tasks = range(first, first + count)
-        return grouped(tasks, self.runtimes_of(tasks))
-
-    def waiting(self, first: int, count: int) -> TaskRanges:
-        """Those of ``count`` tasks from ``first`` on that wait, in order."""
-        states = self.states[first - self.first : first - self.first + count]
-        if not any(states):
-            return self.rows(first, count)
-        tasks = [task for task, state in enumerate(states, first) if state == State.WAITING]
-        return grouped(tasks, self.runtimes_of(tasks))
-
-    def grow(self, runtimes: "array[float]") -> None:
-        """Add tasks at its end, all waiting, each with its runtime."""
-        if len(self.runtimes) < self.count:
-            self.runtimes *= self.count
-        self.runtimes.extend(runtimes)
-        self.states.extend(bytes(len(runtimes)))
-        self.count += len(runtimes)
-
 
 # Looked up once: enum members are slow to look up in Python 3.11, and this one is needed for each task.
 _DONE = State.DONE
@@ -240,6 +75,15 @@ class TaskTable:
         self._batches.append(batch)
         return batch
 
+    def evidence(self, task: int) -> tuple[float, float]:
+        """What a task was predicted to take at first, and how many seconds of it were in vain."""
+        batch = self.known(task)
+        ratios = batch.bag.ratios
+        if ratios is not None and task in ratios.shown:
+            elapsed, predicted = ratios.shown[task]
+            return predicted, elapsed
+        return batch.runtime(task), 0.0
+
     def known(self, task: int) -> TaskBatch:
         """The batch ``task`` is in; raises `IllegalEvent` when it is unknown."""
         # For a task before all batches, the place is -1. Then the last batch is tested, which does not have it either.
@@ -288,15 +132,17 @@ class TaskTable:
         bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(tasks)
         for task in tasks:
             batch.states[task - first] = _DONE
+        longest = max(actual)
+        if not bag.bounded:
+            bag.learn(ratios(bag.foretold(tasks, predicted), actual), longest)
         told = ratios(predicted, actual)
-        bag.learn(told)
-        if (longest := max(actual)) > bag.took:
+        if longest > bag.took:
             bag.took, self.longer = longest, True
-        foreseen = sum(predicted)
+        foreseen, spent_s = sum(predicted), sum(actual)
         bag.done += len(tasks)
-        bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + sum(actual)
+        bag.timed, bag.spent_s = bag.timed + len(tasks), bag.spent_s + spent_s
         bag.foreseen_s += foreseen
-        bag.category.account.new_s += sum(actual)
+        bag.category.account.new_s += spent_s
         self._ended(bag, tasks, foreseen)
         if on_slot:
             bag.category.put_out(-len(tasks), -foreseen)
@@ -318,7 +164,7 @@ class TaskTable:
         if bag.done + bag.failed + bag.cancelled == bag.total:
             bag.left_s = 0.0  # removes what rounding left
             self.copied.discard(bag.number)
-        if self._errors or self._crashes or self._taken or self.progress:
+        if self._errors or self._crashes or self._taken or self.progress.of:
             for task in tasks:
                 self.progress.drop(task)
                 self._errors.pop(task, None)

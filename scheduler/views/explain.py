@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
@@ -26,7 +26,9 @@ class SlotReason:
 
     A task as long as the time that is left does not fit: then ``short_s`` is next to nothing, but not 0. ``silent_s``:
     how long the worker has owed an answer for an attempt taken back from the slot, which gets nothing until then; None
-    if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine.
+    if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine. ``early_s``: how much earlier
+    than announced it leaves on average (less than 0: later), if it does not keep its hours.
+    ``ready``: whether the environment of the task is ready there.
     """
 
     worker: str
@@ -35,6 +37,8 @@ class SlotReason:
     short_s: float
     silent_s: float | None
     quarantined: Quarantined | None = None
+    ready: bool = True
+    early_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +124,15 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     bag = grid.tasks.known(task).bag
     margin = grid.policy.requirement.margin
     needs = grid.policy.requirement.needs(runtime) if bag.piece is None else bag.needs_s(runtime) + margin
-    progress = grid.tasks.progress.find(task)
+    progress, environment = grid.tasks.progress.find(task), bag.category.key.environment
     slots, coming, longest, rows = list[SlotReason](), list[ComingWindow](), grid.longest_window(now), 0
     up = [(worker.name, worker.windows, worker.slots) for worker in grid.slots.workers.values()]
     away = [(name, away.windows, list[Slot]()) for name, away in grid.away.items()]
     for name, windows, its in [*up, *away]:
         quarantined = grid.quarantine.workers.get(name)
-        slots += [_reason(slot, needs + ROUNDING_S, now, quarantined) for slot in its]
+        early_s = grid.hours.early(name) if its else None
+        reasons = [_reason(slot, needs + ROUNDING_S, now, quarantined, environment) for slot in its]
+        slots += [replace(each, early_s=early_s) for each in reasons] if early_s is not None else reasons
         coming += _next_window(name, windows, needs, now)
         rows += 1 + len(its) + len(windows)
         if rows >= PIECE:
@@ -152,10 +158,18 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     )
 
 
-def _reason(slot: Slot, more_than: float, now: float, quarantined: Quarantined | None) -> SlotReason:
+def _reason(
+    slot: Slot,
+    more_than: float,
+    now: float,
+    quarantined: Quarantined | None,
+    environment: str,
+) -> SlotReason:
     left = slot.remaining(now)
     silent = None if slot.owes is None else now - slot.started
-    return SlotReason(slot.worker.name, slot.position, left, max(0.0, more_than - left), silent, quarantined)
+    ready = not environment or environment in slot.worker.environments
+    short = max(0.0, more_than - left)
+    return SlotReason(slot.worker.name, slot.position, left, short, silent, quarantined, ready)
 
 
 def _next_window(worker: str, windows: Iterable[Window], needs: float, now: float) -> list[ComingWindow]:
@@ -165,7 +179,7 @@ def _next_window(worker: str, windows: Iterable[Window], needs: float, now: floa
 
 
 def _nearest(slots: list[SlotReason]) -> list[SlotReason]:
-    return sorted(slots, key=lambda reason: (reason.short_s, reason.left_s))[:ROWS]
+    return sorted(slots, key=lambda reason: (not reason.ready, reason.short_s, reason.left_s))[:ROWS]
 
 
 def _soonest(coming: list[ComingWindow]) -> list[ComingWindow]:

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Window
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.slots import Slot
-from deskgrid.scheduler.state.tasks import Bag
 from deskgrid.scheduler.views.forecast import Capacity, Span, spans_of_away, spans_of_worker
 
 # Rows that are looked at in one piece: a few milliseconds.

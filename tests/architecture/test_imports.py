@@ -47,7 +47,8 @@ MAY_IMPORT = {
     # What programs and their tasks load alike.
     "lent": ([], []),
     "front door": (["client", "lent", "common"], []),
-    "example": (["front door"], []),
+    # numpy comes with a bag: see examples/environment.py.
+    "example": (["front door"], ["numpy"]),
     "command line": (
         ["command line", "server", "scheduler", "client", "screen", "worker", "benchmark", "line", "common"],
         ["click", "rich"],

@@ -31,6 +31,7 @@ OF_A_BAG: dict[str, dict[str, Any]] = {
     "pause": {},
     "resume": {},
     "forget": {},
+    "release": {"parts": "00" * 32},
 }
 OF_ADMINS: dict[str, dict[str, Any]] = {
     "events all": {},
@@ -51,6 +52,8 @@ OF_EVERYONE: dict[str, dict[str, Any]] = {
     "plan": {},
     "whatif new": {"tasks": 10, "runtime_s": 60.0, "changes": [{"split": 2}]},
     "shares": {},
+    "systems": {},
+    "environments": {},
 }
 REFUSED = "bag {} belongs to ann, and you are connected as ben; an admin may do this (--join @admin.join)"
 
@@ -131,7 +134,7 @@ def test_one_submitter_cannot_touch_the_bag_of_another(office: Office, bag: str,
 def test_the_owner_of_a_bag_and_an_admin_can_do_everything_with_it(
     office: Office, ann: Client, bag: str, who: Credential, what: str
 ) -> None:
-    if what == "forget":
+    if what in ("forget", "release"):
         ann.ask("cancel", bag=bag)
     assert isinstance(office.client(who).ask(what, bag=bag, **OF_A_BAG[what]), dict)
 

@@ -30,7 +30,7 @@ FEW: dict[type, list[Any]] = {
     fields.Share: [0.0, 0.5, 1.0],
     fields.Real: [0.0, 1e-9, 0.5, 1.0, 5.0, 60.0, wire.SECONDS_LIMIT],
     fields.Line: ["pc1", "pc2", "pc1~2", *BAGS],
-    fields.Word: ["pc1", "pc2", "pc1~2", *BAGS, "ok", "ended", "lic=1", "lic=2", DIGEST, "3.11"],
+    fields.Word: ["pc1", "pc2", "pc1~2", *BAGS, "ok", "ended", "lic=1", "lic=2", DIGEST, "3.11", "linux_x86_64"],
     fields.Document: ["{}"],
     fields.Data: [b"", b"\x90", COMMAND],
     fields.Digests: [b"", sha256(COMMAND).digest(), sha256(COMMAND).digest() + sha256(b"").digest()],
@@ -40,7 +40,7 @@ NUMBERS = [0, 0, 0, 1, 1, 2, 3, 5, *range(ATTEMPT, ATTEMPT + 8), 2**63 - 1]
 # What the broker looks at first is as it should be, or nothing would come of it.
 RIGHT = {"version": wire.VERSION, "python": python_minor(), "template": DIGEST, "digest": DIGEST}
 QUESTIONS = [
-    *"status bags progress cancel cancel pause pause resume shares".split(),
+    *"status bags progress cancel cancel pause pause resume shares systems environments release".split(),
     *"explain logs logs forget forget policy runtimes weather".split(),
 ]
 ODD: list[Any] = [

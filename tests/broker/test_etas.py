@@ -154,6 +154,20 @@ def test_without_any_knowledge_of_its_tasks_nobody_knows(office: Office, client:
     assert why(client, bag) == NOTHING_KNOWN
 
 
+def test_what_became_known_after_the_picture_was_taken_does_not_make_it_known(
+    office: Office, client: Client, slow: Slow
+) -> None:
+    worker = joined(office)
+    bag = client.submit(tasks(30), runtime=None)
+    pending(office, client, bag)
+    worker.finish(*worker.work())
+    slow.finish([1_800.0])
+    office.settle()
+    office.settle()
+    assert NOTHING_KNOWN in client.expect(wire.Answer).body
+    assert office.journal.etas.rows() == []
+
+
 def test_a_task_that_is_longer_than_all_windows_never_ends(office: Office, client: Client) -> None:
     joined(office, uptime=60.0)
     bag = client.submit(tasks(3), runtime=100.0)

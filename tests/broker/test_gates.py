@@ -318,7 +318,7 @@ def test_one_submitter_has_a_few_categories_so_that_passes_stay_short(
     ann.submit([b"0"], options=options(limit=1))
     for _ in range(2):
         ann.submit([b"0"], options=options(priority=1))
-    said = "ann has bags with 3 different limits, priorities, licences and shortest pieces here, of 3"
+    said = "ann has bags with 3 different limits, priorities, licences, shortest pieces and environments here, of 3"
     assert refusal(ann, limit=1) == refusal(ann, priority=2) == f"{said}: try again when some have ended"
     ann.submit([b"0"], options=options(priority=1))
     ann.submit([b"0"])
@@ -328,7 +328,7 @@ def test_one_submitter_has_a_few_categories_so_that_passes_stay_short(
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_the_lanes_of_a_submitter_are_counted_without_looking_at_all_bags(
+def test_the_categories_of_a_submitter_are_counted_without_looking_at_all_bags(
     open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
     monkeypatch.setattr(gates_module, "CATEGORIES_LIMIT", 2)

@@ -17,7 +17,6 @@ from deskgrid.broker.store import files
 from deskgrid.broker.store.disk import RESERVE_BYTES
 from deskgrid.broker.store.files import FOLDER
 from deskgrid.broker.store.journal import Journal
-from deskgrid.client import template as template_module
 from deskgrid.client.grid import Grid
 from deskgrid.errors import BagRejected
 from deskgrid.wire.joinline import parse_join_line
@@ -27,12 +26,6 @@ from tests.waiting import eventually
 
 # One that is read, and one that is mapped.
 VALUES = [os.urandom(size) for size in (wire.LARGE_BYTES, wire.BATCH_BYTES + 3)]
-
-
-@pytest.fixture(autouse=True)
-def no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The modules of this program, pytest and all, would make a large template."""
-    monkeypatch.setattr(template_module, "make_bundle", lambda _: {})
 
 
 def on_disk(home: Path) -> list[Path]:

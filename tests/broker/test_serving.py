@@ -125,8 +125,9 @@ def test_a_worker_that_vanishes_is_lost_when_its_lease_ends_and_its_work_is_made
         # It has a lease, too: it must be heard while it waits for that of the other to end.
         while not other.line.receive(0.1):
             other.send(wire.Heartbeat(None, ()))
-        status = client.ask("status")
-        assert [(row["name"], row["state"]) for row in status["workers"]] == [("other", "up")]
+        assert client.ask("worker", name="other")["state"] == "up"
+        status = client.ask("status", rows=False)
+        assert (status["totals"]["workers_up"], status["totals"]["workers_lost"]) == (1, 0)
         assert (status["counters"]["losses"], status["counters"]["kills"]) == (1, 1)
         assert client.ask("progress", bag=bag)["running"] == 1
         assert first.task == 0

@@ -9,6 +9,7 @@ from deskgrid import wire
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.forecasts.runner import Ticket
 from deskgrid.broker.forecasts.whatif import WAITING_LIMIT, WAITING_LIMIT_ALL
+from deskgrid.scheduler.forecast.correction import Score
 from deskgrid.scheduler.forecast.picture import Picture
 from tests.broker.office import ADMIN, Office
 from tests.peers import Client
@@ -54,6 +55,18 @@ def test_a_row_has_an_interval(office: Office, client: Client) -> None:
     (row,) = client.ask("whatif", bag=submitted(client), changes=[])["rows"]
     assert row["low_s"] < row["median_s"] < row["high_s"]
     assert row["why"] == ""
+
+
+def test_answers_are_corrected_as_estimates_are(office: Office, client: Client) -> None:
+    bag = submitted(client)
+    (raw,) = client.ask("whatif", bag=bag, changes=[])["rows"]
+    for _ in range(30):
+        office.sessions.state.learning.correction.learn(Score(0, 2.0, 2.0))
+    (wider,) = client.ask("whatif", bag=bag, changes=[])["rows"]
+    assert wider["median_s"] == raw["median_s"]
+    assert wider["low_s"] < 0.9 * raw["low_s"]
+    assert wider["high_s"] > 1.1 * raw["high_s"]
+    assert client.ask("advise", bag=bag)["now"] == wider
 
 
 def test_windows_and_another_policy_may_be_imagined(office: Office, client: Client) -> None:

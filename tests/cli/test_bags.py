@@ -108,6 +108,7 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "copies": True,
         "inputs": ("a", "b=c"),
         "outputs": ("*.jpg",),
+        "env": None,
         "priority": 0,
         "limit": None,
         "licences": {},
@@ -115,6 +116,20 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         "when": "ok",
         "explore": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "env"),
+    [
+        ("--env mine", ["mine"]),
+        ("--env script --with rich", ["script", "rich"]),
+        ("--env requirements.txt", [Path("requirements.txt")]),
+        ("--with numpy --with scipy<2", ["numpy", "scipy<2"]),
+    ],
+)
+def test_the_libraries_of_a_bag_arrive(grid: FakeGrid, words: str, env: list[object]) -> None:
+    deskgrid("submit", *words.split(), "--", "python", "run.py")
+    assert grid.submitted["env"] == env
 
 
 def test_the_commands_own_options_are_left_to_it_also_without_a_double_dash(grid: FakeGrid) -> None:

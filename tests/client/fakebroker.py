@@ -173,6 +173,8 @@ class FakeBroker:
             self._watch(peer, message)
         elif isinstance(message, wire.Ask):
             self._ask(peer, message)
+        elif isinstance(message, wire.Offer):
+            self._send(peer, wire.Lacks(message.request, b""))  # it has all files already
 
     def _submit(self, submit: wire.Submit) -> wire.Message:
         bag = self.memory.bags.get(submit.bag)

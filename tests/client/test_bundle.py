@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from deskgrid.client import bundle
-from deskgrid.client.bundle import is_local, make_bundle
+from deskgrid.client.bundle import is_local, reached_from
 from deskgrid.errors import BagRejected
 from tests.architecture.reading import ROOT
 
-# The end of each program: what would travel.
-TELL = "\nfrom deskgrid.client.bundle import make_bundle\nimport json\nprint(json.dumps(list(make_bundle({}))))\n"
+# The end of each program: what would travel with its function `f`, called with `ARGUMENT`.
+TELL = """
+from tests.client.carrying import files_of
+import json
+print(json.dumps(files_of(globals().get("f"), globals().get("ARGUMENT"), {})))
+"""
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
@@ -53,13 +56,47 @@ def travelling(
     return names
 
 
+def using(*names: str) -> str:
+    """A program whose function uses modules that the program has imported."""
+    return f"import {', '.join(names)}\ndef f(item):\n    return {', '.join(names)}\n"
+
+
 def test_a_module_beside_the_script_travels_and_the_script_does_not(tmp_path: Path) -> None:
-    assert travelling(tmp_path, "import helper", {"helper.py": "", "unused.py": ""}) == ["helper.py"]
+    assert travelling(tmp_path, using("helper"), {"helper.py": "", "unused.py": ""}) == ["helper.py"]
+
+
+def test_what_the_program_imports_and_the_function_does_not_use_stays(tmp_path: Path) -> None:
+    files = {"helper.py": "", "plotting.py": "import screens", "screens.py": ""}
+    assert travelling(tmp_path, f"import plotting\n{using('helper')}", files) == ["helper.py"]
+    assert travelling(tmp_path, "import plotting, helper\nf = pow", {}) == []
+
+
+def test_a_program_beside_a_package_of_many_megabytes_submits_what_does_not_need_it(tmp_path: Path) -> None:
+    files = {f"large/part{number}.py": f"TEXT = '{'x' * 2**20}'" for number in range(17)}
+    files["large/__init__.py"] = "\n".join(f"from large import part{number}" for number in range(17))
+    assert travelling(tmp_path, "import large.part3\nf = pow", {**files, "large/small.py": ""}) == []
+    assert len(travelling(tmp_path, using("large.small"), {})) == 19
+
+
+def test_what_an_argument_is_made_of_travels(tmp_path: Path) -> None:
+    files = {"shapes.py": "import units\nclass Circle: pass", "units.py": "", "unused.py": ""}
+    program = "import unused\nfrom shapes import Circle\ndef f(item):\n    return item.area\nARGUMENT = [{1: Circle()}]"
+    assert travelling(tmp_path, program, files) == ["shapes.py", "units.py"]
+
+
+def test_what_a_function_in_an_argument_would_import_travels(tmp_path: Path) -> None:
+    program = "def late():\n    import helper\nf, ARGUMENT = list, {'call': late}"
+    assert travelling(tmp_path, program, {"helper.py": ""}) == ["helper.py"]
+
+
+def test_a_function_of_a_module_of_ones_own_brings_that_module(tmp_path: Path) -> None:
+    assert travelling(tmp_path, "from helper import f", {"helper.py": "def f(item): pass", "x.py": ""}) == ["helper.py"]
 
 
 def test_python_what_is_installed_and_what_is_ours_stay(tmp_path: Path) -> None:
     assert (
-        travelling(tmp_path, "import json, msgpack, deskgrid.worker.windows.weekly, deskgrid.scheduler.core", {}) == []
+        travelling(tmp_path, using("json", "msgpack", "deskgrid.worker.windows.weekly", "deskgrid.scheduler.core"), {})
+        == []
     )
 
 
@@ -68,38 +105,38 @@ def test_ours_stay_also_from_a_checkout_in_a_folder_with_our_name(tmp_path: Path
         (tmp_path / "deskgrid").symlink_to(ROOT, target_is_directory=True)
     except OSError:
         pytest.skip("this system has no symbolic links for everyone")
-    program = f"import sys\nsys.path.insert(0, {str(tmp_path / 'deskgrid')!r})\nimport deskgrid.worker.windows.weekly"
+    program = f"import sys\nsys.path.insert(0, {str(tmp_path / 'deskgrid')!r})\n"
+    program += using("deskgrid.worker.windows.weekly")
     assert travelling(tmp_path / "app", program, {}) == []
 
 
 def test_users_modules_with_the_names_of_our_folders_travel(tmp_path: Path) -> None:
     names = ["broker", "client", "scheduler", "wire", "worker"]
-    found = travelling(tmp_path, f"import {', '.join(names)}", {f"{name}.py": "" for name in names})
+    found = travelling(tmp_path, using(*names), {f"{name}.py": "" for name in names})
     assert found == [f"{name}.py" for name in names]
 
 
 @pytest.mark.parametrize(
     "program",
     [
-        "def work():\n    import late",
-        "def work():\n    from late import x",
-        "class Work:\n    def run(self):\n        def inner():\n            import late.x",
+        "def f(item):\n    import late",
+        "def f(item):\n    from late import x",
+        "def f(item):\n    def inner():\n        import late.x",
+        "class Work:\n    def run(self):\n        def inner():\n            import late.x\nf, ARGUMENT = len, Work()",
     ],
 )
 @pytest.mark.parametrize("how", ["script", "shell"])
 def test_what_a_function_would_import_later_travels(tmp_path: Path, program: str, how: str) -> None:
-    if "class" in program and how == "shell":
-        program = program.replace("class Work:\n    def run(self):", "if True:\n    def run():")
     assert travelling(tmp_path, program, {"late.py": "x = 1"}, how=how) == ["late.py"]
 
 
 def test_what_a_travelling_module_would_import_later_travels(tmp_path: Path) -> None:
     files = {"first.py": "def f():\n    import second", "second.py": "import third", "third.py": "", "fourth.py": ""}
-    assert travelling(tmp_path, "import first", files) == ["first.py", "second.py", "third.py"]
+    assert travelling(tmp_path, using("first"), files) == ["first.py", "second.py", "third.py"]
 
 
 def test_modules_that_import_each_other_travel_once(tmp_path: Path) -> None:
-    assert travelling(tmp_path, "import a", {"a.py": "import b", "b.py": "import a"}) == ["a.py", "b.py"]
+    assert travelling(tmp_path, using("a"), {"a.py": "import b", "b.py": "import a"}) == ["a.py", "b.py"]
 
 
 PACKAGE = {
@@ -118,12 +155,9 @@ REACHED = ["lab/__init__.py", "lab/models/__init__.py", "lab/models/gas.py", "la
 
 
 def test_of_a_package_only_what_is_reached_travels_with_the_packages_around_it(tmp_path: Path) -> None:
-    assert travelling(tmp_path, "from lab.models import gas", PACKAGE) == REACHED
-    assert travelling(tmp_path, "def f():\n    import lab.models.gas", {}) == REACHED
-
-
-def test_what_the_program_has_loaded_in_any_way_travels(tmp_path: Path) -> None:
-    assert travelling(tmp_path, "import importlib\nimportlib.import_module('lab.' + 'models.gas')", PACKAGE) == REACHED
+    assert travelling(tmp_path, "from lab.models import gas\nf = lambda item: gas", PACKAGE) == REACHED
+    assert travelling(tmp_path, "def f(item):\n    import lab.models.gas", {}) == REACHED
+    assert travelling(tmp_path, "import lab.models.gas\ndef f(item):\n    return lab.models.gas.x", {}) == REACHED
 
 
 def test_a_package_that_is_named_travels_whole_and_only_its_source(tmp_path: Path) -> None:
@@ -146,38 +180,38 @@ def test_a_package_that_is_named_travels_whole_and_only_its_source(tmp_path: Pat
 )
 def test_a_module_that_cannot_travel_is_refused(name: str, reason: str) -> None:
     with pytest.raises(BagRejected, match=f"^modules: {reason}"):
-        make_bundle([name])
+        reached_from([], modules=[name])
 
 
 def test_a_program_in_a_package_finds_its_neighbours_by_relative_imports(tmp_path: Path) -> None:
     write(tmp_path, {"app/__init__.py": "", "app/helper.py": "", "app/unused.py": ""})
-    program = "def f():\n    from . import helper"
+    program = "def f(item):\n    from . import helper"
     assert travelling(tmp_path, program, {}, how="app") == ["app/__init__.py", "app/helper.py"]
 
 
 def test_of_a_folder_that_is_no_package_only_what_is_used_travels(tmp_path: Path) -> None:
     files = {"tools/used.py": "from . import near", "tools/near.py": "", "tools/unused.py": "", "tools/deep/x.py": ""}
-    found = travelling(tmp_path, "import tools.used\ndef f():\n    from tools.deep import x", files)
+    found = travelling(tmp_path, "import tools.used\ndef f(item):\n    from tools.deep import x\n    tools.used", files)
     assert found == ["tools/deep/x.py", "tools/near.py", "tools/used.py"]
 
 
 def test_a_module_elsewhere_on_the_path_travels_below_its_own_root(tmp_path: Path) -> None:
     write(tmp_path / "lib", {"common/__init__.py": "", "common/units.py": ""})
-    found = travelling(tmp_path / "app", "import common.units", {}, path=str(tmp_path / "lib"))
+    found = travelling(tmp_path / "app", using("common.units"), {}, path=str(tmp_path / "lib"))
     assert found == ["common/__init__.py", "common/units.py"]
 
 
 def test_a_program_run_as_a_module_finds_its_neighbours(tmp_path: Path) -> None:
-    assert travelling(tmp_path, "def f():\n    import helper", {"helper.py": ""}, how="module") == ["helper.py"]
+    assert travelling(tmp_path, "def f(item):\n    import helper", {"helper.py": ""}, how="module") == ["helper.py"]
 
 
 def test_a_file_that_is_not_python_stops_nothing(tmp_path: Path) -> None:
     files = {"helper.py": "def f():\n    import broken", "broken.py": "print 'Python 2'"}
-    assert travelling(tmp_path, "import helper", files) == ["broken.py", "helper.py"]
+    assert travelling(tmp_path, using("helper"), files) == ["broken.py", "helper.py"]
 
 
 def test_a_module_whose_file_is_gone_stops_nothing(tmp_path: Path) -> None:
-    program = "import helper, gone, os\nos.remove(gone.__file__)"
+    program = using("helper", "gone", "os") + "os.remove(gone.__file__)"
     assert travelling(tmp_path, program, {"helper.py": "", "gone.py": ""}) == ["helper.py"]
 
 
@@ -188,28 +222,22 @@ def test_a_module_that_is_a_link_travels_under_the_name_it_is_imported_by(tmp_pa
         (tmp_path / "app" / "helper.py").symlink_to(tmp_path / "shared" / "helper_v2.py")
     except OSError:
         pytest.skip("this system has no symbolic links for everyone")
-    assert travelling(tmp_path / "app", "import helper", {}) == ["helper.py"]
+    assert travelling(tmp_path / "app", using("helper"), {}) == ["helper.py"]
 
 
 def test_nothing_is_executed_to_find_out(tmp_path: Path) -> None:
     files = {"late.py": "raise SystemExit('executed')"}
-    assert travelling(tmp_path, "def f():\n    import late", files) == ["late.py"]
+    assert travelling(tmp_path, "def f(item):\n    import late", files) == ["late.py"]
 
 
 def test_what_travels_is_in_the_same_order_every_time() -> None:
-    first, second = make_bundle(), make_bundle()
-    assert list(first) == sorted(first)
+    first, second = (reached_from(["tests.client.test_bundle"]) for _ in range(2))
+    assert list(first.files) == sorted(first.files)
     assert first == second
-    assert "tests/client/test_bundle.py" in first
-    assert not any(name.startswith(("deskgrid/", "broker/", "worker/", "scheduler/")) for name in first)
-
-
-def test_too_much_source_is_refused_with_the_largest_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {name: len(data) for name, data in make_bundle().items()}
-    monkeypatch.setattr(bundle, "PAYLOAD_LIMIT", 1000)
-    largest = max(sizes, key=lambda name: sizes[name])
-    with pytest.raises(BagRejected, match=rf"bytes of source, and 1,000 can travel; the largest are {largest}"):
-        make_bundle()
+    assert "tests/client/test_bundle.py" in first.files
+    assert not any(name.startswith(("deskgrid/", "broker/", "worker/", "scheduler/")) for name in first.files)
+    assert "pytest" in first.libraries
+    assert not any(name.partition(".")[0] in ("json", "sys", "deskgrid", "tests") for name in first.libraries)
 
 
 def test_installed_files_are_told_by_where_they_are(tmp_path: Path) -> None:

@@ -9,20 +9,13 @@ from typing import Any
 import msgpack
 import pytest
 
-from deskgrid.client import template as module
 from deskgrid.client.template import PYTHON, command_template, name_of, pickle_function, python_template
 from deskgrid.errors import BagRejected, PicklingFailed
-from deskgrid.wire import PAYLOAD_LIMIT
-
-
-@pytest.fixture(autouse=True)
-def no_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bundle has tests of its own."""
-    monkeypatch.setattr(module, "make_bundle", lambda modules: {"helper.py": b"x = 1\n"})
+from deskgrid.wire import PAYLOAD_LIMIT, Build, Environment, read_template, template_environment
 
 
 def test_a_functions_template_is_known_by_its_bytes() -> None:
-    made = python_template(pickle_function(len), "len")
+    made = python_template(pickle_function(len), "len", {"helper.py": b"x = 1\n"})
     assert made.digest == hashlib.sha256(made.data).hexdigest()
     table = msgpack.unpackb(made.data)
     assert table == {
@@ -58,6 +51,16 @@ def test_a_function_that_cannot_travel_is_named_with_the_cause() -> None:
 def test_a_template_above_the_limit_is_refused_with_both_sizes() -> None:
     with pytest.raises(BagRejected, match=r"the function f, .* has 67,1\d\d,\d\d\d bytes; the limit is 67,108,864"):
         python_template(bytes(PAYLOAD_LIMIT), "f")
+
+
+def test_the_environment_stands_where_the_broker_looks_for_it() -> None:
+    environment = Environment("numpy", (Build("3.11", "win_amd64", 0, 0, bytes(32), 1, 2),))
+    for made in (
+        python_template(b"f", "f", environment=environment),
+        command_template(["run"], outputs=["*"], environment=environment),
+    ):
+        assert template_environment(made.data) == environment
+        assert read_template(made.data)["environment"] == environment
 
 
 def test_a_command_is_a_list_of_texts() -> None:

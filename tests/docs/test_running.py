@@ -17,6 +17,7 @@ from tests.commands import Command
 from tests.docs.pages import PAGES, Block, blocks
 from tests.live import ROOT
 from tests.waiting import eventually
+from tests.wheels import installed_wheel
 
 pytestmark = pytest.mark.slow
 
@@ -113,9 +114,14 @@ def test_the_pages_that_print_something_are_run() -> None:
 
 
 @pytest.mark.parametrize("program", sorted(path.name for path in (ROOT / "examples").glob("*.[ps][yh]")))
-def test_an_example_runs(program: str, home: Path) -> None:
+def test_an_example_runs(program: str, home: Path, tmp_path: Path) -> None:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = os.environ | {"DESKGRID_JOIN": f"@{home / 'client.join'}", "PATH": path}
+    if program == "environment.py":  # what pip would find in a package index, made of what is installed here
+        for name in ("numpy", "cloudpickle", "msgpack"):
+            installed_wheel(tmp_path / "index", name)
+        told = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "index"), "PIP_CONFIG_FILE": os.devnull}
+        environment |= told | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "LOCALAPPDATA": str(tmp_path / "cache")}
     ran = subprocess.run(
         ["sh" if program.endswith(".sh") else sys.executable, str(ROOT / "examples" / program)],
         env=environment,

@@ -16,10 +16,10 @@ import cloudpickle
 import msgpack
 import pytest
 
-from deskgrid import checkpoint
+from deskgrid import File, checkpoint
 from deskgrid.wire import LARGE_BYTES, Outcome, Payload, TaskOptions
 from deskgrid.worker.run import child
-from deskgrid.worker.run.child import CHECKPOINT, CheckpointFinder, Frames, Piece, Unreadable, frame
+from deskgrid.worker.run.child import CHECKPOINT, Frames, Piece, TaskModules, Unreadable, frame
 from deskgrid.worker.run.jobs import Job, JobSaved
 from deskgrid.worker.run.process import PROGRAM
 from tests.executor.rig import HERE, Rig, call, error, python_template, value
@@ -428,7 +428,7 @@ def test_packed_files_come_back_and_links_do_not_lead_out(tmp_path: Path) -> Non
 
 
 def test_the_module_is_found_where_deskgrid_is_not_installed() -> None:
-    top, module = (CheckpointFinder.find_spec(name) for name in ("deskgrid", "deskgrid.checkpoint"))
+    top, module = (TaskModules.find_spec(name) for name in ("deskgrid", "deskgrid.checkpoint"))
     assert top is not None
     assert top.submodule_search_locations == []
     assert module is not None
@@ -437,7 +437,13 @@ def test_the_module_is_found_where_deskgrid_is_not_installed() -> None:
     module.loader.exec_module(made)
     assert made.load(5) == 5
     assert Path(str(module.origin)).samefile(str(checkpoint.__file__))
-    assert CheckpointFinder.find_spec("deskgrid.wire") is None
+    assert TaskModules.find_spec("deskgrid.wire") is None
+    stub = types.ModuleType("deskgrid")
+    assert TaskModules.create_module(top) is None
+    TaskModules.exec_module(stub)
+    assert stub.File is File
+    with pytest.raises(AttributeError, match="'Grid' in the process of a task"):
+        _ = stub.Grid
 
 
 def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
@@ -462,6 +468,7 @@ def test_a_task_saves_in_a_python_that_lacks_deskgrid(tmp_path: Path) -> None:
         "1000",
         "0",
         str(tmp_path),
+        "",
     ]
     template = {"kind": "python", "python": HERE, "function": cloudpickle.dumps(saves_at_once), "folder": ""}
     told = frame(["template", "digest", template]) + frame(["run", "digest", [[1, 1, call(), b""]]])

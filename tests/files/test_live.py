@@ -285,4 +285,26 @@ def test_the_folders_of_tasks_and_results_are_gone_afterwards(live: LiveGrid, gr
     area = Path(f"{live.home}-pcs", "files")
     assert eventually(lambda: not list(area.glob("deskgrid-worker-*/*/*")), PATIENCE_S)
     live.workers[0].stop()
-    assert [path.name for path in area.iterdir()] == ["cache"]
+    assert sorted(path.name for path in area.iterdir()) == ["cache", "wheels"]
+
+
+def test_more_source_than_a_template_holds_travels_as_files(
+    grid: Grid, here: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "heavy").mkdir()
+    (here / "heavy" / "__init__.py").write_text("")
+    (here / "heavy" / "table.py").write_text(f"TEXT = {'x' * 2**20!r}\n")
+    late = "def size(item):\n    from heavy import table\n    return item + len(table.TEXT)\n"
+    (here / "heavy" / "late.py").write_text(late)
+    monkeypatch.syspath_prepend(str(here))
+    monkeypatch.setattr("deskgrid.client.carried.BUNDLE_BYTES", 1_000)
+    from heavy.late import size  # type: ignore[import-not-found]
+
+    try:
+        assert grid.bag(size, [1, 2, 3]).results() == [2**20 + item for item in (1, 2, 3)]
+        assert len(said.parts) == 3  # two files with something in them, and their list
+        assert grid.bag(size, [4]).results() == [2**20 + 4]
+        assert len(said.parts) == 3
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "heavy"]:
+            del sys.modules[name]

@@ -50,6 +50,9 @@ class Processes(WithoutCheckpoints):
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         self.ran += jobs
 
+    def uses(self, environment: str) -> bool:
+        return any(job.environment == environment for job in self.ran)
+
     def poll(self, now: float) -> list[JobEnded]:
         ended, self.ended = self.ended, []
         return ended

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,11 +75,16 @@ def seeds_of(weather: str, total: int) -> range:
     return range(int(total * SHARES[weather]))
 
 
+def all_cores() -> AbstractContextManager[ProcessPoolExecutor]:
+    """A process for each core."""
+    return processes(os.cpu_count() or 1)
+
+
 @contextmanager
-def all_cores() -> Iterator[ProcessPoolExecutor]:
-    """A process for each core; started anew, so that they inherit nothing, the measuring of coverage included."""
+def processes(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Some processes; started anew, so that they inherit nothing, the measuring of coverage included."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=context) as pool:
+    with ProcessPoolExecutor(count, mp_context=context) as pool:
         try:
             yield pool
         finally:

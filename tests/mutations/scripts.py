@@ -1,13 +1,17 @@
 """Scripted runs for faults that random runs are unlikely to find: each succeeds, or raises."""
 
+import json
 import math
 from contextlib import closing
 from pathlib import Path
+from random import Random
+from typing import Any
 
 from deskgrid import wire
 from deskgrid.broker.auth.keys import KeyRing
 from deskgrid.broker.auth.roles import Credential
 from deskgrid.broker.bags import ASSUMED_RUNTIME_S, OpenBag
+from deskgrid.broker.forecasts.runner import AtOnce, Ticket
 from deskgrid.broker.home_files import LICENCES
 from deskgrid.broker.learning import Learning
 from deskgrid.broker.retention import DAY_S, LOOK_S
@@ -15,6 +19,9 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import BagRow
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.core import Scheduler
+from deskgrid.scheduler.forecast.ahead import CERTAIN, forecast
+from deskgrid.scheduler.forecast.correction import Correction, Estimate, score
+from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies import make_policy
 from deskgrid.scheduler.probes import BAGS
@@ -33,6 +40,7 @@ from tests.grid.pieces import pieces, saved_by_others
 from tests.grid.raid import raid
 from tests.grid.witness import expect
 from tests.grid.worker_node import WorkerNode
+from tests.mutations import environments
 from tests.mutations.crowd import crowd
 from tests.mutations.files import at_the_broker, in_folders, on_a_pc
 from tests.peers import BareWorker, Peer
@@ -320,7 +328,77 @@ def liar(seed: int, home: Path) -> None:
         expect(any(name.endswith("digest") for name in learned), "what was learned is {}", learned)
 
 
+def foretold(seed: int, home: Path) -> None:
+    """Whoever asks again and again when a bag will be done has one forecast made; absurd ends do not spoil others."""
+    with closing(Office(home)) as office:
+        client, worker = office.client(), office.worker()
+        worker.join()
+        bag = client.submit([b"0"] * 30, runtime=10.0)
+        told = [client.ask("eta", bag=bag)["median_s"] for _ in range(20)]
+        forecaster = office.sessions.state.forecaster
+        made = len(forecaster.made) if isinstance(forecaster, AtOnce) else -1
+        expect(made == 1, "{} forecasts were made at once", made)
+        expect(200.0 < told[0] < 700.0, "300 s of work take {}", told[0])
+    correction = Correction()
+    for _ in range(100):
+        correction.learn(score(0, Estimate(10.0, 5.0, 20.0), 1e12))
+    high = correction.corrected(0, Estimate(10.0, 5.0, 20.0)).high
+    expect(high < 1e5, "ten seconds may take {}", high)
+    busy = PC("pc", (Span(0.0, 90.0), Span(1_000.0, math.inf)), 1, (Running(1, 0, 60.0),))
+    kinds = {1: Group(1, Durations((100.0,), 50.0), 100.0, 100.0), 2: Group(1, Durations((40.0,), 50.0), 40.0, 40.0)}
+    bags = tuple(Waiting(number, (kind,), 1) for number, kind in kinds.items())
+    found = forecast(Picture((busy,), bags), Random(seed), 1, CERTAIN)
+    ends = [round(end) for (end,) in found.values()]
+    expect(ends == [1_100, 80], "tasks of 100 s and 40 s, of which only one fits into a window, end at {}", ends)
+
+
+def imagined(seed: int, home: Path) -> None:
+    """Answers to "what if": each change has its effect, nobody asks without limit, and tasks do not get lost."""
+    with closing(Office(home)) as office:
+        for number in range(4):
+            office.worker(f"a{number}").join(uptime=7200.0)
+        office.worker("b").join(site="b", uptime=0.0, windows=[(3600.0, 36000.0)])
+        client = office.client()
+        bag = client.submit([b"0"] * 4, runtime=60.0)
+        office.settle()
+        (_, row) = client.ask("whatif", bag=bag, changes=[{"without": ["a*"]}])["rows"]
+        expect(row["median_s"] > 3600.0, "what PCs run is lost without them: {}", row)
+        client.ask("cancel", bag=bag)
+        bag = client.submit([b"0"] * 40, runtime=60.0)
+        changes = [{"split": 4}, {"begins_s": 3000.0}, {"without": ["b"]}, {"more": 4, "like": "a*"}]
+        rows = client.ask("whatif", bag=bag, changes=changes)["rows"]
+        now, split, later, same, faster = (row["median_s"] for row in rows)
+        expect(0.5 * now < split < 1.1 * now, "split tasks take {} instead of {}", split, now)
+        expect(later > 3000.0, "a bag begins before its time, and ends after {}", later)
+        expect(0.9 * now < same < 1.1 * now and faster < 0.8 * now, "{}, {}, and {} with more PCs", now, same, faster)
+        told = client.ask("advise", bag=client.submit([b"0"], runtime=40_000.0))
+        expect(told["misfits"] is not None, "a task that fits no window is not told")
+        office.sessions.state.forecaster = waits = _NeverMade()
+        for _ in range(9):
+            client.send(wire.Ask(client.number(), "advise", json.dumps({"bag": bag})))
+        for _ in range(9):
+            office.settle()
+        expect(len(waits.tickets) <= 4, "one client has {} forecasts made at once", len(waits.tickets))
+
+
+class _NeverMade:
+    """Makes no forecast."""
+
+    def __init__(self) -> None:
+        self.tickets: list[Ticket] = []
+
+    def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
+        return self.ask(picture, "ends", {})
+
+    def ask(self, picture: Picture, what: str, args: dict[str, Any]) -> Ticket:
+        self.tickets.append(Ticket())
+        return self.tickets[-1]
+
+
 SCRIPTS = {
+    "environments at the broker": environments.at_the_broker,
+    "environments in the scheduler": environments.in_the_scheduler,
+    "wheels": environments.of_wheels,
     "people": people,
     "black hole": black_hole,
     "raid": lambda seed, home: raid(seed, home, [HostileWorker, HostileSubmitter]),
@@ -338,6 +416,8 @@ SCRIPTS = {
     "copy": copy,
     "copy alone": copy_alone,
     "liar": liar,
+    "imagined": imagined,
+    "foretold": foretold,
     "probes": probes,
     "licences": licences,
     "crowd": crowd,

@@ -7,7 +7,7 @@ MUTATIONS = (
     Mutation(
         "accept the answer of a stale attempt",
         "deskgrid.scheduler.answers:Answers._take",
-        "slot.runs(ended.attempt)",
+        "slot.sent[place].attempt == ended.attempt",
         "True",
     ),
     Mutation(
@@ -81,7 +81,7 @@ MUTATIONS = (
     ),
     Mutation(
         "do not let probes come first",
-        "deskgrid.scheduler.placing:Placing._take_turns",
+        "deskgrid.scheduler.placing:Placing._ask_about",
         "any(category.probing for category in categories)",
         "False",
         "probes",
@@ -361,8 +361,8 @@ MUTATIONS = (
     Mutation(
         "forget bags before their days are over",
         "deskgrid.broker.retention:Retention._look",
-        "if known + days * DAY_S <= now:",
-        "if True:",
+        "if known + days * DAY_S <= now and",
+        "if",
         "kept",
     ),
     Mutation(
@@ -495,7 +495,7 @@ MUTATIONS = (
     ),
     Mutation(
         "place a checkpointable task only where all of it fits",
-        "deskgrid.scheduler.state.tasks:Bag.needs_s",
+        "deskgrid.scheduler.state.bags:Bag.needs_s",
         "min(runtime, self.piece)",
         "runtime",
         "pieces",
@@ -516,7 +516,7 @@ MUTATIONS = (
     ),
     Mutation(
         "keep all checkpoints of a task until it ends",
-        "deskgrid.broker.checkpoints:Checkpoints.keep",
+        "deskgrid.broker.checkpoints:Checkpoints._complete",
         "len(kept) - GENERATIONS",
         "0",
         "saved by others",
@@ -579,6 +579,48 @@ MUTATIONS = (
         "files at the broker",
     ),
     Mutation(
+        "place a task where its environment is not ready",
+        "deskgrid.scheduler.state.slots:SlotTable.hide",
+        "if environment not in (slot := self.slots[number]).worker.environments",
+        "if (slot := self.slots[number]) and False",
+        "environments in the scheduler",
+    ),
+    Mutation(
+        "start a copy where its environment is not ready",
+        "deskgrid.scheduler.copying:Copying._place_for",
+        "not environment or environment in place.worker.environments",
+        "True",
+        "environments in the scheduler",
+    ),
+    Mutation(
+        "hold a bag because one PC refuses its environment",
+        "deskgrid.broker.environments:Environments._failed",
+        ">= ALIKE",
+        ">= 1",
+        "environments at the broker",
+    ),
+    Mutation(
+        "hold a bag because of a PC's own trouble",
+        "deskgrid.broker.environments:Environments._failed",
+        "and message.readiness == wire.Readiness.REFUSED",
+        "and message.readiness",
+        "environments at the broker",
+    ),
+    Mutation(
+        "use a file of a wheel that is not what RECORD says",
+        "deskgrid.worker.environments.install:_extract",
+        "seen.digest() != digest",
+        "False",
+        "wheels",
+    ),
+    Mutation(
+        "use a wheel with names that are one where case does not count",
+        "deskgrid.worker.environments.install:_checked",
+        "if path.casefold() in files:",
+        "if path in files:",
+        "wheels",
+    ),
+    Mutation(
         "run a task before its files are there",
         "deskgrid.worker.files.stage:Stage._hand_on",
         "(queue[0].ready or queue[0].failed)",
@@ -626,6 +668,78 @@ MUTATIONS = (
         " and row.st_nlink == 1",
         "",
         "files in folders",
+    ),
+    # --- what if ---------------------------------------------------------------------------------------------------
+    Mutation(
+        "lose what runs on PCs that are imagined away",
+        "deskgrid.scheduler.forecast.changes:_with_lost",
+        "group.count + lost[waiting.number, place]",
+        "group.count",
+        "imagined",
+    ),
+    Mutation(
+        "split tasks and leave them as long as they were",
+        "deskgrid.scheduler.forecast.changes:_part",
+        "point / many",
+        "point",
+        "imagined",
+    ),
+    Mutation(
+        "begin a bag before its time",
+        "deskgrid.scheduler.forecast.ahead:_Run._may",
+        "self._plan.begins.get(bag, 0.0) > free",
+        "False",
+        "imagined",
+    ),
+    Mutation(
+        "let imagined PCs be away",
+        "deskgrid.scheduler.forecast.changes:more_pcs",
+        "running=())",
+        "running=(), spans=())",
+        "imagined",
+    ),
+    Mutation(
+        "say nothing of tasks that fit no window",
+        "deskgrid.scheduler.forecast.compare:misfits",
+        "group.needs_s >= longest",
+        "False",
+        "imagined",
+    ),
+    Mutation(
+        "make as many forecasts for one client as it asks for",
+        "deskgrid.broker.forecasts.whatif:WhatIf._check",
+        "mine >= WAITING_LIMIT or ",
+        "",
+        "imagined",
+    ),
+    # --- when bags will be done --------------------------------------------------------------------------------------
+    Mutation(
+        "make a forecast for everybody who asks",
+        "deskgrid.broker.forecasts.etas:Etas._serves",
+        "self._made >= asked - KEEP_S or self._state.now < self._next_at",
+        "self._made > asked",
+        "foretold",
+    ),
+    Mutation(
+        "let absurd ends of bags stretch all intervals",
+        "deskgrid.scheduler.forecast.correction:_factor",
+        "min(max(sorted(scores)[place], 0.0), LARGEST)",
+        "max(sorted(scores)[place], 0.0)",
+        "foretold",
+    ),
+    Mutation(
+        "foretell a task as if it had just begun",
+        "deskgrid.scheduler.forecast.ahead:_Run._left",
+        "* factor - elapsed",
+        "* factor",
+        "foretold",
+    ),
+    Mutation(
+        "foretell tasks in windows that are too short for them",
+        "deskgrid.scheduler.forecast.ahead:_Run._take",
+        "each.needs_s >= left or ",
+        "",
+        "foretold",
     ),
     # --- what one submitter can occupy -------------------------------------------------------------------------------
     Mutation(

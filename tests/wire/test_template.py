@@ -16,7 +16,10 @@ SAVING = COMMAND | {"checkpoint": ["state/*"], "signal": "USR1", "exit": 255}
 FILES = {"kind": "command", "argv": ["./run"], "inputs": bytes(64), "outputs": ["out/*"]}
 
 
-@pytest.mark.parametrize("table", [PYTHON, COMMAND, SAVING, FILES])
+SOURCE = PYTHON | {"source": bytes(32)}
+
+
+@pytest.mark.parametrize("table", [PYTHON, COMMAND, SAVING, FILES, SOURCE])
 def test_a_template_is_read_as_it_was_made(table: dict[str, Any]) -> None:
     data = msgpack.packb(table)
     assert template_kind(data) == table["kind"]
@@ -44,6 +47,8 @@ def test_a_template_is_read_as_it_was_made(table: dict[str, Any]) -> None:
         SAVING | {"exit": "85"},
         SAVING | {"checkpoint": "state/*"},
         {"kind": "command", "inputs": bytes(31)},
+        PYTHON | {"source": b""},
+        PYTHON | {"source": bytes(64)},
         {"kind": "command", "outputs": ["*"] * (PATTERNS_LIMIT + 1)},
         {"kind": "command", "outputs": [1]},
         {str(number): "" for number in range(8)},

@@ -5,7 +5,8 @@ left files has ended when the broker has them. All other tasks pass through.
 
 Rule 1: the jobs of a slot are handed on in order, so a job waits for those before it.
 Rule 2: a task whose files cannot come, or cannot be kept, has failed with the reason; no other task is affected.
-Rule 3: time that files take is not the task's own: its clock and its timeout run only while it runs.
+Rule 3: a task whose environment is not here goes back to the broker, which was wrong about that.
+Rule 4: time that files take is not the task's own: its clock and its timeout run only while it runs.
 """
 
 import itertools
@@ -17,6 +18,8 @@ from typing import Protocol
 
 from deskgrid import wire
 from deskgrid.worker.checkpoints import Store
+from deskgrid.worker.environments.environments import Environments
+from deskgrid.worker.environments.store import WheelStore
 from deskgrid.worker.files import task_folder
 from deskgrid.worker.files.cache import FileCache, ThisPc
 from deskgrid.worker.files.downloads import Downloads
@@ -40,6 +43,7 @@ class Processes(Protocol):
     def start(self) -> None: ...
     def rest(self) -> None: ...
     def run(self, slot: int, jobs: Sequence[Job]) -> None: ...
+    def uses(self, environment: str) -> bool: ...
     def poll(self, now: float) -> list[JobEnded]: ...
     def running(self, now: float) -> list[tuple[int, int, int, float]]: ...
     def stop(self, slot: int, now: float) -> list[tuple[Job, float | None]]: ...
@@ -83,7 +87,9 @@ class Stage:
         cache: FileCache,
         area: Path,
         wake: Callable[[], None],
+        *,
         account: Account | None = None,
+        wheels: WheelStore | None = None,
     ) -> None:
         self._processes = processes
         self._cache = cache
@@ -94,6 +100,9 @@ class Stage:
         numbers = itertools.count(1)
         self._downloads = Downloads(cache, self._errands, numbers)
         self._uploads = Uploads(self._errands, numbers)
+        self.environments: Environments | None = None
+        if wheels is not None:
+            self.environments = Environments(wheels, cache, area, self._downloads, wake=wake, in_use=self._uses)
         self._waiting: dict[int, deque[_Waiting]] = {}
         # Jobs with files that were handed on, and those that have ended, by holder.
         self._running: dict[str, Job] = {}
@@ -114,13 +123,21 @@ class Stage:
     def start(self) -> None:
         """Start the processes of all slots."""
         self._processes.start()
+        if self.environments is not None:
+            self.environments.start()
 
     def rest(self) -> None:
         """End the processes of all idle slots."""
         self._processes.rest()
+        if self.environments is not None:
+            self.environments.rest()
 
     def run(self, slot: int, jobs: Sequence[Job]) -> None:
         """Run jobs, all of one known template, one after another on a slot, each when its files are here."""
+        key = jobs[0].environment
+        if key and (self.environments is None or self.environments.lacks(key)):
+            self._over += [JobEnded(slot, *job[:2], wire.Outcome.DEPARTED, 0.0, b"", b"", b"") for job in jobs]
+            return
         template = self._processes.template(jobs[0].template)
         if slot not in self._waiting and not template.has_files and not any(_has_files(job.payload) for job in jobs):
             self._processes.run(slot, jobs)
@@ -128,7 +145,7 @@ class Stage:
         queue = self._waiting.setdefault(slot, deque())
         for job in jobs:
             try:
-                trees = (*template.inputs, *wire.unwrap(job.payload).trees)
+                trees = (*_source(template), *template.inputs, *wire.unwrap(job.payload).trees)
             except wire.TreeRefused as error:
                 queue.append(_Waiting(job, slot, (), failed=str(error)))
                 continue
@@ -142,6 +159,8 @@ class Stage:
     def poll(self, now: float) -> list[JobEnded]:
         """Return the jobs that ended since the last call, those with files only when the broker has these."""
         self._errands.poll()
+        if self.environments is not None:
+            self.environments.poll()
         ended = self._processes.poll(now)
         if self._running or any(each.outcome or _has_files(each.payload) for each in ended):
             ended = [each for each in ended if not self._leaves(each)]
@@ -187,6 +206,8 @@ class Stage:
 
     def close(self) -> None:
         """End the thread for files. What was fetched in part stays, for the next worker."""
+        if self.environments is not None:
+            self.environments.close()
         self._errands.close()
         self._downloads.close()
 
@@ -194,11 +215,20 @@ class Stage:
 
     def say(self, now: float) -> list[wire.Message]:
         """Return the messages about files that are due, while the broker knows this worker."""
-        return [*self._downloads.say(now), *self._uploads.say(now)]
+        news = () if self.environments is None else self.environments.say(now)
+        return [*news, *self._downloads.say(now), *self._uploads.say(now)]
 
-    def hear(self, message: wire.Part | wire.Lacks | wire.Kept | wire.Failed, now: float) -> None:
-        """Handle a message about files."""
-        if isinstance(message, wire.Part):
+    def _uses(self, environment: str) -> bool:
+        """Whether a process runs in an environment, or a job that waits is about to."""
+        waiting = (each.job.environment for queue in self._waiting.values() for each in queue)
+        return environment in waiting or self._processes.uses(environment)
+
+    def hear(self, message: wire.Part | wire.Lacks | wire.Kept | wire.Failed | wire.Prepare, now: float) -> None:
+        """Handle a message about files or environments."""
+        if isinstance(message, wire.Prepare):
+            if self.environments is not None:
+                self.environments.prepare(message, now)
+        elif isinstance(message, wire.Part):
             self._downloads.part(message, now)
         elif isinstance(message, wire.Lacks):
             self._uploads.lacks(message, now)
@@ -242,14 +272,18 @@ class Stage:
                 self._look(waiting)
 
     def _unpack(self, waiting: _Waiting) -> None:
-        command = self._processes.template(waiting.job.template).outputs is not None
+        template = self._processes.template(waiting.job.template)
+        command, source = template.outputs is not None, template.source
         area, cache, account = self._area, self._cache, self._account
-        self._errands.do(
-            lambda: task_folder.unpack(
-                area, waiting.holder, task_folder.trees_in(cache, waiting.trees), cache, account, command=command
-            ),
-            lambda found: self._unpacked(waiting, found),
-        )
+        digests = [digest for digest in waiting.trees if source is None or digest != source[0]]
+
+        def unpack() -> bool:
+            if len(digests) < len(waiting.trees) and source is not None and not task_folder.lay_out(*source, cache):
+                return False
+            trees = task_folder.trees_in(cache, digests)
+            return task_folder.unpack(area, waiting.holder, trees, cache, account, command=command)
+
+        self._errands.do(unpack, lambda found: self._unpacked(waiting, found))
 
     def _unpacked(self, waiting: _Waiting, found: bool | Exception) -> None:
         if not self._is_waiting(waiting):
@@ -340,6 +374,11 @@ class _Lookup:
 
     trees_missing: list[bytes]
     files_missing: dict[str, wire.Entry]
+
+
+def _source(template: UnpackedTemplate) -> tuple[bytes, ...]:
+    """The tree of the program's own modules, if it is not laid out yet."""
+    return () if template.source is None or template.source[1].is_dir() else template.source[:1]
 
 
 def _lookup(cache: FileCache, digests: Sequence[bytes]) -> _Lookup:

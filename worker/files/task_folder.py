@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -124,6 +125,27 @@ def unpack(
     if command and account is not None:
         for place, _, _ in os.walk(folder / WORK):
             account.own(Path(place))
+    return True
+
+
+def lay_out(digest: bytes, folder: Path, cache: FileCache) -> bool:
+    """Make a folder with the files of a tree, whole or not at all; False if one is not in the cache. Raises OSError."""
+    ((_, tree),) = trees_in(cache, [digest])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="new-", dir=folder.parent) as staging:
+        made = Path(staging) / "all"
+        made.mkdir()
+        for entry in tree.entries:
+            source, path = cache.find(entry), made / entry.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if source is None:
+                return False
+            try:
+                link(source, path, executable=entry.executable)
+            except FileNotFoundError:
+                return False
+        if not folder.is_dir():
+            made.rename(folder)
     return True
 
 

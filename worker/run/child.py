@@ -1,8 +1,8 @@
 """The process that runs a user's tasks, one after another, for one slot of a worker.
 
 Rule 1: this file stands alone. The worker starts it by its path with ``-P``, which keeps this folder off the import
-path. It imports none of our modules, so it starts quickly. It imports everything it needs before it adds the user's
-folder to the import path.
+path; in an environment with ``-I``, so that nothing of the worker's is on that path. It imports none of our modules, so
+it starts quickly. It imports everything it needs before it adds the user's folder to the import path.
 Rule 2: frames travel on private copies of descriptors 0 and 1. Descriptor 0 itself is empty; 1 and 2 are files. The
 files capture the output of C code, subprocesses and dying processes, and nothing printed can be mistaken for a frame.
 Rule 3: the child reports the end of a task before it starts the next one, in one write unless the result is large. So
@@ -456,8 +456,9 @@ def _link(source: str, target: str) -> None:
 class Function:
     """A Python function. The first task loads it, so anything that loading prints or raises belongs to that task."""
 
-    def __init__(self, template: dict[str, Any], host: str, files: TaskFiles) -> None:
+    def __init__(self, template: dict[str, Any], host: str, files: TaskFiles, environment: str) -> None:
         self._files = files
+        self._environment = environment
         self._python: str = template["python"]
         self._pickled: bytes = template["function"]
         self._host = host
@@ -497,7 +498,10 @@ class Function:
         top = os.path.join(self._folder, module.partition(".")[0])
         if self._folder and (os.path.isdir(top) or os.path.isfile(f"{top}.py")):
             return f"module '{module}' did not travel with the bag: name it in the bag's modules=[...]"
-        return f"module '{module}' is not installed on {self._here()}"
+        advice = "a library can travel in the bag's env=[...], a module of yours in its modules=[...]"
+        if self._environment:
+            return f"module '{module}' is not in the bag's environment: {advice}"
+        return f"module '{module}' is not installed on {self._here()}: {advice}"
 
     def _check_python(self) -> None:
         if self._python != PYTHON:
@@ -628,9 +632,9 @@ def unpack_files(packed: object, folder: Path) -> None:
 class Piece:
     """One attempt of a checkpointable task: what `deskgrid.checkpoint` asks and tells.
 
-    ``key``: of the code and the Python that the checkpoints belong to. ``data``: the checkpoint to go on from; empty:
-    from the start. ``times``: see `TIMES_BYTES`. ``send(progress, seconds, cost, checkpoint)`` sends a checkpoint,
-    which is in two pieces.
+    ``key``: of the code, the Python and the environment that the checkpoints belong to. ``data``: the checkpoint to go
+    on from; empty: from the start. ``times``: see `TIMES_BYTES`. ``send(progress, seconds, cost, checkpoint)`` sends a
+    checkpoint, which is in two pieces.
     """
 
     def __init__(
@@ -706,19 +710,38 @@ def _pickled_state(state: object) -> bytes:
         return pickle_by_value()(state, protocol=HIGHEST)
 
 
-class CheckpointFinder:
-    """Makes ``from deskgrid import checkpoint`` work where deskgrid is not installed for the Python of the task."""
+class TaskModules:
+    """Makes `deskgrid.checkpoint` and `deskgrid.files` work where deskgrid is not installed for the Python of the task.
+
+    That is so in environments. ``from deskgrid import File`` works there, too.
+    """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Find deskgrid with nothing in it, and its module `deskgrid.checkpoint`; nothing else."""
+        """Find deskgrid, with little in it, and these two modules; nothing else."""
         if name == "deskgrid":
-            return ModuleSpec(name, None, is_package=True)
-        if name == "deskgrid.checkpoint":
+            return ModuleSpec(name, TaskModules(), is_package=True)  # type: ignore[arg-type]
+        if name in ("deskgrid.checkpoint", "deskgrid.files"):
             top = Path(__file__).resolve().parents[2]  # of an installation, or of a checkout
-            places = (top / "checkpoint.py", top / "deskgrid" / "checkpoint.py")
+            file = f"{name.partition('.')[2]}.py"
+            places = (top / file, top / "deskgrid" / file)
             return importlib.util.spec_from_file_location(name, next(place for place in places if place.is_file()))
         return None
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> types.ModuleType | None:
+        """Let the usual kind of module be made."""
+
+    @staticmethod
+    def exec_module(module: Any) -> None:
+        """Let deskgrid have what tasks use of it."""
+
+        def found(name: str) -> Any:
+            if name in ("File", "Shared"):
+                return getattr(importlib.import_module("deskgrid.files"), name)
+            raise AttributeError(f"module 'deskgrid' has no attribute {name!r} in the process of a task")
+
+        module.__getattr__ = found
 
 
 def checkpoint_module() -> Any:
@@ -807,7 +830,16 @@ class Child:
     """This process: two pipes, two captures, the templates that it has received."""
 
     def __init__(
-        self, stdout: str, stderr: str, host: str, area: str, *, result_limit: int, capture_limit: int, memory: int
+        self,
+        stdout: str,
+        stderr: str,
+        host: str,
+        area: str,
+        *,
+        environment: str,
+        result_limit: int,
+        capture_limit: int,
+        memory: int,
     ) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
         empty = os.open(os.devnull, os.O_RDONLY)
@@ -816,6 +848,7 @@ class Child:
         self._stdout = Capture(stdout, 1, capture_limit, result_limit)
         self._stderr = Capture(stderr, 2, capture_limit, result_limit)
         self._host = host
+        self._environment = environment
         self._limit = result_limit
         self._memory = memory
         self._running = threading.Event()
@@ -823,7 +856,7 @@ class Child:
         self._times_file = times_file_of(stdout)
         self._written = 0  # checkpoints in files
         self._times: Sequence[float] | None = None
-        sys.meta_path.append(CheckpointFinder)
+        sys.meta_path.append(TaskModules)
         self._files = TaskFiles(area)
         module: Any = types.ModuleType(TASK)
         module.files = self._files
@@ -868,7 +901,8 @@ class Child:
         if self._times is None:
             with open(self._times_file, "rb") as file:
                 self._times = memoryview(mmap.mmap(file.fileno(), TIMES_BYTES, access=mmap.ACCESS_READ)).cast("d")
-        return Piece(f"{digest} {PYTHON}".encode(), checkpoint, self._times, send)
+        key = f"{digest} {PYTHON} {self._environment}".rstrip().encode()
+        return Piece(key, checkpoint, self._times, send)
 
     def _write_large(self, data: Sequence[bytes]) -> int:
         """Write a checkpoint to a file, and return its number; 0 if there is no room."""
@@ -928,7 +962,7 @@ class Child:
             if "saves" in template:
                 template["saves"]["folder"] = tasks_folder_of(self._times_file)
             return Command(template, self._host, self._stdout, self._stderr, self._files)
-        return Function(template, self._host, self._files)
+        return Function(template, self._host, self._files, self._environment)
 
     def _attempt(
         self, template: Function | Command, task: int, number: int, payload: bytes, piece: Piece | None = None
@@ -1060,13 +1094,16 @@ def die_first() -> None:
 
 
 def main() -> None:
-    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA [LIFELINE]``; limits: bytes."""
-    stdout, stderr, host, result_limit, capture_limit, memory, area, *lifeline = sys.argv[1:]
+    """``child.py STDOUT STDERR WORKER_NAME RESULT_LIMIT CAPTURE_LIMIT TASK_MEMORY AREA ENVIRONMENT [LIFELINE]``.
+
+    Limits: bytes. ENVIRONMENT: what tells it from others; empty for that of the worker.
+    """
+    stdout, stderr, host, result_limit, capture_limit, memory, area, environment, *lifeline = sys.argv[1:]
     sys.argv[1:] = []
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C
     die_first()
     limits = {"result_limit": int(result_limit), "capture_limit": int(capture_limit), "memory": int(memory)}
-    child = Child(stdout, stderr, host, area, **limits)
+    child = Child(stdout, stderr, host, area, environment=environment, **limits)
     limit_memory(int(memory))
     faulthandler.enable(2)  # after a crash, the captured stderr ends with the stack
     if lifeline:

@@ -6,7 +6,7 @@ Rule 2: a process runs its jobs in the order in which it gets them, so the state
 is running, the others have not started. A process gets more jobs while it runs its last one, never earlier. So it never
 has to wait, and it has already read everything that was written to it before.
 Rule 3: reports of a killed process are ignored: a slot listens only to its current process.
-Rule 4: a process loads the modules of only one bundle. For another bundle it is replaced.
+Rule 4: a process loads the modules of only one bundle, and runs in one environment. For others it is replaced.
 
 ``now`` is seconds of one monotonic clock in all calls. A job's time starts at the first call with a ``now`` after the
 job was sent to a ready process, or at the poll that saw its predecessor end.
@@ -14,12 +14,13 @@ job was sent to a ready process, or at the poll that saw its predecessor end.
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from deskgrid.wire import PAYLOAD_LIMIT, Failure, Outcome, Payload, in_batches
+from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account
 from deskgrid.worker.run.checkpoint_files import CheckpointFiles
 from deskgrid.worker.run.child import TAIL, TASKS, Raw, frame
@@ -57,6 +58,7 @@ class _Slot:
     since: float | None = None
     failures: int = 0  # failed starts in a row
     trouble: str = ""  # why there is no process
+    environment: str = ""  # in which its last jobs ran
 
     @property
     def limit(self) -> float | None:
@@ -109,6 +111,8 @@ class Executor:
         self._templates: dict[str, UnpackedTemplate] = {}
         self._remembered = Remembered(TEMPLATES_BYTES)
         self._slots = [_Slot(index) for index in range(slots)]
+        # The environments that are ready, by key.
+        self.sites: Mapping[str, Site] = {}
         # The processes of the slots, and killed processes that have not ended yet.
         self.processes: set[Process] = set()
         self._spawned = 0
@@ -154,12 +158,18 @@ class Executor:
         target = self._slots[slot]
         if target.jobs and target.jobs[0].template != jobs[0].template:
             raise ValueError(f"slot {slot} has jobs of another template")
+        if target.jobs and target.environment != jobs[0].environment:
+            raise ValueError(f"slot {slot} has jobs in another environment")
+        target.environment = jobs[0].environment
         if not target.jobs:
             target.since = None
         target.jobs.extend(jobs)
         self._remembered.use(jobs[0].template)
         bundle = self._templates[jobs[0].template].bundle
-        if target.process and bundle is not None and target.process.bundle not in (None, bundle):
+        if target.process and (
+            target.process.environment != target.environment
+            or (bundle is not None and target.process.bundle not in (None, bundle))
+        ):
             self._release(target)
         if target.process is None:
             self._start(target)
@@ -238,6 +248,11 @@ class Executor:
         self._said.clear()
         self.folder.close()
 
+    def uses(self, environment: str) -> bool:
+        """Whether a process runs in an environment, or is about to."""
+        live = {process.environment for process in self.processes}
+        return environment in live or any(slot.environment == environment for slot in self._slots if slot.jobs)
+
     def _busy(self) -> list[_Slot]:
         return [slot for slot in self._slots if slot.jobs]
 
@@ -251,8 +266,19 @@ class Executor:
     def _start(self, slot: _Slot) -> None:
         self._spawned += 1
         stem = self.folder.path / f"{slot.index}-{self._spawned}"
+        site = self.sites.get(slot.environment)
+        if site is None:
+            slot.environment = ""
         try:
-            slot.process = Process(slot.index, stem, self._arguments, self._tell, self._account, keep=self._keep)
+            slot.process = Process(
+                slot.index,
+                stem,
+                self._arguments,
+                self._tell,
+                self._account,
+                keep=self._keep,
+                site=None if site is None else (slot.environment, site),
+            )
         except OSError as error:
             slot.trouble = str(error)
             self._wake()  # the next poll handles the failure

@@ -14,7 +14,10 @@ class NoRoomError(TemplateError):
 
 
 class Job(NamedTuple):
-    """One attempt to make. ``checkpoint``: what it goes on from, empty: its start; None: it is not checkpointable."""
+    """One attempt to make. ``checkpoint``: what it goes on from, empty: its start; None: it is not checkpointable.
+
+    ``environment``: the key of the environment in which it runs; empty: that of the worker.
+    """
 
     task: int
     number: int
@@ -22,10 +25,11 @@ class Job(NamedTuple):
     payload: Payload
     options: TaskOptions
     checkpoint: Payload | None = None
+    environment: str = ""
 
 
 class JobEnded(NamedTuple):
-    """One attempt that ended; ``elapsed`` in seconds.
+    """One attempt that ended; ``elapsed`` in seconds. DEPARTED: it could not begin here, and counts for nothing.
 
     ``payload`` is the pickled value if ``outcome`` is DONE, else msgpack of [type, message, traceback, pickled
     exception or b""].

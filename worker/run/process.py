@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from deskgrid.wire import PAYLOAD_LIMIT, SECONDS_LIMIT, Chunks, Outcome, results_of_tasks
+from deskgrid.worker.environments.site import Site
 from deskgrid.worker.run.accounts import Account, environment
 from deskgrid.worker.run.child import (
     TIMES_BYTES,
@@ -69,15 +70,19 @@ class Process:
         account: Account | None = None,
         *,
         keep: "Callable[[JobSaved, Path | None], JobSaved | None]" = lambda saved, path: saved,
+        site: "tuple[str, Site] | None" = None,
     ) -> None:
         """``account``: the user that the process runs as; None: the worker's own user.
 
         ``keep``: called with each checkpoint by the thread that listens, and with the path of a large one. It returns
         what is reported, or None.
+
+        ``site``: the key of the environment in which the process runs, and where that is; None: that of the worker.
         """
         self.slot = slot
         self.ready = False
         self.bundle: str | None = None
+        self.environment = "" if site is None else site[0]
         self.told = Remembered(TOLD_BYTES)
         self.undelivered = 0  # the last jobs written to the process, if they did not arrive
         # How many jobs were written, and how many results came. Only the listener changes `_heard`.
@@ -95,7 +100,7 @@ class Process:
         # Data not written yet, each with its number of jobs, and the thread that writes them.
         self._unwritten: deque[tuple[Sequence[bytes | memoryview], int]] = deque()
         self._writer: threading.Thread | None = None
-        self._popen, self._lifeline = _spawn(self._captures, arguments, account)
+        self._popen, self._lifeline = _spawn(self._captures, arguments, account, None if site is None else site[1])
         self.pid = self._popen.pid
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -270,18 +275,22 @@ Tell = Callable[[Process, list[ProcessReport]], None]
 
 
 def _spawn(
-    captures: tuple[Path, Path], arguments: list[str], account: Account | None
+    captures: tuple[Path, Path], arguments: list[str], account: Account | None, site: Site | None
 ) -> tuple[subprocess.Popen[bytes], int | None]:
     """Start a process; return it and our end of its lifeline, a pipe that closes when this worker ends in any way.
 
     The process inherits its pipes and nothing else: no socket, no file, and no secret from the environment.
     """
-    argv = [sys.executable, "-P", str(PROGRAM), *map(str, captures), *arguments]
+    python = [sys.executable, "-P"] if site is None else [site.python, "-I"]
+    argv = [*python, str(PROGRAM), *map(str, captures), *arguments, "" if site is None else site.identity]
     how: dict[str, Any] = {"bufsize": 0, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "close_fds": True}
     if account is None:
         how["env"] = environment(os.environ)
     else:
         how |= account.process()
+    if site is not None:
+        how["env"] = site.variables(how["env"])
+    if account is not None:
         for path in captures:
             path.touch(0o600, exist_ok=False)
             account.own(path)

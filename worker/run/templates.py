@@ -56,7 +56,8 @@ class UnpackedTemplate:
     """``bundle`` is the digest of the template's modules, "" if it has none; None for a command template.
 
     ``inputs``: the digests of the trees that every task needs. ``outputs``: the patterns of the files that a command
-    leaves in its folder; None: it has no folder of its own. ``size``: bytes.
+    leaves in its folder; None: it has no folder of its own. ``source``: the tree that has the modules instead, and the
+    folder that they are to be in. ``size``: bytes.
     """
 
     bundle: str | None
@@ -64,11 +65,12 @@ class UnpackedTemplate:
     inputs: tuple[bytes, ...] = ()
     outputs: tuple[str, ...] | None = None
     size: int = 0
+    source: tuple[bytes, Path] | None = None
 
     @property
     def has_files(self) -> bool:
         """Whether each task needs files, or may leave some in a folder."""
-        return bool(self.inputs) or self.outputs is not None
+        return bool(self.inputs) or self.source is not None or self.outputs is not None
 
 
 def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
@@ -84,6 +86,10 @@ def read_template(blob: bytes, cache: Path) -> UnpackedTemplate:
             body = {"kind": "command", "argv": argv, "in_folder": outputs is not None} | _saves(template)
             return UnpackedTemplate(None, body, inputs, outputs, len(blob))
         case {"kind": "python", "python": python, "function": function, "bundle": bundle}:
+            if source := template.get("source"):
+                place = cache / source.hex()
+                body = {"kind": "python", "python": python, "function": function, "folder": str(place)}
+                return UnpackedTemplate(source.hex(), body, inputs, None, len(function), (source, place))
             digest = hashlib.sha256(frame(sorted(bundle.items()))).hexdigest() if bundle else ""
             folder = str(_unpacked(bundle, cache / digest)) if bundle else ""
             body = {"kind": "python", "python": python, "function": function, "folder": folder}

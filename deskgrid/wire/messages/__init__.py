@@ -34,6 +34,8 @@ from deskgrid.wire.messages.worker import (
     Join,
     Leave,
     Planned,
+    Prepare,
+    Prepared,
     Recall,
     Resume,
     Returned,
@@ -80,13 +82,15 @@ Message = (
     | Resume
     | CheckpointKept
     | Checkpoint
+    | Prepare
+    | Prepared
 )
 
 # The tag of a message is its position here, so a new message goes to the end.
 MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 
 FROM_LAB = (Enrol,)
-FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch, Saved, Resume)
+FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch, Saved, Resume, Prepared)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
 # From workers and clients.
 FROM_BOTH = (Offer, Part, Want)

@@ -1,8 +1,10 @@
 """The messages between workers and the broker, including enrolment."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Annotated, NamedTuple
 
+from deskgrid.wire.environments import Platform, VersionPart
 from deskgrid.wire.failure import tidy_results
 from deskgrid.wire.fields import (
     Argument,
@@ -16,6 +18,7 @@ from deskgrid.wire.fields import (
     Id,
     Integer,
     Name,
+    PartDigest,
     PythonVersion,
     Seconds,
     Sentence,
@@ -24,6 +27,7 @@ from deskgrid.wire.fields import (
 )
 from deskgrid.wire.limits import (
     BATCH_ROWS,
+    ENVIRONMENTS_LIMIT,
     HELD_ROWS,
     KEY_BYTES,
     PRINTED_BYTES,
@@ -41,6 +45,15 @@ Printed = Annotated[bytes, Data(PRINTED_BYTES)]
 PublicKey = Annotated[bytes, Data(KEY_BYTES)]
 # The windows of one worker from the broker's windows.toml, as JSON.
 Table = Annotated[str, Document(TABLE_BYTES)]
+
+
+class Readiness(IntEnum):
+    """What became of an environment on a PC."""
+
+    READY = 0
+    REFUSED = 1  # nothing can be made of these wheels, here or elsewhere
+    TROUBLE = 2  # this PC cannot make it now: its disk is full, say
+    GONE = 3  # it is not there any more, or nobody has told the worker of it
 
 
 class Window(NamedTuple):
@@ -72,8 +85,23 @@ Held = Annotated[tuple[Running, ...], AtMost(HELD_ROWS)]
 Attempts = Annotated[tuple[Ref, ...], AtMost(HELD_ROWS)]
 
 
+class EnvironmentWanted(NamedTuple):
+    """An environment that a worker is to have.
+
+    ``key``: names it, and its submitter, who shares its folder with nobody. ``bag``: in whose name its files are asked
+    for. ``tree``: its wheels.
+    """
+
+    key: Id
+    bag: Id
+    tree: PartDigest
+
+
 class Work(NamedTuple):
-    """One attempt to make. ``checkpoint``: the number of the checkpoint that it goes on from; 0: from the start."""
+    """One attempt to make. ``checkpoint``: the number of the checkpoint that it goes on from; 0: from the start.
+
+    ``environment``: the key of the environment in which it runs, if any.
+    """
 
     task: Count
     number: Count
@@ -83,6 +111,7 @@ class Work(NamedTuple):
     options: Options
     checkpoint: Count
     payload: Argument
+    environment: Id | None = None
 
 
 class Result(NamedTuple):
@@ -107,6 +136,7 @@ class Join:
     ``uptime``: seconds left of the current window; None: open-ended; 0.0: away (no window is open now). ``kind`` and
     ``plan``: the sort of plan, and one line that describes it to people. ``opening`` grows with each introduction of a
     session. Work assigned in answer to an earlier introduction is void, because ``running`` does not include it.
+    ``platform``, ``major``, ``minor``: what the PC is, as in `System`; None: it cannot have environments.
     """
 
     version: Version
@@ -122,6 +152,9 @@ class Join:
     uptime: Seconds | None
     windows: Windows
     running: Held
+    platform: Platform | None = None
+    major: VersionPart = 0
+    minor: VersionPart = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +225,22 @@ class Resume:
     start: CheckpointSize
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """How it went with an environment that the worker was told to have: see `Readiness`.
+
+    ``package``, ``reason``: the wheel that cannot be used, if it is one, and why. ``size``: the bytes that were fetched
+    and written to make it, in ``seconds``; 0 if everything was there.
+    """
+
+    key: Id
+    readiness: Annotated[int, Integer(0, len(Readiness) - 1)]
+    package: Name
+    reason: Sentence
+    seconds: Seconds
+    size: Count
+
+
 # --- broker to worker ------------------------------------------------------------------------------------------------
 
 
@@ -250,6 +299,13 @@ class Planned:
     """The broker's plan for this worker changed."""
 
     windows: Table | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """The environments that the worker is to have, all of them, the most urgent first; it may let go of others."""
+
+    environments: Annotated[tuple[EnvironmentWanted, ...], AtMost(ENVIRONMENTS_LIMIT)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from deskgrid.scheduler.forecast.look import Learned, Look
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Share, Span, Waiting
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 from deskgrid.scheduler.queues.categories import CategoryKey
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.quarantine import Quarantined
-from deskgrid.scheduler.state.tasks import Bag
 from tests.scheduler.builders import Grid, fcfs, packing, pgs
 
 TEN = Durations((10.0,), 3)

@@ -1,0 +1,56 @@
+"""What the broker knows of one worker process."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from deskgrid import wire
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.wire.status import Presence
+
+
+@dataclass(slots=True)
+class EnvironmentAt:
+    """An environment on a worker. ``reason``: why it failed; ``times``: how often; ``again_at``: when it is tried."""
+
+    state: Literal["asked", "ready", "failed"] = "asked"
+    reason: str = ""
+    times: int = 0
+    again_at: float = 0.0
+
+
+@dataclass(slots=True)
+class WorkerSession:
+    """One worker process, from its first `Join` until it is forgotten. ``state``: up, away or lost."""
+
+    name: str
+    session: str
+    who: Credential
+    peer: bytes
+    join: wire.Join
+    heard: float
+    opened: float
+    state: Presence = "away"
+    ended: int = 0
+    sent_windows: str | None = None
+    # `last_closes`: when the last announced window closes. `known_until`: the later of that and the end of the open
+    # window; a worker that fell silent is remembered until then. An open-ended window does not count, because its
+    # worker may be gone for good.
+    last_closes: float = -math.inf
+    known_until: float = 0.0
+    # The environments that it is to have or could not prepare, by key; and what it was told last.
+    environments: dict[str, EnvironmentAt] = field(default_factory=dict)
+    told_environments: tuple[wire.EnvironmentWanted, ...] = ()
+    templates: set[str] = field(default_factory=set)
+    # `lately`: the bag of the last result. `unready`: roughly how many slots have not returned a result of that bag
+    # yet.
+    lately: int = 0
+    unready: int = 0
+
+    def first_runs(self, bag: int, count: int) -> int:
+        """How many of the next ``count`` results of ``bag`` are the first on their slots after those of another bag."""
+        if bag != self.lately:
+            self.lately, self.unready = bag, self.join.slots
+        first = min(self.unready, count)
+        self.unready -= first
+        return first

@@ -1,0 +1,323 @@
+"""Environments at the broker: who prepares which, what happens when that fails, and what people are told."""
+
+from typing import Any
+
+import msgpack
+import pytest
+
+from deskgrid import wire
+from deskgrid.broker import environments as module
+from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.environments import AGAIN_S, ANYWAY_S, BYTES_PER_S, LOOK_S
+from deskgrid.broker.server import python_minor
+from tests.broker.office import Office, OfficeLine, OpenOffice
+from tests.peers import BareWorker, Client
+
+PC = {"platform": "linux_x86_64", "major": 2, "minor": 35}
+TREE, OLDER = bytes(32), b"o" * 32
+MEGABYTE = 10**6
+ANN, BEN = Credential("ann", "submitter"), Credential("ben", "submitter")
+
+
+def template(label: str = "mine", size: int = 10 * MEGABYTE, tree: bytes = TREE) -> bytes:
+    """A template of a command with an environment for two sorts of Linux."""
+    python = python_minor()
+    builds = (
+        wire.Build(python, "linux_x86_64", 2, 35, tree, size, 0),
+        wire.Build(python, "linux_x86_64", 2, 28, OLDER, size, 0),
+    )
+    entries = {"kind": "command", "environment": wire.Environment(label, builds).packed(), "argv": ["true"]}
+    packed: bytes = msgpack.packb(entries)
+    return packed
+
+
+class Pc:
+    """A bare worker, and what it was told to have."""
+
+    def __init__(self, office: Office, name: str, **changes: Any) -> None:
+        self.office, self.name = office, name
+        self.worker: BareWorker = office.worker(name)
+        self.worker.join(**PC | changes)
+
+    def look(self) -> None:
+        """Time passes until the broker looks again."""
+        self.office.now += LOOK_S
+        self.office.settle()
+
+    def told(self) -> list[wire.EnvironmentWanted] | None:
+        """The environments of the last message that says which it is to have; None: there was none."""
+        self.look()
+        line, found = self.worker.line, None
+        assert isinstance(line, OfficeLine)
+        while line.inbox:
+            message = self.worker.receive()
+            if isinstance(message, wire.Prepare):
+                found = list(message.environments)
+            else:
+                assert self.worker._is_work(message), message
+        return found
+
+    def say(self, key: str, readiness: wire.Readiness = wire.Readiness.READY, **more: Any) -> None:
+        facts: dict[str, Any] = {"package": "", "reason": "", "seconds": 1.0, "size": 0} | more
+        self.worker.send(wire.Prepared(key, int(readiness), **facts))
+        self.office.settle()
+
+    def refuse(self, key: str, reason: str = "it is bad") -> None:
+        self.say(key, wire.Readiness.REFUSED, package="bad-1.0.whl", reason=reason)
+
+    def prepare(self) -> str:
+        """Prepare what it was told, at once; the key."""
+        wanted = self.first()
+        self.say(wanted.key)
+        return wanted.key
+
+    def first(self) -> wire.EnvironmentWanted:
+        """The first of those that it is told to have now."""
+        told = self.told()
+        assert told
+        return told[0]
+
+    def work(self) -> list[wire.Work]:
+        """What it has been given by now."""
+        self.told()
+        found, self.worker._assigned = self.worker._assigned, []
+        return found
+
+
+def explained(client: Client, bag: str) -> str:
+    return "\n".join(client.ask("explain", bag=bag)["text"])
+
+
+def test_a_task_is_given_to_a_worker_when_it_has_prepared_the_environment(office: Office) -> None:
+    pc, client = Pc(office, "a"), office.client(ANN)
+    bag = client.submit([b"0"], template=template())
+    wanted = pc.first()
+    assert (wanted.bag, wanted.tree) == (bag, TREE)
+    assert pc.work() == []
+    pc.say(wanted.key)
+    (work,) = pc.work()
+    assert work.environment == wanted.key
+    pc.worker.finish(work)
+    plain = client.submit([b"1"])
+    office.settle()
+    assert [each.environment for each in pc.work()] == [None]
+    assert plain
+
+
+def test_each_sort_of_pc_gets_its_build_and_one_without_a_build_nothing(office: Office) -> None:
+    older, other, unknown = Pc(office, "old", minor=28), Pc(office, "mac", platform="macosx_arm64"), Pc(office, "bare")
+    oldest = Pc(office, "oldest", minor=17)
+    unknown.worker.join(platform=None)
+    client = office.client(ANN)
+    bag = client.submit([b"0"] * 9, template=template("numpy==1"))
+    wanted = older.first()
+    assert wanted.tree == OLDER
+    assert [pc.told() for pc in (other, unknown, oldest)] == [None, None, None]
+    text = explained(client, bag)
+    assert "its environment numpy==1 is ready on 0 of 4 PCs" in text
+    assert f"mac: the environment has no wheels for Python {python_minor()} on macosx_arm64 (macOS 2.35)" in text
+    assert "bare: the environment has no wheels for this sort of PC" in text
+    assert "old: prepares it, which takes about 2.5" in text
+
+
+def test_only_a_few_workers_prepare_at_a_time_and_no_more_than_the_tasks_need(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+    pcs = [Pc(office, f"pc{number}") for number in range(5)]
+    office.client(ANN).submit([b"0"] * 3, template=template())
+    asked = {pc.name: told[0].key for pc in pcs if (told := pc.told())}
+    assert len(asked) == 2
+    for pc in pcs:
+        if pc.name in asked:
+            pc.say(asked[pc.name])
+            assert len(pc.work()) == 1
+    more = [pc for pc in pcs if pc.name not in asked and pc.told()]
+    assert len(more) == 1
+
+
+def test_a_worker_prepares_only_what_leaves_time_for_a_task(office: Office) -> None:
+    size = int(10 * BYTES_PER_S)
+    takes_s = ANYWAY_S + 10.0
+    short, long = Pc(office, "short", uptime=takes_s + 1.5), Pc(office, "long", uptime=takes_s + 60.0)
+    client = office.client(ANN)
+    bag = client.submit([b"0"] * 4, template=template(size=size))
+    assert [short.told(), bool(long.told())] == [None, True]
+    assert "short: does not have it; preparing takes about 12 s, and it stays for" in explained(client, bag)
+
+
+def test_what_preparing_took_is_learned_for_the_next_time(office: Office) -> None:
+    pc, client = Pc(office, "a"), office.client(ANN)
+    bag = client.submit([b"0"] * 3, template=template(size=100 * MEGABYTE))
+    wanted = pc.first()
+    before = office.sessions.queries.environments._bytes_per_s
+    pc.say(wanted.key, seconds=100.0, size=100 * MEGABYTE)
+    slower = office.sessions.queries.environments._bytes_per_s
+    assert slower < before
+    pc.say(wanted.key, seconds=0.0, size=2**62)
+    pc.say(wanted.key, seconds=1e9, size=10)
+    assert office.sessions.queries.environments._bytes_per_s == slower
+    assert bag
+
+
+def test_two_people_have_environments_of_their_own_and_two_bags_of_one_person_share_theirs(office: Office) -> None:
+    pc = Pc(office, "a", slots=4)
+    ann, ben = office.client(ANN), office.client(BEN)
+    ann.submit([b"0"] * 9, template=template("one"))
+    ann.submit([b"1"] * 9, template=template("two"))
+    ben.submit([b"2"] * 9, template=template("one"))
+    told = pc.told() or []
+    assert len(told) == 2
+    assert len({wanted.key for wanted in told}) == 2
+
+
+def test_a_bag_is_held_when_two_pcs_refuse_its_environment_for_the_same_reason(open_office: OpenOffice) -> None:
+    office = open_office()
+    pcs = [Pc(office, name) for name in ("a", "b", "c")]
+    client = office.client(ANN)
+    bag = client.submit([b"0"] * 9, template=template())
+    key = pcs[0].first().key
+    pcs[0].refuse(key)
+    assert not office.bag(bag).held
+    assert "a: cannot prepare it: bad-1.0.whl: it is bad (Python" in explained(client, bag)
+    pcs[0].refuse(key)  # the same PC again
+    pcs[1].refuse(key, "another reason")
+    assert not office.bag(bag).held
+    pcs[2].refuse(key)
+    why = f"2 PCs cannot prepare its environment: bad-1.0.whl: it is bad (Python {python_minor()} on linux_x86_64"
+    assert why in explained(client, bag)
+    row = client.ask("progress", bag=bag)
+    assert (row["failed"], row["done"]) == (0, 0)
+    office = open_office()
+    assert why in explained(office.client(ANN), bag)
+    assert office.bag(bag).paused
+
+
+def test_a_bag_that_was_held_is_tried_again_when_somebody_resumes_it(open_office: OpenOffice) -> None:
+    office = open_office()
+    pcs = [Pc(office, name) for name in ("a", "b")]
+    client = office.client(ANN)
+    bag = client.submit([b"0"], template=template())
+    client.submit([b"0"] * 9, template=template())
+    for pc in pcs:
+        pc.refuse(pc.first().key)
+    office.settle()
+    assert office.bag(bag).held
+    client.ask("resume", bag=bag)
+    assert not office.bag(bag).barred
+    assert any(pc.told() for pc in pcs)
+    office = open_office()
+    assert not office.bag(bag).paused
+
+
+def test_a_pc_in_trouble_is_asked_again_later_and_holds_no_bag(office: Office) -> None:
+    pcs = [Pc(office, name) for name in ("a", "b")]
+    client = office.client(ANN)
+    bag = client.submit([b"0"] * 9, template=template())
+    key = ""
+    for pc in pcs:
+        key = pc.first().key
+        pc.say(key, wire.Readiness.TROUBLE, reason="No space left on device")
+    assert not office.bag(bag).held
+    assert "a, b: cannot prepare it: No space left on device" in explained(client, bag)
+    assert pcs[0].told() == []
+    office.now += AGAIN_S
+    pcs[0].worker.send(wire.Heartbeat(None, None))
+    assert [wanted.key for wanted in pcs[0].told() or ()] == [key]
+
+
+def test_an_attempt_that_comes_back_costs_nothing_and_the_environment_is_prepared_again(office: Office) -> None:
+    pc, client = Pc(office, "a"), office.client(ANN)
+    bag = client.submit([b"0"], template=template())
+    key = pc.prepare()
+    (work,) = pc.work()
+    pc.say(key, wire.Readiness.GONE)
+    pc.worker.send(wire.Returned((wire.Ref(work.task, work.number),)))
+    assert [wanted.key for wanted in pc.told() or ()] == [key]
+    assert pc.work() == []
+    pc.say(key)
+    (again,) = pc.work()
+    assert again.number > work.number
+    pc.worker.finish(again)
+    assert client.ask("progress", bag=bag)["done"] == 1
+
+
+def test_a_worker_that_joins_again_is_told_again_and_keeps_what_it_has(office: Office) -> None:
+    pc, client = Pc(office, "a"), office.client(ANN)
+    client.submit([b"0"] * 3, template=template())
+    key = pc.prepare()
+    (work,) = pc.work()
+    back = Pc.__new__(Pc)
+    back.office, back.name = office, "a"
+    back.worker = office.worker("a", pc.worker.session)
+    back.worker.opening = pc.worker.opening
+    held = (wire.Running(work.task, work.number, 0, 0.1),)
+    back.worker.join(**PC, running=held)
+    assert [wanted.key for wanted in back.told() or ()] == [key]
+    back.worker.finish(work)
+    assert len(back.work()) == 1
+
+
+def test_a_restarted_broker_asks_again(open_office: OpenOffice) -> None:
+    office = open_office()
+    pc, client = Pc(office, "a"), office.client(ANN)
+    bag = client.submit([b"0"] * 2, template=template())
+    key = pc.prepare()
+    office = open_office()
+    pc = Pc(office, "a")
+    assert office.bag(bag).environment_key == key
+    assert pc.prepare() == key
+    assert [work.environment for work in pc.work()] == [key]
+
+
+def test_an_environment_that_no_open_bag_needs_is_let_go(office: Office) -> None:
+    pc, client = Pc(office, "a"), office.client(ANN)
+    client.submit([b"0"], template=template())
+    pc.prepare()
+    (work,) = pc.work()
+    pc.worker.finish(work)
+    assert pc.told() == []
+
+
+def test_a_worker_may_ask_for_files_of_a_bag_only_to_prepare_its_environment(office: Office) -> None:
+    pc, client = Pc(office, "a"), office.client(ANN)
+    data = b"a wheel"
+    bag = client.submit([b"0"], template=template())
+    other = client.submit([b"0"])
+    digest = bytes.fromhex(wire.sha256_of(data))
+    for holder in (bag, other):
+        client.send(wire.Offer(1, holder, digest, len(data), 0, 0))
+        client.expect(wire.Lacks)
+        client.send(wire.Part(2, holder, digest, data))
+        client.expect(wire.Kept)
+    assert pc.told()
+    pc.worker._assigned.clear()
+    pc.worker.send(wire.Want(1, bag, digest))
+    assert pc.worker.expect(wire.Part).data == data
+    pc.worker.send(wire.Want(2, other, digest))
+    assert isinstance(pc.worker.receive(), wire.Failed)
+    for message in (wire.Part(3, bag, digest, data), wire.Offer(4, bag, digest, 1, 0, 0)):
+        pc.worker.send(message)
+        assert isinstance(pc.worker.receive(), wire.Failed)
+
+
+def test_what_a_worker_says_about_environments_that_it_was_not_asked_for_changes_nothing(office: Office) -> None:
+    pc, other, client = Pc(office, "a"), Pc(office, "b", platform="macosx_arm64"), office.client(ANN)
+    bag = client.submit([b"0"] * 3, template=template())
+    key = pc.first().key
+    other.say(key)
+    other.refuse(key)
+    other.say("unknown")
+    pc.refuse(key)
+    assert not office.bag(bag).held
+    assert other.work() == []
+
+
+def test_a_bag_that_was_paused_is_not_prepared_until_it_goes_on(office: Office) -> None:
+    client = office.client(ANN)
+    bag = client.submit([b"0"], template=template())
+    client.ask("pause", bag=bag)
+    pc = Pc(office, "a")
+    assert pc.told() is None
+    client.ask("resume", bag=bag)
+    assert pc.told()

@@ -1,0 +1,49 @@
+"""When the broker looks for garbage in cycles."""
+
+import gc
+import weakref
+
+import pytest
+
+from deskgrid.broker.garbage import DUE_S, OVERDUE_S, Garbage
+
+
+class Knot:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.parametrize(
+    ("now", "idle", "is_gone"),
+    [(DUE_S - 1, True, False), (DUE_S, True, True), (OVERDUE_S - 1, False, False), (OVERDUE_S, False, True)],
+)
+def test_old_garbage_goes_while_nobody_waits_or_when_it_is_overdue(now: float, idle: bool, is_gone: bool) -> None:
+    garbage = Garbage()
+    with garbage.in_charge():
+        knot = Knot()
+        gc.collect(1)
+        gc.collect(1)  # it is old now
+        left = weakref.ref(knot)
+        del knot
+        garbage.collect(now, idle=idle)
+        assert (left() is None) == is_gone
+
+
+def test_python_does_not_begin_full_collections_meanwhile_and_does_so_again_afterwards() -> None:
+    before, full = gc.get_threshold(), []
+
+    def note(phase: str, told: dict[str, int]) -> None:
+        full.append(told["generation"] == 2)
+
+    gc.callbacks.append(note)
+    try:
+        with Garbage().in_charge():
+            kept = [Knot() for _ in range(300_000)]
+        assert full
+        assert not any(full)
+        assert len(kept) == 300_000
+    finally:
+        gc.callbacks.remove(note)
+    assert gc.get_threshold() == before

@@ -1,0 +1,22 @@
+"""What would travel with a function: for programs that tests run."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from deskgrid.client.bag_files import KnownFiles, Noted
+from deskgrid.client.bundle import Reached, named_in, reached_from
+from deskgrid.client.template import pickle_function
+
+
+def reached_by(function: Callable[..., Any], argument: object = None, modules: Sequence[str] = ()) -> Reached:
+    """What ``function(argument)`` reaches, as a bag finds out."""
+    noted = Noted(KnownFiles())
+    pickled = noted.pickled(lambda: pickle_function(function))
+    payload = noted.pack_call((argument,), {}, "the argument")
+    assert noted.functions is not None
+    return reached_from(named_in(pickled) | named_in(payload), noted.functions.values(), modules)
+
+
+def files_of(function: Callable[..., Any] | None, argument: object, modules: Sequence[str]) -> list[str]:
+    """The source files of that."""
+    return list(reached_by(function or len, argument, modules).files)

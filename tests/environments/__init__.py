@@ -1,0 +1,1 @@
+"""Environments: from what a program asks for to what its tasks import."""
