@@ -163,7 +163,8 @@ class Etas:
         guessed: set[int] = set()
 
         def learned(bag: Bag, running: list[float]) -> Durations | None:
-            if self._is_unknown(self._state.book.by_number[bag.number]):
+            known = self._state.book.by_number.get(bag.number)
+            if known is not None and self._is_unknown(known):
                 guessed.add(bag.number)
             return self.learned(bag, running)
 
@@ -182,7 +183,9 @@ class Etas:
 
     def learned(self, bag: Bag, running: list[float]) -> Durations | None:
         """How long the tasks of a bag take, unless its submitter said that, or its checkpoints tell it."""
-        known = self._state.book.by_number[bag.number]
+        known = self._state.book.by_number.get(bag.number)
+        if known is None:
+            return None  # while the picture was taken, it has ended, and somebody has forgotten it
         if known.row.options.checkpoint or (known.row.predicted and not (bag.bounded and known.runs.count)):
             return None
         return self._state.learning.spread(known, running)
