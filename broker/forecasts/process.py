@@ -15,13 +15,15 @@ import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from random import Random
 from threading import Condition, Thread, Timer
 from time import process_time
 from types import FrameType
 from typing import Any
 
 from deskgrid.broker.forecasts.runner import Ticket
-from deskgrid.broker.forecasts.tasks import TASKS, Json
+from deskgrid.broker.forecasts.tasks import TASKS, Json, fewer_runs
+from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.picture import Picture
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 
@@ -213,7 +215,9 @@ def _answer(rows: list[Any], what: str, args: Json) -> dict[str, Any]:
     begun, answer, failure = process_time(), None, ""
     try:
         with _limited_time():
-            answer = TASKS[what](picture_of(rows), args)
+            picture, before = picture_of(rows), process_time()
+            forecast(picture, Random(args["seed"]), 1)
+            answer = TASKS[what](picture, fewer_runs(what, args, process_time() - before))
     except Exception as error:
         failure = f"{what}: {error!r}"
     return {"answer": answer, "failure": failure, "cost_s": process_time() - begun}

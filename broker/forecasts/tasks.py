@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from random import Random
-from time import process_time
 from typing import Any
 
 from deskgrid.scheduler.forecast.ahead import forecast
@@ -14,25 +13,25 @@ from deskgrid.scheduler.forecast.picture import Picture
 
 Json = dict[str, Any]
 
-# All runs for an answer should take no longer than that, in seconds of processor time; but there are so many at least.
+# All runs for a question should take no longer than that, in seconds of processor time; but there are so many at least.
 RUNS_S, RUNS_LEAST = 5.0, 5
 
 
 def ends(picture: Picture, args: Json) -> dict[int, list[float]]:
     """By number of bag, when it ends in each run. ``args``: "seed" and "runs"."""
-    return forecast(picture, Random(args["seed"]), _runs(picture, args, 1))
+    return forecast(picture, Random(args["seed"]), args["runs"])
 
 
 def compared(picture: Picture, args: Json) -> Json:
     """Answers to "what if". ``args``: "bag", "policy" with its "options", "changes" as asked, "seed", "runs"."""
     changes = [change_of(row) for row in args["changes"]]
-    policy, dice = PolicyUsed(args["policy"], args["options"]), _dice(picture, args, 1 + len(changes))
+    policy, dice = PolicyUsed(args["policy"], args["options"]), _dice(args)
     return {"rows": [_row(each) for each in compare(picture, args["bag"], changes, policy, dice)]}
 
 
 def advised(picture: Picture, args: Json) -> Json:
     """Advice for a bag. ``args``: "bag", "seed" and "runs"."""
-    found = advise(picture, args["bag"], _dice(picture, args, 1 + GROUPS + len(HOURS)))
+    found = advise(picture, args["bag"], _dice(args))
     return {
         "now": _row(found.now),
         "longer": [_longer(each) for each in found.longer],
@@ -61,17 +60,19 @@ def change_of(row: Mapping[str, Any]) -> Change:
     )
 
 
-def _dice(picture: Picture, args: Json, answers: int) -> Dice:
-    return Dice(args["seed"], _runs(picture, args, answers))
+def _dice(args: Json) -> Dice:
+    return Dice(args["seed"], args["runs"])
 
 
-def _runs(picture: Picture, args: Json, answers: int) -> int:
-    """How many runs there is time for, by how long one takes; all answers have as many, so they can be compared."""
-    begun = process_time()
-    forecast(picture, Random(args["seed"]), 1)
-    each = answers * (process_time() - begun)
-    most: int = args["runs"]
-    return most if most * each <= RUNS_S else min(most, max(RUNS_LEAST, int(RUNS_S / each)))
+def fewer_runs(what: str, args: Json, run_s: float) -> Json:
+    """The arguments of a question with as many runs as there is time for; ``run_s``: what one takes.
+
+    All answers to a question have as many runs, so they can be compared.
+    """
+    answers = {"compare": 1 + len(args.get("changes", ())), "advise": 1 + GROUPS + len(HOURS)}.get(what, 1)
+    if args["runs"] * answers * run_s <= RUNS_S:
+        return args
+    return args | {"runs": min(args["runs"], max(RUNS_LEAST, int(RUNS_S / (answers * run_s))))}
 
 
 def _row(answer: Answer) -> Json:

@@ -25,6 +25,8 @@ PICTURE = Picture(
     (Waiting(7, (Group(40, Durations((5.0, 9.0, 30.0), 4)),), 50, 9),),
 )
 
+SEED = {"seed": 1, "runs": 1}
+
 
 class Woken:
     """A forecast process, and how often it has called."""
@@ -109,9 +111,9 @@ def test_a_forecast_that_takes_too_long_fails_alone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(process_module, "PROCESSOR_S", 0.01)
     monkeypatch.setattr(process_module, "TASKS", {"spin": spin, "go": lambda *anything: 1})
     rows = [json.loads(line) for line in lines_of(PICTURE, "spin", {})][:-1]
-    assert "TimeoutError" in process_module._answer(rows, "spin", {})["failure"]
+    assert "TimeoutError" in process_module._answer(rows, "spin", SEED)["failure"]
     monkeypatch.setattr(process_module, "PROCESSOR_S", 15)
-    assert process_module._answer(rows, "go", {})["answer"] == 1
+    assert process_module._answer(rows, "go", SEED)["answer"] == 1
 
 
 def test_the_process_has_a_limit_of_memory() -> None:
@@ -121,10 +123,17 @@ def test_the_process_has_a_limit_of_memory() -> None:
 
 
 def test_the_more_each_run_takes_the_fewer_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    args = {"seed": 1, "runs": 20}
-    assert len(tasks_module.ends(PICTURE, args)[7]) == 20
+    rows, args = [json.loads(line) for line in lines_of(PICTURE, "ends", {})][:-1], {"seed": 1, "runs": 20}
+    assert len(process_module._answer(rows, "ends", args)["answer"][7]) == 20
     monkeypatch.setattr(tasks_module, "RUNS_S", 0.0)
-    assert len(tasks_module.ends(PICTURE, args)[7]) == tasks_module.RUNS_LEAST
+    assert len(process_module._answer(rows, "ends", args)["answer"][7]) == tasks_module.RUNS_LEAST
+
+
+@pytest.mark.parametrize(("what", "runs"), [("ends", 50), ("compare", 12), ("advise", 5)])
+def test_the_runs_of_a_question_are_shared_out_among_its_answers(what: str, runs: int) -> None:
+    args = {"seed": 1, "runs": 60, "changes": [{}, {}, {}]}
+    assert tasks_module.fewer_runs(what, args, 0.1)["runs"] == runs
+    assert tasks_module.fewer_runs(what, args, 0.001)["runs"] == 60
 
 
 def test_very_many_forecasts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
