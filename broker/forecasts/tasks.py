@@ -72,7 +72,8 @@ def fewer_runs(what: str, args: Json, run_s: float) -> Json:
     answers = {"compare": 1 + len(args.get("changes", ())), "advise": 1 + GROUPS + len(HOURS)}.get(what, 1)
     if args["runs"] * answers * run_s <= RUNS_S:
         return args
-    return args | {"runs": min(args["runs"], max(RUNS_LEAST, int(RUNS_S / (answers * run_s))))}
+    fitting = int(RUNS_S / max(1e-9, answers * run_s))
+    return args | {"runs": min(args["runs"], max(RUNS_LEAST, fitting))}
 
 
 def _row(answer: Answer) -> Json:

@@ -125,7 +125,7 @@ def test_the_process_has_a_limit_of_memory() -> None:
 def test_the_more_each_run_takes_the_fewer_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, args = [json.loads(line) for line in lines_of(PICTURE, "ends", {})][:-1], {"seed": 1, "runs": 20}
     assert len(process_module._answer(rows, "ends", args)["answer"][7]) == 20
-    monkeypatch.setattr(tasks_module, "RUNS_S", 0.0)
+    monkeypatch.setattr(tasks_module, "RUNS_S", -1.0)
     assert len(process_module._answer(rows, "ends", args)["answer"][7]) == tasks_module.RUNS_LEAST
 
 
