@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
 from threading import Condition, Thread, Timer
-from time import process_time
+from time import process_time, sleep
 from types import FrameType
 from typing import Any
 
@@ -39,6 +39,9 @@ LIMIT_S = 60.0
 # A forecast that takes more of the processor's time, or makes the process larger, fails. Seconds; bytes.
 PROCESSOR_S = 15
 MEMORY = 2**30
+
+# How often the process looks whether the broker is still there. Seconds.
+PARENT_S = 1.0
 
 _Job = tuple[Picture, str, Json, Ticket]
 
@@ -198,6 +201,7 @@ def main() -> None:
     if hasattr(os, "nice"):
         os.nice(19)
     _limit_memory()
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     rows = []
     for line in sys.stdin.buffer:
         row = json.loads(line)
@@ -221,6 +225,13 @@ def _answer(rows: list[Any], what: str, args: Json) -> dict[str, Any]:
     except Exception as error:
         failure = f"{what}: {error!r}"
     return {"answer": answer, "failure": failure, "cost_s": process_time() - begun}
+
+
+def _end_with(parent: int) -> None:
+    """End when the broker has ended. The end of the input is seen only between two forecasts."""
+    while os.getppid() == parent:
+        sleep(PARENT_S)
+    os._exit(0)
 
 
 def _limit_memory() -> None:

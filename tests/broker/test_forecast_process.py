@@ -116,6 +116,17 @@ def test_a_forecast_that_takes_too_long_fails_alone(monkeypatch: pytest.MonkeyPa
     assert process_module._answer(rows, "go", SEED)["answer"] == 1
 
 
+def test_the_process_ends_with_its_parent_also_in_the_middle_of_a_forecast() -> None:
+    busy = f"import os, {process_module.__name__} as p, threading as t; t.Thread(target=p._end_with, "
+    busy += "args=(os.getppid(),), daemon=True).start(); print(1, flush=True)\nwhile True: pass"
+    parent = (
+        "import subprocess, sys; c = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.PIPE, "
+        "stderr=sys.stderr); c.stdout.readline()"
+    )
+    # Its standard error is closed when the last of both has ended.
+    subprocess.run([sys.executable, "-c", parent, busy], stderr=subprocess.PIPE, timeout=30.0, check=True)
+
+
 def test_the_process_has_a_limit_of_memory() -> None:
     code = f"from {process_module.__name__} import _limit_memory as limit, MEMORY; limit(); bytes(MEMORY)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
