@@ -4,7 +4,8 @@ Rule 1: only the newest attempt of a task may save, and only the session that wa
 Rule 2: two checkpoints of a task are kept, so that there is another one if the newest cannot be read. All are deleted
 when the task ends.
 Rule 3: they count in the quota of the bag's owner. A checkpoint for which there is no room is not kept, and its task
-goes on from the one before.
+goes on from the one before. This is asked for each part: many checkpoints may be on their way at the same time.
+Rule 4: all parts but the last are of full size, so a checkpoint is few rows of the journal.
 """
 
 from collections import OrderedDict
@@ -58,13 +59,16 @@ class Checkpoints:
     def _takes(self, bag: OpenBag, attempt: Attempt, saved: wire.Saved) -> bool:
         """Whether a checkpoint begins here, or goes on where it ended; one that begins takes the place of another."""
         end = saved.start + len(saved.data)
-        if not bag.row.options.checkpoint or end > saved.size or (end < saved.size and not saved.data):
+        whole = end == saved.size or (end < saved.size and len(saved.data) == wire.CHECKPOINT_BYTES)
+        if not bag.row.options.checkpoint or not whole:
             return False
         if saved.start:
             begun = bag.begun_checkpoints.get(attempt.task)
-            return begun is not None and begun.is_continued(attempt, saved)
-        drop_begun(self._state, bag, attempt.task)
-        return not self._refusal(bag, saved.size)
+            if begun is None or not begun.is_continued(attempt, saved):
+                return False
+        else:
+            drop_begun(self._state, bag, attempt.task)
+        return not self._refusal(bag, saved.size - saved.start)
 
     def _complete(self, bag: OpenBag, attempt: Attempt, saved: wire.Saved, elapsed: float, now: float) -> int:
         event = ev.CheckpointKept(attempt, saved.progress, elapsed, reserve_s(saved.cost))

@@ -232,6 +232,7 @@ class Sessions:
             or self.queries.operations.parked
             or self.transfers.waiting
             or self.workers.attempts.owes_checkpoints
+            or self.workers.owes_templates
             or self._enrolment.pressing
         )
 
@@ -272,6 +273,7 @@ class Sessions:
         self.clients.sweep(now)
         self.transfers.sweep(now)
         self.transfers.send_some()
+        self.workers.send_templates()
         self.workers.attempts.send_checkpoints()
         self.queries.operations.work(now)
         self.queries.environments.look(now)

@@ -19,6 +19,8 @@ from deskgrid.broker.worker_session import WorkerSession
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Attempt
 
+# Workers that are sent a template that they have asked for in one turn of the loop.
+TURN_TEMPLATES = 16
 # The most workers of one PC, identified by its key: more than anybody runs on one PC.
 NAMESAKES_LIMIT = 16
 # The most slots of all workers: ten times the largest grid we have measured. Each slot is a row in several indexes.
@@ -38,6 +40,8 @@ class Workers:
         self.attempts = Attempts(state, self.by_name)
         # By the name that workers asked for, the names that they got: all but one got a different name.
         self._named: dict[str, list[str]] = {}
+        # Templates that workers have asked for and were not sent yet, by worker.
+        self._fetched: OrderedDict[str, dict[str, None]] = OrderedDict()
         # Workers in the order of their last messages, so that only the first few leases have to be checked.
         self._leases: OrderedDict[str, WorkerSession] = OrderedDict()
         # Workers whose lease ran out, and the time when the first of them has no known window left.
@@ -69,8 +73,30 @@ class Workers:
             self.attempts.saved(worker, message, now)
         elif isinstance(message, wire.Resume):
             self.attempts.resume(worker, message)
-        elif isinstance(message, wire.Fetch) and self._state.has_room(peer, UNTAKEN_LIMIT):
-            self.attempts.send_template(worker, message.digest)
+        elif isinstance(message, wire.Fetch):
+            # It has none, or has forgotten it.
+            asked = self._fetched.setdefault(worker.name, {})
+            if len(asked) < wire.HELD_ROWS:
+                asked[message.digest] = None
+
+    @property
+    def owes_templates(self) -> bool:
+        """Whether templates wait to be sent."""
+        return bool(self._fetched)
+
+    def send_templates(self) -> None:
+        """Send a template to each of some workers that have taken most of what they were sent; they take turns."""
+        for _ in range(min(TURN_TEMPLATES, len(self._fetched))):
+            name, asked = self._fetched.popitem(last=False)
+            worker = self.by_name.get(name)
+            if worker is None:
+                continue
+            if self._state.has_room(worker.peer, UNTAKEN_LIMIT):
+                digest = next(iter(asked))
+                del asked[digest]
+                self.attempts.send_template(worker, digest)
+            if asked:
+                self._fetched[name] = asked
 
     def heard(self, peer: bytes, who: Credential, now: float) -> bool:
         """Refresh the lease of a worker; return whether this peer is one."""

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from deskgrid.broker.bags import OpenBag, Told
-from deskgrid.broker.forecasts.runner import Forecaster, Ticket
+from deskgrid.broker.forecasts.runner import Ends, Forecaster, Ticket
 from deskgrid.broker.operations import PARKED, Operation, Operations, Slices
 from deskgrid.broker.query_catalog import Json
 from deskgrid.broker.state import BrokerState
@@ -33,6 +33,8 @@ WAIT_S = 15.0
 GLANCE_S = 0.5
 # The units of a row that is looked at (`deskgrid.broker.operations`).
 ROW_UNITS = 4
+# The units of a bag whose estimate is read from a forecast.
+READ_UNITS = 50
 # Bags with fewer tasks teach nothing, nor do those that have lasted less long.
 LEAST = 20
 LASTS_S = 10.0
@@ -134,10 +136,8 @@ class Etas:
             self._follow(self._state.book.by_number[number], now)
         if self._asked is not None and self._asked.ticket.done:
             asked, self._asked = self._asked, None
-            try:
-                self._take(asked)
-            except Exception as error:
-                self._fail(asked.made, f"{error!r}")
+            self._looks = True
+            self._operations.add(Operation("", self._take(asked), order=True))
         if self._wanted and self._asked is None and not self._looks and now >= self._next_at:
             self._wanted, self._looks = False, True
             self._operations.add(Operation("", self._make(now), order=True))
@@ -163,7 +163,8 @@ class Etas:
         guessed: set[int] = set()
 
         def learned(bag: Bag, running: list[float]) -> Durations | None:
-            if self._is_unknown(self._state.book.by_number[bag.number]):
+            known = self._state.book.by_number.get(bag.number)
+            if known is not None and self._is_unknown(known):
                 guessed.add(bag.number)
             return self.learned(bag, running)
 
@@ -182,7 +183,9 @@ class Etas:
 
     def learned(self, bag: Bag, running: list[float]) -> Durations | None:
         """How long the tasks of a bag take, unless its submitter said that, or its checkpoints tell it."""
-        known = self._state.book.by_number[bag.number]
+        known = self._state.book.by_number.get(bag.number)
+        if known is None:
+            return None  # while the picture was taken, it has ended, and somebody has forgotten it
         if known.row.options.checkpoint or (known.row.predicted and not (bag.bounded and known.runs.count)):
             return None
         return self._state.learning.spread(known, running)
@@ -192,23 +195,32 @@ class Etas:
         self._made, self._next_at = now, now + KEEP_S
         self._found = dict.fromkeys(self._state.book.by_number, "the estimate failed; the broker's log says why")
 
-    def _take(self, asked: _Asked) -> None:
+    def _take(self, asked: _Asked) -> Slices:
         """Take a forecast."""
-        ticket = asked.ticket
-        if ticket.ends is None:
-            self._fail(asked.made, ticket.failure)
-            return
-        self._made, self._next_at = asked.made, asked.made + max(KEEP_S, ticket.cost_s / PART)
-        self._found = {}
-        raws = {row: estimate(ends) for row, ends in ticket.ends.items()}
-        longest = max(
-            [span.closes - max(0.0, span.opens) for pc in asked.picture.pcs for span in pc.spans], default=0.0
-        )
+        try:
+            if asked.ticket.ends is None:
+                self._fail(asked.made, asked.ticket.failure)
+            else:
+                yield from self._read(asked, asked.ticket.ends)
+        except Exception as error:
+            self._fail(asked.made, f"{error!r}")
+        self._looks = False
+        return {}
+
+    def _read(self, asked: _Asked, ends: Ends) -> Generator[int, None, None]:
+        raws = {row: estimate(its) for row, its in ends.items()}
+        spans = [span for pc in asked.picture.pcs for span in pc.spans]
+        longest = max([span.closes - max(0.0, span.opens) for span in spans], default=0.0)
+        yield READ_UNITS * (len(raws) + len(spans) // READ_UNITS)
+        found = dict[int, Estimate | str]()
         for number, row in asked.rows.items():
             bag = self._state.book.by_number.get(number)
             if bag is not None and not bag.complete:
                 why = NOTHING_KNOWN if number in asked.guessed else self._endless(bag, raws[row], longest)
-                self._found[number] = why or self._estimate(bag, raws[row], asked.made)
+                found[number] = why or self._estimate(bag, raws[row], asked.made)
+                yield READ_UNITS
+        self._found = found
+        self._made, self._next_at = asked.made, asked.made + max(KEEP_S, asked.ticket.cost_s / PART)
 
     def _estimate(self, bag: OpenBag, raw: Estimate, made: float) -> Estimate:
         stage = stage_of(bag.settled / max(1, bag.total))

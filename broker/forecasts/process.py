@@ -4,22 +4,26 @@ Rule 1: the broker's loop never waits. A thread writes pictures to the process a
 Rule 2: the process is started when it is first needed, runs at the lowest priority, and ends with its input: when the
 broker ends, however it ends, or when no forecast was wanted for `IDLE_S`.
 Rule 3: the two sides exchange lines of JSON. Neither unpickles.
+Rule 4: owners take turns, and an estimate comes first: it is for everybody. What one forecast may take is bounded.
 """
 
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from threading import Thread, Timer
-from time import process_time
+from contextlib import contextmanager, suppress
+from random import Random
+from threading import Condition, Thread, Timer
+from time import process_time, sleep
+from types import FrameType
 from typing import Any
 
 from deskgrid.broker.forecasts.runner import Ticket
-from deskgrid.broker.forecasts.tasks import TASKS, Json
+from deskgrid.broker.forecasts.tasks import TASKS, Json, fewer_runs
+from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.picture import Picture
 from deskgrid.scheduler.forecast.rows import picture_of, rows_of
 
@@ -32,8 +36,57 @@ END_S = 2.0
 
 # A forecast that takes longer is given up, with the process. Seconds.
 LIMIT_S = 60.0
+# A forecast that takes more of the processor's time, or makes the process larger, fails. Seconds; bytes.
+PROCESSOR_S = 15
+MEMORY = 2**30
+
+# How often the process looks whether the broker is still there. Seconds.
+PARENT_S = 1.0
 
 _Job = tuple[Picture, str, Json, Ticket]
+
+
+class _Jobs:
+    """Forecasts that wait, by owner."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._by_owner: OrderedDict[str, deque[_Job]] = OrderedDict()
+        self._closed = False
+
+    def put(self, owner: str, job: _Job) -> bool:
+        """Add one; False if too many wait."""
+        with self._changed:
+            if sum(map(len, self._by_owner.values())) >= WAITING:
+                return False
+            self._by_owner.setdefault(owner, deque()).append(job)
+            self._changed.notify()
+            return True
+
+    def get(self, seconds: float | None) -> _Job | None:
+        """The next one: of nobody in particular, or of the owner whose turn it is; None after so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._by_owner or self._closed, seconds)
+            if not self._by_owner:
+                return None
+            owner = "" if "" in self._by_owner else next(iter(self._by_owner))
+            its = self._by_owner.pop(owner)
+            job = its.popleft()
+            if its:
+                self._by_owner[owner] = its
+            return job
+
+    def close(self) -> None:
+        """Drop those that wait; there will be no more."""
+        with self._changed:
+            self._closed = True
+            self._by_owner.clear()
+            self._changed.notify()
+
+    @property
+    def closed(self) -> bool:
+        """Whether there will be no more."""
+        return self._closed
 
 
 class ForecastProcess:
@@ -41,20 +94,18 @@ class ForecastProcess:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._jobs: queue.Queue[_Job | None] = queue.Queue(WAITING)
+        self._jobs = _Jobs()
         self._thread: Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
         """See `Forecaster`."""
-        return self.ask(picture, "ends", {"seed": seed, "runs": runs})
+        return self.ask(picture, "ends", {"seed": seed, "runs": runs}, "")
 
-    def ask(self, picture: Picture, what: str, args: Json) -> Ticket:
+    def ask(self, picture: Picture, what: str, args: Json, owner: str) -> Ticket:
         """See `Forecaster`."""
         ticket = Ticket()
-        try:
-            self._jobs.put_nowait((picture, what, args, ticket))
-        except queue.Full:
+        if not self._jobs.put(owner, (picture, what, args, ticket)):
             ticket.failure, ticket.done = f"{WAITING} forecasts wait already", True
             return ticket
         if self._thread is None:
@@ -66,10 +117,7 @@ class ForecastProcess:
         """End the process and the thread. Forecasts that wait are not made."""
         if self._thread is None:
             return
-        with suppress(queue.Empty):
-            while True:
-                self._jobs.get_nowait()
-        self._jobs.put(None)
+        self._jobs.close()
         process = self._process
         if process is not None:
             process.kill()
@@ -78,14 +126,11 @@ class ForecastProcess:
     # --- the thread --------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        while True:
-            try:
-                job = self._jobs.get(timeout=IDLE_S if self._process else None)
-            except queue.Empty:
+        while not self._jobs.closed:
+            job = self._jobs.get(IDLE_S if self._process else None)
+            if job is None:
                 self._end()
                 continue
-            if job is None:
-                break
             self._carry_out(*job)
             self._wake()
         self._end()
@@ -95,7 +140,7 @@ class ForecastProcess:
             told = self._exchange(picture, what, args)
             ticket.cost_s, ticket.failure = float(told["cost_s"]), str(told["failure"])
             ticket.take(what, told["answer"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except Exception as error:  # whatever it is: without this thread nobody would have an answer again
             ticket.failure = f"the process that makes forecasts failed: {error!r}"
             self._end()
         ticket.done = True
@@ -116,6 +161,8 @@ class ForecastProcess:
         return answer
 
     def _started(self) -> "subprocess.Popen[bytes]":
+        if self._process is not None and self._process.poll() is not None:
+            self._end()  # somebody has killed it
         if self._process is None:
             command = [sys.executable, "-m", __name__]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -153,6 +200,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the broker ends it
     if hasattr(os, "nice"):
         os.nice(19)
+    _limit_memory()
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     rows = []
     for line in sys.stdin.buffer:
         row = json.loads(line)
@@ -169,10 +218,48 @@ def _answer(rows: list[Any], what: str, args: Json) -> dict[str, Any]:
     """The answer to one question. If it fails, the next may go well."""
     begun, answer, failure = process_time(), None, ""
     try:
-        answer = TASKS[what](picture_of(rows), args)
+        with _limited_time():
+            picture, before = picture_of(rows), process_time()
+            forecast(picture, Random(args["seed"]), 1)
+            answer = TASKS[what](picture, fewer_runs(what, args, process_time() - before))
     except Exception as error:
         failure = f"{what}: {error!r}"
     return {"answer": answer, "failure": failure, "cost_s": process_time() - begun}
+
+
+def _end_with(parent: int) -> None:
+    """End when the broker has ended. The end of the input is seen only between two forecasts."""
+    while os.getppid() == parent:
+        sleep(PARENT_S)
+    os._exit(0)
+
+
+def _limit_memory() -> None:
+    """From now on, what would need more memory than `MEMORY` fails with `MemoryError`, where there are such limits."""
+    if sys.platform != "win32":
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        limit = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+
+
+@contextmanager
+def _limited_time() -> Iterator[None]:
+    """Raises `TimeoutError` when the block has taken `PROCESSOR_S`, where there are such timers."""
+    if sys.platform == "win32":
+        yield
+    else:
+        signal.signal(signal.SIGPROF, _too_long)
+        signal.setitimer(signal.ITIMER_PROF, PROCESSOR_S)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
+
+
+def _too_long(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"it takes more than {PROCESSOR_S} s")
 
 
 if __name__ == "__main__":

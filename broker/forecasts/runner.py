@@ -38,8 +38,8 @@ class Forecaster(Protocol):
     def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
         """Ask when bags end. The broker's loop is woken when that is known."""
 
-    def ask(self, picture: Picture, what: str, args: Json) -> Ticket:
-        """Ask another question of `deskgrid.broker.forecasts.tasks`."""
+    def ask(self, picture: Picture, what: str, args: Json, owner: str) -> Ticket:
+        """Ask another question of `deskgrid.broker.forecasts.tasks`, for ``owner``. Owners take turns."""
 
 
 @dataclass(slots=True)
@@ -50,9 +50,9 @@ class AtOnce:
 
     def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
         """See `Forecaster`."""
-        return self.ask(picture, "ends", {"seed": seed, "runs": runs})
+        return self.ask(picture, "ends", {"seed": seed, "runs": runs}, "")
 
-    def ask(self, picture: Picture, what: str, args: Json) -> Ticket:
+    def ask(self, picture: Picture, what: str, args: Json, owner: str) -> Ticket:
         """See `Forecaster`."""
         self.made.append(picture)
         ticket = Ticket(True)

@@ -7,11 +7,14 @@ from typing import Any
 
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.changes import Change
-from deskgrid.scheduler.forecast.compare import Answer, Dice, Longer, PolicyUsed, advise, compare
+from deskgrid.scheduler.forecast.compare import GROUPS, HOURS, Answer, Dice, Longer, PolicyUsed, advise, compare
 from deskgrid.scheduler.forecast.correction import CONFIDENCE
 from deskgrid.scheduler.forecast.picture import Picture
 
 Json = dict[str, Any]
+
+# All runs for a question should take no longer than that, in seconds of processor time; but there are so many at least.
+RUNS_S, RUNS_LEAST = 5.0, 5
 
 
 def ends(picture: Picture, args: Json) -> dict[int, list[float]]:
@@ -22,8 +25,8 @@ def ends(picture: Picture, args: Json) -> dict[int, list[float]]:
 def compared(picture: Picture, args: Json) -> Json:
     """Answers to "what if". ``args``: "bag", "policy" with its "options", "changes" as asked, "seed", "runs"."""
     changes = [change_of(row) for row in args["changes"]]
-    policy = PolicyUsed(args["policy"], args["options"])
-    return {"rows": [_row(each) for each in compare(picture, args["bag"], changes, policy, _dice(args))]}
+    policy, dice = PolicyUsed(args["policy"], args["options"]), _dice(args)
+    return {"rows": [_row(each) for each in compare(picture, args["bag"], changes, policy, dice)]}
 
 
 def advised(picture: Picture, args: Json) -> Json:
@@ -59,6 +62,18 @@ def change_of(row: Mapping[str, Any]) -> Change:
 
 def _dice(args: Json) -> Dice:
     return Dice(args["seed"], args["runs"])
+
+
+def fewer_runs(what: str, args: Json, run_s: float) -> Json:
+    """The arguments of a question with as many runs as there is time for; ``run_s``: what one takes.
+
+    All answers to a question have as many runs, so they can be compared.
+    """
+    answers = {"compare": 1 + len(args.get("changes", ())), "advise": 1 + GROUPS + len(HOURS)}.get(what, 1)
+    if args["runs"] * answers * run_s <= RUNS_S:
+        return args
+    fitting = int(RUNS_S / max(1e-9, answers * run_s))
+    return args | {"runs": min(args["runs"], max(RUNS_LEAST, fitting))}
 
 
 def _row(answer: Answer) -> Json:

@@ -1,8 +1,8 @@
 """What if: questions about a grid, or a bag, that is imagined otherwise. Pure.
 
 Rule 1: a question changes nothing. It takes a picture of the grid, and the process that makes forecasts does the rest.
-Rule 2: pictures for these questions, and what they cost the process, take at most `PART` of the time; one credential
-has at most `WAITING_LIMIT` of them waiting.
+Rule 2: pictures for these questions take at most `PART` of the broker's time; one credential has at most
+`WAITING_LIMIT` of them waiting, and credentials take turns in the process.
 """
 
 import math
@@ -71,7 +71,7 @@ class WhatIf:
             self._waiting[who.name] -= 1
         if new is not None:
             picture = replace(picture, bags=(*picture.bags, self._imagined(who, *new)))
-        ticket = self._submit(picture, what, {"bag": bag, "changes": changes})
+        ticket = self._submit(who.name, picture, what, {"bag": bag, "changes": changes})
         self._tickets.setdefault(who.name, []).append(ticket)
         while not ticket.done:
             yield PARKED
@@ -128,10 +128,9 @@ class WhatIf:
         share = self._state.scheduler.grid.shares.share_of(who.name)
         return Waiting(IMAGINED, (Group(tasks, predicted(runtime), runtime, needs_s),), tasks, share=share)
 
-    def _submit(self, picture: Picture, what: str, args: Json) -> Ticket:
+    def _submit(self, owner: str, picture: Picture, what: str, args: Json) -> Ticket:
         policy = self._state.scheduler.policy
         slots = sum([pc.slots for pc in picture.pcs])
         args |= {"seed": SEED, "runs": min(RUNS, runs_for(slots, len(picture.bags)))}
-        return self._state.forecaster.ask(
-            picture, what, {**args, "policy": policy.name, "options": policy_options(policy)}
-        )
+        args |= {"policy": policy.name, "options": policy_options(policy)}
+        return self._state.forecaster.ask(picture, what, args, owner)

@@ -14,6 +14,9 @@ from re import compile
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Span, Waiting
 from deskgrid.scheduler.model import SchedulerError
 
+# Slots that may be imagined beside those that are there: far more than a large lab has.
+SLOTS_LIMIT = 20_000
+
 
 class Unchangeable(SchedulerError):
     """The change does not apply to this grid; one line that says why."""
@@ -62,8 +65,13 @@ def matching(pcs: Sequence[PC], pattern: str) -> list[PC]:
 
 
 def more_pcs(pcs: Sequence[PC], many: int, like: str) -> tuple[PC, ...]:
-    """``many`` PCs that have the windows of those that ``like`` stands for, in turn, and run nothing yet."""
-    chosen = islice(cycle(matching(pcs, like)), many) if many else ()
+    """``many`` PCs that have the windows of those that ``like`` stands for, in turn, and run nothing yet.
+
+    Raises `Unchangeable` if they have too many slots.
+    """
+    chosen = list(islice(cycle(matching(pcs, like)), many)) if many else []
+    if sum([pc.slots for pc in chosen]) > SLOTS_LIMIT:
+        raise Unchangeable(f"{many:,} more PCs like {like} have more than {SLOTS_LIMIT:,} slots")
     return tuple([replace(pc, name=f"{pc.name}+{number}", running=()) for number, pc in enumerate(chosen, 1)])
 
 

@@ -6,7 +6,7 @@ those were off so far tells how long the tasks really take. All other tasks of a
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import exp
@@ -21,6 +21,8 @@ from deskgrid.scheduler.state.slots import Away, Worker
 
 # Rows that are looked at in one piece: a few milliseconds.
 PIECE = 1_000
+# What looking at a bag costs, and at each group of its tasks, in rows.
+BAG, GROUP = 4, 4
 # Groups of tasks with predictions of their own, and how many tasks of a bag are looked at for that.
 GROUPS, LOOKED_AT = 8, 256
 # Bags that have a row of their own; and bags of a row that are looked at for its runtimes.
@@ -65,14 +67,31 @@ class Look:
             if rows >= PIECE:
                 yield rows
                 rows = 0
-        for bags in _in_rows([bag for bag in grid.tasks.bags.values() if bag.settled < bag.total], self._own):
-            rows += self._look_at_bags(bags)
+        bags = [bag for bag in grid.tasks.bags.values() if bag.settled < bag.total]
+        alike: defaultdict[tuple[object, ...], list[Bag]] = defaultdict(list)
+        for place, bag in enumerate(bags, 1):
+            alike[_likeness(bag, self._own) if len(bags) > ROWS else (place,)].append(bag)
+            if not place % PIECE:
+                yield PIECE
+        for its in _in_rows(alike, -(-len(bags) // ROWS)):
+            seen = list[Waiting]()
+            for bag in its:
+                seen.append(self._look_at_bag(bag))
+                rows += BAG + GROUP * len(seen[-1].groups)
+                if rows >= PIECE:
+                    yield rows
+                    rows = 0
+            self._show(its, seen)
+        pcs = list[PC]()
+        for row in self._pcs:
+            pcs.append(self._pc(*row))
+            rows += len(pcs[-1].running)
             if rows >= PIECE:
                 yield rows
                 rows = 0
         shares = {bag.category.account.share for bag in grid.tasks.bags.values() if bag.settled < bag.total}
         self.picture = Picture(
-            tuple([self._pc(*row) for row in self._pcs]),
+            tuple(pcs),
             tuple(self._waiting),
             grid.policy.order == "longest-first",
             tuple([Share(share.name, share.standing(self._now), share.weight) for share in shares]),
@@ -119,9 +138,8 @@ class Look:
 
     # --- bags --------------------------------------------------------------------------------------------------------
 
-    def _look_at_bags(self, bags: Sequence[Bag]) -> int:
-        """Look at bags that are alike, and show them as one."""
-        seen = [self._look_at_bag(bag) for bag in bags]
+    def _show(self, bags: Sequence[Bag], seen: Sequence[Waiting]) -> None:
+        """Show bags that are alike, and were seen one by one, as one."""
         first = seen[0]
         if len(seen) > 1:
             groups = [group for waiting in seen for group in waiting.groups]
@@ -135,7 +153,6 @@ class Look:
             self.rows[bag.number] = first.number
             self._groups[bag.number] = list(first.groups)
         self._waiting.append(first)
-        return LOOKED_AT * len(bags)
 
     def _look_at_bag(self, bag: Bag) -> Waiting:
         elapsed = self._elapsed.get(bag.number, [])
@@ -174,8 +191,9 @@ class Look:
 
     def _some(self, bag: Bag) -> Iterator[float]:
         """The predicted runtimes of some of a bag's waiting tasks, evenly spread over its batches."""
-        step = max(1, bag.total // LOOKED_AT)
-        for batch in bag.batches:
+        batches = bag.batches[:: 1 + len(bag.batches) // LOOKED_AT]
+        step = max(1, sum([batch.count for batch in batches]) // LOOKED_AT)
+        for batch in batches:
             if len(batch.runtimes) == 1:
                 yield from batch.runtimes * (batch.states.count(State.WAITING) // step)
                 continue
@@ -196,17 +214,14 @@ def predicted(runtime: float) -> Durations:
     return Durations(tuple([runtime * ratio for ratio in _RATIOS]))
 
 
-def _in_rows(bags: list[Bag], own: int | None) -> Iterator[list[Bag]]:
-    """Each bag in a row of its own; if there are very many, neighbours that are alike share one."""
-    if len(bags) <= ROWS:
-        yield from ([bag] for bag in bags)
-        return
-    alike: defaultdict[tuple[object, ...], list[Bag]] = defaultdict(list)
-    for bag in bags:
-        key = bag.category.key
-        only = bag.number == own
-        alike[bag.category.account.share.name, key.priority, key.limit, bag.barred, bag.piece, only].append(bag)
-    many = -(-len(bags) // ROWS)
+def _likeness(bag: Bag, own: int | None) -> tuple[object, ...]:
+    """Equal for bags that may share a row."""
+    key = bag.category.key
+    return bag.category.account.share.name, key.priority, key.limit, bag.barred, bag.piece, bag.number == own
+
+
+def _in_rows(alike: Mapping[tuple[object, ...], list[Bag]], many: int) -> Iterator[list[Bag]]:
+    """Neighbours among bags that are alike, so ``many`` at a time."""
     for its in alike.values():
         yield from (its[start : start + many] for start in range(0, len(its), many))
 

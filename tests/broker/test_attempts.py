@@ -143,3 +143,30 @@ def test_of_several_tasks_that_are_said_to_have_run_on_one_slot_the_first_counts
     office.settle()
     runtimes = [office.sessions.state.scheduler.runtime(work.task) for work in held]
     assert (runtimes[0] > 4.0, runtimes[1:]) == (True, [0.1] * 3)
+
+
+def test_a_template_that_a_worker_has_forgotten_is_sent_when_there_is_room(office: Office) -> None:
+    office.client().submit([b"0"])
+    worker = office.worker("pc1")
+    worker.join()
+    (work,) = worker.work()
+    state = office.sessions.state
+    state.waiting = lambda peer: attempts_module.UNTAKEN_LIMIT
+    worker.send(wire.Fetch(work.template), wire.Fetch("0" * 64))
+    office.settle()
+    assert not worker.line.inbox  # type: ignore[attr-defined]
+    assert office.sessions.unsettled
+    state.waiting = lambda peer: 0
+    office.settle()
+    assert worker.expect(wire.Blob).digest == work.template
+    office.settle()
+    assert not office.sessions.workers.owes_templates
+
+
+def test_templates_for_a_worker_that_has_gone_are_not_owed(office: Office) -> None:
+    worker = office.worker("pc1")
+    worker.join()
+    worker.send(wire.Fetch("0" * 64))
+    worker.send(wire.Leave("its window closed", True, False, (), ()))
+    office.settle()
+    assert not office.sessions.workers.owes_templates

@@ -96,7 +96,10 @@ def part(
 
 
 @pytest.mark.parametrize("each", [3, LARGE])
-def test_a_large_checkpoint_comes_in_parts_and_goes_out_in_the_same(open_office: OpenOffice, each: int) -> None:
+def test_a_large_checkpoint_comes_in_parts_and_goes_out_in_the_same(
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch, each: int
+) -> None:
+    monkeypatch.setattr(wire, "CHECKPOINT_BYTES", each)
     office = open_office()
     submitted(office)
     worker, work = given(office)
@@ -132,8 +135,9 @@ def test_a_large_checkpoint_comes_in_parts_and_goes_out_in_the_same(open_office:
 
 
 def test_what_came_of_a_checkpoint_is_gone_when_its_task_ends_or_the_broker_starts_again(
-    open_office: OpenOffice,
+    open_office: OpenOffice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(wire, "CHECKPOINT_BYTES", LARGE)
     office = open_office()
     submitted(office)
     worker, work = given(office)
@@ -150,7 +154,8 @@ def test_what_came_of_a_checkpoint_is_gone_when_its_task_ends_or_the_broker_star
 
 
 @pytest.mark.parametrize(
-    ("start", "size", "data"), [(0, 2, b"abc"), (0, 5, b""), (3, 5, b"ab"), (0, wire.CHECKPOINT_LIMIT, b"")]
+    ("start", "size", "data"),
+    [(0, 2, b"abc"), (0, 5, b""), (0, 5, b"a"), (3, 5, b"ab"), (0, wire.CHECKPOINT_LIMIT, b"")],
 )
 def test_a_checkpoint_whose_parts_make_no_sense_is_not_kept(office: Office, start: int, size: int, data: bytes) -> None:
     submitted(office)
@@ -312,6 +317,24 @@ def test_an_elapsed_time_is_believed_only_as_far_as_it_can_be_true(office: Offic
     worker.finish(work, outcome=wire.Outcome.PIECE)
     (again,) = worker.work()
     assert again.runtime == pytest.approx(30.0)
+
+
+def test_parts_count_in_the_quota_however_many_checkpoints_are_on_their_way(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "CHECKPOINT_BYTES", 100)
+    client = office.client()
+    bag = client.submit([b"0", b"1", b"2"], runtime=10 * HOUR_S, checkpoint=True)
+    worker = office.worker("pc1")
+    worker.join(uptime=HOUR_S, slots=3)
+    works = worker.work(3)
+    monkeypatch.setattr(quotas, "BYTES_LIMIT", 1000)
+    # 1,200 bytes of checkpoints that each would fit alone.
+    told = [[part(worker, work, start, 600, bytes(100)) for work in works] for start in (0, 100, 200, 300)]
+    said = told[-1]
+    assert (0, 400) in said
+    assert (0, 0) in said
+    assert office.bag(bag).size <= 1000
 
 
 def test_checkpoints_count_in_the_quota_and_the_task_goes_on_without(

@@ -1,5 +1,6 @@
 """When bags will be done: who is told, how often it is computed, why it is unknown, and what is learned from it."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from deskgrid.broker.forecasts import etas as etas_module
 from deskgrid.broker.forecasts.etas import KEEP_S, LASTS_S, NO_PC, NOTHING_KNOWN, OLD_S, PART, WAIT_S
 from deskgrid.broker.forecasts.runner import AtOnce, Ticket
 from deskgrid.broker.learning import WRITE_S
+from deskgrid.scheduler.forecast import look as look_module
 from deskgrid.scheduler.forecast.correction import ENOUGH
 from deskgrid.scheduler.forecast.picture import Picture
 from tests.broker.office import ADMIN, Office, OpenOffice
@@ -23,9 +25,9 @@ class Slow:
         self.tickets: list[tuple[Ticket, Picture]] = []
 
     def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
-        return self.ask(picture, "ends", {})
+        return self.ask(picture, "ends", {}, "")
 
-    def ask(self, picture: Picture, what: str, args: dict[str, Any]) -> Ticket:
+    def ask(self, picture: Picture, what: str, args: dict[str, Any], owner: str) -> Ticket:
         self.tickets.append((Ticket(), picture))
         return self.tickets[-1][0]
 
@@ -303,6 +305,43 @@ def test_a_view_of_the_grid_does_not_wait_long(office: Office, client: Client, s
         office.settle()
     office.now += 1.0
     assert '"eta_s": null' in str(client.receive())
+
+
+def test_a_forecast_for_very_many_bags_is_read_in_slices(
+    office: Office, client: Client, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined(office)
+    bags = [client.submit(tasks(2), runtime=10.0) for _ in range(20)]
+    number = pending(office, client, bags[0])
+    slow.finish()
+    monkeypatch.setattr(etas_module, "READ_UNITS", 10_000)
+    turns = 0
+    while not office.sessions.queries.etas._found:
+        office.settle()
+        turns += 1
+        assert turns < 60
+    assert turns >= 20
+    assert isinstance(answer := client.receive(), wire.Answer)
+    assert answer.request == number
+
+
+def test_a_bag_may_be_forgotten_while_a_picture_is_taken(
+    office: Office, client: Client, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_module, "PIECE", 1)
+    monkeypatch.setattr(etas_module, "ROW_UNITS", 10_000)
+    joined(office)
+    bags = [client.submit(tasks(2), runtime=10.0) for _ in range(4)]
+    number = pending(office, client, bags[0])
+    assert not slow.tickets
+    other = office.client()
+    other.ask("cancel", bag=bags[3])
+    other.ask("forget", bag=bags[3])
+    for _ in range(20):
+        office.settle()
+    slow.finish()
+    assert isinstance(answer := client.receive(), wire.Answer)
+    assert (answer.request, json.loads(answer.body)["why"]) == (number, "")
 
 
 def test_old_estimates_are_not_shown(office: Office, client: Client) -> None:

@@ -1,5 +1,9 @@
 """The process that makes forecasts: real processes, killed and refused."""
 
+import json
+import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -9,7 +13,8 @@ from random import Random
 import pytest
 
 from deskgrid.broker.forecasts import process as process_module
-from deskgrid.broker.forecasts.process import ForecastProcess
+from deskgrid.broker.forecasts import tasks as tasks_module
+from deskgrid.broker.forecasts.process import ForecastProcess, _Jobs, lines_of
 from deskgrid.broker.forecasts.runner import AtOnce, Ticket
 from deskgrid.scheduler.forecast.ahead import forecast
 from deskgrid.scheduler.forecast.picture import PC, Durations, Group, Picture, Running, Span, Waiting
@@ -19,6 +24,8 @@ PICTURE = Picture(
     (PC("a", (Span(0.0, 500.0), Span(600.0, inf)), 2, (Running(7, 0, 3.0),)),),
     (Waiting(7, (Group(40, Durations((5.0, 9.0, 30.0), 4)),), 50, 9),),
 )
+
+SEED = {"seed": 1, "runs": 1}
 
 
 class Woken:
@@ -55,9 +62,16 @@ def test_a_process_that_was_killed_is_replaced(woken: Woken) -> None:
     assert first is not None
     first.kill()
     first.wait()
-    assert "failed" in woken.made().failure
+    assert woken.made().ends  # nobody noticed
+    second = woken.process._process
+    assert second is not None
+    assert second is not first
+    os.kill(second.pid, signal.SIGSTOP)
+    ticket = woken.process.submit(PICTURE, 1, 20)
+    second.kill()
+    assert woken.calls.acquire(timeout=30.0)
+    assert "failed" in ticket.failure
     assert woken.made().ends
-    assert woken.process._process is not first
 
 
 def test_a_picture_that_breaks_it_costs_only_its_own_answer(woken: Woken) -> None:
@@ -78,6 +92,59 @@ def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert eventually(lambda: woken.process._process is None)
     assert woken.made().ends
     woken.process.close()
+
+
+def test_owners_take_turns_and_an_estimate_comes_first() -> None:
+    jobs = _Jobs()
+    for owner in ("mallory", "mallory", "mallory", "ann", "", "ben"):
+        assert jobs.put(owner, (PICTURE, owner, {}, Ticket()))
+    taken = [job[1] for _ in range(6) if (job := jobs.get(0.0)) is not None]
+    assert taken == ["", "mallory", "ann", "ben", "mallory", "mallory"]
+    assert jobs.get(0.0) is None
+
+
+def test_a_forecast_that_takes_too_long_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spin(*anything: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(process_module, "PROCESSOR_S", 0.01)
+    monkeypatch.setattr(process_module, "TASKS", {"spin": spin, "go": lambda *anything: 1})
+    rows = [json.loads(line) for line in lines_of(PICTURE, "spin", {})][:-1]
+    assert "TimeoutError" in process_module._answer(rows, "spin", SEED)["failure"]
+    monkeypatch.setattr(process_module, "PROCESSOR_S", 15)
+    assert process_module._answer(rows, "go", SEED)["answer"] == 1
+
+
+def test_the_process_ends_with_its_parent_also_in_the_middle_of_a_forecast() -> None:
+    busy = f"import os, {process_module.__name__} as p, threading as t; t.Thread(target=p._end_with, "
+    busy += "args=(os.getppid(),), daemon=True).start(); print(1, flush=True)\nwhile True: pass"
+    parent = (
+        "import subprocess, sys; c = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.PIPE, "
+        "stderr=sys.stderr); c.stdout.readline()"
+    )
+    # Its standard error is closed when the last of both has ended.
+    subprocess.run([sys.executable, "-c", parent, busy], stderr=subprocess.PIPE, timeout=30.0, check=True)
+
+
+def test_the_process_has_a_limit_of_memory() -> None:
+    code = f"from {process_module.__name__} import _limit_memory as limit, MEMORY; limit(); bytes(MEMORY)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert b"MemoryError" in ended.stderr
+
+
+def test_the_more_each_run_takes_the_fewer_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, args = [json.loads(line) for line in lines_of(PICTURE, "ends", {})][:-1], {"seed": 1, "runs": 20}
+    assert len(process_module._answer(rows, "ends", args)["answer"][7]) == 20
+    monkeypatch.setattr(tasks_module, "RUNS_S", -1.0)
+    assert len(process_module._answer(rows, "ends", args)["answer"][7]) == tasks_module.RUNS_LEAST
+
+
+@pytest.mark.parametrize(("what", "runs"), [("ends", 50), ("compare", 12), ("advise", 5)])
+def test_the_runs_of_a_question_are_shared_out_among_its_answers(what: str, runs: int) -> None:
+    args = {"seed": 1, "runs": 60, "changes": [{}, {}, {}]}
+    assert tasks_module.fewer_runs(what, args, 0.1)["runs"] == runs
+    assert tasks_module.fewer_runs(what, args, 0.001)["runs"] == 60
 
 
 def test_very_many_forecasts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

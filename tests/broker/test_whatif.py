@@ -210,9 +210,9 @@ class Slow:
         self.tickets: list[Ticket] = []
 
     def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
-        return self.ask(picture, "", {})
+        return self.ask(picture, "", {}, "")
 
-    def ask(self, picture: Picture, what: str, args: dict[str, Any]) -> Ticket:
+    def ask(self, picture: Picture, what: str, args: dict[str, Any], owner: str) -> Ticket:
         self.tickets.append(Ticket())
         return self.tickets[-1]
 

@@ -388,9 +388,9 @@ class _NeverMade:
         self.tickets: list[Ticket] = []
 
     def submit(self, picture: Picture, seed: int, runs: int) -> Ticket:
-        return self.ask(picture, "ends", {})
+        return self.ask(picture, "ends", {}, "")
 
-    def ask(self, picture: Picture, what: str, args: dict[str, Any]) -> Ticket:
+    def ask(self, picture: Picture, what: str, args: dict[str, Any], owner: str) -> Ticket:
         self.tickets.append(Ticket())
         return self.tickets[-1]
 

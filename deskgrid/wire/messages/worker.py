@@ -199,9 +199,9 @@ class Saved:
     """A checkpoint of an attempt, or a part of it. The next part is sent when `CheckpointKept` asks for it.
 
     It is sent again, from its start, after each reconnection until `CheckpointKept` says that the broker has all of it.
-    ``data``: what follows after the first ``start`` of its ``size`` bytes. ``progress``: how much of the task is
-    done; None: the task does not say. ``elapsed``: how long the attempt had run. ``cost``: how long it took the last
-    time to save and to send a checkpoint of this kind.
+    ``data``: what follows after the first ``start`` of its ``size`` bytes; all parts but the last have
+    ``CHECKPOINT_BYTES``. ``progress``: how much of the task is done; None: the task does not say. ``elapsed``: how
+    long the attempt had run. ``cost``: how long it took the last time to save and to send a checkpoint of this kind.
     """
 
     task: Count

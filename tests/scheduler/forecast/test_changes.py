@@ -44,6 +44,12 @@ def test_a_pattern_that_stands_for_nothing_is_named(change: Change) -> None:
         changed(PICTURE, 7, change)
 
 
+def test_more_slots_than_a_forward_run_can_take_are_not_imagined() -> None:
+    assert len(more_pcs(LAB_1, 10_000, "*")) == 10_000
+    with pytest.raises(Unchangeable, match=r"10,001 more PCs like \* have more than 20,000 slots"):
+        more_pcs(LAB_1, 10_001, "*")
+
+
 def test_tasks_of_pcs_that_are_not_there_begin_again() -> None:
     found = changed(PICTURE, 8, Change(without=("lab 1", "lab2-3")))
     assert names(found) == ["lab2-1", "lab2-2"]

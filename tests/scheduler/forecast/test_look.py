@@ -154,6 +154,37 @@ def test_of_very_many_bags_neighbours_that_are_alike_share_a_row(monkeypatch: py
     assert set(forecast(look.picture, Random(1), 3, CERTAIN)) == {0, 2, 4}
 
 
+def test_a_row_of_very_many_bags_and_a_pc_of_very_many_slots_are_looked_at_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(look_module, "ROWS", 1)
+    monkeypatch.setattr(look_module, "PIECE", 10)
+    grid = Grid(pgs(0))
+    for number in range(30):
+        grid.pc(f"pc{number}", slots=2)
+        grid.tasks(10.0, 10.0, bag=number)
+    grid.tell_pass()
+    look = Look(grid.inside, grid.now, nothing)
+    pieces = list(look.pieces())
+    assert max(pieces) <= 20
+    assert sum(pieces) >= 30 * 8 + 60
+    assert len(look.picture.bags) == 1
+    assert sum(len(pc.running) for pc in look.picture.pcs) == 60
+
+
+def test_of_very_many_batches_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_module, "LOOKED_AT", 10)
+    grid = Grid(pgs(0))
+    for number in range(100):
+        grid.tasks(float(number % 4 + 1), float(number % 4 + 1))
+    (bag,) = grid.inside.tasks.bags.values()
+    seen = [round(runtime) for runtime in Look(grid.inside, 0.0, nothing)._some(bag)]
+    assert 5 <= len(seen) <= 20
+    assert set(seen) == {1, 2, 3, 4}
+    (waiting,) = taken(grid, nothing).picture.bags
+    assert sum(group.count for group in waiting.groups) == 200
+
+
 def test_bags_may_end_while_a_picture_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look_module, "PIECE", 1)
     grid = Grid(pgs(0))
