@@ -127,9 +127,29 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         ("--with numpy --with scipy<2", ["numpy", "scipy<2"]),
     ],
 )
-def test_the_libraries_of_a_bag_arrive(grid: FakeGrid, words: str, env: list[object]) -> None:
+def test_the_libraries_of_a_bag_arrive(
+    grid: FakeGrid, words: str, env: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("requirements.txt").touch()
     deskgrid("submit", *words.split(), "--", "python", "run.py")
     assert grid.submitted["env"] == env
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--env nothing.txt", "'nothing.txt' is not mine or script, and there is no such file"),
+        ("--checkpoint-signal TERM", "--checkpoint-signal needs --checkpoint"),
+        ("--checkpoint-exit 9", "--checkpoint-exit needs --checkpoint"),
+        ("--min-piece 30", "--min-piece needs --checkpoint"),
+        ("--when ended", "--when needs --after"),
+    ],
+)
+def test_an_option_that_would_mean_nothing_is_refused(grid: FakeGrid, words: str, said: str) -> None:
+    result = deskgrid("submit", *words.split(), "--", "true")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
 
 
 def test_the_commands_own_options_are_left_to_it_also_without_a_double_dash(grid: FakeGrid) -> None:
@@ -199,7 +219,7 @@ def test_a_bag_that_is_rejected_is_one_line_and_exit_code_2(grid: FakeGrid, monk
     [
         (FakeBag([(0, "a"), (1, "b")]), 0, "2 of 2 tasks done"),
         (FakeBag([(0, "a"), (1, ValueError())]), 1, "1 of 2 tasks done, 1 failed"),
-        (FakeBag([(0, "a")], in_time=False), 1, "1 of 1 tasks done; the bag has not ended"),
+        (FakeBag([(0, "a")], in_time=False), 1, "1 of 1 task done; the bag has not ended"),
     ],
     ids=["done", "failed", "too late"],
 )
