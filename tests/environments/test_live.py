@@ -80,12 +80,12 @@ def test_a_commands_python_file_says_what_it_needs(grid: Grid, tmp_path: Path) -
     script = tmp_path / "run.py"
     script.write_text('# /// script\n# dependencies = ["labtools"]\n# ///\nimport labtools\nprint(labtools.METRE)\n')
     assert grid.command(["python", str(script)], [""], env="script").results() == ["100\n"]
-    with pytest.raises(BagRejected, match="names no Python file here"):
+    with pytest.raises(BagRejected, match="it names no Python file here: name one"):
         grid.command(["python", "gone.py"], [""], env="mine")
 
 
 def test_what_cannot_be_had_is_refused_before_anything_is_sent(grid: Grid) -> None:
-    with pytest.raises(BagRejected, match="no package index knows nowhere"):
+    with pytest.raises(BagRejected, match="no package index has nowhere"):
         grid.bag(measured, [1], env=["nowhere"])
     assert grid.bags() == []
 
@@ -110,7 +110,7 @@ def test_people_see_environments_and_have_them_forgotten(grid: Grid, live: LiveG
     assert f"forgot {name} (labtools): " in forgot.stdout, forgot.stderr
     assert first.results() == [(100, "1.0")]
     assert f"wheels of {name} cannot be seen: the broker does not" in deskgrid(live, "env", "show", name).stderr
-    said = "deskgrid: 0 environments have an id that begins with 'none': see deskgrid env list"
+    said = "deskgrid: no environment has an id that begins with 'none': see deskgrid env list"
     assert deskgrid(live, "env", "show", "none").stderr.strip() == said
     # The next bag sends them again.
     assert grid.bag(measured, [2], env=["labtools"]).results() == [(200, "1.0")]

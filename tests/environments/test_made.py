@@ -142,7 +142,7 @@ def test_a_cache_that_cannot_be_written_is_named(index: Path, tmp_path: Path) ->
 
 
 def test_a_requirement_that_does_not_exist_is_named(index: Path) -> None:
-    with pytest.raises(BagRejected, match="no package index knows nowhere: is its name right"):
+    with pytest.raises(BagRejected, match="no package index has nowhere for these PCs: is its name right"):
         asked("nowhere")
 
 

@@ -71,7 +71,7 @@ def _missing(said: str, found: re.Match[str], versions: Callable[[str], str]) ->
             f"{wanted} exists, but no wheel of it fits these PCs: allow other versions, or build a wheel for them and "
             "name its path in env=[...]"
         )
-    return f"no package index knows {wanted}: is its name right?"
+    return f"no package index has {wanted} for these PCs: is its name right, and is it made for them?"
 
 
 def _advice(asked: Asked) -> str:
