@@ -1,4 +1,5 @@
-"""What the broker learns about runtimes, across bags and restarts: `deskgrid.scheduler.prediction`, with a journal.
+"""What the broker learns about runtimes and windows, across bags and restarts: `deskgrid.scheduler.prediction`, with a
+journal.
 
 Rule 1: a result costs nothing here. Results are taken over when a bag has 1, 2, 4, 8 ... of them, and when it is
 complete; of many results, only the latest ones.
@@ -17,6 +18,7 @@ from deskgrid.broker.store.journal import Journal
 from deskgrid.broker.store.rows import LearnedRow
 from deskgrid.scheduler.forecast.correction import Correction, Score
 from deskgrid.scheduler.forecast.picture import Durations
+from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.runtimes import Features, Kind, Runtimes
 
 # How often it is written down. Seconds.
@@ -26,11 +28,15 @@ ROWS = 100
 
 
 class Learning:
-    """Learns from bags, and predicts those whose submitters gave no predictions."""
+    """Learns from bags, and predicts those whose submitters gave no predictions.
+
+    ``hours``: how PCs keep their hours; the scheduler adds to it.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._runtimes = Runtimes()
+        self.hours = Hours()
         # How earlier estimates of the ends of bags held.
         self.correction = Correction()
         self._unwritten_scores = False
@@ -38,11 +44,14 @@ class Learning:
         self._write_at = -math.inf
         for row in journal.learned.rows():
             self._restore(row)
+        self.hours.fresh.clear()
 
     def _restore(self, row: LearnedRow) -> None:
         values = array("d")
         values.frombytes(row.values)
-        if row.kind == "calibration":
+        if row.kind == "hours":
+            self.hours.restore(row.name, values)
+        elif row.kind == "calibration":
             self._runtimes.calibration.restore(values)
         elif row.kind == "scores":
             self.correction.restore(row.name, values)
@@ -93,26 +102,38 @@ class Learning:
 
     def forget(self) -> None:
         """Forget everything."""
+        self.hours.forget()
         self._runtimes, self.correction = Runtimes(), Correction()
         self._unwritten.clear()
         self._journal.learned.forget()
 
     def write_down(self, now: float) -> None:
         """Write what is new into the journal, if it is time."""
-        if not (self._unwritten or self._unwritten_scores) or now < self._write_at:
+        if not (self._unwritten or self._unwritten_scores or self.hours.fresh) or now < self._write_at:
             return
         if self._unwritten_scores:
             scores = self.correction.packed()
             self._journal.learned.add([LearnedRow("scores", *each) for each in scores], {})
             self._unwritten_scores = False
+        self._write_hours()
         chosen = list(self._unwritten)[:ROWS]
         for key in chosen:
             del self._unwritten[key]
         rows = [self._row(kind, name) for kind, name in chosen]
         calibration = LearnedRow("calibration", "", array("d", self._runtimes.calibration.logs()).tobytes())
-        known = {kind: self._runtimes.names(kind) for kind in sorted({kind for kind, _ in chosen})}
+        known: dict[str, list[str]] = {
+            kind: self._runtimes.names(kind) for kind in sorted({kind for kind, _ in chosen})
+        }
         self._journal.learned.add([*rows, calibration], known)
-        self._write_at = now if self._unwritten else now + WRITE_S
+        self._write_at = now if self._unwritten or self.hours.fresh else now + WRITE_S
+
+    def _write_hours(self) -> None:
+        pcs = list(self.hours.fresh)[:ROWS]
+        for pc in pcs:
+            del self.hours.fresh[pc]
+        if pcs:
+            rows = [LearnedRow("hours", pc, array("d", self.hours.kept(pc)).tobytes()) for pc in pcs]
+            self._journal.learned.add(rows, {"hours": list(self.hours.pcs)})
 
     def _row(self, kind: Kind, name: str) -> LearnedRow:
         return LearnedRow(kind, name, array("d", self._runtimes.runs(kind, name)).tobytes())

@@ -33,7 +33,7 @@ from deskgrid.durations import precise
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policies import make_policy, policy_options
-from deskgrid.scheduler.views.explain import Explanation, Restraint, Waiting, explain, restraint, waiting_of
+from deskgrid.scheduler.views.explain import Explanation, Restraint, SlotReason, Waiting, explain, restraint, waiting_of
 
 # Explanations of tasks that do not wait.
 _STATE_TEXT = {
@@ -316,10 +316,17 @@ def _explanation(why: Explanation, item: int, workers: int, now: float) -> list[
         elif not slot.ready:
             lines.append(f"{where}: its environment is not ready there")
         elif slot.short_s:
-            lines.append(f"{where}: {precise(slot.left_s)} left, {precise(slot.short_s)} short")
+            lines.append(f"{where}: {precise(slot.left_s)} left, {precise(slot.short_s)} short{_early(slot)}")
         else:
             lines.append(f"{where}: fits, but is busy with other work")
     for window in why.coming:
         fit = "fits" if window.fits else "too short"
         lines.append(f"{window.worker}: window in {precise(window.starts_in_s)} for {precise(window.lasts_s)}: {fit}")
     return lines
+
+
+def _early(slot: SlotReason) -> str:
+    """By how much a PC leaves before it said, or after."""
+    if slot.early_s is None:
+        return ""
+    return f"; it leaves on average {precise(abs(slot.early_s))} {'early' if slot.early_s > 0.0 else 'late'}"

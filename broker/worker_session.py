@@ -38,10 +38,10 @@ class WorkerSession:
     # worker may be gone for good.
     last_closes: float = -math.inf
     known_until: float = 0.0
-    templates: set[str] = field(default_factory=set)
     # The environments that it is to have or could not prepare, by key; and what it was told last.
     environments: dict[str, EnvironmentAt] = field(default_factory=dict)
     told_environments: tuple[wire.EnvironmentWanted, ...] = ()
+    templates: set[str] = field(default_factory=set)
     # `lately`: the bag of the last result. `unready`: roughly how many slots have not returned a result of that bag
     # yet.
     lately: int = 0

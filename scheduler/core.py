@@ -24,6 +24,7 @@ from deskgrid.scheduler.model import Attempt, IllegalEvent, State, checked_runti
 from deskgrid.scheduler.people import People, bar
 from deskgrid.scheduler.placing import Placing
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
@@ -41,8 +42,11 @@ CRASH_LIMIT = 3
 class Scheduler:
     """The state machine. ``grid``: its state, which `deskgrid.scheduler.views` reads. ``trust``: who has answered."""
 
-    def __init__(self, policy: Policy, first_attempt: int = 1, crash_limit: int = CRASH_LIMIT) -> None:
-        self.grid = GridState(policy, first_attempt)
+    def __init__(
+        self, policy: Policy, first_attempt: int = 1, crash_limit: int = CRASH_LIMIT, hours: Hours | None = None
+    ) -> None:
+        """``hours``: how PCs have kept their hours so far."""
+        self.grid = GridState(policy, first_attempt, hours)
         self.trust = Trust(self.grid)
         self._workers = Workers(self.grid, self.trust)
         self._placing = Placing(self.grid)
@@ -256,6 +260,8 @@ class Scheduler:
         grid = self.grid
         if over := grid.pauses.over(now):
             grid.to_priority(over)
+        for worker in grid.outstayed(now):
+            self._workers.expect(worker, now)
         self.trust.look_after(now)
         grid.commands += self._placing.place_all(now, event.most)
 
@@ -303,7 +309,8 @@ class Scheduler:
     @property
     def wakes_at(self) -> float:
         """When a pass is due although nothing has happened: for a new worker, after a pause, or to start a copy."""
-        return min(self.grid.pauses.next_end, self.trust.next_widening, self._placing.copying.due)
+        expected = self.grid.expected[0][0] if self.grid.expected else math.inf
+        return min(self.grid.pauses.next_end, self.trust.next_widening, self._placing.copying.due, expected)
 
     @property
     def next_look(self) -> float:

@@ -4,6 +4,7 @@ It decides nothing. `deskgrid.scheduler.core`, `workers`, `answers`, `placing` a
 state.
 """
 
+import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -11,6 +12,8 @@ from deskgrid.scheduler.events import Command, Stop, Stuck
 from deskgrid.scheduler.metrics import Counters
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.prediction.hours import Hours
+from deskgrid.scheduler.prediction.spread import closings
 from deskgrid.scheduler.queues.categories import Categories, Category, Needs
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime
@@ -26,13 +29,16 @@ from deskgrid.scheduler.state.tasks import TaskTable
 class GridState:
     """All of the scheduler's state that its parts share. ``now``: the time of the last event, or of the pass."""
 
-    def __init__(self, policy: Policy, first_attempt: int) -> None:
+    def __init__(self, policy: Policy, first_attempt: int, hours: Hours | None = None) -> None:
         self.now = 0.0
         self.policy = policy
         self.tasks = TaskTable()
         self.slots = SlotTable()
         self.counters = Counters()
         self.prediction_error = PredictionError()
+        # How PCs keep their hours; and the workers that are expected to close sooner than they have announced.
+        self.hours = Hours() if hours is None else hours
+        self.expected: list[tuple[float, str]] = []
         # Workers that are away, by name.
         self.away: dict[str, Away] = {}
         self.quarantine = Quarantine()
@@ -316,6 +322,25 @@ class GridState:
             self.categories.reorder(policy.order)
 
     # --- windows -----------------------------------------------------------------------------------------------------
+
+    def closing(self, worker: Worker, now: float) -> float:
+        """When the window of a worker is expected to close, which is looked at again then."""
+        lengths = self.hours.lengths(worker.name, worker.planned_s)
+        if not lengths:
+            return worker.announced
+        likely = closings(worker.opened, worker.announced, lengths, now)
+        expected = likely[len(likely) // 2]
+        if expected != worker.announced:
+            heapq.heappush(self.expected, (expected, worker.name))
+        return expected
+
+    def outstayed(self, now: float) -> Iterator[Worker]:
+        """Workers that are still there although they were expected to have gone."""
+        while self.expected and self.expected[0][0] <= now:
+            at, name = heapq.heappop(self.expected)
+            worker = self.slots.workers.get(name)
+            if worker is not None and worker.ends_at == at:
+                yield worker
 
     def longest_window(self, now: float) -> float:
         """The longest window that is open or announced, 0.0 when there is none."""

@@ -56,23 +56,33 @@ class Pieces:
         entry = category.priority.next_fit(inf)
         if entry is None:
             return False
-        row = grid.slots.idle.tightest(self._needs(entry), grid.now)
-        if row is None:
+        found = self._tightest(self._needs(entry))
+        if found is None:
             # Tasks that end in less than a piece may still fit.
             entry = category.priority.next_fit(grid.slots.idle.widest(grid.now) - self._reserve(entry))
-            row = None if entry is None else grid.slots.idle.tightest(self._needs(entry), grid.now)
-        if entry is None or row is None:
+            found = None if entry is None else self._tightest(self._needs(entry))
+        if entry is None or found is None:
             return False
         if self._bag(entry).barred:  # it waits in no queue from now on
             category.priority.take(entry)
             grid.tasks.move_all([entry.task], State.BARRED)
             grid.budget -= 1
             return True
-        left_s, _, number = row
+        left_s, slot = found
         if self._longest(others, left_s) > entry.runtime:
             return False
-        self._begin(category, entry, grid.slots.slots[number])
+        self._begin(category, entry, slot)
         return True
+
+    def _tightest(self, needs: float) -> tuple[float, Slot] | None:
+        """The idle slot with the least time above ``needs``: pieces end when a window is announced to close."""
+        grid = self._grid
+        for number in grid.slots.idle.above(needs, grid.now):
+            slot = grid.slots.slots[number]
+            left_s = slot.remaining(grid.now)
+            if min(left_s, slot.worker.announced - grid.now) > needs:
+                return left_s, slot
+        return None
 
     def _bag(self, entry: Entry) -> Bag:
         return self._grid.tasks.known(entry.task).bag

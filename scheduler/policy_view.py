@@ -2,21 +2,28 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
+from statistics import fmean
 
 from deskgrid.scheduler.grid import GridState
+from deskgrid.scheduler.model import Windows
 from deskgrid.scheduler.policies.base import OpenSlot, Requirement, UpcomingWindows
+from deskgrid.scheduler.prediction.ratios import Shown, narrow
+from deskgrid.scheduler.prediction.spread import Spread, runtimes
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.merged import LongestOfAll, OneAfterAnother, RegularQueues
 from deskgrid.scheduler.queues.waiting import ReadableQueue, RegularQueue
+from deskgrid.scheduler.state.bags import Bag
 from deskgrid.scheduler.state.prediction_error import PredictionError
 from deskgrid.scheduler.state.slots import Slot
 
 # The same numbers added in another order give another sum. So a task's fit is tested three times, each time less
 # strictly by this much: in the search for a task, in the search for its slot, and when it is sent.
 ROUNDING_S = 1e-6
-# For bags without experience.
-_UNKNOWN = PredictionError()
+# How many slots are searched for running tasks of a bag.
+RUNNING = 64
+_NONE: dict[int, Shown] = {}
 
 
 class PolicyView:
@@ -50,9 +57,50 @@ class PolicyView:
         self.priority = merged([category.priority for category in categories], place_of)
         self.regular = RegularQueues([category.regular for category in categories], place_of)
 
-    def prediction_error_with(self, task: int) -> PredictionError:
-        """How well the tasks of this task's bag have been predicted, if each had a prediction of its own."""
-        return self._grid.tasks.known(task).bag.prediction_error or _UNKNOWN
+    def spread(self, task: int) -> Spread:
+        """What the predictions of this task's bag are worth."""
+        bag = self._grid.tasks.known(task).bag
+        return bag.spread(partial(self._running, bag))
+
+    def certain(self, task: int) -> bool:
+        """Whether predictions of this task's bag can be taken at their word, but for a common factor."""
+        ratios = self._grid.tasks.known(task).bag.ratios
+        return ratios is None or ratios.alike or narrow(self.spread(task))
+
+    def _running(self, bag: Bag) -> list[Shown]:
+        """What running tasks of a bag have shown: not of all, if there are many slots."""
+        found: list[Shown] = []
+        for slot in islice(self._slots.slots.values(), RUNNING):
+            if slot.sent and self._grid.tasks.known(task := slot.sent[0].attempt.task).bag is bag:
+                predicted, shown = self._grid.tasks.evidence(task)
+                found.append((max(shown, self.now - slot.started), predicted))
+        return found
+
+    def runtimes(self, task: int) -> list[float]:
+        """How long a task may take, by all that is known, in seconds: ascending values of equal weight."""
+        predicted, shown = self._grid.tasks.evidence(task)
+        return runtimes(predicted, self.spread(task), shown)
+
+    def runtime(self, task: int) -> float:
+        """The predicted runtime of a task."""
+        return self._grid.tasks.runtime(task)
+
+    def tried(self, task: int) -> dict[int, Shown]:
+        """The tasks of this task's bag that were killed and have not ended since, the latest last."""
+        bag = self._grid.tasks.known(task).bag
+        return _NONE if bag.ratios is None else bag.ratios.shown
+
+    def expected_free(self, slot: int) -> float:
+        """When a slot is free, as its running task is expected to take."""
+        at = self._slots.slots[slot]
+        if not at.sent:
+            return self.now
+        predicted, shown = self._grid.tasks.evidence(task := at.sent[0].attempt.task)
+        likely = runtimes(predicted, self.spread(task), max(shown, self.now - at.started))
+        in_time = at.worker.ends_at - at.started
+        if 2 * sum([seconds < in_time for seconds in likely]) < len(likely):
+            return at.worker.ends_at
+        return max(self.now, at.started + fmean(likely))
 
     def waiting(self, limit: int) -> list[float] | None:
         """The runtimes of all waiting tasks, ascending; None when there are more than ``limit``."""
@@ -112,9 +160,8 @@ class PolicyView:
     def _open_slot(self, slot: Slot) -> OpenSlot:
         worker, now = slot.worker, self.now
         due = slot.started + slot.sent[0].runtime if slot.sent else now
-        return OpenSlot(
-            worker.name, slot.position, (due if due > now else now) + slot.ahead_s + slot.queued_s, worker.ends_at
-        )
+        free = (due if due > now else now) + slot.ahead_s + slot.queued_s
+        return OpenSlot(worker.name, slot.position, free, worker.ends_at, slot.number)
 
     def open_slots(self) -> Iterator[OpenSlot]:
         """Every slot of every worker that is up and not in quarantine, except slots that owe an answer."""
@@ -127,9 +174,13 @@ class PolicyView:
     def upcoming(self) -> Iterator[UpcomingWindows]:
         """Every worker's windows to come, announced or by habit."""
         for worker in self._slots.workers.values():
-            yield UpcomingWindows(worker.name, len(worker.slots), worker.expected(self.now))
+            yield UpcomingWindows(worker.name, len(worker.slots), self._really(worker.name, worker.expected(self.now)))
         for name, away in self._grid.away.items():
-            yield UpcomingWindows(name, away.slots, away.expected(self.now))
+            yield UpcomingWindows(name, away.slots, self._really(name, away.expected(self.now)))
+
+    def _really(self, name: str, windows: Windows) -> Windows:
+        """Windows as this worker keeps them."""
+        return self._grid.hours.really(name, windows)
 
 
 def _limit(left: float, requirement: Requirement) -> float:

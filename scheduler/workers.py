@@ -25,13 +25,18 @@ class Workers:
         if event.slots < 1 or not event.uptime > 0.0:
             raise IllegalEvent(f"worker {event.worker}: {event.slots} slots for {event.uptime} s")
         grid = self._grid
-        if event.worker in grid.slots.workers:
+        known = grid.slots.workers.get(event.worker)
+        if known is not None:
             # The same worker over a new connection: messages on their way may be lost. Its own list says what it has.
             self._detach(event.worker, now)
         before = grid.away.pop(event.worker, None)
         grid.changes += 1
         windows = announced(event.windows, now)
         worker = Worker(event.worker, event.site, now, uptime_end(event.uptime, now), windows)
+        worker.announced, worker.opened, worker.planned_s = worker.ends_at, now, event.uptime
+        if known is not None:  # its window goes on
+            worker.opened, worker.planned_s = known.opened, known.planned_s
+        worker.ends_at = grid.closing(worker, now)
         if before is not None and before.last is not None:
             worker.gap = now - before.last.closes
         grid.slots.join(worker, event.slots)
@@ -82,7 +87,15 @@ class Workers:
             return
         worker.seen = now
         ends_at = uptime_end(event.uptime, now)
-        if ends_at == worker.ends_at or worker.ends_at < ends_at < worker.ends_at + UPTIME_JITTER_S:
+        if ends_at == worker.announced or worker.announced < ends_at < worker.announced + UPTIME_JITTER_S:
+            return
+        worker.announced = ends_at
+        self.expect(worker, now)
+
+    def expect(self, worker: Worker, now: float) -> None:
+        """Look again at when the window of a worker closes."""
+        grid, ends_at = self._grid, self._grid.closing(worker, now)
+        if ends_at == worker.ends_at:
             return
         grid.slots.closes_at(worker, ends_at)
         grid.changes += 1
@@ -125,6 +138,8 @@ class Workers:
         windows = announced(event.windows, now) if event.planned else worker.windows
         last = Window(worker.joined_at, now) if event.planned and not event.early and now > worker.joined_at else None
         grid.away[event.worker] = Away(windows, len(worker.slots), last, worker.gap)
+        if event.planned:
+            grid.hours.add(worker.name, worker.planned_s, now - worker.opened)
         counters.departures += event.planned
         counters.losses += not event.planned
         unstarted = set(event.unstarted)
@@ -139,14 +154,17 @@ class Workers:
                 had_its_time = event.planned and not event.early and now - slot.started >= bag.piece
                 if grid.tasks.go_on(slot.sent[0].attempt.task, counts=had_its_time):
                     stuck.append(slot.sent[0].attempt)
-            elif now > slot.due:
-                self._learn(slot.sent[0].attempt.task, slot.sent[0].runtime, now - slot.started)
+            else:
+                self._learn(slot, now)
         self._detach(event.worker, now)
         grid.give_up(stuck)
 
-    def _learn(self, task: int, predicted: float, actual: float) -> None:
-        self._grid.prediction_error.add(told := ratios([predicted], [actual]))
-        self._grid.tasks.known(task).bag.learn(told)
+    def _learn(self, slot: Slot, now: float) -> None:
+        """A task was killed: it takes longer than it has run."""
+        (task, _), predicted, _ = slot.sent[0]
+        if now > slot.due:
+            self._grid.prediction_error.add(ratios([predicted], [now - slot.started]))
+        self._grid.tasks.known(task).bag.show(task, now - slot.started, predicted)
 
     def _detach(self, name: str, now: float) -> None:
         """Take a worker's slots away; its tasks join the priority queue."""

@@ -6,7 +6,6 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 
 from deskgrid.broker.store.rows import LearnedRow
-from deskgrid.scheduler.prediction.runtimes import Kind
 
 Write = Callable[[str, Sequence[tuple[object, ...]]], None]
 
@@ -23,7 +22,7 @@ class Learned:
         found = self._db.execute("SELECT kind, name, learned FROM learned ORDER BY number").fetchall()
         return [LearnedRow(*row) for row in found if len(row[2]) % array("d").itemsize == 0]
 
-    def add(self, rows: Sequence[LearnedRow], known: Mapping[Kind, Sequence[str]]) -> None:
+    def add(self, rows: Sequence[LearnedRow], known: Mapping[str, Sequence[str]]) -> None:
         """Write rows in the place of older ones, and of the kinds in ``known`` keep only the names there."""
         self._write("INSERT OR REPLACE INTO learned VALUES (NULL, ?, ?, ?)", rows)
         kept = [(kind, json.dumps(names)) for kind, names in known.items()]

@@ -111,9 +111,9 @@ class UsageRow(NamedTuple):
 
 
 class LearnedRow(NamedTuple):
-    """Runs of a function or a program, in seconds, factors of quantiles, or scores of estimates; packed doubles."""
+    """Runs of a function or a program, windows of a PC, in seconds, factors of quantiles, or scores; packed doubles."""
 
-    kind: Literal["function", "program", "calibration", "scores"]
+    kind: Literal["function", "program", "calibration", "hours", "scores"]
     name: str
     values: bytes
 

@@ -186,7 +186,7 @@ class Look:
 
     def _ratios(self, bag: Bag, runtime: float) -> Durations:
         """How long tasks of this predicted runtime take, by the ratios of actual to predicted runtimes so far."""
-        told = [] if bag.prediction_error is None else bag.prediction_error.known()
+        told = [] if bag.ratios is None else bag.ratios.known()
         ratios = Mixture(told, _RATIOS).quantiles(LEVELS, ())
         return Durations(tuple([runtime * ratio for ratio in ratios]), len(told))
 

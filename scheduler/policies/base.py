@@ -10,6 +10,8 @@ from math import inf
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from deskgrid.scheduler.model import Windows
+from deskgrid.scheduler.prediction.ratios import Shown
+from deskgrid.scheduler.prediction.spread import Spread
 from deskgrid.scheduler.queues.waiting import Entry, ReadableQueue, RegularQueue
 from deskgrid.scheduler.state.prediction_error import PredictionError
 
@@ -60,6 +62,7 @@ class OpenSlot(NamedTuple):
     slot: int
     free: float
     closes: float
+    number: int = -1
 
 
 class UpcomingWindows(NamedTuple):
@@ -88,8 +91,23 @@ class View(Protocol):
     def prediction_error(self) -> PredictionError:
         """How well runtimes have been predicted so far."""
 
-    def prediction_error_with(self, task: int) -> PredictionError:
-        """How well the tasks of this task's bag have been predicted, if each had a prediction of its own."""
+    def spread(self, task: int) -> Spread:
+        """What the predictions of this task's bag are worth, if each task had a prediction of its own."""
+
+    def certain(self, task: int) -> bool:
+        """Whether predictions of this task's bag can be taken at their word, but for a common factor."""
+
+    def runtimes(self, task: int) -> list[float]:
+        """How long a task may take, by all that is known, in seconds: ascending values of equal weight."""
+
+    def runtime(self, task: int) -> float:
+        """The predicted runtime of a task."""
+
+    def tried(self, task: int) -> dict[int, Shown]:
+        """The tasks of this task's bag that were killed and have not ended since, the latest last."""
+
+    def expected_free(self, slot: int) -> float:
+        """When a slot is free, as its running task is expected to take."""
 
     @property
     def priority(self) -> ReadableQueue: ...

@@ -19,7 +19,9 @@ from typing import ClassVar
 
 from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, Planner, Prospect, SlotKey
 from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, Requirement, UpcomingWindows, View
+from deskgrid.scheduler.policies.chances import chances
 from deskgrid.scheduler.policies.placement import slot_for_each_task, task_for_each_slot
+from deskgrid.scheduler.policies.reserved import AMPLE
 from deskgrid.scheduler.queues.waiting import Entry
 
 # The most tasks that a plan is made for.
@@ -37,16 +39,6 @@ PAUSE = 10.0
 LONG_PAUSE = 1000.0
 # Two closing times of one window differ by less than this: heartbeats arrive late.
 SAME_S = 0.5
-# A slot with more than this fraction of the longest window left has ample time.
-AMPLE = 0.95
-# A long shot has, by experience with its bag, at least this chance to end in time. Predictions of a bag are trusted
-# unless this fraction of its tasks took less than FAR_TOO_LONG times what was predicted.
-LONG_SHOT = 0.1
-FAR_TOO_LONG = 0.5
-# A task that was tried in vain is tried again only where this many times as much is left. So no task is tried often.
-AGAIN = 1.5
-# How many tasks, the longest first, a pass considers as long shots.
-LONG_SHOTS = 64
 # Kept free in each planned window, because sums made in another order differ by rounding.
 SLACK_S = 1e-4
 
@@ -75,13 +67,20 @@ class Packing:
         self._ample = inf
         self._planner = Planner()
         self._fills: dict[SlotKey, deque[FilledInterval]] = {}  # the plan by slot, the earliest first
-        self._tried: dict[int, float] = {}  # tasks that were long shots, and the seconds left of the window then
         self._seen = -1
         self._next_look = -inf
 
     def plan(self, view: View) -> Iterator[Place | Postpone]:
         if len(view.regular):
             yield Postpone(None)
+        if self.confidence and self._uncertain(view):
+            if view.changes != self._seen and view.now >= self._next_look:
+                self._look(view, planned=False)
+            self.requirement = Requirement(self.margin)
+            yield from chances(view, self.margin, self._ample)
+            if view.slots_with_room():
+                yield from slot_for_each_task(view, self.requirement, self.queue_s)
+            return
         if len(view.priority) == 1 and view.longest_fit(self.requirement) == inf:
             self._ample = inf  # nothing to plan: one task, and an open-ended slot that it can have now
         elif view.changes != self._seen and view.now >= self._next_look:
@@ -99,30 +98,11 @@ class Packing:
         if self.confidence and view.slots_with_room():
             # For slots without a task that is certain enough: tasks that end in time if their predictions are right.
             yield from task_for_each_slot(view, Requirement(self.margin))
-            yield from self._long_shots(view)
 
-    def _long_shots(self, view: View) -> Iterator[Place]:
-        """For slots that are still idle: tasks not predicted to fit, from bags whose predictions were far too long."""
-        if view.prediction_error.quantile(0.0) >= FAR_TOO_LONG:
-            return  # no recent prediction was far too long
+    def _uncertain(self, view: View) -> bool:
+        """Whether predictions of the longest task's bag say so little that a plan would not hold."""
         entry = view.priority.next_fit(inf)
-        for _ in range(LONG_SHOTS):
-            if entry is None:
-                return
-            stretch = view.prediction_error_with(entry.task).quantile(LONG_SHOT)
-            if stretch < FAR_TOO_LONG:
-                yield from self._long_shot(view, entry, Requirement(self.margin, stretch))
-            entry = view.priority.next_fit(inf, entry)
-
-    def _long_shot(self, view: View, entry: Entry, requirement: Requirement) -> Iterator[Place]:
-        """Try a task on an idle slot that has much more time left than the task has had in vain."""
-        least = max(entry.runtime, AGAIN * self._tried.get(entry.task, 0.0) / requirement.stretch)
-        found = view.tightest_empty(least, requirement)
-        if found is not None and (at := view.open_slot(found[0])).free <= view.now:
-            if len(self._tried) == TASKS:
-                del self._tried[next(iter(self._tried))]
-            self._tried[entry.task] = at.closes - view.now
-            yield Place(entry, found[0], True, requirement)
+        return entry is not None and not view.certain(entry.task)
 
     # --- one slot ----------------------------------------------------------------------------------------------------
 
@@ -146,7 +126,7 @@ class Packing:
 
     # --- the plan ----------------------------------------------------------------------------------------------------
 
-    def _look(self, view: View) -> None:
+    def _look(self, view: View, planned: bool = True) -> None:
         """Update the plan. The next look comes after a pause that grows with the cost of this one."""
         self._seen = view.changes
         slots, coming = list(islice(view.open_slots(), INTERVALS + 1)), list(islice(view.upcoming(), INTERVALS + 1))
@@ -156,7 +136,7 @@ class Packing:
         if max(len(slots), len(coming)) > INTERVALS:  # too many for a plan
             slots, coming, runtimes, pause = [], [], [], LONG_PAUSE
         else:
-            runtimes = view.waiting(TASKS) or []
+            runtimes = (view.waiting(TASKS) or []) if planned else []
         cost_s += TASK_COST_S * len(runtimes)
         while runtimes and runtimes[-1] >= longest:
             runtimes.pop()  # it fits in no known window, so it is not part of a plan
@@ -185,7 +165,7 @@ class Packing:
         """The longest interval there is."""
         reserve = self._reserve
         lasts = max([windows.longest_s for _, _, windows in coming], default=0.0)
-        open_now = max([closes - reserve - free for _, _, free, closes in slots], default=0.0)
+        open_now = max([at.closes - reserve - at.free for at in slots], default=0.0)
         return max(open_now, lasts - reserve)
 
 

@@ -2,15 +2,17 @@
 
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import not_
 
 from deskgrid.scheduler.model import ENDED, State, agree, near
+from deskgrid.scheduler.prediction.ratios import Ratios, Shown
+from deskgrid.scheduler.prediction.spread import EXACT, Spread
 from deskgrid.scheduler.queues.categories import Category
 from deskgrid.scheduler.queues.task_ranges import TaskRanges, grouped
-from deskgrid.scheduler.state.prediction_error import ENOUGH, PredictionError
+from deskgrid.scheduler.state.prediction_error import ENOUGH
 
 # Runs of tasks by their states, found at C speed.
 OPEN = re.compile(b"[%c-%c]+" % (State.WAITING, State.HELD))
@@ -28,7 +30,7 @@ class Bag:
 
     ``timeout``: the timeout of each of its tasks. ``took``: the longest actual time of a task that is done.
     ``bounded``: many tasks share one prediction, which is then an upper bound for all and not an estimate of each.
-    ``prediction_error``: the error of the estimates, once there are any.
+    ``ratios``: how its predictions compare with what its tasks took, once some have ended.
     ``timed``: tasks that were done since the last change of the bag's prediction; ``spent_s`` and ``foreseen_s``: their
     actual and predicted seconds.
     ``copies``: whether its tasks may be copied.
@@ -50,7 +52,7 @@ class Bag:
     batches: list["TaskBatch"] = field(default_factory=list)
     bounded: bool = False
     barred: bool = False
-    prediction_error: PredictionError | None = None
+    ratios: Ratios | None = None
     copies: bool = False
     timed: int = 0
     spent_s: float = 0.0
@@ -81,11 +83,29 @@ class Bag:
         """Tasks that have ended, one way or another."""
         return self.done + self.failed + self.cancelled
 
-    def learn(self, told: Sequence[float]) -> None:
-        """Note the ratios of actual to predicted runtimes of some tasks, in this order."""
+    def learn(self, told: Sequence[float], longest: float) -> None:
+        """Note the ratios of actual to predicted runtimes of tasks that took ``longest`` seconds or less."""
+        self.ratios = self.ratios or Ratios()
+        self.ratios.add(told, longest)
+
+    def foretold(self, tasks: Sequence[int], predicted: Sequence[float]) -> Sequence[float]:
+        """The first predictions of tasks that are done, of which ``predicted`` are the newest."""
+        if self.ratios is None or not (shown := self.ratios.shown):
+            return predicted
+        pairs = zip(tasks, predicted, strict=True)
+        return [shown.pop(task)[1] if task in shown else seconds for task, seconds in pairs]
+
+    def show(self, task: int, elapsed: float, predicted: float) -> None:
+        """One of its tasks was killed after ``elapsed`` seconds."""
         if not self.bounded:
-            self.prediction_error = self.prediction_error or PredictionError()
-            self.prediction_error.add(told)
+            self.ratios = self.ratios or Ratios()
+            self.ratios.show(task, elapsed, predicted)
+
+    def spread(self, running: Callable[[], Iterable[Shown]] = tuple) -> Spread:
+        """What its predictions are worth. ``running``: its running tasks, looked up if they are needed."""
+        if self.ratios is None or self.bounded:
+            return EXACT
+        return self.ratios.spread(running() if self.ratios.stale else ())
 
     def check(self) -> None:
         """Raise `InvariantBroken` unless the counts match the batches."""

@@ -116,7 +116,11 @@ class Copy(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A worker whose window is open. ``ends_at`` is when it closes, by the uptime that the worker gave."""
+    """A worker whose window is open. ``ends_at`` is when it is expected to close.
+
+    ``announced``: when it closes by the uptime that the worker gave; ``opened``, ``planned_s``: when it
+    opened, whatever connections broke since, and how long it was to last then.
+    """
 
     name: str
     site: str
@@ -124,6 +128,9 @@ class Worker:
     ends_at: float
     windows: Windows
     slots: list[Slot] = field(default_factory=list)
+    announced: float = OPEN_ENDED
+    opened: float = 0.0
+    planned_s: float = OPEN_ENDED
     # How long it was away before this window, if it had left as planned.
     gap: float | None = None
     # When it last answered for an attempt.

@@ -75,6 +75,15 @@ class TaskTable:
         self._batches.append(batch)
         return batch
 
+    def evidence(self, task: int) -> tuple[float, float]:
+        """What a task was predicted to take at first, and how many seconds of it were in vain."""
+        batch = self.known(task)
+        ratios = batch.bag.ratios
+        if ratios is not None and task in ratios.shown:
+            elapsed, predicted = ratios.shown[task]
+            return predicted, elapsed
+        return batch.runtime(task), 0.0
+
     def known(self, task: int) -> TaskBatch:
         """The batch ``task`` is in; raises `IllegalEvent` when it is unknown."""
         # For a task before all batches, the place is -1. Then the last batch is tested, which does not have it either.
@@ -123,9 +132,11 @@ class TaskTable:
         bag, first, predicted = batch.bag, batch.first, batch.runtimes_of(tasks)
         for task in tasks:
             batch.states[task - first] = _DONE
+        longest = max(actual)
+        if not bag.bounded:
+            bag.learn(ratios(bag.foretold(tasks, predicted), actual), longest)
         told = ratios(predicted, actual)
-        bag.learn(told)
-        if (longest := max(actual)) > bag.took:
+        if longest > bag.took:
             bag.took, self.longer = longest, True
         foreseen, spent_s = sum(predicted), sum(actual)
         bag.done += len(tasks)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import State, Window
@@ -26,7 +26,8 @@ class SlotReason:
 
     A task as long as the time that is left does not fit: then ``short_s`` is next to nothing, but not 0. ``silent_s``:
     how long the worker has owed an answer for an attempt taken back from the slot, which gets nothing until then; None
-    if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine.
+    if it owes none. ``quarantined``: why the worker gets nothing, if it is in quarantine. ``early_s``: how much earlier
+    than announced it leaves on average (less than 0: later), if it does not keep its hours.
     ``ready``: whether the environment of the task is ready there.
     """
 
@@ -37,6 +38,7 @@ class SlotReason:
     silent_s: float | None
     quarantined: Quarantined | None = None
     ready: bool = True
+    early_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,9 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     away = [(name, away.windows, list[Slot]()) for name, away in grid.away.items()]
     for name, windows, its in [*up, *away]:
         quarantined = grid.quarantine.workers.get(name)
-        slots += [_reason(slot, needs + ROUNDING_S, now, quarantined, environment) for slot in its]
+        early_s = grid.hours.early(name) if its else None
+        reasons = [_reason(slot, needs + ROUNDING_S, now, quarantined, environment) for slot in its]
+        slots += [replace(each, early_s=early_s) for each in reasons] if early_s is not None else reasons
         coming += _next_window(name, windows, needs, now)
         rows += 1 + len(its) + len(windows)
         if rows >= PIECE:
@@ -154,7 +158,13 @@ def explain(grid: GridState, task: int, now: float) -> Generator[int, None, Expl
     )
 
 
-def _reason(slot: Slot, more_than: float, now: float, quarantined: Quarantined | None, environment: str) -> SlotReason:
+def _reason(
+    slot: Slot,
+    more_than: float,
+    now: float,
+    quarantined: Quarantined | None,
+    environment: str,
+) -> SlotReason:
     left = slot.remaining(now)
     silent = None if slot.owes is None else now - slot.started
     ready = not environment or environment in slot.worker.environments

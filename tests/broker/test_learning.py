@@ -231,3 +231,29 @@ def test_a_row_that_cannot_be_read_is_left_out(open_office: OpenOffice) -> None:
     office.journal.learned.add([LearnedRow("function", "f", b"123"), LearnedRow("calibration", "", b"12345678")], {})
     office.journal.commit()
     assert [row.kind for row in open_office().journal.learned.rows()] == ["calibration"]
+
+
+# --- windows ---------------------------------------------------------------------------------------------------------
+
+
+def test_how_a_pc_keeps_its_hours_is_explained_kept_and_forgotten(open_office: OpenOffice) -> None:
+    office = open_office()
+    for _ in range(2):
+        worker = office.worker("pc1", "one")
+        worker.join(uptime=10.0)
+        office.now += 4.0
+        worker.send(wire.Leave("its window closed", True, False, (), ()))
+        office.settle()
+    office.now += WRITE_S
+    office.settle()
+
+    office = open_office()
+    office.worker("pc1", "one").join(uptime=10.0)
+    bag = office.client().submit([b"0"], runtime=6.0)
+    office.settle()
+    why = office.client().ask("explain", bag=bag, item=0)["text"]
+    assert any("it leaves on average 6 s early" in line for line in why), why
+    hours = office.sessions.state.learning.hours
+    assert hours.lengths("pc1", 10.0) == pytest.approx([4.0, 4.0])
+    office.client(ADMIN).ask("forget learned")
+    assert hours.lengths("pc1", 10.0) == []

@@ -25,6 +25,7 @@ def worked(grid: VirtualGrid) -> float:
     return sum(grid.witness.executions.worked.values())
 
 
+@pytest.mark.slow
 def test_a_task_of_ten_hours_takes_hardly_more_than_ten_windows_of_an_hour(grid: VirtualGrid) -> None:
     grid.worker("pc", cycle((HOUR_S, 60.0)))
     began = grid.world.now
@@ -61,6 +62,7 @@ def test_a_broker_that_is_killed_forgets_no_checkpoint(grid: VirtualGrid, downti
     grid.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["receive", "commit: before", "commit: after", "send: before", "send: after"])
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
 def test_a_piece_ends_with_its_checkpoint_at_whichever_step_the_broker_dies(
@@ -107,6 +109,7 @@ def test_a_worker_that_has_the_checkpoint_is_not_sent_it_and_another_one_is(grid
     grid.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["receive", "commit: after", "send: after"])
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
 def test_a_piece_ends_with_all_parts_of_its_checkpoint_whenever_the_broker_dies(

@@ -12,7 +12,6 @@ from deskgrid.scheduler.model import Window, Windows
 from deskgrid.scheduler.planning.planner import FilledInterval, Interval
 from deskgrid.scheduler.policies.base import OpenSlot, UpcomingWindows
 from deskgrid.scheduler.policies.packing import (
-    AMPLE,
     INTERVAL_COST_S,
     PAUSE,
     SLACK_S,
@@ -20,6 +19,7 @@ from deskgrid.scheduler.policies.packing import (
     TASK_COST_S,
     WINDOW_COST_S,
 )
+from deskgrid.scheduler.policies.reserved import AMPLE
 from tests.scheduler.builders import Grid
 from tests.scheduler.planned import Planned
 
@@ -161,7 +161,7 @@ def test_a_slot_is_free_when_what_is_queued_is_done() -> None:
     grid.pc("a", 100)
     grid.tasks(4, 4)
     grid.tell_pass()
-    assert grid.view.open_slot(0) == OpenSlot("a", 0, 8, 100)
+    assert grid.view.open_slot(0) == OpenSlot("a", 0, 8, 100, 0)
 
 
 def test_a_worker_that_is_away_has_the_slots_it_had_and_one_never_seen_has_one() -> None:

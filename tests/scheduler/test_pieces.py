@@ -8,6 +8,7 @@ import pytest
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import IllegalEvent, Outcome, State
 from deskgrid.scheduler.policies import make_policy
+from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.queues.categories import CategoryKey, rounded_piece
 from deskgrid.scheduler.simulation.simulator import Arrival, Conditions, SimulatedPC, Simulator, Stalled, cycle
 from deskgrid.scheduler.state.progress import IDLE_LIMIT, Progress
@@ -318,6 +319,7 @@ def test_what_cuts_a_piece_short_never_counts_against_the_task(grid: Grid, after
         grid.expect(a=[task])
         grid.wait(after)
         assert grid.tell(ev.WorkerLeft("a", **event)) == []
+        grid.inside.hours = Hours()  # otherwise nobody would begin a piece there again
     assert grid.state(task) == State.WAITING
 
 

@@ -1,7 +1,7 @@
 """A scheduler that is checked after every event: its invariants, and that the work of each slot fits its window.
 
 The second check needs a memory that the state does not have. A slot is excused, as long as it has work, once its
-running task was overdue, or its window, a prediction or the policy changed after it got the work. A long shot is
+running task was overdue, or its window, a prediction or the policy changed after it got the work. A chance is
 excused, too, and so are a copy that became the only attempt of its task, and a checkpointable task.
 """
 
@@ -10,6 +10,7 @@ from deskgrid.scheduler.core import Scheduler
 from deskgrid.scheduler.model import OPEN_ENDED
 from deskgrid.scheduler.policies import Policy
 from deskgrid.scheduler.policies.packing import Packing
+from deskgrid.scheduler.prediction.ratios import narrow
 from deskgrid.scheduler.state.slots import Slot
 
 # Far more than sums of seconds are off by rounding, far less than any of them.
@@ -44,7 +45,7 @@ class Watched:
         assert not any(isinstance(command, ev.Settle) for command in commands), commands
         assigned = {work.attempt for command in commands if isinstance(command, ev.Assign) for work in command.work}
         for slot in self.scheduler.grid.slots.slots.values():
-            if self._is_long_shot(slot) or self._is_piece(slot):
+            if self._takes_a_chance(slot) or self._is_piece(slot):
                 continue
             if slot.number not in self._excused:
                 over = self._over_s(slot, now)
@@ -53,9 +54,10 @@ class Watched:
                 ends = max(now, slot.due) + slot.ahead_s + self.scheduler.policy.requirement.margin
                 assert ends < slot.worker.ends_at + HAIR_S, f"sent to {slot.worker.name}, which will be gone"
 
-    def _is_long_shot(self, slot: Slot) -> bool:
-        policy = self.scheduler.policy
-        return isinstance(policy, Packing) and bool(slot.sent) and slot.sent[0].attempt.task in policy._tried
+    def _takes_a_chance(self, slot: Slot) -> bool:
+        bag = self.scheduler.grid.tasks.known(slot.sent[0].attempt.task).bag if slot.sent else None
+        packs = isinstance(self.scheduler.policy, Packing)
+        return packs and bag is not None and not narrow(bag.spread())
 
     def _is_piece(self, slot: Slot) -> bool:
         known = self.scheduler.grid.tasks.known

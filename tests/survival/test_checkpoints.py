@@ -62,6 +62,7 @@ def worker_process(line: JoinLine, name: str, place: Path) -> Iterator["subproce
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_task_that_outlasts_every_window_is_done_in_pieces_and_hardly_a_step_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +102,7 @@ class steps_to:  # it stands for a function
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX does")
+@pytest.mark.slow
 def test_what_is_done_twice_after_a_worker_and_a_broker_are_killed_is_a_period_and_no_more(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "home", lease_s=LEASE_S)
     log, count = tmp_path / "log", int(25.0 / STEP_S)

@@ -132,6 +132,7 @@ def test_files_that_do_not_fit_are_refused_and_others_are_kept(
         assert [path.read_bytes() for path in bag.fetch("to", 0)] == [Path("little").read_bytes()]
 
 
+@pytest.mark.slow
 def test_files_that_a_task_leaves_wait_at_the_pc_until_there_is_room(small: Path, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     script = f"while [ ! -e {gate} ]; do sleep 0.05; done; head -c 3000000 /dev/urandom > out"

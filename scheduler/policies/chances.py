@@ -1,0 +1,116 @@
+"""Placing tasks of which nobody knows how long they take, only what is likely.
+
+A slot gets the task with the largest expected value; if all of them should end in its window, that is the longest one.
+A task that takes a seconds and ends in time is worth a², because long tasks become ever more
+difficult to place. Towards the end of the work, a task that will soon have a place that is long enough does not take a
+chance before.
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+from math import inf, nextafter
+from typing import NamedTuple
+
+from deskgrid.scheduler.policies.base import OpenSlot, Place, Requirement, View
+from deskgrid.scheduler.policies.reserved import LAST_TASKS, Reserved, reserved
+from deskgrid.scheduler.queues.waiting import Entry
+
+# No task is tried that ends in time with less than this probability.
+LEAST = 0.1
+# Killed tasks that a choice considers, and how many of them it looks past to find one that was never tried.
+TRIED, PAST = 64, 4
+
+
+class Chance(NamedTuple):
+    """A task, the probability that it ends in time, and what it is worth to try."""
+
+    entry: Entry
+    probability: float
+    value: float
+
+
+def chances(view: View, margin: float, ample: float) -> Iterator[Place]:
+    """A task for each idle slot, the tightest first, as long as there is one worth trying.
+
+    ``ample``: a slot with so many seconds left may try anything, because no better one will come.
+    """
+    places = reserved(view, margin) if len(view.priority) <= LAST_TASKS else None
+    placed = set[int]()
+    least = 0.0
+    while (found := view.tightest_empty(least, Requirement(margin))) is not None and len(view.priority):
+        at = view.open_slot(found[0])
+        if at.free > view.now:
+            return  # no slot is idle
+        left = at.closes - view.now - margin
+        entry = choose(view, left, ample) if places is None else _last(view, places, at, left, placed)
+        if entry is None:
+            least = max(left, nextafter(least, inf))
+        else:
+            placed.add(entry.task)
+            yield Place(entry, found[0], True, Requirement(margin, 0.0))
+
+
+def _last(view: View, places: Reserved, at: OpenSlot, left: float, placed: Collection[int]) -> Entry | None:
+    """The task that has its place here, or else one that would not have its place before this window closes."""
+    entry = places.now.get((at.worker, at.slot))
+    if entry is not None and entry.task not in placed:
+        return entry
+    now = {each.task for each in places.now.values()}
+    best: Chance | None = None
+    for entry in places.entries:
+        if entry.task in now or entry.task in placed or places.starts.get(entry.task, inf) < at.closes:
+            continue
+        chance = chance_of(view, entry, left)
+        if chance.probability >= LEAST and (best is None or chance.value > best.value):
+            best = chance
+    return None if best is None else best.entry
+
+
+def choose(view: View, left: float, ample: float) -> Entry | None:
+    """The task for a slot with ``left`` seconds."""
+    entry = view.priority.next_fit(inf)
+    if entry is None or (best := chance_of(view, entry, left)).probability == 1.0:
+        return entry
+    limits = [left / ratio for ratio in sorted(set(view.spread(entry.task).ratios)) if ratio > 0.0]
+    for entry in (*(_untried(view, limit) for limit in limits), *_tried(view)):
+        if entry is not None and (chance := chance_of(view, entry, left)).value > best.value:
+            best = chance
+    return best.entry if best.probability >= LEAST or left >= ample else None
+
+
+def chance_of(view: View, entry: Entry, left: float) -> Chance:
+    """What it is worth to try this task in ``left`` seconds."""
+    likely = view.runtimes(entry.task)
+    in_time = [seconds for seconds in likely if seconds < left]
+    return Chance(entry, len(in_time) / len(likely), sum([s * s for s in in_time]) / len(likely))
+
+
+def _untried(view: View, limit: float) -> Entry | None:
+    """The longest task below ``limit`` that was never killed, or the last one looked at."""
+    entry = view.priority.next_fit(limit)
+    for _ in range(PAST):
+        if entry is None or entry.task not in view.tried(entry.task):
+            return entry
+        entry = view.priority.next_fit(limit, entry)
+    return entry
+
+
+def _tried(view: View) -> Iterator[Entry]:
+    """Tasks of the first bag that wait again, the latest first."""
+    first = view.priority.next_fit(inf)
+    for task in islice(reversed(view.tried(first.task)), TRIED) if first is not None else ():
+        if (entry := _entry_of(view, task)) is not None:
+            yield entry
+
+
+def _entry_of(view: View, task: int) -> Entry | None:
+    """The entry of a task, if it waits here; equal runtimes are few."""
+    runtime = view.runtime(task)
+    entry = view.priority.next_fit(nextafter(runtime, inf))
+    for _ in range(PAST):
+        if entry is None or entry.runtime != runtime:
+            return None
+        if entry.task == task:
+            return entry
+        entry = view.priority.next_fit(inf, entry)
+    return None

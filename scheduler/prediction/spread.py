@@ -1,0 +1,48 @@
+"""What a prediction is worth: the runtimes, and the closings of windows, that it leaves open. Pure.
+
+A distribution is a few values of equal weight, ascending. So it is cheap to make, to condition and to draw from.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import NamedTuple
+
+# How many values a distribution has at most.
+POINTS = 16
+# A task that has outlived all that was expected of it takes so many times as long as it has run.
+LONGER = (1.02, 1.06, 1.1, 1.15, 1.2, 1.3, 1.45, 1.7)
+
+
+class Spread(NamedTuple):
+    """Ratios of what was to what was predicted, of equal weight, ascending.
+
+    ``longest``: no such task takes longer than so many seconds, as far as experience goes.
+    """
+
+    ratios: tuple[float, ...]
+    longest: float = inf
+
+
+# Predictions that are trusted.
+EXACT = Spread((1.0,))
+
+
+def runtimes(predicted: float, spread: Spread, elapsed: float = 0.0) -> list[float]:
+    """Runtimes, in seconds, of equal weight, ascending, of a task that was predicted to take ``predicted`` seconds.
+
+    ``elapsed``: how long it has run, now or in an attempt that was killed. It takes longer than that.
+    """
+    found = [least if (least := predicted * ratio) < spread.longest else spread.longest for ratio in spread.ratios]
+    if elapsed > 0.0:
+        found = [seconds for seconds in found if seconds > elapsed]
+    return found or [elapsed * factor for factor in LONGER]
+
+
+def closings(opened: float, announced: float, lengths: Sequence[float], now: float) -> list[float]:
+    """When a window may close, of equal weight, ascending: instants on the clock of ``now``, all after it.
+
+    ``lengths``: how many seconds such windows last, ascending (`deskgrid.scheduler.prediction.hours`); none: it closes
+    as ``announced``. It has been open since ``opened``.
+    """
+    found = [closes for length in lengths if (closes := opened + length) > now]
+    return found or [max(announced, now)]

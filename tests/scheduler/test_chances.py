@@ -1,0 +1,205 @@
+"""Chances: if predictions of a bag say little, idle slots get the task that is worth most to try."""
+
+import pytest
+
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.policies.chances import PAST
+from deskgrid.scheduler.policies.reserved import LAST_TASKS
+from tests.scheduler.planned import Planned
+
+BAG = 7
+# Half of the tasks take a fifth of what was predicted, and half of them twice as long.
+WRONG = (2.0, 20.0) * 10
+
+
+def mispredicted(took: tuple[float, ...] = WRONG, confidence: float = 0.9, queue_s: float = 0.0) -> Planned:
+    """A grid that has done so many tasks of a bag, predicted at 10 s, that it knows how long they take."""
+    grid = Planned(queue_s=queue_s, confidence=confidence)
+    grid.pc("stays")
+    grid.tasks(*[10.0] * len(took), bag=BAG)
+    for seconds in took:
+        grid.tell_pass()
+        grid.end(grid.running("stays"), elapsed=seconds)
+    grid.leave("stays")
+    return grid
+
+
+def others(grid: Planned) -> None:
+    """So many tasks wait that no places are reserved: short ones, which are not worth much."""
+    grid.tasks(*[0.001] * (LAST_TASKS + 1), bag=BAG)
+
+
+def test_an_idle_slot_tries_the_task_that_is_worth_most_though_it_is_predicted_not_to_fit() -> None:
+    grid = mispredicted()
+    others(grid)
+    grid.pc("a", 10, windows=[(20, 500)])
+    _, long, too_long = grid.tasks(4, 49, 51, bag=BAG)
+    grid.expect(a=[long])
+    assert too_long in grid.priority()
+
+
+def test_the_longest_task_of_all_is_taken_where_it_is_certain_to_end() -> None:
+    grid = mispredicted()
+    others(grid)
+    grid.pc("a", 1000)
+    *_, longest = grid.tasks(4, 49, 51, bag=BAG)
+    grid.expect(a=[longest])
+
+
+def test_no_task_takes_longer_than_the_longest_of_its_bag_for_all_that_is_known() -> None:
+    grid = mispredicted()
+    others(grid)
+    grid.pc("a", 1.1 * 20 + 0.01)
+    *_, longest = grid.tasks(4, 49, 4000, bag=BAG)
+    grid.expect(a=[longest])
+
+
+def test_each_idle_slot_has_one_the_tightest_first() -> None:
+    grid = mispredicted()
+    others(grid)
+    for name, uptime in (("a", 4), ("b", 10), ("c", 6)):
+        grid.pc(name, uptime, windows=[(20, 500)])
+    nineteen, fortynine, twentynine, _ = grid.tasks(19, 49, 29, 70, bag=BAG)
+    grid.expect(a=[nineteen], b=[fortynine], c=[twentynine])
+
+
+@pytest.mark.parametrize("took", [(10.0,) * 20, (11.0, 12.0) * 10, (2.0, 20.0)])
+def test_a_bag_is_taken_at_its_word_if_its_predictions_were_good_or_hardly_any_task_has_ended(
+    took: tuple[float, ...],
+) -> None:
+    grid = mispredicted(took)
+    grid.pc("a", 10, windows=[(20, 500)])
+    grid.tasks(49, bag=BAG)
+    grid.expect()
+
+
+def test_where_predictions_are_trusted_nothing_is_left_to_chance() -> None:
+    grid = mispredicted(confidence=0.0)
+    grid.pc("a", 10, windows=[(20, 500)])
+    grid.tasks(49, bag=BAG)
+    grid.expect()
+
+
+def test_a_prediction_that_many_tasks_share_is_a_bound_and_says_nothing_of_each() -> None:
+    for submitted in (True, False):
+        grid = Planned(confidence=0.9)
+        grid.pc("stays")
+        if submitted:
+            grid.tell(ev.TasksSubmitted(BAG, 0, len(WRONG), [10.0]))
+        else:
+            grid.tasks(*[3.0] * len(WRONG), bag=BAG)
+            grid.tell(ev.BagPredicted(BAG, 10.0))
+        for seconds in WRONG:
+            grid.tell_pass()
+            grid.end(grid.running("stays"), elapsed=seconds)
+        grid.leave("stays")
+        grid.pc("a", 10, windows=[(20, 500)])
+        grid.tell(ev.TasksSubmitted(BAG, 100, 1, [20.0]))
+        grid.expect()
+
+
+def test_a_killed_task_takes_longer_than_it_has_run() -> None:
+    grid = mispredicted()
+    others(grid)
+    grid.pc("a", 10, windows=[(500, 9)])
+    (task,) = grid.tasks(49, bag=BAG)
+    grid.expect(a=[task])
+    grid.wait(10)
+    grid.leave("a")
+    assert grid.view.runtimes(task) == [1.1 * 20] * 8, "it is not one of the half that take a fifth"
+    grid.pc("b", 21, windows=[(500, 9)])
+    assert task not in [each for some in grid.tell_pass().values() for each in some]
+    grid.pc("c", 23, windows=[(500, 9)])
+    assert grid.tell_pass()["c"] == [task]
+    grid.pc("d", 10, windows=[(500, 9)])
+    assert task not in grid.tell_pass()["d"], "it runs already"
+
+
+def test_a_task_that_has_outlived_all_expectations_is_tried_where_a_little_more_is_left() -> None:
+    grid = mispredicted()
+    others(grid)
+    (task,) = grid.tasks(49, bag=BAG)
+    grid.pc("a", 30, windows=[(500, 40)])
+    grid.expect(a=[task])
+    grid.wait(30)
+    grid.leave("a")
+    grid.pc("b", 30.5, windows=[(500, 40)])
+    assert task not in [each for some in grid.tell_pass().values() for each in some]
+    grid.pc("c", 32, windows=[(500, 40)])
+    assert grid.tell_pass()["c"] == [task]
+
+
+def test_untried_tasks_are_found_behind_killed_ones_of_about_the_same_length() -> None:
+    grid = mispredicted()
+    others(grid)
+    tried = grid.tasks(*[49.0] * (PAST - 1), bag=BAG)
+    for task in tried:
+        grid.inside.tasks.bags[BAG].show(task, 30.0, 49.0)
+    (untried,) = grid.tasks(48, bag=BAG)
+    grid.pc("a", 10, windows=[(20, 500)])
+    grid.expect(a=[untried])
+
+
+# --- the last tasks --------------------------------------------------------------------------------------------------
+
+
+def test_one_of_the_last_tasks_takes_no_chance_if_its_place_is_free_before_that_would_end() -> None:
+    for opens in (5, 15):
+        grid = mispredicted()
+        grid.pc("a", 10)
+        grid.tell(ev.UptimeRefreshed("b", 0, [(opens, 100)]))
+        (task,) = grid.tasks(49, bag=BAG)
+        grid.expect(**({"a": [task]} if opens == 15 else {}))
+
+
+def test_the_last_tasks_begin_where_they_are_nearly_certain_to_end_and_end_soonest() -> None:
+    grid = mispredicted()
+    grid.pc("a", 30)
+    grid.pc("b", 300)
+    short, long = grid.tasks(10, 49, bag=BAG)
+    grid.expect(a=[long], b=[short])
+
+
+def test_what_is_too_long_for_every_window_may_have_nearly_all_of_the_longest() -> None:
+    grid = mispredicted()
+    grid.pc("a", 21)
+    (task,) = grid.tasks(49, bag=BAG)
+    grid.expect(a=[task])
+
+
+def test_tasks_for_which_no_window_is_left_may_take_any_chance() -> None:
+    grid = mispredicted()
+    grid.pc("a", 30)
+    grid.pc("b", 5)
+    short, long = grid.tasks(48, 49, bag=BAG)
+    assert grid.tell_pass() == {"a": [long]}, "the other has no chance in 5 s"
+    assert grid.priority() == [short]
+
+
+def test_for_too_many_slots_no_places_are_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deskgrid.scheduler.policies.reserved.LAST_PAIRS", 0)
+    grid = mispredicted()
+    grid.pc("a", 10)
+    grid.tell(ev.UptimeRefreshed("b", 0, [(5, 100)]))
+    (task,) = grid.tasks(49, bag=BAG)
+    grid.expect(a=[task])
+
+
+def test_a_slot_that_runs_something_is_not_for_chances() -> None:
+    grid = mispredicted(queue_s=1.0)
+    others(grid)
+    grid.pc("a", 1000)
+    grid.tell_pass()
+    held = grid.running("a")
+    (task,) = grid.tasks(0.9, bag=BAG)
+    grid.tell_pass()
+    assert grid.running("a") == held != task
+
+
+def test_of_very_many_killed_tasks_of_one_length_some_are_passed_over() -> None:
+    grid = mispredicted()
+    others(grid)
+    for task in grid.tasks(*[49.0] * (PAST + 2), bag=BAG):
+        grid.inside.tasks.bags[BAG].show(task, 30.0, 49.0)
+    grid.pc("a", 10, windows=[(20, 500)])
+    assert grid.tell_pass()["a"] != []

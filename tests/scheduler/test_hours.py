@@ -1,0 +1,159 @@
+"""How PCs keep the hours that they announce, and when their windows are expected to close."""
+
+import math
+
+import pytest
+
+from deskgrid.scheduler import events as ev
+from deskgrid.scheduler.model import Window, Windows
+from deskgrid.scheduler.prediction.hours import OTHERS, OWN, PCS, WINDOWS, Hours
+from deskgrid.scheduler.prediction.spread import closings
+from tests.scheduler.builders import Grid, packing
+
+
+def hours(pc: str = "a", **windows: tuple[float, float]) -> Hours:
+    """A PC with these windows, (planned, lasted)."""
+    found = Hours()
+    for window in windows.values():
+        found.add(pc, *window)
+    return found
+
+
+def test_who_does_as_announced_is_taken_at_its_word() -> None:
+    assert hours().lengths("a", 100) == []
+    assert hours(one=(100, 100), two=(50, 50.5)).lengths("a", 70) == []
+
+
+def test_who_always_goes_when_it_goes_is_expected_to_whatever_it_announces() -> None:
+    known = hours(one=(300, 100), two=(20, 101), three=(150, 99))
+    assert known.lengths("a", 1000) == known.lengths("a", math.inf) == [99, 100, 101]
+    assert known.usual("a") == 100
+
+
+def test_who_leaves_early_as_announced_is_expected_to_leave_as_early() -> None:
+    known = hours(one=(100, 50), two=(1000, 510), three=(10, 5.2))
+    assert known.lengths("a", 200) == [100, 102, 104]
+    assert known.lengths("a", math.inf) == []
+    assert known.usual("a") is None
+    assert known.early("a") == pytest.approx((50 + 490 + 4.8) / 3)
+
+
+def test_a_pc_without_an_end_that_goes_home_is_expected_as_its_history_says() -> None:
+    known = hours(one=(math.inf, 100), two=(math.inf, 120))
+    assert known.lengths("a", math.inf) == [100, 120]
+    assert known.early("a") is None
+
+
+def test_a_pc_of_which_little_is_known_is_judged_by_most_others() -> None:
+    known = Hours()
+    for pc in range(OTHERS):
+        assert known.lengths("new", 10) == []
+        known.add(f"pc{pc}", 100, 80)
+    assert known.lengths("new", 10) == [8] * OTHERS
+    assert known.lengths("new", math.inf) == []
+    for pc in range(OTHERS):
+        known.add(f"pc{pc}", 300, 81)
+    known.add("new", 100, 7)
+    assert known.lengths("new", 50) == [7], "most PCs go by habit"
+    assert known.early("new") is None
+
+
+def test_one_absurd_pc_changes_nothing_for_others() -> None:
+    known = Hours()
+    for _ in range(WINDOWS):
+        known.add("absurd", 1e6, 1)
+        for pc in range(OTHERS):
+            known.add(f"pc{pc}", 100, 100)
+    assert known.lengths("new", 100) == known.lengths("pc0", 100) == []
+
+
+def test_absurd_windows_are_left_out_and_the_oldest_are_forgotten() -> None:
+    known = hours(no=(0, 10), moment=(10, 0.5), never=(10, math.inf), nothing=(math.nan, 10), neither=(10, math.nan))
+    assert known.kept("a") == []
+    for lasted in range(1, WINDOWS + 2):
+        known.add("a", 100, lasted)
+    assert known.kept("a")[1::2] == list(range(2, WINDOWS + 2))
+    for pc in range(PCS):
+        known.add(f"pc{pc}", 10, 10)
+    assert known.kept("a") == []
+
+
+def test_what_is_kept_is_what_goes_on() -> None:
+    before, after = hours(one=(300, 100), two=(20, 101)), Hours()
+    after.restore("a", before.kept("a"))
+    assert after.kept("a") == before.kept("a") == [300, 100, 20, 101]
+    assert after.lengths("a", 5) == [100, 101]
+    assert list(after.pcs) == ["a"]
+    after.forget()
+    assert after.lengths("a", 5) == [] == list(after.fresh)
+
+
+def test_announced_windows_are_as_long_as_they_really_are() -> None:
+    windows = Windows([Window(10, 20), Window(30, 35)])
+    assert hours().really("a", windows) is windows
+    assert hours(one=(20, 4), two=(8, 4)).really("a", windows) == (Window(10, 14), Window(30, 34))
+
+
+def test_a_window_closes_after_now_and_as_announced_when_all_that_is_known_is_over() -> None:
+    assert closings(100, 200, [10, 20, 30], now=115) == [120, 130]
+    assert closings(100, 200, [10, 20, 30], now=130) == [200]
+    assert closings(100, 200, [], now=210) == [210]
+
+
+# --- in the scheduler ------------------------------------------------------------------------------------------------
+
+
+def stays(grid: Grid, seconds: float, planned: bool = True) -> None:
+    """A PC opens a window and is gone after so many seconds."""
+    grid.pc("a", 100)
+    grid.wait(seconds)
+    grid.leave("a", planned=planned)
+    grid.wait(5)
+
+
+def test_a_task_is_not_sent_to_a_pc_that_will_have_gone() -> None:
+    grid = Grid(packing())
+    for _ in range(OWN):
+        stays(grid, 40)
+    grid.pc("a", 100)
+    long, short = grid.tasks(60, 30)
+    grid.expect(a=[short])
+    assert grid.priority() == [long]
+
+
+def test_a_pc_that_is_still_there_is_believed_again_and_a_pass_is_due_then() -> None:
+    grid = Grid(packing())
+    for _ in range(OWN):
+        stays(grid, 40)
+    grid.pc("a", 110)
+    (task,) = grid.tasks(60)
+    grid.expect()
+    assert grid.scheduler.wakes_at == grid.now + 40
+    grid.wait(40)
+    grid.expect(a=[task])
+
+
+def test_a_heartbeat_that_says_the_same_changes_nothing() -> None:
+    grid = Grid(packing())
+    for _ in range(OWN):
+        stays(grid, 40)
+    grid.pc("a", 100)
+    grid.wait(10)
+    grid.refresh("a", 90)
+    grid.refresh("a", 150)
+    assert grid.inside.slots.workers["a"].ends_at == grid.now + 30
+    grid.leave("a")
+    grid.wait(30)
+    grid.expect()
+
+
+def test_a_loss_is_no_closing_and_a_new_connection_no_opening() -> None:
+    grid = Grid(packing())
+    stays(grid, 40, planned=False)
+    assert grid.inside.hours.kept("a") == []
+    grid.pc("a", 100)
+    grid.wait(30)
+    grid.tell(ev.WorkerJoined("a", 1, 70))
+    grid.wait(20)
+    grid.leave("a")
+    assert grid.inside.hours.kept("a") == [100, 50]
