@@ -254,12 +254,12 @@ def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
 
 
 @contextmanager
-def _waiting(bag_id: str) -> Iterator[None]:
-    """After Ctrl-C, say that only the waiting has ended."""
+def _waiting(bag_id: str, stopped: str = "you stopped waiting; bag {} goes on") -> Iterator[None]:
+    """After Ctrl-C, say what was ``stopped``, and what was not."""
     try:
         yield
     except KeyboardInterrupt:
-        say(f"deskgrid: you stopped waiting; bag {bag_id} goes on", err=True)
+        say(f"deskgrid: {stopped.format(bag_id)}", err=True)
         raise
 
 
@@ -364,7 +364,7 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
     """
     from deskgrid.errors import DeskgridError, TaskError
 
-    with open_grid(join) as grid, _waiting(bag_id):
+    with open_grid(join) as grid, _waiting(bag_id, "you stopped fetching; do it again to go on"):
         bag = _attached(grid, bag_id)
         try:
             found = bag.fetch(to, item)

@@ -43,7 +43,7 @@ def table(title: str, rows: Sequence[SweepRow]) -> "Table":
     drawn = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     drawn.caption_justify = "left"
     drawn.caption = (
-        "Medians over sweeps. to 20 %, to 10 %: how many tasks it takes until the error is that small; "
+        "Medians over sweeps; to 20 %, to 10 %: how many tasks it takes until the error is that small; "
         "total: the error of the sum after 8 tasks"
     )
     for _ in ("order", "predictor"):

@@ -387,9 +387,16 @@ def test_several_bags_are_found_before_the_first_is_changed(
     assert changed == [command, command]
 
 
-@pytest.mark.parametrize(("command", "method"), [("wait", "wait"), ("results", "as_completed")])
-def test_ctrl_c_ends_the_waiting_and_says_that_the_bag_goes_on(
-    command: str, method: str, grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("command", "method", "said"),
+    [
+        ("wait", "wait", f"you stopped waiting; bag {BAG} goes on"),
+        ("results", "as_completed", f"you stopped waiting; bag {BAG} goes on"),
+        ("fetch", "fetch", "you stopped fetching; do it again to go on"),
+    ],
+)
+def test_ctrl_c_says_what_goes_on(
+    command: str, method: str, said: str, grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -397,7 +404,7 @@ def test_ctrl_c_ends_the_waiting_and_says_that_the_bag_goes_on(
     monkeypatch.setattr(grid.bag, method, interrupted)
     result = deskgrid(command, BAG)
     assert result.exit_code == 130
-    assert result.stderr.strip() == f"deskgrid: you stopped waiting; bag {BAG} goes on"
+    assert result.stderr.strip() == f"deskgrid: {said}"
 
 
 # --- what a terminal might obey --------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def test_an_environment_that_tasks_need_stays(grid: Grid, live: LiveGrid) -> Non
     bag = grid.command(["python", "-c", "import time; time.sleep(600)"], [""], env=["labtools"])
     name = deskgrid(live, "env", "list").stdout.splitlines()[1].split()[0]
     refused = deskgrid(live, "env", "forget", name)
-    assert f"of the bags that use {name} have not ended: cancel them first" in refused.stderr
+    assert f"{name} cannot be forgotten yet: 1 bag that uses it has not ended;" in refused.stderr
     with pytest.raises(RequestFailed, match=f"bag {bag.id} has not ended: its tasks need the environment"):
         grid._ask("release", {"bag": bag.id, "parts": "00" * 32})
     bag.cancel()

@@ -80,7 +80,8 @@ def forget(link: Link, kept: KeptEnvironment) -> int:
     Raises `RequestFailed` if a bag that uses it has not ended.
     """
     if kept.waits:
-        raise RequestFailed(f"{kept.waits} of the bags that use {kept.id} have not ended: cancel them first")
+        bags = "1 bag that uses it has" if kept.waits == 1 else f"{kept.waits} bags that use it have"
+        raise RequestFailed(f"{kept.id} cannot be forgotten yet: {bags} not ended; cancel what is left, or wait")
     parts: dict[bytes, None] = {}
     for build in kept.builds:
         files = wheels(link, kept, build)
