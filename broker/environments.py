@@ -17,7 +17,7 @@ from deskgrid import wire
 from deskgrid.broker.bags import OpenBag
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.worker_session import EnvironmentAt, WorkerSession
-from deskgrid.durations import precise
+from deskgrid.durations import duration
 from deskgrid.scheduler import events as ev
 
 # Workers that prepare one environment at a time: the broker's network is shared by all of them.
@@ -255,8 +255,11 @@ class Environments:
 
     # --- for people --------------------------------------------------------------------------------------------------
 
-    def explain(self, bag: OpenBag, now: float) -> list[str]:
-        """Say in sentences where the environment of a bag is ready, and where it is not, and why."""
+    def explain(self, bag: OpenBag, needs_s: float, now: float) -> list[str]:
+        """Say in sentences where the environment of a bag is ready, and where it is not, and why.
+
+        ``needs_s``: how long a task of it needs a PC, in seconds.
+        """
         if bag.environment is None or bag.environment_key not in self._known:
             return []
         groups: dict[str, list[str]] = {}
@@ -266,23 +269,25 @@ class Environments:
             if at is not None and at.state == "ready":
                 ready += 1
             else:
-                groups.setdefault(self._why_not(bag.environment, worker, at, now), []).append(worker.name)
+                groups.setdefault(self._why_not(bag.environment, worker, at, needs_s, now), []).append(worker.name)
         lines = [f"its environment {bag.environment.label} is ready on {ready} of {len(up)} PCs"]
         for why, names in sorted(groups.items()):
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            lines.append(f"{', '.join(sorted(names)[:NAMED])}{more}: {why}")
+            lines.append(f"on {', '.join(sorted(names)[:NAMED])}{more}: {why}")
         return lines
 
     def _why_not(
-        self, environment: wire.Environment, worker: WorkerSession, at: EnvironmentAt | None, now: float
+        self, environment: wire.Environment, worker: WorkerSession, at: EnvironmentAt | None, needs_s: float, now: float
     ) -> str:
         system = self._system(worker)
         takes_s = self.preparing_s(environment, worker)
         if takes_s is None:
-            return f"the environment has no wheels for {system or 'this sort of PC'}"
+            return f"it has no wheels for {system or 'this sort of PC'}"
         if at is None:
             left_s = self._left_s(worker, now)
-            return f"does not have it; preparing takes about {precise(takes_s)}, and it stays for {precise(left_s)}"
+            if left_s > takes_s + needs_s:
+                return "not there: it is prepared on other PCs first"
+            return f"not there: preparing it takes about {duration(takes_s)}, and the PC stays for {duration(left_s)}"
         if at.state == "asked":
-            return f"prepares it, which takes about {precise(takes_s)}"
-        return f"cannot prepare it: {at.reason} ({system})"
+            return f"being prepared, which takes about {duration(takes_s)} in all"
+        return f"it cannot be prepared: {at.reason} ({system})"

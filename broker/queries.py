@@ -217,7 +217,7 @@ class Queries:
             "text": barred
             or [
                 *kept_back,
-                *(self.environments.explain(bag, now) if why.state == State.WAITING else ()),
+                *(self.environments.explain(bag, why.needs_s, now) if why.state == State.WAITING else ()),
                 *_explanation(why, self._state.book.item(task)[1], len(self._workers.by_name), now),
                 *self._failures(task, why),
             ],

@@ -69,7 +69,9 @@ def _cells(one: Played) -> tuple[str, ...]:
 
 
 def _table(title: str, headings: Sequence[str], caption: str) -> Table:
-    drawn = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    drawn = Table(
+        title=title, caption=caption, caption_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False
+    )
     for number, heading in enumerate(headings):
         drawn.add_column(heading, justify="right" if number else "left")
     return drawn

@@ -160,7 +160,9 @@ def _costs(one: Comparison) -> Line:
 
 
 def _table(title: str, columns: Sequence[str], caption: str | None, lines: Iterable[Line]) -> Table:
-    drawn = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    drawn = Table(
+        title=title, caption=caption, caption_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False
+    )
     for number, name in enumerate(columns):
         drawn.add_column(name, justify="right" if number else "left", no_wrap=True)
     for line in lines:

@@ -5,12 +5,13 @@ Rule: stdout has only the requested output, so that it can be piped; remarks abo
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from deskgrid.cli.base import Folder, Refusal, Seconds, join_option, open_grid, say, show
 
@@ -25,6 +26,13 @@ FAILED = 1
 COPIES = "Let an idle PC run a task that takes long a second time; the first answer counts."
 # How much of the last line of a command's stderr is printed with its failure. Characters.
 LAST_WORDS = 200
+# Options that mean nothing without another one.
+NEED_ANOTHER = {
+    "checkpoint_signal": "checkpoint",
+    "checkpoint_exit": "checkpoint",
+    "min_piece": "checkpoint",
+    "when": "after",
+}
 RETRIES = "How often a failed task is tried again. From the fourth failure on, it pauses before each try."
 
 bag_argument = click.argument("bag_id", metavar="BAG")
@@ -160,6 +168,7 @@ def submit(
     \b
     ls *.png | deskgrid submit --runtime 20 --each - -- convert {} {}.jpg
     """
+    _check_pairs(click.get_current_context(), options)
     with open_grid(join) as grid:
         bag = grid.command(
             list(command),
@@ -190,8 +199,19 @@ def _advise(bag: "Bag[Any, Any]") -> None:
 
 def _environment(env: str | None, more: Sequence[str]) -> list[str | Path] | None:
     """Return what a bag brings, as in Python."""
-    first: list[str | Path] = [] if env is None else [env if env in ("mine", "script") else Path(env)]
+    first = list[str | Path]()
+    if env is not None:
+        if env not in ("mine", "script") and not (env and os.path.exists(env)):
+            raise click.BadParameter(f"{env!r} is not mine or script, and there is no such file", param_hint="--env")
+        first.append(env if env in ("mine", "script") else Path(env))
     return [*first, *more] or None
+
+
+def _check_pairs(context: click.Context, options: Mapping[str, object]) -> None:
+    """Refuse options that mean nothing without another one, rather than ignore them."""
+    for name, other in NEED_ANOTHER.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and not options[other]:
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --{other}")
 
 
 def _itself(command: Iterable[str]) -> list[str]:
@@ -234,17 +254,17 @@ def _attached(grid: "Grid", bag_id: str) -> "Bag[Any, Any]":
 
 
 @contextmanager
-def _waiting(bag_id: str) -> Iterator[None]:
-    """After Ctrl-C, say that only the waiting has ended."""
+def _waiting(bag_id: str, stopped: str = "you stopped waiting; bag {} goes on") -> Iterator[None]:
+    """After Ctrl-C, say what was ``stopped``, and what was not."""
     try:
         yield
     except KeyboardInterrupt:
-        say(f"deskgrid: you stopped waiting; bag {bag_id} goes on", err=True)
+        say(f"deskgrid: {stopped.format(bag_id)}", err=True)
         raise
 
 
 def _summary(progress: "Progress") -> str:
-    parts = [f"{progress.done:,} of {progress.total:,} tasks done"]
+    parts = [f"{progress.done:,} of {progress.total:,} {'task' if progress.total == 1 else 'tasks'} done"]
     parts += [
         f"{count:,} {what}" for count, what in ((progress.failed, "failed"), (progress.cancelled, "cancelled")) if count
     ]
@@ -344,7 +364,7 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
     """
     from deskgrid.errors import DeskgridError, TaskError
 
-    with open_grid(join) as grid, _waiting(bag_id):
+    with open_grid(join) as grid, _waiting(bag_id, "you stopped fetching; do it again to go on"):
         bag = _attached(grid, bag_id)
         try:
             found = bag.fetch(to, item)

@@ -244,7 +244,9 @@ def command_files(inputs: Iterable[str], outputs: Sequence[str]) -> tuple[list[S
         raise BagRejected(f"outputs is a list of at most {wire.PATTERNS_LIMIT} patterns")
     for pattern in outputs:
         if os.path.isabs(pattern) or ".." in pattern.replace("\\", "/").split("/"):
-            raise BagRejected(f"{pattern!r:.200} is no pattern of files in a task's folder")
+            raise BagRejected(
+                f"{pattern!r:.200} is not a pattern for files in the folder of the task, such as 'out/*.npz'"
+            )
     if not named:
         return [], list(outputs) if outputs else None
     return [stored_paths(named)], list(outputs)

@@ -339,8 +339,11 @@ class Grid(Executor):
         wanted, environment = _checked_env(env), None
         if wanted is not None:
             script, reached = reached_by_command(argv)
-            if not script and not {"mine", "script"}.isdisjoint(wanted):
-                raise BagRejected(f"the command names no Python file here, which env={wanted[0]!r} is about")
+            if not script and (kinds := {"mine", "script"}.intersection(wanted)):
+                raise BagRejected(
+                    f'env="{kinds.pop()}" looks into the Python file that the command names, and it names no Python '
+                    "file here: name one, or list the libraries"
+                )
             environment = self._environments.bring(wanted, reached.libraries, script, files)
         digests = b"".join([tree.digest for tree in trees])
         template = command_template(argv, digests, patterns, saving, environment)

@@ -43,7 +43,7 @@ def probes(items: Sequence[Any]) -> tuple[int, ...]:
 def checked_probes(items: Sequence[Any], options: TaskOptions) -> tuple[int, ...]:
     """`probes`, unless the options of the bag are against it. Raises `BagRejected`."""
     if options.checkpoint:
-        raise BagRejected("a checkpointable task has no need to come first: choose checkpoint or explore")
+        raise BagRejected("a bag whose tasks save checkpoints cannot explore: choose one of the two")
     return probes(items)
 
 

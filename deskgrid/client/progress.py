@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 SHOW_AFTER_S = 1.0
 # Seconds between two questions to the broker about the progress.
 LOOK_EVERY_S = 2.0
+# The part of the terminal's columns that the name of the bag may have.
+NAME_PART = 6
+# Columns for the bar, if the text after it can be shorter; and for the time, with its "after" and all blanks.
+BAR_COLUMNS, TIME_COLUMNS = 10, 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,31 +85,40 @@ class Meter:
         if self._bar is None or self._task is None:
             self._bar = _new_bar()
             self._task = self._bar.add_task(self._title, status="")
-        self._bar.update(self._task, completed=settled, total=progress.total, status=_status(progress))
+        counts, width = len(f"{progress.total}/{progress.total}"), self._bar.console.width
+        taken = min(len(self._title), width // NAME_PART) + BAR_COLUMNS + counts + TIME_COLUMNS
+        status = _status(progress, width - taken)
+        self._bar.update(self._task, completed=settled, total=progress.total, status=status)
         self._bar.start()  # does nothing the second time
 
 
-def _status(progress: Progress) -> str:
+def _status(progress: Progress, columns: int) -> str:
+    """Return the text after the bar; in a narrow terminal, without when the bag is done at the latest."""
     parts = [f"{progress.running} running"]
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if progress.eta_s is not None:
         parts.append(when_done(progress.eta_s, progress.eta_high_s, datetime.now().astimezone()))
-    return ", ".join(parts)
+    whole = ", ".join(parts)
+    return whole if len(whole) <= columns or progress.eta_s is None else whole.rpartition(", ")[0]
 
 
 def _new_bar() -> "RichProgress":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
+    # Only the bar shrinks in a narrow terminal: rich first cuts the columns that may be wrapped.
+    console = Console(stderr=True)
+    name = Column(no_wrap=True, max_width=console.width // NAME_PART)
     return Progress(
-        TextColumn("{task.description}", markup=False),
+        TextColumn("{task.description}", markup=False, table_column=name),
         BarColumn(),
-        MofNCompleteColumn(),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
         TextColumn("after"),
-        TimeElapsedColumn(),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[status]}", markup=False),
-        console=Console(stderr=True),
+        console=console,
         # Output that the program prints to the terminal goes above the bar.
         redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
     )

@@ -4,7 +4,9 @@ A template is a msgpack map, which workers unpack; the SHA-256 of its bytes iden
 """
 
 import hashlib
+import os
 import pickle
+import signal as signals
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -119,11 +121,14 @@ def checked_saving(patterns: Sequence[str], signal: str = "USR1", exit_code: int
         raise BagRejected(f"{what}, not {patterns!r:.80}")
     if not (signal.isalnum() and signal.isupper()):
         raise BagRejected(f"a signal is a name such as USR1 or TERM, not {signal!r:.80}")
+    name = signal.removeprefix("SIG")
+    if os.name == "posix" and not hasattr(signals, f"SIG{name}"):  # other systems do not know the signals of the PCs
+        raise BagRejected(f"there is no signal {signal:.80}: give a name such as USR1 or TERM")
     if type(exit_code) is not int or not 1 <= exit_code <= EXIT_CODE_LIMIT:
         raise BagRejected(f"the exit code of a piece is a number from 1 to {EXIT_CODE_LIMIT}, not {exit_code!r:.80}")
     if not patterns:
         return {}
-    return {"checkpoint": list(patterns), "signal": signal.removeprefix("SIG"), "exit": exit_code}
+    return {"checkpoint": list(patterns), "signal": name, "exit": exit_code}
 
 
 def _stays_below(pattern: str) -> bool:

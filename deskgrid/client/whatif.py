@@ -112,6 +112,8 @@ class Advice:
             yield _leave_on(each, self.now)
         if self.longer and not helps and self.now.known:
             yield f"an hour more of any group of PCs brings less than {WORTH:.0%} of that time"
+        if not self.longer and self.misfits is None and self.now.known:
+            yield "no PC leaves as planned, so longer windows would not help"
 
     def line(self) -> str:
         """Return the advice in one line: what helps with the fewest hours, or what the longest tasks need."""

@@ -70,7 +70,9 @@ def table(title: str, found: Sequence[EtaRow]) -> "Table":
     from rich import box
     from rich.table import Table
 
-    drawn = Table(title=title, caption=CAPTION, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    drawn = Table(
+        title=title, caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
     drawn.add_column("", no_wrap=True)
     for heading in ("stage", "bags", "covers", "width", "error", "cost"):
         drawn.add_column(heading, justify="right")

@@ -79,7 +79,7 @@ def table(found: Sequence[ContenderResult], mean: float) -> "Table":
     from rich.table import Table
 
     title = f"{len(found)} random grids, mean runtime {mean:g} of the mean uptime"
-    drawn = Table(title=title, caption=CAPTION, box=box.SIMPLE_HEAD, pad_edge=False)
+    drawn = Table(title=title, caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     drawn.add_column("")
     groups = [(kind, [each for each in found if each.kind == kind]) for kind in KINDS]
     groups = [(kind, some) for kind, some in groups if some]

@@ -78,7 +78,9 @@ def table(title: str, rows: Sequence[PredictionRow]) -> "Table":
     from rich import box
     from rich.table import Table
 
-    drawn = Table(title=title, caption=CAPTION, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    drawn = Table(
+        title=title, caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
     drawn.add_column("", no_wrap=True)
     for heading in ("at .9", "at .95", ".05-.95", "poor", "loss", "arith.", "predict", "learn"):
         drawn.add_column(heading, justify="right")

@@ -40,8 +40,12 @@ def table(title: str, rows: Sequence[SweepRow]) -> "Table":
     from rich import box
     from rich.table import Table
 
-    caption = "medians over sweeps; to 20 %, 10 %: the tasks until the error is that small; total: its error after 8"
-    drawn = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    drawn = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    drawn.caption_justify = "left"
+    drawn.caption = (
+        "Medians over sweeps; to 20 %, to 10 %: how many tasks it takes until the error is that small; "
+        "total: the error of the sum after 8 tasks"
+    )
     for _ in ("order", "predictor"):
         drawn.add_column("", no_wrap=True)
     for heading in (*map(str, POINTS), *(f"to {goal:.0%}" for goal in GOALS), "total"):

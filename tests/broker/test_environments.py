@@ -115,9 +115,9 @@ def test_each_sort_of_pc_gets_its_build_and_one_without_a_build_nothing(office: 
     assert [pc.told() for pc in (other, unknown, oldest)] == [None, None, None]
     text = explained(client, bag)
     assert "its environment numpy==1 is ready on 0 of 4 PCs" in text
-    assert f"mac: the environment has no wheels for Python {python_minor()} on macosx_arm64 (macOS 2.35)" in text
-    assert "bare: the environment has no wheels for this sort of PC" in text
-    assert "old: prepares it, which takes about 2.5" in text
+    assert f"on mac: it has no wheels for Python {python_minor()} on macosx_arm64 (macOS 2.35)" in text
+    assert "on bare: it has no wheels for this sort of PC" in text
+    assert "on old: being prepared, which takes about 2.5 s in all" in text
 
 
 def test_only_a_few_workers_prepare_at_a_time_and_no_more_than_the_tasks_need(
@@ -143,7 +143,15 @@ def test_a_worker_prepares_only_what_leaves_time_for_a_task(office: Office) -> N
     client = office.client(ANN)
     bag = client.submit([b"0"] * 4, template=template(size=size))
     assert [short.told(), bool(long.told())] == [None, True]
-    assert "short: does not have it; preparing takes about 12 s, and it stays for" in explained(client, bag)
+    assert "on short: not there: preparing it takes about 12 s, and the PC stays for " in explained(client, bag)
+
+
+def test_a_pc_that_is_not_needed_yet_is_explained_also_if_it_stays_for_ever(office: Office) -> None:
+    pcs = [Pc(office, name, uptime=None) for name in "ab"]
+    client = office.client(ANN)
+    bag = client.submit([b"0"], template=template())
+    assert [bool(pc.told()) for pc in pcs].count(True) == 1
+    assert "not there: it is prepared on other PCs first" in explained(client, bag)
 
 
 def test_what_preparing_took_is_learned_for_the_next_time(office: Office) -> None:
@@ -179,7 +187,7 @@ def test_a_bag_is_held_when_two_pcs_refuse_its_environment_for_the_same_reason(o
     key = pcs[0].first().key
     pcs[0].refuse(key)
     assert not office.bag(bag).held
-    assert "a: cannot prepare it: bad-1.0.whl: it is bad (Python" in explained(client, bag)
+    assert "on a: it cannot be prepared: bad-1.0.whl: it is bad (Python" in explained(client, bag)
     pcs[0].refuse(key)  # the same PC again
     pcs[1].refuse(key, "another reason")
     assert not office.bag(bag).held
@@ -219,7 +227,7 @@ def test_a_pc_in_trouble_is_asked_again_later_and_holds_no_bag(office: Office) -
         key = pc.first().key
         pc.say(key, wire.Readiness.TROUBLE, reason="No space left on device")
     assert not office.bag(bag).held
-    assert "a, b: cannot prepare it: No space left on device" in explained(client, bag)
+    assert "on a, b: it cannot be prepared: No space left on device" in explained(client, bag)
     assert pcs[0].told() == []
     office.now += AGAIN_S
     pcs[0].worker.send(wire.Heartbeat(None, None))

@@ -127,9 +127,29 @@ def test_everything_about_a_bag_arrives(grid: FakeGrid) -> None:
         ("--with numpy --with scipy<2", ["numpy", "scipy<2"]),
     ],
 )
-def test_the_libraries_of_a_bag_arrive(grid: FakeGrid, words: str, env: list[object]) -> None:
+def test_the_libraries_of_a_bag_arrive(
+    grid: FakeGrid, words: str, env: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("requirements.txt").touch()
     deskgrid("submit", *words.split(), "--", "python", "run.py")
     assert grid.submitted["env"] == env
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--env nothing.txt", "'nothing.txt' is not mine or script, and there is no such file"),
+        ("--checkpoint-signal TERM", "--checkpoint-signal needs --checkpoint"),
+        ("--checkpoint-exit 9", "--checkpoint-exit needs --checkpoint"),
+        ("--min-piece 30", "--min-piece needs --checkpoint"),
+        ("--when ended", "--when needs --after"),
+    ],
+)
+def test_an_option_that_would_mean_nothing_is_refused(grid: FakeGrid, words: str, said: str) -> None:
+    result = deskgrid("submit", *words.split(), "--", "true")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
 
 
 def test_the_commands_own_options_are_left_to_it_also_without_a_double_dash(grid: FakeGrid) -> None:
@@ -199,7 +219,7 @@ def test_a_bag_that_is_rejected_is_one_line_and_exit_code_2(grid: FakeGrid, monk
     [
         (FakeBag([(0, "a"), (1, "b")]), 0, "2 of 2 tasks done"),
         (FakeBag([(0, "a"), (1, ValueError())]), 1, "1 of 2 tasks done, 1 failed"),
-        (FakeBag([(0, "a")], in_time=False), 1, "1 of 1 tasks done; the bag has not ended"),
+        (FakeBag([(0, "a")], in_time=False), 1, "1 of 1 task done; the bag has not ended"),
     ],
     ids=["done", "failed", "too late"],
 )
@@ -367,9 +387,16 @@ def test_several_bags_are_found_before_the_first_is_changed(
     assert changed == [command, command]
 
 
-@pytest.mark.parametrize(("command", "method"), [("wait", "wait"), ("results", "as_completed")])
-def test_ctrl_c_ends_the_waiting_and_says_that_the_bag_goes_on(
-    command: str, method: str, grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("command", "method", "said"),
+    [
+        ("wait", "wait", f"you stopped waiting; bag {BAG} goes on"),
+        ("results", "as_completed", f"you stopped waiting; bag {BAG} goes on"),
+        ("fetch", "fetch", "you stopped fetching; do it again to go on"),
+    ],
+)
+def test_ctrl_c_says_what_goes_on(
+    command: str, method: str, said: str, grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -377,7 +404,7 @@ def test_ctrl_c_ends_the_waiting_and_says_that_the_bag_goes_on(
     monkeypatch.setattr(grid.bag, method, interrupted)
     result = deskgrid(command, BAG)
     assert result.exit_code == 130
-    assert result.stderr.strip() == f"deskgrid: you stopped waiting; bag {BAG} goes on"
+    assert result.stderr.strip() == f"deskgrid: {said}"
 
 
 # --- what a terminal might obey --------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ def test_a_command_says_how_it_saves() -> None:
         ({"patterns": [""]}, "list of patterns"),
         ({"patterns": ["a\\b"]}, "list of patterns"),
         ({"patterns": ["state"], "signal": "usr1"}, "signal"),
+        ({"patterns": ["state"], "signal": "FOO"}, "there is no signal FOO"),
         ({"patterns": ["state"], "signal": ""}, "signal"),
         ({"patterns": ["state"], "exit_code": 0}, "exit code"),
         ({"patterns": ["state"], "exit_code": 256}, "exit code"),

@@ -99,7 +99,7 @@ def test_points_that_are_the_same_are_chosen_one_after_the_other() -> None:
 
 
 def test_a_checkpointable_bag_is_not_explored() -> None:
-    with pytest.raises(BagRejected, match="choose checkpoint or explore"):
+    with pytest.raises(BagRejected, match="save checkpoints cannot explore"):
         checked_probes([1], TaskOptions(checkpoint=True))
 
 

@@ -48,6 +48,17 @@ def test_a_long_call_shows_how_far_the_bag_is(monkeypatch: pytest.MonkeyPatch) -
         assert text in shown
 
 
+def test_in_a_narrow_terminal_the_counts_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = take_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "80")
+    with Meter("a sweep with a name that is too long", lambda: PROGRESS) as bar:
+        bar.tick()
+    shown = terminal.getvalue()
+    for text in ("a sweep", "━", "15/40", "after", "0:00:00", "3 running, 2 failed, done in 8 min 20 s"):
+        assert text in shown
+    assert "at the latest" not in shown
+
+
 def test_a_short_call_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = take_terminal(monkeypatch)
     monkeypatch.setattr(progress, "SHOW_AFTER_S", 60.0)

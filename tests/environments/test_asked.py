@@ -111,9 +111,9 @@ def test_a_lock_becomes_versions_with_hashes(tmp_path: Path) -> None:
     ("name", "text", "reason"),
     [
         ("run.py", "print()", r'no comment "# /// script"'),
-        ("run.py", "# /// script\n# dependencies = 1\n# ///\n", "no list of texts"),
-        ("run.py", "# /// script\n# dependencies = [\n# ///\n", "is no TOML"),
-        ("pylock.toml", "x", "is no TOML"),
+        ("run.py", "# /// script\n# dependencies = 1\n# ///\n", "not a list of strings"),
+        ("run.py", "# /// script\n# dependencies = [\n# ///\n", "is not valid TOML"),
+        ("pylock.toml", "x", "is not valid TOML"),
         ("pylock.toml", "lock-version = '2.0'", "lock of version 2.0; deskgrid reads version 1.0"),
         ("pylock.dev.toml", "", r"lock of version \(none\)"),
         (

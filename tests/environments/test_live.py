@@ -80,12 +80,12 @@ def test_a_commands_python_file_says_what_it_needs(grid: Grid, tmp_path: Path) -
     script = tmp_path / "run.py"
     script.write_text('# /// script\n# dependencies = ["labtools"]\n# ///\nimport labtools\nprint(labtools.METRE)\n')
     assert grid.command(["python", str(script)], [""], env="script").results() == ["100\n"]
-    with pytest.raises(BagRejected, match="names no Python file here"):
+    with pytest.raises(BagRejected, match="it names no Python file here: name one"):
         grid.command(["python", "gone.py"], [""], env="mine")
 
 
 def test_what_cannot_be_had_is_refused_before_anything_is_sent(grid: Grid) -> None:
-    with pytest.raises(BagRejected, match="no package index knows nowhere"):
+    with pytest.raises(BagRejected, match="no package index has nowhere"):
         grid.bag(measured, [1], env=["nowhere"])
     assert grid.bags() == []
 
@@ -110,7 +110,7 @@ def test_people_see_environments_and_have_them_forgotten(grid: Grid, live: LiveG
     assert f"forgot {name} (labtools): " in forgot.stdout, forgot.stderr
     assert first.results() == [(100, "1.0")]
     assert f"wheels of {name} cannot be seen: the broker does not" in deskgrid(live, "env", "show", name).stderr
-    said = "deskgrid: 0 environments have an id that begins with 'none': see deskgrid env list"
+    said = "deskgrid: no environment has an id that begins with 'none': see deskgrid env list"
     assert deskgrid(live, "env", "show", "none").stderr.strip() == said
     # The next bag sends them again.
     assert grid.bag(measured, [2], env=["labtools"]).results() == [(200, "1.0")]
@@ -120,7 +120,7 @@ def test_an_environment_that_tasks_need_stays(grid: Grid, live: LiveGrid) -> Non
     bag = grid.command(["python", "-c", "import time; time.sleep(600)"], [""], env=["labtools"])
     name = deskgrid(live, "env", "list").stdout.splitlines()[1].split()[0]
     refused = deskgrid(live, "env", "forget", name)
-    assert f"of the bags that use {name} have not ended: cancel them first" in refused.stderr
+    assert f"{name} cannot be forgotten yet: 1 bag that uses it has not ended;" in refused.stderr
     with pytest.raises(RequestFailed, match=f"bag {bag.id} has not ended: its tasks need the environment"):
         grid._ask("release", {"bag": bag.id, "parts": "00" * 32})
     bag.cancel()

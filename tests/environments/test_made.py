@@ -13,7 +13,9 @@ import pytest
 
 from deskgrid.client.environments import made as module
 from deskgrid.client.environments import mine, resolve, store
+from deskgrid.client.environments.asked import Asked
 from deskgrid.client.environments.made import Made, made
+from deskgrid.client.environments.reasons import reason
 from deskgrid.client.environments.store import Store
 from deskgrid.errors import BagRejected
 from deskgrid.wire import System, read_tree
@@ -142,7 +144,7 @@ def test_a_cache_that_cannot_be_written_is_named(index: Path, tmp_path: Path) ->
 
 
 def test_a_requirement_that_does_not_exist_is_named(index: Path) -> None:
-    with pytest.raises(BagRejected, match="no package index knows nowhere: is its name right"):
+    with pytest.raises(BagRejected, match="no package index has nowhere for these PCs: is its name right"):
         asked("nowhere")
 
 
@@ -165,6 +167,12 @@ def test_a_platform_without_a_wheel_is_named_and_others_are_served(
     found = asked("alpha", systems=[MAC, WINDOWS])
     assert [build.system for build in found.environment.builds] == [WINDOWS]
     assert "no task of the bag can run on some PCs: the environment 'alpha' for Python" in caplog.text
+
+
+def test_what_a_program_said_that_pip_ran_is_told() -> None:
+    said = "fatal: unable to access 'https://x/': no host\nerror: failed\n\n× git clone did not run\n\nnote: not pip."
+    for text, why in ((said, "unable to access 'https://x/': no host"), (said[50:], "git clone did not run")):
+        assert reason(text, Asked("z"), LINUX, lambda name: "").endswith(f": {why}")
 
 
 def test_requirements_that_contradict_each_other_are_named(index: Path) -> None:

@@ -164,7 +164,7 @@ def _script(path: Path, text: str) -> Asked:
     table = _toml(path, "\n".join(line[2:] if line.startswith("# ") else line[1:] for line in lines))
     wanted = table.get("dependencies", [])
     if not isinstance(wanted, list) or not all(isinstance(line, str) for line in wanted):
-        raise BagRejected(f"{path}: its dependencies are no list of texts")
+        raise BagRejected(f"{path}: its dependencies are not a list of strings")
     return replace(_read(wanted, path.parent), label=path.name, python=str(table.get("requires-python", "")))
 
 
@@ -172,7 +172,7 @@ def _toml(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BagRejected(f"{path} is no TOML: {error}") from error
+        raise BagRejected(f"{path} is not valid TOML: {error}") from error
 
 
 def _lock(path: Path, text: str) -> Asked:

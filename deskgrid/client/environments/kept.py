@@ -61,7 +61,8 @@ def find(link: Link, name: str) -> KeptEnvironment:
     """Return the environment whose id begins with ``name``. Raises `RequestFailed` unless there is exactly one."""
     found = [each for each in environments(link) if each.id.startswith(name)]
     if len(found) != 1:
-        raise RequestFailed(f"{len(found)} environments have an id that begins with {name!r}: see deskgrid env list")
+        have = f"{len(found)} environments have ids that begin" if found else "no environment has an id that begins"
+        raise RequestFailed(f"{have} with {name!r}: see deskgrid env list")
     return found[0]
 
 
@@ -79,7 +80,8 @@ def forget(link: Link, kept: KeptEnvironment) -> int:
     Raises `RequestFailed` if a bag that uses it has not ended.
     """
     if kept.waits:
-        raise RequestFailed(f"{kept.waits} of the bags that use {kept.id} have not ended: cancel them first")
+        bags = "1 bag that uses it has" if kept.waits == 1 else f"{kept.waits} bags that use it have"
+        raise RequestFailed(f"{kept.id} cannot be forgotten yet: {bags} not ended; cancel what is left, or wait")
     parts: dict[bytes, None] = {}
     for build in kept.builds:
         files = wheels(link, kept, build)

@@ -85,7 +85,8 @@ def _asked(env: Env, libraries: Iterable[str], script: str) -> Asked:
 def _wheels(asked: Asked, system: System, store: Store) -> list[Wheel]:
     if not _allows(asked.python, system.python):
         raise BagRejected(
-            f"{asked.label} is for Python {asked.python}, and the PCs have {system}: lock it for this Python, too"
+            f"{asked.label} is for Python {asked.python}, and the PCs have {system}: "
+            + ("change its requires-python" if asked.label.endswith(".py") else "lock it for this Python, too")
         )
     log.info("resolving %s for %s", asked.label, system)
     return wheels_for(asked, system, store)

@@ -14,6 +14,8 @@ _OTHER_PYTHON = re.compile(r"Package '(.+?)' requires a different Python: \S+ no
 _IGNORED = re.compile(r"require a different python version: (.+)")
 _BUILT = re.compile(r"(?s)\[\d+ lines? of output\]\n(.*)\n\s*\[end of output\]")
 _OFFLINE = re.compile(r"NewConnectionError|Max retries exceeded|ConnectionError|Temporary failure in name resolution")
+# Of a program that pip ran, such as git: what it said, or else which one it was.
+_PROGRAM = re.compile(r"^\s*(?:fatal: |× )(.+)", re.MULTILINE)
 # Versions that are shown: the newest ones.
 _VERSIONS = 5
 
@@ -31,6 +33,8 @@ def _why(said: str, asked: Asked, versions: Callable[[str], str]) -> str:
         return f"{_missing(said, found, versions)}{_advice(asked)}"
     if _OFFLINE.search(said):
         return "no package index can be reached from here"
+    if found := _PROGRAM.search(said):
+        return found[1][:400]
     errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
     return next(iter(errors or said.strip().splitlines()[-1:]), "pip failed")[:400]
 
@@ -71,7 +75,7 @@ def _missing(said: str, found: re.Match[str], versions: Callable[[str], str]) ->
             f"{wanted} exists, but no wheel of it fits these PCs: allow other versions, or build a wheel for them and "
             "name its path in env=[...]"
         )
-    return f"no package index knows {wanted}: is its name right?"
+    return f"no package index has {wanted} for these PCs: is its name right, and is it made for them?"
 
 
 def _advice(asked: Asked) -> str:
