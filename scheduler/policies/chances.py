@@ -52,10 +52,10 @@ def chances(view: View, margin: float, ample: float) -> Iterator[Place]:
 
 def _last(view: View, places: Reserved, at: OpenSlot, left: float, placed: Collection[int]) -> Entry | None:
     """The task that has its place here, or else one that would not have its place before this window closes."""
-    entry = places.now.get((at.worker, at.slot))
-    if entry is not None and entry.task not in placed:
-        return entry
-    now = {each.task for each in places.now.values()}
+    for entry in places.now.get(at.closes, ()):
+        if entry.task not in placed:
+            return entry
+    now = {entry.task for entries in places.now.values() for entry in entries}
     best: Chance | None = None
     for entry in places.entries:
         if entry.task in now or entry.task in placed or places.starts.get(entry.task, inf) < at.closes:

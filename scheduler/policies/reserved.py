@@ -22,14 +22,15 @@ _SlotKey = tuple[str, int]
 
 
 class Reserved(NamedTuple):
-    """``entries``: the tasks. ``now``: those that begin now, by slot.
+    """``entries``: the tasks. ``now``: those that begin now, by when the window of their slot closes.
 
-    ``starts``: when each task begins at the place that is kept for it.
+    Idle slots whose windows close together are as good as each other. ``starts``: when each task begins at the place
+    that is kept for it.
     """
 
     entries: Sequence[Entry]
     starts: Mapping[int, float]
-    now: Mapping[_SlotKey, Entry]
+    now: Mapping[float, Sequence[Entry]]
 
 
 class _Place(NamedTuple):
@@ -52,7 +53,8 @@ def reserved(view: View, margin: float) -> Reserved | None:
         likely = view.runtimes(entry.task)
         needs[entry.task] = likely[min(len(likely) - 1, int(CERTAIN * len(likely)))], fmean(likely), entry
     starts: dict[int, float] = {}
-    first: dict[_SlotKey, Entry] = {}
+    closes = {(at.worker, at.slot): at.closes for at in slots}
+    first: dict[float, list[Entry]] = {}
     for most, mean, entry in sorted(needs.values(), key=lambda need: (-need[0], -need[1], need[2].task)):
         places = [
             _soonest(key, spans, free.get(key, view.now), min(most, AMPLE * longest), mean)
@@ -63,7 +65,7 @@ def reserved(view: View, margin: float) -> Reserved | None:
             continue
         starts[entry.task], free[best.slot] = best.starts, best.ends
         if best.starts <= view.now:
-            first.setdefault(best.slot, entry)
+            first.setdefault(closes[best.slot], []).append(entry)
     return Reserved(entries, starts, first)
 
 
@@ -78,14 +80,14 @@ def _waiting(view: View) -> list[Entry]:
 
 
 def _windows(view: View, margin: float) -> dict[_SlotKey, list[tuple[float, float]]]:
-    """The open window of each slot, and the first ones to come."""
+    """The open window of each slot, and the first ones to come. A PC that is late may not come at all."""
     found: dict[_SlotKey, list[tuple[float, float]]] = {}
     for at in view.open_slots():
         found[at.worker, at.slot] = [(view.now, at.closes - margin)]
     for worker, slots, windows in view.upcoming():
         for slot in range(slots):
             found.setdefault((worker, slot), []).extend(
-                [(max(window.opens, view.now), window.closes - margin) for window in windows[:AHEAD]]
+                [(window.opens, window.closes - margin) for window in windows[:AHEAD] if window.opens > view.now]
             )
     return found
 

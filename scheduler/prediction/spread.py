@@ -41,8 +41,10 @@ def runtimes(predicted: float, spread: Spread, elapsed: float = 0.0) -> list[flo
 def closings(opened: float, announced: float, lengths: Sequence[float], now: float) -> list[float]:
     """When a window may close, of equal weight, ascending: instants on the clock of ``now``, all after it.
 
+    If it has outlasted all that, it is the announced instant, even if that has passed.
+
     ``lengths``: how many seconds such windows last, ascending (`deskgrid.scheduler.prediction.hours`); none: it closes
     as ``announced``. It has been open since ``opened``.
     """
     found = [closes for length in lengths if (closes := opened + length) > now]
-    return found or [max(announced, now)]
+    return found or [announced]

@@ -203,3 +203,21 @@ def test_of_very_many_killed_tasks_of_one_length_some_are_passed_over() -> None:
         grid.inside.tasks.bags[BAG].show(task, 30.0, 49.0)
     grid.pc("a", 10, windows=[(20, 500)])
     assert grid.tell_pass()["a"] != []
+
+
+def test_slots_whose_windows_close_together_are_as_good_as_each_other() -> None:
+    grid = mispredicted()
+    for name in ("c", "a", "b"):
+        grid.pc(name, 1000)
+    (last,) = grid.tasks(49, bag=BAG)
+    assert last in [task for tasks in grid.tell_pass().values() for task in tasks]
+
+
+def test_no_place_is_kept_on_a_pc_that_is_late() -> None:
+    grid = mispredicted()
+    grid.pc("a late one", 10, windows=[(20, 500)])
+    grid.leave("a late one")
+    grid.pc("b", 150)
+    grid.wait(30)
+    (last,) = grid.tasks(49, bag=BAG)
+    grid.expect(b=[last])

@@ -97,7 +97,7 @@ def test_announced_windows_are_as_long_as_they_really_are() -> None:
 def test_a_window_closes_after_now_and_as_announced_when_all_that_is_known_is_over() -> None:
     assert closings(100, 200, [10, 20, 30], now=115) == [120, 130]
     assert closings(100, 200, [10, 20, 30], now=130) == [200]
-    assert closings(100, 200, [], now=210) == [210]
+    assert closings(100, 200, [], now=210) == [200]
 
 
 # --- in the scheduler ------------------------------------------------------------------------------------------------
@@ -157,3 +157,15 @@ def test_a_loss_is_no_closing_and_a_new_connection_no_opening() -> None:
     grid.wait(20)
     grid.leave("a")
     assert grid.inside.hours.kept("a") == [100, 50]
+
+
+def test_a_pass_ends_although_a_pc_has_outlasted_its_announcement_and_its_habits() -> None:
+    grid = Grid(packing())
+    for seconds in (120, 121, 122):
+        stays(grid, seconds)
+    grid.pc("a", 100)
+    for seconds in (121.5, 5):
+        grid.wait(seconds)
+        grid.expect()
+    assert grid.inside.slots.workers["a"].ends_at < grid.now
+    assert grid.inside.expected == []

@@ -25,5 +25,5 @@ def test_days_of_a_lab_leave_nothing_behind_and_every_task_ends_once(tmp_path: P
 
 @pytest.mark.timeout(300)
 def test_a_broker_that_forgets_nothing_is_found_out(tmp_path: Path) -> None:
-    with pytest.raises(Broken, match="rows kept grew by"):
+    with pytest.raises(Broken, match="grew by"):  # its rows, or what it remembers of them
         soaked(tmp_path, workers=2, seed=1, more=lambda days: days < DAYS, keep_days=None, flat=FLAT)
