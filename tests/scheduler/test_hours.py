@@ -161,10 +161,10 @@ def test_a_loss_is_no_closing_and_a_new_connection_no_opening() -> None:
 
 def test_a_pass_ends_although_a_pc_has_outlasted_its_announcement_and_its_habits() -> None:
     grid = Grid(packing())
-    for seconds in (120, 121, 122):
+    for seconds in (120.0, 121.0, 122.0):
         stays(grid, seconds)
     grid.pc("a", 100)
-    for seconds in (121.5, 5):
+    for seconds in (121.5, 5.0):
         grid.wait(seconds)
         grid.expect()
     assert grid.inside.slots.workers["a"].ends_at < grid.now
