@@ -226,6 +226,7 @@ def people(seed: int, home: Path) -> None:
         office.now += 5.0
         pc.finish(*work, outcome=wire.Outcome.CRASH, payload=b"\x90", elapsed=5.0)
         ann.ask("cancel", bag=before)
+        office.settle()  # whether the bag after it can run is decided in a turn of its own
         expect(ann.ask("progress", bag=after)["cancelled"] == 1, "a bag can run although the one before it cannot")
         licences = wire.TaskOptions(licences=("matlab=1",), limit=1)
         ann.submit([b"0", b"1"], runtime=0.2, options=licences)
