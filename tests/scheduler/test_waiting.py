@@ -561,3 +561,16 @@ def test_a_queue_takes_another_order_run_by_run_however_many_tasks_a_run_has(ord
     few.add(TaskRanges([5, 15], [10, 3], [2.0, 4.0]))
     few.discard(7, 2)
     assert few.rows() == TaskRanges([5, 9, 15], [2, 6, 3], [2.0, 2.0, 4.0])
+
+
+@pytest.mark.parametrize("order", [OldestFirst, NewestFirst])
+def test_a_prediction_for_tasks_that_are_all_discarded_leaves_the_others_as_they_are(
+    order: type[OldestFirst | NewestFirst],
+) -> None:
+    queue = order()
+    queue.add(TaskRanges([0], [10], [2.0]))
+    queue.discard(3, 3)
+    queue.predict([(3, 3)], {2.0}, lambda task: 5.0)
+    assert sorted(task for task, _ in queue.tasks()) == [0, 1, 2, 6, 7, 8, 9]
+    assert {runtime for _, runtime in queue.tasks()} == {2.0}
+    queue.check()
