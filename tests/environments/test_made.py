@@ -394,6 +394,8 @@ def test_of_a_namespace_that_several_share_only_those_used_come(here: Path) -> N
     for name in ("one", "two"):
         installed(here, f"ns_{name}", "1.0")
         (here / f"ns_{name}-1.0.dist-info" / "RECORD").write_text(f"ns/{name}/a.py,,\n")
+        (here / "ns" / name).mkdir(parents=True)
+        (here / "ns" / name / "a.py").touch()  # Python 3.13 leaves out files that are not there
         (here / f"ns_{name}-1.0.dist-info" / "top_level.txt").write_text("ns\n")
     assert mine.asked_of(["ns.two.a"]).lines == ("ns-two",)
     assert mine.asked_of(["ns"]).lines == ("ns-one", "ns-two")
