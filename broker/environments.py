@@ -148,7 +148,7 @@ class Environments:
     @staticmethod
     def _system(worker: WorkerSession) -> wire.System | None:
         join = worker.join
-        return join.platform and wire.System(join.python, join.platform, join.major, join.minor)  # type: ignore[return-value]
+        return wire.System(join.python, join.platform, join.major, join.minor) if join.platform else None
 
     def _tell_scheduler(self, worker: WorkerSession, now: float) -> None:
         ready = frozenset(key for key, at in worker.environments.items() if at.state == "ready")

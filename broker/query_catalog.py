@@ -84,7 +84,7 @@ def _whole(most: int, least: int = 0) -> Check:
 
 
 def _seconds(value: object) -> str:
-    fits = type(value) in (int, float) and 0 <= value <= SECONDS_LIMIT  # type: ignore[operator]
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= SECONDS_LIMIT
     return "" if fits else f"is not a number of seconds from 0 to {SECONDS_LIMIT:.0f}"
 
 

@@ -172,9 +172,9 @@ class ForecastProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        for pipe in (process.stdin, process.stdout):
+        for pipe in filter(None, (process.stdin, process.stdout)):
             with suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
+                pipe.close()
         try:
             process.wait(END_S)
         except subprocess.TimeoutExpired:

@@ -21,14 +21,12 @@ def _pickler() -> Any:
     # Here, because opening a Grid or attaching to a bag does not need it.
     import cloudpickle
 
-    base: Any = cloudpickle.CloudPickler
+    base = cloudpickle.CloudPickler
 
-    class Noting(base):  # type: ignore[misc]
-        """Notes functions: what they import is not among the names in a pickle."""
+    def reducer_override(pickler: Any, value: Any) -> Any:
+        """Note functions: what they import is not among the names in a pickle."""
+        if type(value) is FunctionType:
+            note_function(value)
+        return base.reducer_override(pickler, value)
 
-        def reducer_override(self, value: Any) -> Any:
-            if type(value) is FunctionType:
-                note_function(value)
-            return super().reducer_override(value)
-
-    return Noting
+    return type("Noting", (base,), {"reducer_override": reducer_override})

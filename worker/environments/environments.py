@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,7 @@ class Environments:
         """Remove environments that are not wanted any more and have no process, but for the last few."""
         for key in [key for key in self.ready if key not in self._wanted and not self._in_use(key)][: -KEPT or None]:
             folder = self.ready.pop(key).folder
-            self._errands.do(lambda folder=folder: shutil.rmtree(folder, ignore_errors=True), _nothing)  # type: ignore[misc]
+            self._errands.do(partial(shutil.rmtree, folder, ignore_errors=True), _nothing)
 
     def _say(self, key: str, readiness: wire.Readiness, package: str = "", reason: str = "", **facts: Any) -> None:
         facts = {"seconds": 0.0, "size": 0} | facts

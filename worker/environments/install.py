@@ -29,6 +29,7 @@ import sys
 import threading
 import venv
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from configparser import Error as ConfigError
 from configparser import RawConfigParser
@@ -91,17 +92,11 @@ def unpack(wheel: str, target: str) -> dict[str, object]:
     try:
         with zipfile.ZipFile(wheel) as archive:
             about = _unpack(archive, folder)
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, _zlib_error()) as error:
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, zlib.error) as error:
         raise Refused(f"it is not a whole wheel: {error}") from error
     about["bytes"] = _compile_all(folder / SITE) + int(str(about["bytes"]))
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
     return about
-
-
-def _zlib_error() -> type[Exception]:
-    import zlib
-
-    return zlib.error
 
 
 def _unpack(archive: zipfile.ZipFile, folder: Path) -> dict[str, object]:
@@ -264,10 +259,16 @@ def _check_room(folder: Path, size: int) -> None:
         raise Trouble(f"it needs {size:,} bytes, and the disk has {free:,} free")
 
 
+class _Points(RawConfigParser):
+    """Reads entry points, whose names may have capital letters."""
+
+    def optionxform(self, optionstr: str) -> str:
+        return optionstr
+
+
 def _scripts(text: str) -> dict[str, tuple[str, str]]:
     """The programs that a wheel has: module and function, by name. Those that cannot be understood are left out."""
-    parser = RawConfigParser(delimiters=("=",), strict=False)
-    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser = _Points(delimiters=("=",), strict=False)
     with suppress(ConfigError):
         parser.read_string(text)
     found = {}

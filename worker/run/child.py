@@ -720,7 +720,8 @@ class TaskModules:
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Find deskgrid, with little in it, and these two modules; nothing else."""
         if name == "deskgrid":
-            return ModuleSpec(name, TaskModules(), is_package=True)  # type: ignore[arg-type]
+            loader: Any = TaskModules()
+            return ModuleSpec(name, loader, is_package=True)
         if name in ("deskgrid.checkpoint", "deskgrid.files"):
             top = Path(__file__).resolve().parents[2]  # of an installation, or of a checkout
             file = f"{name.partition('.')[2]}.py"
