@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from deskgrid.scheduler.model import Attempt, Outcome
+from deskgrid.scheduler.parallel.need import SINGLE, Need
 from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.queues.categories import CategoryKey
 from deskgrid.scheduler.queues.task_ranges import Spans
@@ -30,6 +31,7 @@ class TasksSubmitted:
     ``key``: of the category for the bag, whose later batches go there, too. ``barred``: as in `BagGated`.
     ``probes``: the tasks that are placed before the others, in this order; checkpointable tasks have none.
     ``grows``: they continue the bag's last batch, as if they had come with it; then each has its own runtime.
+    ``need``: what each of them needs beside its seconds, the same for the whole bag.
     """
 
     bag: int
@@ -51,6 +53,7 @@ class TasksSubmitted:
     saved: Sequence["SavedTask"] = ()
     probes: Sequence[int] = ()
     grows: bool = False
+    need: Need = SINGLE
 
 
 class SavedTask(NamedTuple):
@@ -153,16 +156,24 @@ class BagForgotten:
 
 @dataclass(frozen=True, slots=True)
 class HeldAttempt:
-    """An attempt that a joining worker still holds; ``elapsed`` is None when it has not started."""
+    """An attempt that a joining worker still holds; ``elapsed`` is None when it has not started.
+
+    Of a parallel task, each rank is one of these, with the first slot that it has.
+    """
 
     attempt: Attempt
     slot: int
     elapsed: float | None
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerJoined:
-    """A window opened on a worker (or its broker came back). ``windows``: (starts in, lasts) of those to come."""
+    """A window opened on a worker (or its broker came back). ``windows``: (starts in, lasts) of those to come.
+
+    ``speed``, ``processors``, ``memory``, ``labels``: as in `deskgrid.scheduler.parallel.base.Host`; 0 processors: as
+    many as slots. ``reachable``: whether other PCs of its site can reach it, so that ranks of a gang may run there.
+    """
 
     worker: str
     slots: int
@@ -170,6 +181,35 @@ class WorkerJoined:
     windows: Sequence[tuple[float, float]] = ()
     site: str = ""
     holds: Sequence[HeldAttempt] = ()
+    speed: float = 1.0
+    processors: int = 0
+    memory: float = math.inf
+    labels: frozenset[str] = frozenset()
+    reachable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerMeasured:
+    """How fast a worker is, and how much of its processors others use now: as in `scheduler.parallel.base.Host`."""
+
+    worker: str
+    speed: float
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
+class GangBegan:
+    """All ranks of an attempt of a parallel task were ready, and have begun now."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class GangRefused:
+    """A parallel task could not be begun: a worker was not ready in time. It waits again, for ``pause`` s at least."""
+
+    attempt: Attempt
+    pause: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +255,7 @@ class WorkerForgotten:
 
 
 class EndedAttempt(NamedTuple):
-    """One attempt that ended; ``elapsed`` is how long it ran."""
+    """One attempt that ended; ``elapsed`` is how long it ran. A parallel task ends as one, with its first failure."""
 
     attempt: Attempt
     outcome: Outcome
@@ -276,6 +316,9 @@ Event = (
     | WorkerJoined
     | UptimeRefreshed
     | EnvironmentsReady
+    | WorkerMeasured
+    | GangBegan
+    | GangRefused
     | WorkerLeft
     | WorkerForgotten
     | AttemptsEnded
@@ -304,6 +347,25 @@ class Assign:
 
     worker: str
     work: list[Assignment] = field(default_factory=list)
+
+
+class RankPlace(NamedTuple):
+    """Where one rank of a parallel task is to run: a worker, and the slots of it that the rank occupies."""
+
+    worker: str
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartGang:
+    """Begin one attempt of a parallel task: on all ranks, or on none. ``ranks``: by rank. ``runtime``: predicted there.
+
+    The driver prepares all ranks, and answers with `GangBegan` or `GangRefused`.
+    """
+
+    attempt: Attempt
+    ranks: Sequence[RankPlace]
+    runtime: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,4 +410,4 @@ class Stuck:
     attempts: Sequence[Attempt]
 
 
-Command = Assign | Recall | Stop | GiveUp | Settle | Stuck
+Command = Assign | StartGang | Recall | Stop | GiveUp | Settle | Stuck

@@ -1,0 +1,1 @@
+"""Parallel tasks: what they need, what a policy for them reads and decides, and the choices that it is made of."""

@@ -1,0 +1,34 @@
+"""What one task needs beside its seconds: how many ranks, on how many slots each, and what their PCs must have."""
+
+from dataclasses import dataclass
+
+from deskgrid.scheduler.parallel.speedup import Speedup
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One value for a whole bag.
+
+    ``least``, ``most``: its ranks, at once, on PCs of one site; not equal: the task is moldable, and the scheduler
+    chooses when it starts. ``slots``: how many slots of one PC each rank occupies. ``memory``: bytes that each rank
+    needs. ``labels``: what its PCs must have. ``speedup``: of a moldable task; None: its runtime is that of the whole.
+    """
+
+    least: int = 1
+    most: int = 1
+    slots: int = 1
+    memory: int = 0
+    labels: frozenset[str] = frozenset()
+    speedup: Speedup | None = None
+
+    @property
+    def parallel(self) -> bool:
+        """Whether it needs more than one slot at once."""
+        return self.most > 1 or self.slots > 1
+
+    def seconds(self, runtime: float, ranks: int) -> float:
+        """How long it takes on ``ranks`` ranks of speed 1: ``runtime`` is of one rank if it has a speed-up."""
+        return runtime if self.speedup is None else runtime / self.speedup.of(ranks)
+
+
+SINGLE = Need()
