@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # A full collection is due so long after the last one, and is done when nothing but heartbeats has come for a while. It
-# is done anyway when it is overdue. Seconds.
+# is done anyway when it is overdue, or when so many partial ones have left young objects: of about 7,000 each. Seconds.
 DUE_S = 60.0
 OVERDUE_S = 900.0
+OVERDUE_PARTIAL = 150
 # Python begins a full collection after so many partial ones: never.
 _NEVER = 2**31 - 1
 
@@ -34,6 +35,7 @@ class Garbage:
 
     def collect(self, now: float, *, idle: bool) -> None:
         """Collect all garbage, if it is time; ``idle``: nobody waits."""
-        if now >= self._collected_at + (DUE_S if idle else OVERDUE_S):
+        overdue = gc.get_count()[2] >= OVERDUE_PARTIAL
+        if overdue or now >= self._collected_at + (DUE_S if idle else OVERDUE_S):
             gc.collect()
             self._collected_at = now

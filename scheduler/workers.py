@@ -185,6 +185,7 @@ class Workers:
             grid.to_priority([*grid.lose(lost), *grid.release_queue(slot)])
             grid.counters.window_s += now - worker.joined_at
             grid.counters.busy_s += slot.busy_s + (now - slot.started if lost else 0.0)
+        worker.slots = []  # each refers to its worker: without this cycle, they are freed now
 
     def forgotten(self, event: ev.WorkerForgotten, now: float) -> None:
         """A worker that is away will not be back."""

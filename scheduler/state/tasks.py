@@ -291,6 +291,7 @@ class TaskTable:
         del self.bags[bag]
         places = [bisect_left(self._firsts, batch.first) for batch in owner.batches]
         drop_places(places, self._firsts, self._batches)
+        owner.batches.clear()  # each refers to its bag: without this cycle, they are freed now
         return owner.category
 
     def each(self) -> Iterator[tuple[int, State]]:

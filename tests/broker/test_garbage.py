@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from deskgrid.broker.garbage import DUE_S, OVERDUE_S, Garbage
+from deskgrid.broker.garbage import DUE_S, OVERDUE_PARTIAL, OVERDUE_S, Garbage
 
 
 class Knot:
@@ -29,6 +29,17 @@ def test_old_garbage_goes_while_nobody_waits_or_when_it_is_overdue(now: float, i
         del knot
         garbage.collect(now, idle=idle)
         assert (left() is None) == is_gone
+
+
+def test_garbage_that_is_left_often_goes_although_somebody_waits() -> None:
+    garbage = Garbage()
+    with garbage.in_charge():
+        gc.collect()
+        for left in (OVERDUE_PARTIAL - 1, 0):
+            while gc.get_count()[2] < OVERDUE_PARTIAL - (left > 0):
+                gc.collect(1)
+            garbage.collect(1.0, idle=False)
+            assert gc.get_count()[2] == left
 
 
 def test_python_does_not_begin_full_collections_meanwhile_and_does_so_again_afterwards() -> None:

@@ -1,12 +1,14 @@
 """Workers: their windows as announced and as time passes, how they leave, and what is counted then."""
 
+import gc
 import math
 
 import pytest
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import Window, Windows
-from deskgrid.scheduler.state.slots import Away
+from deskgrid.scheduler.state.bags import Bag, TaskBatch
+from deskgrid.scheduler.state.slots import Away, Slot, Worker
 from tests.scheduler.builders import Grid, pgs
 
 
@@ -219,3 +221,26 @@ def test_an_open_ended_worker_is_not_expected_to_come_again() -> None:
     grid.wait(5)
     grid.pc("a", math.inf)
     assert expected(grid) == [("a", 1, [])]
+
+
+# --- what is left ---------------------------------------------------------------------------------------------------
+
+
+def test_workers_that_left_and_bags_that_were_forgotten_leave_nothing_to_the_garbage_collector() -> None:
+    grid = Grid()
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        for bag in range(3):
+            grid.pc("a", 100, slots=8)
+            tasks = grid.tasks(*[1.0] * 4, bag=bag)
+            grid.expect(**{f"a_{slot}" if slot else "a": [task] for slot, task in enumerate(tasks)})
+            grid.end(*tasks)
+            grid.tell(ev.BagForgotten(bag))
+            grid.leave("a")
+        gc.collect()
+        left = {type(each) for each in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    assert left.isdisjoint({Worker, Slot, Bag, TaskBatch})
