@@ -107,6 +107,8 @@ CONTENDERS = (
     Contender("packing", "packing", PACKING),
     Contender("packing, told the current windows only", "packing", PACKING, announces=False),
 )
+# With wrong predictions, the policy that does not look at them takes part, too.
+WITH_ERRORS = (*CONTENDERS, Contender("fcfs", "fcfs", {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,24 +127,34 @@ class ContenderResult:
         return self.makespan_min[name] / self.makespan_min[to]
 
 
-def outcomes(seeds: Sequence[int], processes: int, mean: float = MEAN) -> Iterator[ContenderResult]:
-    """The results of the grids with these seeds, in order."""
-    problems = [random_grid(seed, mean) for seed in seeds]
-    trials = [_trial(problem, contender) for problem in problems for contender in CONTENDERS]
+def contenders(runtime_error: float) -> Sequence[Contender]:
+    """Who takes part if predictions are wrong by up to this factor (`deskgrid.sleepbench.perturbation`)."""
+    return CONTENDERS if runtime_error == 1.0 else WITH_ERRORS
+
+
+def outcomes(
+    seeds: Sequence[int], processes: int, mean: float = MEAN, runtime_error: float = 1.0
+) -> Iterator[ContenderResult]:
+    """The results of the grids with these seeds, in order. ``runtime_error``: as in `contenders`."""
+    problems = [(seed, random_grid(seed, mean)) for seed in seeds]
+    taking_part = contenders(runtime_error)
+    trials = [
+        _trial(problem, contender, seed, runtime_error) for seed, problem in problems for contender in taking_part
+    ]
     rows = rows_of(trials, processes)
-    for seed, problem in zip(seeds, problems, strict=True):
-        yield _outcome(seed, problem, [next(rows) for _ in CONTENDERS])
+    for seed, problem in problems:
+        yield _outcome(seed, problem, [(contender, next(rows)) for contender in taking_part])
 
 
-def _trial(problem: Problem, contender: Contender) -> Trial:
+def _trial(problem: Problem, contender: Contender, seed: int, runtime_error: float) -> Trial:
     parameters = Parameters(announces=contender.announces, options={contender.policy: contender.options})
-    return Trial(problem, contender.policy, parameters=parameters)
+    return Trial(problem, contender.policy, seed=seed, parameters=parameters, runtime_error=runtime_error)
 
 
-def _outcome(seed: int, problem: Problem, rows: Sequence[Row | Unfinished]) -> ContenderResult:
+def _outcome(seed: int, problem: Problem, rows: Sequence[tuple[Contender, Row | Unfinished]]) -> ContenderResult:
     minutes: dict[str, float] = {}
     kills = 0
-    for contender, row in zip(CONTENDERS, rows, strict=True):
+    for contender, row in rows:
         minutes[contender.name] = row.makespan_min if isinstance(row, Row) else math.inf
         if isinstance(row, Row) and contender.policy == "packing":
             kills += row.planned_kills

@@ -13,7 +13,6 @@ from deskgrid.sleepbench.cli.common import Factor, check_writable, progress_bar,
 from deskgrid.sleepbench.grids import (
     BEST,
     BEST_QUEUED,
-    CONTENDERS,
     KINDS,
     MEAN,
     QUEUES,
@@ -50,6 +49,13 @@ CAPTION = (
     help="The mean runtime of a grid's tasks, as a fraction of its mean uptime.",
 )
 @click.option(
+    "--runtime-error",
+    type=Factor(1.0, 1000.0),
+    default=1.0,
+    metavar="F",
+    help="Predict runtimes wrongly, by up to F times.  [default: 1, all are right]",
+)
+@click.option(
     "--processes", "-j", type=click.IntRange(min=1), help="How many grids at once.  [default: one for each core]"
 )
 @click.option(
@@ -59,26 +65,29 @@ CAPTION = (
     metavar="FILE",
     help="Also write a row for each grid there.",
 )
-def grids(*, count: int, seed: int, mean: float, processes: int | None, file: Path | None) -> None:
+def grids(
+    *, count: int, seed: int, mean: float, runtime_error: float, processes: int | None, file: Path | None
+) -> None:
     """Compare policies on random grids, in virtual time: results for the paper's grid might hold only there."""
     from rich.console import Console
 
     check_writable(file)
     found: list[ContenderResult] = []
     with progress_bar("simulating", count, "grids") as progress:
-        for outcome in outcomes(range(seed, seed + count), processes or os.cpu_count() or 1, mean):
+        for outcome in outcomes(range(seed, seed + count), processes or os.cpu_count() or 1, mean, runtime_error):
             found.append(outcome)
             progress(len(found))
             write_json(file, [asdict(outcome) for outcome in found])
-    Console().print(table(found, mean))
+    Console().print(table(found, mean, runtime_error))
 
 
-def table(found: Sequence[ContenderResult], mean: float) -> "Table":
+def table(found: Sequence[ContenderResult], mean: float, runtime_error: float = 1.0) -> "Table":
     """Mean ratios by kind of runtimes, and the worst."""
     from rich import box
     from rich.table import Table
 
     title = f"{len(found)} random grids, mean runtime {mean:g} of the mean uptime"
+    title += f", predictions wrong by up to {runtime_error:g} times" if runtime_error != 1.0 else ""
     drawn = Table(title=title, caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     drawn.add_column("")
     groups = [(kind, [each for each in found if each.kind == kind]) for kind in KINDS]
@@ -93,7 +102,8 @@ def table(found: Sequence[ContenderResult], mean: float) -> "Table":
 
 def lines(groups: Sequence[Sequence[ContenderResult]]) -> Iterator[tuple[str, ...]]:
     """The rows of the table, with a cell for each group; the last group has all grids."""
-    for name in (*(contender.name for contender in CONTENDERS), BEST_QUEUED):
+    names = [name for name in groups[-1][0].makespan_min if name not in (BEST, BEST_QUEUED)]
+    for name in (*names, BEST_QUEUED):
         yield name, *(f"{fmean(each.ratio(name, AGAINST) for each in some):.3f}" for some in groups)
     yield (
         "lower bound",

@@ -81,3 +81,17 @@ def test_what_else_the_table_says() -> None:
     minutes = {contender.name: 10.0 for contender in CONTENDERS} | {BEST: 10.0, BEST_QUEUED: 12.5}
     told = {line[0]: line[1:] for line in lines([[ContenderResult(0, "uniform", 5, 5.0, minutes, 2)]])}
     assert (told["lower bound"], told[f"worst, to {BEST}"], told["planned kills"]) == (("0.500",), ("1.000",), ("2",))
+
+
+def test_wrong_predictions_are_those_of_the_grids_seed_and_fcfs_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Trial] = []
+
+    def noted(trials: Sequence[Trial], processes: int) -> Iterator[Row | Unfinished]:
+        tried.extend(trials)
+        return rows(trials, processes)
+
+    monkeypatch.setattr(grids, "rows_of", noted)
+    (found,) = outcomes([7], processes=1, runtime_error=2.0)
+    assert {(trial.seed, trial.runtime_error) for trial in tried} == {(7, 2.0)}
+    assert [name for name in found.makespan_min if name not in (BEST, BEST_QUEUED)][-1] == "fcfs"
+    assert {line[0] for line in lines([[found]])} >= {"packing", "fcfs", BEST_QUEUED}
