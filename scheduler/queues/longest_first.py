@@ -6,7 +6,8 @@ from itertools import islice, repeat
 
 from deskgrid.scheduler.model import agree
 from deskgrid.scheduler.queues.by_arrival import COMPACT_FROM, RUNS_A_GHOST
-from deskgrid.scheduler.queues.runtime_index import START, Run, RuntimeIndex
+from deskgrid.scheduler.queues.leaf import Run
+from deskgrid.scheduler.queues.runtime_index import START, RuntimeIndex
 from deskgrid.scheduler.queues.task_ranges import Spans, TaskRanges, grouped
 from deskgrid.scheduler.queues.waiting import Entry, NewRuntime
 
