@@ -110,6 +110,9 @@ class Overview:
             "name": bag.row.name,
             "owner": bag.row.owner,
             "kind": bag.row.kind,
+            "gang": False,
+            "ranks": [1, 1],
+            "slots": 1,
             "total": view.total,
             "done": view.done,
             "failed": view.failed,
@@ -241,6 +244,12 @@ class Overview:
             "name": session.name,
             "host": join.host,
             "site": join.site,
+            "labels": [],
+            "processors": join.slots,
+            "memory": None,
+            "speed": 1.0,
+            "load": 0.0,
+            "reachable": True,
             "state": session.state,
             "kind": join.kind,
             "plan": join.plan,
@@ -274,7 +283,14 @@ class Overview:
 
     def _task_row(self, task: int, runtime: float, elapsed: float) -> RunningTask:
         bag, item = self._state.book.item(task)
-        return {"bag": bag.row.id, "item": item, "runtime_s": runtime, "elapsed_s": max(0.0, elapsed)}
+        return {
+            "bag": bag.row.id,
+            "item": item,
+            "runtime_s": runtime,
+            "elapsed_s": max(0.0, elapsed),
+            "rank": None,
+            "ranks": 1,
+        }
 
 
 def _totals(workers: Mapping[Presence, int], under_way: int, ended: int, slots: int, busy: int) -> Totals:

@@ -56,6 +56,7 @@ def _row(grid: GridState, task: int, item: int, now: float) -> TaskRow:
         "item": item,
         "state": name,
         "worker": None if slot is None else slot.worker.name,
+        "workers": [],
         "runtime_s": grid.tasks.runtime(task),
         "elapsed_s": elapsed,
     }

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from deskgrid import wire
 from deskgrid.client.downloads import ResultFiles
@@ -37,8 +37,22 @@ _GLANCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class RankLog:
+    """What one rank of a gang printed, and where."""
+
+    rank: int
+    worker: str
+    elapsed_s: float
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskLog:
-    """The log of one task. ``error``: its traceback, or how else it failed; ``elapsed_s``: how long it ran."""
+    """The log of one task. ``error``: its traceback, or how else it failed; ``elapsed_s``: how long it ran.
+
+    Of a gang, all is of the rank that failed first, or else of rank 0; ``ranks`` has the output of every rank.
+    """
 
     state: str
     worker: str | None
@@ -46,6 +60,13 @@ class TaskLog:
     stdout: str
     stderr: str
     error: str | None
+    ranks: tuple[RankLog, ...] = ()
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Self:
+        """Read an answer of the broker. Raises KeyError and TypeError."""
+        ranks = [RankLog(**{name: row[name] for name in RankLog.__slots__}) for row in answer["ranks"]]
+        return cls(**{name: answer[name] for name in cls.__slots__ if name != "ranks"}, ranks=tuple(ranks))
 
 
 class Bag(Generic[ItemT, ResultT]):
@@ -291,9 +312,7 @@ class Bag(Generic[ItemT, ResultT]):
 
     def logs(self, item: int) -> TaskLog:
         """Return a task's output, where it ran and how it ended. ``item``: its index, from 0."""
-        return self._read(
-            lambda answer: TaskLog(**{name: answer[name] for name in TaskLog.__slots__}), self._ask("logs", item=item)
-        )
+        return self._read(TaskLog.of, self._ask("logs", item=item))
 
     def update_runtimes(self, runtimes: Mapping[int, float]) -> None:
         """Change the predicted runtimes of some tasks; waiting tasks are placed again.

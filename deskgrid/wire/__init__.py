@@ -7,6 +7,7 @@ Import it with ``from deskgrid import wire``. Inside, each file imports only fil
 - `source`: a reader of packed values, one by one, lengths first;
 - `fields`: the types and ranges of fields;
 - `trees`: lists of stored files, and payloads that need them;
+- `ranks`: the result of a gang, made of its ranks' results;
 - `environments`: the libraries that a bag brings, for each sort of PC;
 - `failure`, `template`: a worker's account of a failure, and the data that all tasks of a bag share;
 - `needs`: the fields that say what a task needs beside its seconds, and what a PC has;
@@ -150,6 +151,7 @@ from deskgrid.wire.messages.worker import (
 )
 from deskgrid.wire.needs import LABEL, PackedSpeedup
 from deskgrid.wire.payload import Chunks, Payload, frames_of, payload_of, sha256_of, slice_of
+from deskgrid.wire.ranks import RANKS_MARK, RanksRefused, join_ranks, split_ranks
 from deskgrid.wire.task_options import LICENCE, TaskOptions, read_task_options
 from deskgrid.wire.template import (
     EXIT_CODE_LIMIT,
@@ -230,6 +232,7 @@ __all__ = [
     "QUESTION_BYTES",
     "QUESTION_ITEMS",
     "RANKS_LIMIT",
+    "RANKS_MARK",
     "RESULTS_ROWS",
     "RETRIES_LIMIT",
     "SAID_AT_MEETING_BYTES",
@@ -332,6 +335,7 @@ __all__ = [
     "frames_of",
     "in_batches",
     "is_longer",
+    "join_ranks",
     "large_of",
     "pack_columns",
     "parts_of",
@@ -345,6 +349,7 @@ __all__ = [
     "sha256_of",
     "slice_of",
     "split_digests",
+    "split_ranks",
     "template_environment",
     "template_kind",
     "this_system",
