@@ -12,6 +12,7 @@ class Need:
     ``least``, ``most``: its ranks, at once, on PCs of one site; not equal: the task is moldable, and the scheduler
     chooses when it starts. ``slots``: how many slots of one PC each rank occupies. ``memory``: bytes that each rank
     needs. ``labels``: what its PCs must have. ``speedup``: of a moldable task; None: its runtime is that of the whole.
+    ``cpu``: the part of its time in which it computes, where that is known; the rest it communicates.
     """
 
     least: int = 1
@@ -20,6 +21,7 @@ class Need:
     memory: int = 0
     labels: frozenset[str] = frozenset()
     speedup: Speedup | None = None
+    cpu: float = 1.0
 
     @property
     def parallel(self) -> bool:
