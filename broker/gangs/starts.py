@@ -117,7 +117,6 @@ class Starts:
         gang = self._table.at(worker, message.task, message.number)
         if gang is not None and gang.stage == Stage.PREPARING:
             self.refuse(gang, f"{worker.name}: {message.reason}", now)
-            self._table.handle(ev.AttemptsReturned(worker.name, [gang.attempt]), now)
         elif gang is not None:
             self._table.lose(gang, worker, now)
 
