@@ -18,7 +18,7 @@ from deskgrid.cli.start import INTERRUPTED
 # The commands that --help lists under these headings: name, MODULE:NAME, short help.
 COMMANDS = {
     "Run a grid": (
-        ("broker", "deskgrid.cli.serving:broker", "Start the broker: on one machine, before all else."),
+        ("broker", "deskgrid.cli.broker:broker", "Start the broker: on one machine, before all else."),
         ("worker", "deskgrid.cli.serving:worker", "Make this PC work for a grid."),
         ("keys", "deskgrid.cli.keys:keys", "Let people and PCs in, and keep them out again."),
     ),
