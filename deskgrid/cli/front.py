@@ -23,7 +23,7 @@ COMMANDS = {
         ("keys", "deskgrid.cli.keys:keys", "Let people and PCs in, and keep them out again."),
     ),
     "Have work done": (
-        ("submit", "deskgrid.cli.bags:submit", "Submit a bag of commands; print its id."),
+        ("submit", "deskgrid.cli.submit:submit", "Submit a bag of commands; print its id."),
         ("wait", "deskgrid.cli.bags:wait", "Wait until a bag has ended."),
         ("eta", "deskgrid.cli.eta:eta", "Say when a bag will be done."),
         ("results", "deskgrid.cli.bags:results", "Print the results of a bag, in order."),
