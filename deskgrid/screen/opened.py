@@ -9,7 +9,7 @@ from rich.cells import chop_cells
 from rich.text import Text
 
 from deskgrid.durations import duration
-from deskgrid.screen import tables
+from deskgrid.screen import bag_rows, tables, worker_rows
 from deskgrid.screen.drawing import Column, counted, row
 from deskgrid.screen.listing import Entry, Listing, line
 from deskgrid.screen.questions import GROUPS, explain_of, logs_of, output_of, tasks_of, worker_of
@@ -61,7 +61,7 @@ def pc(view: View, seen: Seen, width: int) -> Listing:
     if told is None:
         return Listing(heading, _refused(seen, width, question) or [line("asking the broker ...", "dim")])
     heading += [Text(clean(f"{name} {told[name]}")) for name in ("host", "site") if told[name]]
-    heading += [tables.legend(tables.WINDOW_PARTS)]
+    heading += [tables.legend(worker_rows.WINDOW_PARTS)]
     names = {bag["bag"]: bag["name"] for bag in seen.bags}
     slots = [
         _slot(told, slot, names.get(slot["running"]["bag"], "") if slot["running"] else "") for slot in told["slots"]
@@ -83,7 +83,8 @@ def _about(worker: WorkerState, width: int) -> Iterable[Entry]:
     if worker["note"]:
         yield _labelled("trouble", Text(clean(worker["note"]), "bold red"))
     columns = [Column(max(0, width - LABEL - tables.DURATION - 2)), Column(tables.DURATION, "right")]
-    yield _labelled("window", row((tables.window(worker, columns[0].width), tables.time_left(worker)), columns))
+    window = worker_rows.window(worker, columns[0].width)
+    yield _labelled("window", row((window, worker_rows.time_left(worker)), columns))
     yield _labelled("plan", worker["plan"] or worker["kind"])
     coming = [f"in {duration(starts)} for {duration(lasts)}" for starts, lasts in worker["windows"]]
     yield _labelled("next", ", ".join(coming) or "no further window is announced")
@@ -97,8 +98,8 @@ def _slot(worker: WorkerState, slot: SlotState, bag: str) -> Entry:
     if task is None:
         left = slot["left_s"]
         return line(text.append("idle" if left is None else f"idle, {duration(max(0.0, left))} left"))
-    text.append(f"{clean(bag or task['bag'])} #{task['item']}  ").append_text(tables.progress(task)).append("  ")
-    return line(text.append_text(tables.said_of(worker, slot, task)), key=f"task {task['bag']} {task['item']}")
+    text.append(f"{clean(bag or task['bag'])} #{task['item']}  ").append_text(worker_rows.progress(task)).append("  ")
+    return line(text.append_text(worker_rows.said_of(worker, slot, task)), key=f"task {task['bag']} {task['item']}")
 
 
 def _events(name: str, seen: Seen) -> list[Entry]:
@@ -117,11 +118,11 @@ def bag(view: View, seen: Seen, width: int) -> Listing:
     if told is None:
         return Listing([Text(clean(page.name), "bold")], [line("the broker has no such bag any more", "dim")])
     heading = [
-        Text(clean(tables.title(told)), "bold"),
+        Text(clean(bag_rows.title(told)), "bold"),
         Text(clean(f"id {told['bag']}")),
         Text(clean(f"of {told['owner']}")),
         Text(f"{duration(told['age_s'])} old"),
-        tables.legend(tables.BAG_PARTS),
+        tables.legend(bag_rows.BAG_PARTS),
     ]
     questions = [explain_of(page.name), *(tasks_of(page.name, group) for group in GROUPS)]
     return Listing(
@@ -139,12 +140,12 @@ def bag(view: View, seen: Seen, width: int) -> Listing:
 def _progress(bag: BagState, width: int) -> Iterable[Entry]:
     room = max(0, width - LABEL - tables.DURATION - 2)
     columns = [Column(room), Column(tables.DURATION, "right")]
-    yield _labelled("tasks", row((tables.bag_bar(bag, room), tables.to_go(bag)), columns))
+    yield _labelled("tasks", row((bag_rows.bag_bar(bag, room), bag_rows.to_go(bag)), columns))
     counts = [f"{bag[state]:,} {state}" for state in ("done", "failed", "cancelled", "running", "waiting")]
     yield _labelled("", ", ".join(counts))
     work = f"{duration(bag['left_s'])} left, longest task {duration(bag['longest_s'])}"
     yield _labelled("work", work if bag["closed"] else f"{work}; more tasks may come")
-    if (low := bag["eta_low_s"]) is not None and not tables.complete(bag):
+    if (low := bag["eta_low_s"]) is not None and not bag_rows.complete(bag):
         high = "nobody knows how long" if bag["eta_high_s"] is None else duration(bag["eta_high_s"])
         yield _labelled("to go", f"{duration(low)} to {high}, with a confidence of 90 %")
     if bag["note"]:
@@ -197,7 +198,8 @@ def _running(bag_id: str, seen: Seen) -> Iterable[Entry]:
                 text = (
                     Text(f"#{task['item']:<9} ").append("running   ", "green").append(f"on {clean(worker['name'])}  ")
                 )
-                yield line(text.append_text(tables.said_of(worker, slot, task)), key=f"task {bag_id} {task['item']}")
+                said = worker_rows.said_of(worker, slot, task)
+                yield line(text.append_text(said), key=f"task {bag_id} {task['item']}")
 
 
 def log(view: View, seen: Seen, width: int) -> Listing:
@@ -208,7 +210,7 @@ def log(view: View, seen: Seen, width: int) -> Listing:
     entries = [entry for row in outputs for entry in _output(row, width)]
     refused = _refused(seen, width, question)
     nothing = "no task of it has ended yet" if question in seen.told else "asking the broker ..."
-    name = view.page.name if told is None else tables.title(told)
+    name = view.page.name if told is None else bag_rows.title(told)
     return Listing(
         [Text("Log", "bold"), Text(clean(f"of bag {name}")), Text("the newest at the end", "dim")],
         refused + entries or [line(nothing, "dim")],
@@ -230,7 +232,7 @@ def task(view: View, seen: Seen, width: int) -> Listing:
     page = view.page
     why, logs = explain_of(page.name, page.item), logs_of(page.name, page.item)
     told = seen.bag(page.name)
-    name = page.name if told is None else tables.title(told)
+    name = page.name if told is None else bag_rows.title(told)
     entries = _sentences(seen.answer(why).get("text", []), width)
     log = seen.answer(logs)
     if log.get("worker"):
