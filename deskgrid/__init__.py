@@ -48,10 +48,10 @@ _PLACES = {
     "Grid": "client.grid",
     "Progress": "client.progress",
     "Shared": "files",
-    "Task": "client.grid",
+    "Task": "client.task",
     "TaskLog": "client.bag",
     "__version__": "wire",
-    "task": "client.grid",
+    "task": "client.task",
 }
 
 _beside = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -61,8 +61,9 @@ if os.path.isfile(os.path.join(_beside, "pyproject.toml")):
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag, TaskLog
     from deskgrid.client.eta import Eta
-    from deskgrid.client.grid import Grid, Task, task
+    from deskgrid.client.grid import Grid
     from deskgrid.client.progress import Progress
+    from deskgrid.client.task import Task, task
     from deskgrid.client.whatif import Change
     from deskgrid.errors import (
         BagRejected,
