@@ -11,10 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 __all__ = [
+    "Amdahl",
     "Bag",
     "BagRejected",
     "Change",
     "DeskgridError",
+    "Downey",
     "Eta",
     "File",
     "Grid",
@@ -24,6 +26,7 @@ __all__ = [
     "PicklingFailed",
     "Progress",
     "PythonMismatch",
+    "RankLog",
     "RemoteError",
     "RemoteTraceback",
     "RequestFailed",
@@ -41,12 +44,15 @@ __all__ = [
 
 # The modules of the public names, except for the errors.
 _PLACES = {
+    "Amdahl": "scheduler.parallel.speedup",
     "Bag": "client.bag",
     "Change": "client.whatif",
+    "Downey": "scheduler.parallel.speedup",
     "Eta": "client.eta",
     "File": "files",
     "Grid": "client.grid",
     "Progress": "client.progress",
+    "RankLog": "client.bag",
     "Shared": "files",
     "Task": "client.task",
     "TaskLog": "client.bag",
@@ -59,7 +65,7 @@ if os.path.isfile(os.path.join(_beside, "pyproject.toml")):
     __path__.append(_beside)
 
 if TYPE_CHECKING:
-    from deskgrid.client.bag import Bag, TaskLog
+    from deskgrid.client.bag import Bag, RankLog, TaskLog
     from deskgrid.client.eta import Eta
     from deskgrid.client.grid import Grid
     from deskgrid.client.progress import Progress
@@ -83,6 +89,7 @@ if TYPE_CHECKING:
         TaskTimeout,
     )
     from deskgrid.files import File, Shared
+    from deskgrid.scheduler.parallel.speedup import Amdahl, Downey
     from deskgrid.wire import VERSION as __version__
 else:
 

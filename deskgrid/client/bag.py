@@ -164,8 +164,9 @@ class Bag(Generic[ItemT, ResultT]):
         """Fetch the files that tasks left, and wait for tasks that have not ended; returns their paths.
 
         ``to``: the folder for them. ``item``: the index of one task, whose files go directly into that folder; None:
-        all tasks, and the files of each go into a folder that is named after its index. Files that are there already
-        and are equal stay, so a fetch that was interrupted goes on where it stopped.
+        all tasks, and the files of each go into a folder that is named after its index. Of a gang, those of each rank
+        are in a folder in it that is named after the rank. Files that are there already and are equal stay, so a fetch
+        that was interrupted goes on where it stopped.
 
         Raises `RequestFailed` if another file is in the way, and the exception of the task ``item`` if it failed.
         """
@@ -186,9 +187,16 @@ class Bag(Generic[ItemT, ResultT]):
         if row.outcome != wire.Outcome.DONE:
             return []
         try:
-            wrapped = wire.unwrap(row.payload)
-        except wire.TreeRefused as error:
+            ranks = wire.split_ranks(row.payload)
+            if ranks is None:
+                return self._files_of(row.payload, folder)
+            found = [self._files_of(payload, folder / str(rank)) for rank, payload in enumerate(ranks)]
+        except (wire.TreeRefused, wire.RanksRefused) as error:
             raise RequestFailed(f"the result of task {row.item} cannot be read: {error}") from error
+        return [path for paths in found for path in paths]
+
+    def _files_of(self, payload: wire.Payload, folder: Path) -> list[Path]:
+        wrapped = wire.unwrap(payload)
         trees = wrapped.trees[:-1] if wrapped.whole else wrapped.trees
         return [path for tree in trees for path in self._files.fetch(tree, folder)]
 

@@ -258,6 +258,8 @@ class Grid(Executor):
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1")
         job = as_task(fn)
+        if job.options.gang and chunksize > 1:
+            raise ValueError("a task of several calls has one rank: leave out chunksize, or the gang")
         if runtime is not None:
             job = replace(job, runtime=checked_seconds(runtime, "the runtime"))
         if chunksize == 1:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from deskgrid import wire
 from deskgrid.client.bag import Bag
+from deskgrid.client.needs import READERS, Gang, Labels, Size, SpeedupGiven, check_needs
 from deskgrid.client.submission import checked_seconds
 from deskgrid.errors import BagRejected
 from deskgrid.wire import TaskOptions
@@ -38,11 +39,26 @@ class TaskKeywords(TypedDict, total=False):
     projects may be, too; or a `Path` to a requirements.txt or a pylock.toml; or ``"script"`` for the comment
     ``# /// script`` of the program. They are resolved once for each sort of PC that the grid has, by pip or uv on this
     machine, and only wheels are used. ``python`` in a command is then the Python of the environment.
+
+    ``slots``: how many slots of one PC a task needs at once, for its threads and processes. ``gang``: how many ranks a
+    task has, which run at once, each a process of its own, on PCs of one site that reach each other; its result is the
+    list of its ranks' results, also for one rank. ``(2, 16)``: from 2 to 16, as the grid chooses when the task begins;
+    then ``speedup`` says what more ranks are worth: ``Amdahl(s)`` with the fraction s of the task that does not become
+    faster, ``Downey(A, sigma)``, or a table such as ``{1: 1, 2: 1.9, 4: 3.4}``. With a speed-up, ``runtime`` is that of
+    one rank, and otherwise that of the whole. ``mpi``: the ranks are MPI processes; they go to PCs that allow it.
+    ``memory``: what each rank needs, in bytes or as ``"4G"``. ``labels``: what its PCs must have, ``"gpu"`` or
+    ``{"gpu", "matlab"}``. With ``gang``, ``slots`` are for each rank.
     """
 
     copies: bool | None
     min_piece: float | None
     env: EnvGiven
+    slots: int | None
+    gang: Gang | None
+    speedup: SpeedupGiven | None
+    mpi: bool | None
+    memory: Size | None
+    labels: Labels | None
 
 
 class BagKeywords(TaskKeywords, total=False):
@@ -97,9 +113,11 @@ def options_of(before: TaskOptions, given: Mapping[str, Any], keywords: Any) -> 
     """
     if unknown := [name for name in given if name not in keywords.__annotations__]:
         raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
-    said = {name: value for name, value in given.items() if value is not None and name in _FIELDS}
-    read = {name: reader(said[name]) for name, reader in _READERS.items() if name in said}
-    return checked_options(replace(before, **(said | read)))
+    changed: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is not None:
+            changed |= _READERS[name](value) if name in _READERS else {name: value} if name in _FIELDS else {}
+    return checked_options(replace(before, **changed))
 
 
 def checked_env(env: EnvGiven) -> "Env | None":
@@ -124,6 +142,7 @@ def checked_options(options: TaskOptions) -> TaskOptions:
     if options.checkpoint and options.copies:
         raise BagRejected("a checkpointable task is not copied: choose checkpoint or copies")
     _check_gates(options)
+    check_needs(options)
     if options.timeout is None:
         return options
     seconds = checked_seconds(options.timeout, "the timeout")
@@ -180,4 +199,8 @@ def _ids(bags: str | Bag[Any, Any] | Iterable[Bag[Any, Any] | str]) -> tuple[Any
 
 _FIELDS = frozenset([field.name for field in fields(TaskOptions)])
 # How options are read that a program gives in another form.
-_READERS: Mapping[str, Callable[[Any], object]] = {"licences": checked_licences, "after": _ids}
+_READERS: Mapping[str, Callable[[Any], Mapping[str, object]]] = {
+    **READERS,
+    "licences": lambda licences: {"licences": checked_licences(licences)},
+    "after": lambda bags: {"after": _ids(bags)},
+}
