@@ -117,8 +117,8 @@ from deskgrid.wire.messages.ranks import (
     RanksEnded,
     RankSlot,
     RanksReady,
-    RanksRefused,
     RanksTaken,
+    RanksUnready,
     StartRanks,
 )
 from deskgrid.wire.messages.worker import (
@@ -301,6 +301,7 @@ __all__ = [
     "RanksReady",
     "RanksRefused",
     "RanksTaken",
+    "RanksUnready",
     "Readiness",
     "Recall",
     "Ref",

@@ -87,5 +87,7 @@ def _check_table(sizes: tuple[Any, ...], speedups: tuple[Any, ...]) -> None:
         if Integer(1, RANKS_LIMIT).one(ranks) <= before:
             raise Wrong("a table of speed-ups whose numbers of ranks do not grow")
         before = ranks
-    for speedup in speedups:
+    for ranks, speedup in zip(sizes, speedups, strict=True):
         Ratio(1 / SPEEDUP_LIMIT, SPEEDUP_LIMIT).one(speedup)
+        if ranks == 1 and speedup != 1.0:
+            raise Wrong("the speed-up of one rank is 1")

@@ -30,8 +30,8 @@ from deskgrid.wire.messages.ranks import (
     PrepareRanks,
     RanksEnded,
     RanksReady,
-    RanksRefused,
     RanksTaken,
+    RanksUnready,
     StartRanks,
 )
 from deskgrid.wire.messages.worker import (
@@ -98,7 +98,7 @@ Message = (
     | PrepareRanks
     | StartRanks
     | RanksReady
-    | RanksRefused
+    | RanksUnready
     | RanksEnded
     | RanksTaken
     | Meet
@@ -110,7 +110,7 @@ Message = (
 MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 
 FROM_LAB = (Enrol,)
-FROM_RANKS = (RanksReady, RanksRefused, RanksEnded, Meet, PmiBytes)
+FROM_RANKS = (RanksReady, RanksUnready, RanksEnded, Meet, PmiBytes)
 FROM_WORKER = (Join, Heartbeat, Finished, Leave, Returned, Fetch, Saved, Resume, Prepared, *FROM_RANKS)
 FROM_CLIENT = (Hello, Submit, Watch, Ask, Blob, Goodbye)
 # From workers and clients.

@@ -123,7 +123,7 @@ class RanksReady:
 
 
 @dataclass(frozen=True, slots=True)
-class RanksRefused:
+class RanksUnready:
     """The ranks of an attempt cannot start here, and the worker has given up their slots; ``reason``: for people."""
 
     task: Count
@@ -160,7 +160,11 @@ class Meet:
 
 @dataclass(frozen=True, slots=True)
 class PmiBytes:
-    """Bytes of PMI-1 from a rank or to it. ``start``: how many went before them in this direction."""
+    """Bytes of PMI-1 from a rank or to it.
+
+    ``start``: from a rank, how many of its bytes went before these; to a rank, how many of its bytes the broker had
+    read when it answered. So both sides know what they have had already, also after a restart of the broker.
+    """
 
     task: Count
     number: Count
