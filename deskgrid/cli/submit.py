@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from deskgrid.cli.base import Refusal, Seconds, join_option, open_grid, say
+from deskgrid.cli.needs import check_needs, needs_options
 
 if TYPE_CHECKING:
     from deskgrid.client.bag import Bag
@@ -26,6 +27,8 @@ NEED_ANOTHER = {
     "checkpoint_exit": "checkpoint",
     "min_piece": "checkpoint",
     "when": "after",
+    "speedup": "gang",
+    "mpi": "gang",
 }
 
 
@@ -70,6 +73,7 @@ def licence_needs(context: click.Context, option: click.Parameter, given: tuple[
     show_default=True,
     help="How long a PC must be there for a piece of a command with --checkpoint.",
 )
+@needs_options
 @click.option(
     "--each",
     "lines",
@@ -158,6 +162,7 @@ def submit(
     ls *.png | deskgrid submit --runtime 20 --each - -- convert {} {}.jpg
     """
     _check_pairs(click.get_current_context(), options)
+    check_needs(options["gang"], options["speedup"])
     with open_grid(join) as grid:
         bag = grid.command(
             list(command),

@@ -92,9 +92,12 @@ def _table(given: Mapping[Any, Any]) -> Measured:
     if len(given) > SPEEDUPS_LIMIT:
         raise BagRejected(f"speedup has {SPEEDUPS_LIMIT} numbers of ranks at most, not {len(given)}")
     try:
-        return Measured(tuple(sorted([(ranks, float(value)) for ranks, value in given.items()])))
+        found = Measured(tuple(sorted([(ranks, float(value)) for ranks, value in given.items()])))
     except (ValueError, OverflowError) as error:
         raise BagRejected(f"speedup: {error}") from error
+    if min(value for _, value in found.points) < 1 / SPEEDUP_LIMIT:
+        raise BagRejected(f"speedup has no speed-ups below {1 / SPEEDUP_LIMIT:g}, as {given!r:.80} has")
+    return found
 
 
 def _packed(speedup: object) -> PackedSpeedup:
