@@ -31,7 +31,7 @@ def task_log(state: BrokerState, task: int) -> Slices:
         row = state.failed_attempts.last(task)
     if row is None:
         nothing: dict[str, Any] = {"worker": None, "elapsed_s": 0.0, "stdout": "", "stderr": "", "error": None}
-        return {"state": now.name.lower(), **nothing, "ranks": []}
+        return {"state": now.name.lower(), **nothing, "rank": None, "ranks": []}
     error = _error_text(row)
     over = now in (State.DONE, State.FAILED)
     return {
@@ -41,6 +41,7 @@ def task_log(state: BrokerState, task: int) -> Slices:
         "stdout": shortened(row.stdout, wire.PRINTED_BYTES),
         "stderr": shortened(row.stderr, wire.PRINTED_BYTES),
         "error": None if error is None else shortened(error.encode(errors="replace"), wire.PRINTED_BYTES),
+        "rank": None,
         "ranks": [],
     }
 

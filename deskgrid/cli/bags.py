@@ -77,8 +77,9 @@ def _summary(progress: "Progress") -> str:
 def results(*, bag_id: str, join: str | None) -> None:
     """Print the results of BAG in the order of its tasks, and wait for missing results.
 
-    The stdout of a command is printed as it is; the value of a Python function is printed as Python shows it. Failed
-    tasks are named on stderr, with the last line that a command wrote there, and the exit code is then 1.
+    The stdout of a command is printed as it is; the value of a Python function is printed as Python shows it. Of a
+    gang, that is a list with the value of each rank, and of a command each rank's stdout, in the order of the ranks.
+    Failed tasks are named on stderr, with the last line that a command wrote there, and the exit code is then 1.
     """
     # Results of Python functions may be of classes that are defined in the current folder. At the end of the path, the
     # folder cannot replace our modules.
@@ -96,7 +97,8 @@ def results(*, bag_id: str, join: str | None) -> None:
                 failed.append(item)
                 say(f"deskgrid: {_failure(item, value)}", err=True)
             else:
-                _print_value(value)
+                for text in value if bag.kind == "command" and isinstance(value, list) else [value]:
+                    _print_value(text)
     if failed:
         say(f"deskgrid: {len(failed):,} of {len(bag):,} failed; see deskgrid logs {bag_id} {failed[0]}", err=True)
     if cancelled:
@@ -183,7 +185,8 @@ def fetch(*, to: Path, bag_id: str, item: int | None, join: str | None) -> None:
 def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
     """Print the output of task ITEM of BAG to stdout and stderr; without ITEM, the output of every task.
 
-    ITEM is the task's number in the bag, from 0. How and where the task ended, and its traceback, go to stderr.
+    ITEM is the task's number in the bag, from 0. How and where the task ended, and its traceback, go to stderr. Of a
+    gang, the output of each rank is printed, in the order of the ranks.
     """
     with open_grid(join) as grid:
         bag = grid.attach(bag_id)
@@ -193,14 +196,27 @@ def logs(*, bag_id: str, item: int | None, join: str | None) -> None:
 
 def _print_log(item: int, log: "TaskLog") -> None:
     where = f" on {log.worker} after {log.elapsed_s:.3g} s" if log.worker else ""
+    if log.rank is not None and log.error is not None:
+        where = f" in rank {log.rank}{where}"
     later = " to a PC; its output is shown when it ends" if log.state == "sent" else ""
     say(f"deskgrid: task {item}: {log.state}{where}{later}", err=True)
     # The error of a command is the end of its stderr, and a line that says how it ended.
     printed, _, ending = (log.error or "").rpartition("\n")
     error = ending if printed.strip() and printed.strip() in log.stderr else log.error
-    for text, to_stderr in ((log.stdout, False), (log.stderr, True), (error, True)):
-        if text:
-            show(text, err=to_stderr)
+    for rank in log.ranks:
+        say(f"deskgrid: task {item}, rank {rank.rank} on {rank.worker} after {rank.elapsed_s:.3g} s:", err=True)
+        _print_output(rank.stdout, rank.stderr)
+    if not log.ranks:
+        _print_output(log.stdout, log.stderr)
+    if error:
+        show(error, err=True)
+
+
+def _print_output(stdout: str, stderr: str) -> None:
+    if stdout:
+        show(stdout)
+    if stderr:
+        show(stderr, err=True)
 
 
 @click.command()

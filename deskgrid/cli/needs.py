@@ -25,9 +25,7 @@ class GangType(click.ParamType[int | tuple[int, int]]):
         found = _GANG.fullmatch(value)
         least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
         if not 1 <= least <= RANKS_LIMIT or not 1 <= most <= RANKS_LIMIT:
-            self.fail(
-                f"{value!r} is not a number of ranks from 1 to {RANKS_LIMIT:,}, nor a range like 2-16", param, ctx
-            )
+            self.fail(f"{value!r} is not a number of ranks, 1 to {RANKS_LIMIT:,}, nor a range like 2-16", param, ctx)
         if least > most:
             self.fail(f"{value!r} has the least number of ranks second: give {most}-{least}", param, ctx)
         return least if least == most else (least, most)

@@ -51,7 +51,8 @@ class RankLog:
 class TaskLog:
     """The log of one task. ``error``: its traceback, or how else it failed; ``elapsed_s``: how long it ran.
 
-    Of a gang, all is of the rank that failed first, or else of rank 0; ``ranks`` has the output of every rank.
+    Of a gang, all is of the rank that failed first, or else of rank 0: ``rank`` says which. ``ranks`` has the output of
+    every rank.
     """
 
     state: str
@@ -60,6 +61,7 @@ class TaskLog:
     stdout: str
     stderr: str
     error: str | None
+    rank: int | None = None
     ranks: tuple[RankLog, ...] = ()
 
     @classmethod
@@ -73,7 +75,8 @@ class Bag(Generic[ItemT, ResultT]):
     """A set of independent tasks on the grid; made by `Grid.bag`, `Grid.command` and `Grid.attach`.
 
     A bag goes on without this process; another process can attach to its ``id``. ``note``: a remark of the broker when
-    it accepted the bag, such as that a task is longer than any known window, or empty.
+    it accepted the bag, such as that a task is longer than any known window, or empty. ``kind``: of its tasks, "python"
+    or "command".
     """
 
     def __init__(
@@ -85,11 +88,13 @@ class Bag(Generic[ItemT, ResultT]):
         *,
         items: Sequence[Any] | None,
         note: str,
+        kind: wire.Kind,
         owner: object,
     ) -> None:
         self.id = bag_id
         self.name = name
         self.note = note
+        self.kind = kind
         self._link = link
         self._files = ResultFiles(link, bag_id)
         self._total = total

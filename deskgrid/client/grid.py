@@ -210,7 +210,7 @@ class Grid(Executor):
         """
         row = self._ask("progress", {"bag": bag_id})
         total, name, note = int(row["total"]), str(row["name"]), str(row["note"])
-        return Bag(self._link, bag_id, name, total, items=None, note=note, owner=self)
+        return Bag(self._link, bag_id, name, total, items=None, note=note, kind=row["kind"], owner=self)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from deskgrid.client.submission import Row, Runtime, kept, submit_bag
 from deskgrid.client.task import Task
 from deskgrid.client.template import PYTHON, Template, command_template, name_of, pickle_function
 from deskgrid.errors import BagRejected
-from deskgrid.wire import NAME_BYTES, Environment, Payload, TaskOptions, cut
+from deskgrid.wire import NAME_BYTES, Environment, Kind, Payload, TaskOptions, cut
 
 
 class NewBags:
@@ -143,4 +143,5 @@ class NewBags:
             options=options,
             files=files,
         )
-        return Bag(self._link, bag, name, total, items=held, note=note, owner=owner)
+        kind: Kind = "command" if python is None else "python"
+        return Bag(self._link, bag, name, total, items=held, note=note, kind=kind, owner=owner)
