@@ -5,7 +5,19 @@ from typing import Any
 import pytest
 
 import deskgrid
-from deskgrid import Amdahl, BagRejected, Downey, Grid, RankLog, RequestFailed, ResultUnreadable, TaskLog, task, wire
+from deskgrid import (
+    Amdahl,
+    Bag,
+    BagRejected,
+    Downey,
+    Grid,
+    RankLog,
+    RequestFailed,
+    ResultUnreadable,
+    TaskLog,
+    task,
+    wire,
+)
 from deskgrid.client.payload import Raised, value_of
 from tests.client.fakebroker import FakeGrid
 
@@ -123,13 +135,14 @@ def test_a_fraction_is_from_0_to_1(wrong: float) -> None:
 
 
 def test_an_option_that_does_not_exist_is_an_error_as_of_any_function(grid: Grid) -> None:
-    wrong: dict[str, Any] = {"gangs": 4}
-    with pytest.raises(TypeError, match="unexpected keyword argument 'gangs'"):
-        grid.bag(double, [1], **wrong)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'priority'"):
-        task(double, priority=4)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'modules'"):
-        grid.command(["true"], ["a"], modules=())  # type: ignore[arg-type]
+    calls: list[tuple[Any, tuple[Any, ...], str]] = [
+        (grid.bag, (double, [1]), "gangs"),
+        (grid.command, (["true"], ["a"]), "modules"),
+        (task, (double,), "priority"),
+    ]
+    for function, given, name in calls:
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            function(*given, **{name: 4})
 
 
 def test_help_shows_and_describes_every_option() -> None:
@@ -158,12 +171,14 @@ def test_a_bag_of_gangs_does_not_explore(grid: Grid) -> None:
 
 
 def test_the_result_of_a_gang_is_the_list_of_its_ranks_results(fake: FakeGrid, grid: Grid) -> None:
-    bag = grid.bag(double, [1, 2], gang=3)
+    bag: Bag[Any, Any] = grid.bag(double, [1, 2], gang=3)
     assert bag.results() == [[2, 2, 2], [4, 4, 4]]
     assert dict(bag.as_completed()) == {1: [2, 2, 2], 2: [4, 4, 4]}
     assert grid.attach(bag.id).results() == bag.results()
-    assert grid.bag(double, [1], gang=1).results() == [[2]]
-    assert grid.command(["echo", "{}"], ["a"], gang=2).results() == [["echo {} a"] * 2]
+    bag = grid.bag(double, [1], gang=1)
+    assert bag.results() == [[2]]
+    bag = grid.command(["echo", "{}"], ["a"], gang=2)
+    assert bag.results() == [["echo {} a"] * 2]
 
 
 def test_a_future_has_the_list_too(grid: Grid) -> None:
