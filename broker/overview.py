@@ -13,6 +13,7 @@ from itertools import islice
 from deskgrid import wire
 from deskgrid.broker.bags import NO_WORKER, OpenBag, too_long
 from deskgrid.broker.forecasts.etas import Etas
+from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.operations import Shared, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
@@ -135,6 +136,8 @@ class Overview:
         """The note of a bag as of now: workers may have come since it was submitted."""
         if bag.waits_for and not bag.complete:
             return f"it comes after {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
+        if bag.note.endswith(WAIT):
+            return self._workers.need_note(bag.row.options)
         if bag.note != NO_WORKER or not window_s:
             return bag.note
         margin_s = self._state.scheduler.policy.requirement.margin
