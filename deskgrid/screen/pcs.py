@@ -76,7 +76,8 @@ def _chosen(page: Page, seen: Seen) -> list[WorkerState]:
 
 
 def _texts(worker: WorkerState) -> tuple[str, ...]:
-    return worker["name"], worker["host"], worker["site"], worker["state"], worker["plan"], worker["note"]
+    about = worker["name"], worker["host"], worker["site"], worker["state"], worker["plan"], worker["note"]
+    return *about, *worker["labels"]
 
 
 def _seconds(uptime_s: float | None) -> float:
@@ -126,8 +127,9 @@ def _summary(fold: Fold, mark: str, columns: Sequence[Column]) -> Text:
     name, words, time_left, of_slots, *others = columns
     wider = max(of_slots.width, len(slots)) if of_slots.width else 0
     room = words.width + (GAP + time_left.width if time_left.width else 0) - (wider - of_slots.width)
-    cells = (Text(mark + clean(fold.name), "bold"), _states(fold), slots, ended, "", "")
-    return row(cells, (name, Column(max(0, room)), Column(wider), *others))
+    cells = (Text(mark + clean(fold.name), "bold"), _states(fold), slots, ended)
+    blank = [""] * (len(others) + 3 - len(cells))
+    return row((*cells, *blank), (name, Column(max(0, room)), Column(wider), *others))
 
 
 def _states(fold: Fold) -> Text:

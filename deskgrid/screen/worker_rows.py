@@ -73,19 +73,27 @@ def interest(worker: WorkerState) -> tuple[int, int, tuple[tuple[int, str], ...]
 
 
 def worker_columns(workers: Sequence[WorkerState], width: int) -> list[Column]:
-    """Name, window, time left, slots, ended tasks, site, plan."""
+    """Name, window, time left, slots, ended tasks, speed, load, site, labels, plan.
+
+    Speeds and loads are shown where PCs differ.
+    """
     slots = max((worker["slot_count"] for worker in workers), default=1)
     ended = max((len(f"{worker['ended']:,}") for worker in workers), default=1)
     sites = max((len(worker["site"]) for worker in workers), default=0)
     plans = max((len(worker["plan"]) for worker in workers), default=0)
     wide = width >= tables.WIDE
+    unequal = any(worker["speed"] != 1.0 or percent(worker["load"]) != "0 %" for worker in workers)
+    labels = max((len(_labels(worker)) for worker in workers), default=0)
     columns = [
         Column(tables.name_width((worker["name"] for worker in workers), width)),
         Column(1),
         Column(tables.DURATION, "right"),
         Column(max(5, slots if slots <= STRIP else 2 * len(str(slots)) + 1)),
         Column(max(5, ended) if width >= tables.MEDIUM else 0, "right"),
+        Column(5 if wide and unequal else 0, "right"),
+        Column(5 if wide and unequal else 0, "right"),
         Column(max(4, min(sites, 12)) if wide and sites else 0),
+        Column(max(6, min(labels, 16)) if wide and labels else 0),
         Column(min(plans, width // 4) if wide else 0),
     ]
     return tables.filled_up(width, columns, flexible=1)
@@ -93,7 +101,8 @@ def worker_columns(workers: Sequence[WorkerState], width: int) -> list[Column]:
 
 def worker_titles(columns: Sequence[Column]) -> Text:
     """The names of the columns."""
-    return tables.dim(row(("name", "window", "time left", "slots", "ended", "site", "plan"), columns))
+    names = ("name", "window", "time left", "slots", "ended", "speed", "load", "site", "labels", "plan")
+    return tables.dim(row(names, columns))
 
 
 def worker_row(worker: WorkerState, columns: Sequence[Column], indent: str = "") -> Text:
@@ -104,10 +113,22 @@ def worker_row(worker: WorkerState, columns: Sequence[Column], indent: str = "")
         time_left(worker),
         _strip(worker, columns[3].width),
         f"{worker['ended']:,}",
+        f"{worker['speed']:.2f}",
+        percent(worker["load"]),
         clean(worker["site"]),
+        _labels(worker),
         Text(clean(worker["plan"]), "dim"),
     )
     return row(cells, columns)
+
+
+def percent(share: float) -> str:
+    """Format a share of 1."""
+    return f"{100 * share:.0f} %"
+
+
+def _labels(worker: WorkerState) -> str:
+    return clean(", ".join(worker["labels"]))
 
 
 def slot_rows(worker: WorkerState, columns: Sequence[Column], names: Mapping[str, str]) -> list[Text]:
@@ -215,8 +236,9 @@ def progress(task: RunningTask) -> Text:
 
 
 def said_of(worker: WorkerState, slot: SlotState, task: RunningTask) -> Text:
-    """How long a task has run, and what comes after it on its slot."""
-    text = Text(f"{duration(task['elapsed_s'])} of {duration(task['runtime_s'])}")
+    """How long a task has run, which of its ranks it is, and what comes after it on its slot."""
+    rank = "" if task["rank"] is None else f"rank {task['rank']} of {task['ranks']}, "
+    text = Text(f"{rank}{duration(task['elapsed_s'])} of {duration(task['runtime_s'])}")
     if slot["copy"]:
         text.append(", a copy", "dim")
     if beyond(worker, slot):
