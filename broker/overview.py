@@ -13,6 +13,7 @@ from itertools import islice
 from deskgrid import wire
 from deskgrid.broker.bags import NO_WORKER, OpenBag, too_long
 from deskgrid.broker.forecasts.etas import Etas
+from deskgrid.broker.need_notes import WAIT
 from deskgrid.broker.operations import Shared, Slices
 from deskgrid.broker.query_catalog import AskError, Json
 from deskgrid.broker.state import BrokerState
@@ -110,9 +111,9 @@ class Overview:
             "name": bag.row.name,
             "owner": bag.row.owner,
             "kind": bag.row.kind,
-            "gang": False,
-            "ranks": [1, 1],
-            "slots": 1,
+            "gang": bag.row.options.gang,
+            "ranks": list(bag.row.options.ranks),
+            "slots": bag.row.options.slots,
             "total": view.total,
             "done": view.done,
             "failed": view.failed,
@@ -135,6 +136,8 @@ class Overview:
         """The note of a bag as of now: workers may have come since it was submitted."""
         if bag.waits_for and not bag.complete:
             return f"it comes after {len(bag.waits_for)} other {'bag' if len(bag.waits_for) == 1 else 'bags'}"
+        if bag.note.endswith(WAIT):
+            return self._workers.need_note(bag.row.options)
         if bag.note != NO_WORKER or not window_s:
             return bag.note
         margin_s = self._state.scheduler.policy.requirement.margin
@@ -244,12 +247,12 @@ class Overview:
             "name": session.name,
             "host": join.host,
             "site": join.site,
-            "labels": [],
-            "processors": join.slots,
-            "memory": None,
-            "speed": 1.0,
-            "load": 0.0,
-            "reachable": True,
+            "labels": sorted(join.labels),
+            "processors": join.processors or join.slots,
+            "memory": join.memory or None,
+            "speed": session.speed,
+            "load": session.load,
+            "reachable": join.address is not None,
             "state": session.state,
             "kind": join.kind,
             "plan": join.plan,

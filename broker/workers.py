@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from deskgrid import wire
 from deskgrid.broker.attempts import UNTAKEN_LIMIT, Attempts
 from deskgrid.broker.auth.roles import Credential
+from deskgrid.broker.need_notes import need_note
 from deskgrid.broker.needs import labels_of
 from deskgrid.broker.state import BrokerState
 from deskgrid.broker.store.rows import How
@@ -49,6 +50,11 @@ class Workers:
         self._lost: dict[str, WorkerSession] = {}
         self._faded_at = math.inf
         self._slots = 0
+
+    def need_note(self, options: wire.TaskOptions) -> str:
+        """Why no worker that is known can run tasks with these options; empty if some can, or if there are none."""
+        asks = options.gang or options.slots > 1 or options.memory or options.labels
+        return need_note(options, [session.join for session in self.by_name.values()]) if asks else ""
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

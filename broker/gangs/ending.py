@@ -1,12 +1,11 @@
 """What is made of the ends of all ranks of an attempt: one result, or one account of the first failure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from deskgrid import wire
 from deskgrid.broker.gangs.gang import Failure, Gang
 from deskgrid.broker.store.large_values import OF_RANK, OF_RANKS
-from deskgrid.broker.store.ranks import RankOutput
 
 # Bytes that joining the results of ranks adds to each of them, and to all, at most.
 HEAD_BYTES = 16
@@ -47,24 +46,3 @@ def account_of(gang: Gang, failure: Failure) -> bytes:
     message = f"{place}: {told.message}" if told.message else place
     trace = f"{place}:\n{told.trace}" if told.trace else ""
     return replace(told, message=message, trace=trace, rank=failure.rank).packed()
-
-
-def printed(outputs: Sequence[RankOutput]) -> tuple[bytes, bytes]:
-    """What the ranks printed to stdout and to stderr, one after the other, each under its name if there are several."""
-    return _under_names([(o, o.stdout) for o in outputs]), _under_names([(o, o.stderr) for o in outputs])
-
-
-def _under_names(texts: Sequence[tuple[RankOutput, bytes]]) -> bytes:
-    if len(texts) == 1:
-        return texts[0][1]
-    each = wire.PRINTED_BYTES // max(1, len(texts))
-    said = [f"[rank {o.rank} on {o.worker}]\n".encode() + _shortened(text, each) for o, text in texts if text]
-    return b"\n".join(said)[: wire.PRINTED_BYTES]
-
-
-def _shortened(text: bytes, most: int) -> bytes:
-    """The beginning and the end of a text."""
-    if len(text) <= most:
-        return text
-    half = most // 2
-    return text[:half] + b"\n[...]\n" + text[len(text) - half :]

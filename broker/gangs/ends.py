@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from deskgrid import wire
 from deskgrid.broker.crash_report import with_places
-from deskgrid.broker.gangs.ending import account_of, printed, result_of
+from deskgrid.broker.gangs.ending import account_of, result_of
 from deskgrid.broker.gangs.gang import Failure, Gang, Stage
 from deskgrid.broker.gangs.table import GangTable
 from deskgrid.broker.store.rows import ResultRow
@@ -122,7 +122,8 @@ class Ends:
         outcome, elapsed, payload, rank = end
         worker, ranks = gang.ranks[rank].worker, state.journal.ranks
         facts = (task, bag.row.number, gang.item, int(outcome), elapsed, worker, number)
-        row = ResultRow(*facts, payload, *printed(ranks.outputs(task)), state.posix(now))
+        output = ranks.outputs(task)[rank]
+        row = ResultRow(*facts, payload, output.stdout, output.stderr, state.posix(now))
         self._table.remove(gang)
         self._row, self._crashes = row, [*state.scheduler.crashes(task), worker]
         self._table.handle(ev.AttemptsEnded(worker, [ev.EndedAttempt(gang.attempt, outcome, elapsed)]), now)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from deskgrid.broker.server import BrokerError, BrokerOptions, Ready
-from deskgrid.cli.serving import _wait_for_line, cores, is_loopback
+from deskgrid.cli.base import is_loopback
+from deskgrid.cli.serving import _wait_for_line, cores
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.worker.agent import WorkerError, WorkerOptions
 from deskgrid.worker.windows.uptime import Cycle, Until, Weekly
