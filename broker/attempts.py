@@ -392,8 +392,8 @@ class Attempts:
         """Recall or stop attempts."""
         self.gangs.table.drop_dead(command.attempts)
         worker = self._by_name.get(command.worker)
-        if worker is None:
-            return  # the worker has left in the meantime
+        if worker is None or self.gangs.ends.has_stopped(command.worker, command.attempts):
+            return  # the worker has left in the meantime, or has done it
         refs = tuple(wire.Ref(attempt.task, attempt.number) for attempt in command.attempts)
         if isinstance(command, ev.GiveUp):
             self.restore((ref.task, ref.number, worker.session, None) for ref in refs)

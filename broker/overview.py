@@ -265,17 +265,17 @@ class Overview:
             "note": trouble(scheduler, session.name),
             "slot_count": view.slot_count,
             "busy": view.busy,
-            "slots": [self._slot_row(slot) for slot in view.slots],
+            "slots": [self._slot_row(session.name, slot) for slot in view.slots],
         }
 
     def _queues(self) -> Queues:
         queues = queues_view(self._state.scheduler.grid)
         return {"regular": queues.regular, "priority": queues.priority, "longest_s": queues.longest_s}
 
-    def _slot_row(self, slot: SlotView) -> SlotState:
+    def _slot_row(self, worker: str, slot: SlotView) -> SlotState:
         return {
             "slot": slot.slot,
-            "running": None if slot.running is None else self._task_row(*slot.running),
+            "running": None if slot.running is None else self._task_row(worker, slot.slot, *slot.running),
             "copy": slot.copy,
             "ahead": slot.ahead,
             "ahead_s": slot.ahead_s,
@@ -284,15 +284,18 @@ class Overview:
             "left_s": slot.left_s,
         }
 
-    def _task_row(self, task: int, runtime: float, elapsed: float) -> RunningTask:
+    def _task_row(self, worker: str, slot: int, task: int, runtime: float, elapsed: float) -> RunningTask:
         bag, item = self._state.book.item(task)
+        gang = self._workers.attempts.gangs.table.find(task)
+        ranks = gang.ranks if gang is not None and bag.row.options.gang else []
+        mine = (rank for rank, at in enumerate(ranks) if at.worker == worker and slot in at.slots)
         return {
             "bag": bag.row.id,
             "item": item,
             "runtime_s": runtime,
             "elapsed_s": max(0.0, elapsed),
-            "rank": None,
-            "ranks": 1,
+            "rank": next(mine, None),
+            "ranks": max(1, len(ranks)),
         }
 
 

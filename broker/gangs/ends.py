@@ -42,6 +42,8 @@ class Ends:
         self._over = over
         # The row for the journal of the attempt whose end the scheduler is being told.
         self._row: ResultRow | None = None
+        # That attempt, and the workers that have stopped it already.
+        self._stopped: tuple[Attempt, frozenset[str]] | None = None
         # The PCs on which its task has crashed, this time included.
         self._crashes: Sequence[str] = ()
 
@@ -126,7 +128,10 @@ class Ends:
         row = ResultRow(*facts, payload, output.stdout, output.stderr, state.posix(now))
         self._table.remove(gang)
         self._row, self._crashes = row, [*state.scheduler.crashes(task), worker]
+        self._stopped = gang.attempt, frozenset(gang.ready)
         self._table.handle(ev.AttemptsEnded(worker, [ev.EndedAttempt(gang.attempt, outcome, elapsed)]), now)
+        for name in gang.ready - {worker}:
+            self._table.handle(ev.AttemptsReturned(name, [gang.attempt]), now)
         if self._row is None:
             state.failed_attempts.drop(task)
             self._over(task)
@@ -139,6 +144,10 @@ class Ends:
             facts_of_crash = {"name": worker, "bag": bag.row.id, "item": gang.item, "crashes": len(self._crashes)}
             state.note("task-crashed", by=bag.row.owner, **facts_of_crash)
         state.grown(bag, -ranks.drop(task, keep_results=isinstance(payload, wire.Chunks)))
+
+    def has_stopped(self, worker: str, attempts: Sequence[Attempt]) -> bool:
+        """Whether these are the attempt that is ending, which a worker has stopped already."""
+        return self._stopped is not None and [*attempts] == [self._stopped[0]] and worker in self._stopped[1]
 
     def settle(self, attempts: Sequence[Attempt]) -> bool:
         """Record the result of the gang that is ending, if its task ends with it; otherwise return False."""

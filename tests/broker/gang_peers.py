@@ -4,7 +4,7 @@ from typing import Any
 
 from deskgrid import wire
 from tests.broker.office import Office
-from tests.peers import BareWorker
+from tests.peers import BareWorker, Line
 
 
 def gang_bag(office: Office, ranks: int, tasks: int = 1, runtime: float = 100.0, **options: Any) -> str:
@@ -18,6 +18,10 @@ class RankWorker(BareWorker):
 
     prepared: wire.PrepareRanks
 
+    def __init__(self, line: Line, name: str, session: str | None) -> None:
+        super().__init__(line, name, session)
+        self._kept: list[wire.Message] = []
+
     @property
     def ref(self) -> wire.Ref:
         """The attempt that it was asked to prepare."""
@@ -30,9 +34,12 @@ class RankWorker(BareWorker):
         return sorted({row.rank for row in self.prepared.ranks})
 
     def next(self, kind: type[Any]) -> Any:
-        """The next message of a kind; others are dropped."""
+        """The next message of a kind; others are kept for later."""
+        for place, kept in enumerate(self._kept):
+            if isinstance(kept, kind):
+                return self._kept.pop(place)
         while not isinstance(message := self.receive(), kind):
-            pass
+            self._kept.append(message)
         return message
 
     def prepare(self) -> wire.PrepareRanks:
