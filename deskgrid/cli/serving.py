@@ -1,14 +1,7 @@
-"""``deskgrid broker`` and ``deskgrid worker``: the two commands that run until they are told to stop."""
+"""``deskgrid broker``: it runs until it is told to stop."""
 
-import logging
 import math
-import os
-import re
-import socket
 import sys
-import threading
-from collections.abc import Callable
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,22 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deskgrid.cli.base import Folder, Refusal, default_home, key_values
-from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from deskgrid.durations import DAY_S, read_duration
-from deskgrid.wire import SECONDS_LIMIT, SLOTS_LIMIT
-from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
+from deskgrid.wire import SECONDS_LIMIT
+from deskgrid.wire.joinline import JoinLineError, parse_address
 
 if TYPE_CHECKING:
     from deskgrid.broker.server import Ready
     from deskgrid.broker.store.journal import Durability
-    from deskgrid.worker.windows.uptime import Plan
 
 PORT = 7077
-# Seconds between two checks for the join line of a broker that is started at the same time.
-LINE_LOOK_S = 0.005
-# Bytes of memory of a task's process that holds little more than Python.
-TASK_MEMORY_LEAST = 64 * 1024**2
 # Long enough to outlast a summer holiday. Without a limit, the disk of every grid would fill up one day.
 KEEP_DAYS = 90.0
 # The values of `deskgrid.broker.store.journal.Durability`, copied here because importing it slows "deskgrid --help".
@@ -178,235 +165,3 @@ def _announce(ready: "Ready") -> None:
         said += ["", "# The same in PowerShell:", f"$env:DESKGRID_JOIN = '{ready.client_line}'"]
     click.echo("\n".join([*said, ""]))
     sys.stdout.flush()
-
-
-@click.command()
-@click.option(
-    "--join",
-    metavar="LINE",
-    help="The lab's line, which the broker printed, or @FILE that holds it. Needed only once per PC.",
-)
-@click.option(
-    "--broker",
-    "address",
-    metavar="HOST:PORT",
-    help="Which broker, if this PC has joined several; without --join, also a broker on this machine.",
-)
-@click.option(
-    "--home",
-    type=Folder(),
-    default=default_home,
-    help="Where this PC's own keys are, readable by you only [default: $DESKGRID_HOME, else ~/.deskgrid].",
-)
-@click.option(
-    "--run-as",
-    metavar="USER",
-    help="Run tasks as USER, who cannot read this PC's keys; for root only, not on Windows "
-    "[default: as you; tasks can then read everything that you can, including this PC's keys].",
-)
-@click.option(
-    "--slots",
-    type=click.IntRange(min=1, max=SLOTS_LIMIT),
-    help="How many tasks run at a time [default: one per core]. Fewer if tasks need several cores or much memory.",
-)
-@click.option(
-    "--name", help="The name that the status shows and that patterns in windows.toml match [default: the host's name]."
-)
-@click.option("--site", default="", help="The lab that this PC belongs to.")
-@click.option(
-    "--windows",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE.toml",
-    help="Planned uptime: weekly windows in local time.",
-)
-@click.option(
-    "--task-memory",
-    metavar="SIZE",
-    default="0",
-    callback=lambda context, parameter, text: memory_size(text),
-    help="How much memory a task's process may use, such as 512M or 2G; not on Windows [default: no limit].",
-)
-@click.option(
-    "--files",
-    type=Folder(),
-    help="The folder for files that tasks need and leave [default: in the home; with --run-as, in the system's folder "
-    "for temporary files].",
-)
-@click.option(
-    "--files-cache",
-    "files_bytes",
-    metavar="SIZE",
-    default="10G",
-    show_default=True,
-    callback=lambda context, parameter, text: disk_size(text),
-    help="How much of the disk may hold files that no task uses now; the least used go first.",
-)
-@click.option(
-    "--env-cache",
-    "env_bytes",
-    metavar="SIZE",
-    default="10G",
-    show_default=True,
-    callback=lambda context, parameter, text: disk_size(text),
-    help="How much of the disk may hold libraries of environments that no bag needs now; the least used go first.",
-)
-@click.option(
-    "--until",
-    metavar="HH:MM|DURATION",
-    help="Planned uptime: from now until this time, or for so long: seconds, or with units, such as 1h30min.",
-)
-@click.option(
-    "--cycle",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Planned uptime: a file with lines of two durations, up and down, repeated.",
-)
-@level_option
-@stdin_option
-def worker(
-    *,
-    join: str | None,
-    address: str | None,
-    home: Path,
-    run_as: str | None,
-    slots: int | None,
-    name: str | None,
-    site: str,
-    windows: Path | None,
-    task_memory: int,
-    files: Path | None,
-    files_bytes: int,
-    env_bytes: int,
-    until: str | None,
-    cycle: Path | None,
-    log_level: str,
-    until_stdin_closes: bool,
-) -> None:
-    """Make this PC work for a grid, in each of its windows, until you stop it.
-
-    The first time, give --join. From then on the broker knows this PC by its name and its own key, and
-    `deskgrid worker` is enough.
-
-    Give at most one of --windows, --until and --cycle. Without them, the windows that the broker has for this name
-    apply; if it has none, the PC is open-ended: it may be given tasks of any length.
-    """
-    from deskgrid.worker.agent import WorkerError, WorkerOptions, run_worker
-    from deskgrid.worker.identities import IdentityError
-    from deskgrid.worker.run.accounts import AccountError, find_account
-    from deskgrid.worker.windows.uptime import PlanError
-
-    hide(join)
-    if name == "":
-        raise click.UsageError("the name is empty", click.get_current_context())
-    try:
-        with Stopping(until_stdin_closes) as stopping:
-            if until_stdin_closes:
-                _wait_for_line(join or "", stopping)
-            line, known_as = _place(join, address, name, home.expanduser())
-            options = WorkerOptions(
-                join=line,
-                slots=slots or min(cores(), SLOTS_LIMIT),
-                name=known_as,
-                home=home.expanduser(),
-                site=site,
-                plan=_plan(windows, until, cycle),
-                task_memory=task_memory,
-                run_as=None if run_as is None else find_account(run_as),
-                files=None if files is None else files.expanduser().absolute(),
-                files_bytes=files_bytes,
-                env_bytes=env_bytes,
-            )
-            log_to_stderr(log_level)
-            log = logging.getLogger("deskgrid.worker")
-            run_worker(options, stopping, lambda line: log.info("%s", line))
-    except (WorkerError, PlanError, JoinLineError, IdentityError, AccountError) as error:
-        raise Refusal(str(error)) from error
-
-
-def disk_size(text: str) -> int:
-    """Return the bytes of a size like 512M or 1.5G (by 1024); raises BadParameter."""
-    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if found is None:
-        raise click.BadParameter(f"{text!r} is not a size like 512M or 2G")
-    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
-
-
-def memory_size(text: str) -> int:
-    """Return the bytes of memory in a size like 512M; raises BadParameter."""
-    size = disk_size(text)
-    if 0 < size < TASK_MEMORY_LEAST:
-        raise click.BadParameter(f"{text!r} is too little: Python itself needs {TASK_MEMORY_LEAST // 1024**2} MiB")
-    if size >= 2**63:
-        raise click.BadParameter(f"{text!r} is more than any PC has")
-    if size and sys.platform == "win32":
-        raise click.BadParameter("Windows has no such limit")
-    return size
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if sys.platform == "linux":
-        count = len(os.sched_getaffinity(0))
-    else:
-        count = os.cpu_count() or 1
-    return count
-
-
-def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan | None":
-    """Return the plan of the one option that is given, or None; raises PlanError."""
-    from deskgrid.worker.windows.clocks import read_clocks
-    from deskgrid.worker.windows.uptime import parse_until, read_cycle, read_windows
-
-    if sum(option is not None for option in (windows, until, cycle)) > 1:
-        raise click.UsageError("give only one of --windows, --until and --cycle", click.get_current_context())
-    if windows is not None:
-        return read_windows(windows)
-    if until is not None:
-        return parse_until(until, read_clocks())
-    return None if cycle is None else read_cycle(cycle, read_clocks())
-
-
-def _place(join: str | None, address: str | None, name: str | None, home: Path) -> tuple[JoinLine, str]:
-    """Return the join line and the worker's name for these options. Raises JoinLineError and IdentityError."""
-    from deskgrid.worker.identities import Identities
-
-    if join is not None and address is not None:
-        raise click.UsageError("give either --join or --broker", click.get_current_context())
-    if join is not None:
-        return read_join_line(join, "worker"), name or socket.gethostname()
-    if (known := Identities(home).choose(name, address)) is not None:
-        return known.line, known.name
-    if address is not None:
-        return _broker_here(address), name or socket.gethostname()
-    whose = "" if name is None else f" as {name}"
-    raise click.UsageError(
-        f"this PC has not joined a grid{whose} yet, as far as {home} shows: "
-        "the first time, give --join with the line that the broker printed",
-        click.get_current_context(),
-    )
-
-
-def _broker_here(address: str) -> JoinLine:
-    """Return the join line of this machine's broker; raises JoinLineError."""
-    host, port = parse_address(address)
-    local = _line_at_home()
-    if local is not None and local.port == port and (local.host == host or is_loopback(host)):
-        return replace(local, host=host)
-    if not is_loopback(host):
-        raise Refusal(f"{host} is another machine: use --join with the line that its broker printed")
-    return JoinLine("worker", host, port, None)
-
-
-def _wait_for_line(join: str, stopping: Callable[[], bool]) -> None:
-    """Wait for the file that ``join`` names: our parent process may have started its broker only a moment ago."""
-    never = threading.Event()
-    while join.startswith("@") and not Path(join[1:]).exists() and not stopping():
-        never.wait(LINE_LOOK_S)
-
-
-def _line_at_home() -> JoinLine | None:
-    """Return the join line for workers that this machine's broker left in its home, if any."""
-    try:
-        return parse_join_line((default_home() / "worker.join").read_text(encoding="utf-8"), "worker")
-    except OSError:
-        return None
