@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, default_home
+from deskgrid.cli.base import Folder, Refusal, default_home, is_loopback
 from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
-from deskgrid.cli.serving import is_loopback
 from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels
 from deskgrid.wire import SLOTS_LIMIT, SPEED_LEAST, SPEED_MOST
 from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line

@@ -51,7 +51,8 @@ class RankLog:
 class TaskLog:
     """The log of one task. ``error``: its traceback, or how else it failed; ``elapsed_s``: how long it ran.
 
-    Of a gang, all is of the rank that failed first, or else of rank 0; ``ranks`` has the output of every rank.
+    Of a gang, all is of the rank that failed first, or else of rank 0: ``rank`` says which. ``ranks`` has the output of
+    every rank.
     """
 
     state: str
@@ -60,6 +61,7 @@ class TaskLog:
     stdout: str
     stderr: str
     error: str | None
+    rank: int | None = None
     ranks: tuple[RankLog, ...] = ()
 
     @classmethod
@@ -73,7 +75,8 @@ class Bag(Generic[ItemT, ResultT]):
     """A set of independent tasks on the grid; made by `Grid.bag`, `Grid.command` and `Grid.attach`.
 
     A bag goes on without this process; another process can attach to its ``id``. ``note``: a remark of the broker when
-    it accepted the bag, such as that a task is longer than any known window, or empty.
+    it accepted the bag, such as that a task is longer than any known window, or empty. ``kind``: of its tasks, "python"
+    or "command".
     """
 
     def __init__(
@@ -85,11 +88,13 @@ class Bag(Generic[ItemT, ResultT]):
         *,
         items: Sequence[Any] | None,
         note: str,
+        kind: wire.Kind,
         owner: object,
     ) -> None:
         self.id = bag_id
         self.name = name
         self.note = note
+        self.kind = kind
         self._link = link
         self._files = ResultFiles(link, bag_id)
         self._total = total
@@ -164,8 +169,9 @@ class Bag(Generic[ItemT, ResultT]):
         """Fetch the files that tasks left, and wait for tasks that have not ended; returns their paths.
 
         ``to``: the folder for them. ``item``: the index of one task, whose files go directly into that folder; None:
-        all tasks, and the files of each go into a folder that is named after its index. Files that are there already
-        and are equal stay, so a fetch that was interrupted goes on where it stopped.
+        all tasks, and the files of each go into a folder that is named after its index. Of a gang, those of each rank
+        are in a folder in it that is named after the rank. Files that are there already and are equal stay, so a fetch
+        that was interrupted goes on where it stopped.
 
         Raises `RequestFailed` if another file is in the way, and the exception of the task ``item`` if it failed.
         """
@@ -186,9 +192,16 @@ class Bag(Generic[ItemT, ResultT]):
         if row.outcome != wire.Outcome.DONE:
             return []
         try:
-            wrapped = wire.unwrap(row.payload)
-        except wire.TreeRefused as error:
+            ranks = wire.split_ranks(row.payload)
+            if ranks is None:
+                return self._files_of(row.payload, folder)
+            found = [self._files_of(payload, folder / str(rank)) for rank, payload in enumerate(ranks)]
+        except (wire.TreeRefused, wire.RanksRefused) as error:
             raise RequestFailed(f"the result of task {row.item} cannot be read: {error}") from error
+        return [path for paths in found for path in paths]
+
+    def _files_of(self, payload: wire.Payload, folder: Path) -> list[Path]:
+        wrapped = wire.unwrap(payload)
         trees = wrapped.trees[:-1] if wrapped.whole else wrapped.trees
         return [path for tree in trees for path in self._files.fetch(tree, folder)]
 

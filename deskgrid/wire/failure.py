@@ -17,7 +17,7 @@ from deskgrid.wire.source import Wrong, source_of
 from deskgrid.wire.text import clean, clean_lines, cut, without_middle
 
 # The types of an account's parts; that of a rank has its number, too.
-_PARTS = ([str, str, str, bytes], [str, str, str, bytes, int])
+_PARTS: tuple[list[type], ...] = ([str, str, str, bytes], [str, str, str, bytes, int])
 # Outcomes after `_DONE`, up to and including `_LAST`, have an account. A task that is done has none, and nobody needs
 # one for an attempt that was cancelled or stopped by a departure.
 _DONE, _LAST = 0, 3

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deskgrid.broker.server import BrokerError, BrokerOptions, Ready
-from deskgrid.cli.serving import is_loopback
+from deskgrid.cli.base import is_loopback
 from deskgrid.cli.working import _wait_for_line
 from deskgrid.wire.joinline import JoinLine, Keys
 from deskgrid.worker.agent import WorkerError, WorkerOptions

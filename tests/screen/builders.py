@@ -79,6 +79,7 @@ def worker(
     labels: list[str] | None = None,
     speed: float = 1.0,
     load: float = 0.0,
+    reachable: bool = True,
 ) -> WorkerState:
     """A worker that is up, with one idle slot unless slots are given."""
     return WorkerState(
@@ -90,7 +91,7 @@ def worker(
         memory=8 * 2**30,
         speed=speed,
         load=load,
-        reachable=True,
+        reachable=reachable,
         state=state,
         kind="open-ended" if uptime_s is None else "windows",
         plan="open-ended" if uptime_s is None else plan,

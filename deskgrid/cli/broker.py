@@ -1,14 +1,13 @@
-"""``deskgrid broker``: it runs until it is told to stop."""
+"""``deskgrid broker``: the process that holds all bags, until it is told to stop."""
 
 import math
 import sys
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from deskgrid.cli.base import Folder, Refusal, default_home, key_values
+from deskgrid.cli.base import Folder, Refusal, default_home, is_loopback, key_values
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
 from deskgrid.durations import DAY_S, read_duration
 from deskgrid.wire import SECONDS_LIMIT
@@ -139,14 +138,6 @@ def _listen(listen: str | None, insecure: bool) -> str:
     if insecure and not is_loopback(host):
         raise Refusal(f"--insecure is for this machine only: listen on 127.0.0.1, not on {host}")
     return listen
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` is an address of this machine that only this machine can reach."""
-    try:
-        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _announce(ready: "Ready") -> None:
