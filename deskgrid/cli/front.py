@@ -19,7 +19,7 @@ from deskgrid.cli.start import INTERRUPTED
 COMMANDS = {
     "Run a grid": (
         ("broker", "deskgrid.cli.broker:broker", "Start the broker: on one machine, before all else."),
-        ("worker", "deskgrid.cli.serving:worker", "Make this PC work for a grid."),
+        ("worker", "deskgrid.cli.working:worker", "Make this PC work for a grid."),
         ("keys", "deskgrid.cli.keys:keys", "Let people and PCs in, and keep them out again."),
     ),
     "Have work done": (

@@ -28,6 +28,17 @@ class OutputRow(TypedDict):
     error: str | None  # null if it is done
 
 
+class RankRow(TypedDict):
+    """What one rank of a gang printed, in the newest attempt of its task."""
+
+    rank: int
+    worker: str
+    state: str  # "done", "error", "timeout" or "crash"; "stopped": it was still running when the gang ended
+    elapsed_s: float
+    stdout: str
+    stderr: str
+
+
 class PlannedRow(TypedDict):
     """Work that the policy intends for a slot of a worker."""
 

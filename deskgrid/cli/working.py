@@ -1,7 +1,6 @@
-"""``deskgrid worker``: makes this PC work for a grid, until it is told to stop."""
+"""``deskgrid worker``: it runs until it is told to stop."""
 
 import logging
-import os
 import socket
 import sys
 import threading
@@ -15,8 +14,8 @@ import click
 from deskgrid.cli.base import Folder, Refusal, default_home, is_loopback
 from deskgrid.cli.hiding import hide
 from deskgrid.cli.lifetime import Stopping, level_option, log_to_stderr, stdin_option
-from deskgrid.sizes import read_size
-from deskgrid.wire import SLOTS_LIMIT
+from deskgrid.cli.sizes import disk_size, memory_size, port_range, worker_labels
+from deskgrid.wire import SLOTS_LIMIT, SPEED_LEAST, SPEED_MOST
 from deskgrid.wire.joinline import JoinLine, JoinLineError, parse_address, parse_join_line, read_join_line
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 # Seconds between two checks for the join line of a broker that is started at the same time.
 LINE_LOOK_S = 0.005
-# Bytes of memory of a task's process that holds little more than Python.
-TASK_MEMORY_LEAST = 64 * 1024**2
 
 
 @click.command()
@@ -60,7 +57,43 @@ TASK_MEMORY_LEAST = 64 * 1024**2
 @click.option(
     "--name", help="The name that the status shows and that patterns in windows.toml match [default: the host's name]."
 )
-@click.option("--site", default="", help="The lab that this PC belongs to.")
+@click.option(
+    "--site",
+    default="",
+    help="The lab that this PC belongs to. The ranks of a gang run on PCs of one lab, which must reach each other.",
+)
+@click.option(
+    "--label",
+    "labels",
+    metavar="LABEL",
+    multiple=True,
+    callback=lambda context, parameter, texts: worker_labels(texts),
+    help="What this PC has, such as gpu or matlab, for tasks that need it; may be repeated.",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=lambda context, parameter, text: None if text is None else memory_size(text, of_pc=True),
+    help="How much memory tasks may be promised in all, such as 16G [default: what this PC has].",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(SPEED_LEAST, SPEED_MOST),
+    help="How fast one of its cores is; 1 for the fastest [default: measured at the start, in 0.1 s].",
+)
+@click.option(
+    "--mpi",
+    is_flag=True,
+    help="Run MPI programs, too. Their ranks speak to each other over ports of their own, unencrypted [default: refuse "
+    "them]; not on Windows.",
+)
+@click.option(
+    "--mpi-ports",
+    metavar="LOW-HIGH",
+    callback=lambda context, parameter, text: None if text is None else port_range(text),
+    help="The ports of MPI programs and of rank 0 of a gang, such as 40000-40999, if there is a firewall between the "
+    "PCs [default: any].",
+)
 @click.option(
     "--windows",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -125,6 +158,11 @@ def worker(
     files: Path | None,
     files_bytes: int,
     env_bytes: int,
+    labels: tuple[str, ...],
+    memory: int | None,
+    speed: float | None,
+    mpi: bool,
+    mpi_ports: tuple[int, int] | None,
     until: str | None,
     cycle: Path | None,
     log_level: str,
@@ -140,12 +178,15 @@ def worker(
     """
     from deskgrid.worker.agent import WorkerError, WorkerOptions, run_worker
     from deskgrid.worker.identities import IdentityError
+    from deskgrid.worker.pc.processors import cores
     from deskgrid.worker.run.accounts import AccountError, find_account
     from deskgrid.worker.windows.uptime import PlanError
 
     hide(join)
     if name == "":
         raise click.UsageError("the name is empty", click.get_current_context())
+    if mpi and sys.platform == "win32":
+        raise click.UsageError("--mpi is not for Windows", click.get_current_context())
     try:
         with Stopping(until_stdin_closes) as stopping:
             if until_stdin_closes:
@@ -163,41 +204,17 @@ def worker(
                 files=None if files is None else files.expanduser().absolute(),
                 files_bytes=files_bytes,
                 env_bytes=env_bytes,
+                labels=labels,
+                memory=memory or None,
+                speed=speed,
+                mpi=mpi,
+                mpi_ports=mpi_ports,
             )
             log_to_stderr(log_level)
             log = logging.getLogger("deskgrid.worker")
             run_worker(options, stopping, lambda line: log.info("%s", line))
     except (WorkerError, PlanError, JoinLineError, IdentityError, AccountError) as error:
         raise Refusal(str(error)) from error
-
-
-def disk_size(text: str) -> int:
-    """Return the bytes of a size like 512M or 1.5G (by 1024); raises BadParameter."""
-    try:
-        return read_size(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def memory_size(text: str) -> int:
-    """Return the bytes of memory in a size like 512M; raises BadParameter."""
-    size = disk_size(text)
-    if 0 < size < TASK_MEMORY_LEAST:
-        raise click.BadParameter(f"{text!r} is too little: Python itself needs {TASK_MEMORY_LEAST // 1024**2} MiB")
-    if size >= 2**63:
-        raise click.BadParameter(f"{text!r} is more than any PC has")
-    if size and sys.platform == "win32":
-        raise click.BadParameter("Windows has no such limit")
-    return size
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if sys.platform == "linux":
-        count = len(os.sched_getaffinity(0))
-    else:
-        count = os.cpu_count() or 1
-    return count
 
 
 def _plan(windows: Path | None, until: str | None, cycle: Path | None) -> "Plan | None":

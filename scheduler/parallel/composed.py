@@ -1,0 +1,59 @@
+"""A policy for parallel tasks, made of three choices: which next, how many ranks, and where.
+
+The head of the queue starts as soon as it can. While it waits, the earliest time at which it can start is reserved for
+it, and if the choice of the next backfills, others start that do not delay it.
+"""
+
+from collections.abc import Iterator
+
+from deskgrid.scheduler.parallel.base import Keep, ParallelView, Start
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size, Where, WhichNext
+from deskgrid.scheduler.parallel.reservation import earliest
+
+
+class Composed:
+    """``margin``: seconds kept free before a window closes."""
+
+    def __init__(self, name: str, which: WhichNext, sizes: HowMany, where: Where, margin: float = 1.0) -> None:
+        self.name = name
+        self.which = which
+        self.sizes = sizes
+        self.where = where
+        self.margin = margin
+
+    def decide(self, view: ParallelView) -> Iterator[Start | Keep]:
+        """The heads of the queue, one after the other, as far as they can start; then those that fit into gaps."""
+        now = view.now
+        queue = self.which.order([job for job in view.waiting if job.not_before <= now], now)
+        look = Look(view, now, queue, self.sizes, self.margin, self.where.sharing)
+        self.sizes.notice(look)
+        while queue:
+            size = self.sizes.size(look, queue[0])
+            start = self.where.place(look, queue[0], size)
+            if start is None and (other := self.sizes.instead(look, queue[0], size)) != size:
+                size = other
+                start = self.where.place(look, queue[0], size)
+            if start is None:
+                yield from self._wait(look, size)
+                return
+            yield start
+            del queue[0]
+
+    def _wait(self, look: Look, size: Size) -> Iterator[Start | Keep]:
+        """The head waits: for what, and what starts meanwhile."""
+        if not look.view.singles and not self.which.backfills:
+            return
+        reserved = earliest(look, look.queue[0], size)
+        if reserved is not None:
+            yield Keep(reserved.job, reserved.ranks, reserved.at)
+        if self.which.backfills:
+            yield from self._fill(look, reserved)
+
+    def _fill(self, look: Look, reserved: Reserved | None) -> Iterator[Start]:
+        if not any(site.idle for site in look.view.sites):
+            return
+        for job, size in self.sizes.fill(look, look.queue[1:], reserved):
+            start = self.where.place(look, job, size, reserved)
+            if start is not None:
+                yield start
+                look.queue.remove(job)
