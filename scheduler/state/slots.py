@@ -209,7 +209,7 @@ class Away:
     slots: int = 1
     last: Window | None = None
     gap: float | None = None
-    was: Worker | None = None
+    was: Worker | None = field(default=None, compare=False)
 
     @property
     def speed(self) -> float:
