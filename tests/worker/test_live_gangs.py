@@ -44,8 +44,7 @@ def test_the_first_rank_that_fails_ends_the_gang(grid: LiveGrid, tmp_path: Path)
         threading.Event().wait(300)
 
     folder = str(tmp_path)
-    grid.worker("a")
-    grid.worker("b")
+    grid.worker("a", slots=2)
     with Grid(grid.broker.ready.client_line) as program:
         raised, died = program.bag(run, ["raise", "die"], gang=2, runtime=1).results(errors="return")
     assert isinstance(raised, TaskError | ValueError)
