@@ -90,7 +90,14 @@ def together_text(need: Need, best: Together | None) -> str:
         return f"at most {_most(need, best)}"
     if best.starts_in_s > 0:
         return f"PCs{_at(best)} have room for it in {precise(best.starts_in_s)}, at the earliest"
-    return f"PCs{_at(best)} have room for it, when other tasks there have ended, and tasks before it have begun"
+    return f"PCs{_at(best)} have room for it, when other tasks there have ended, and those before it have begun"
+
+
+def lacks_text(labels: Sequence[str], memory: float | None) -> str:
+    """Say what a PC lacks: labels, or, if its bytes of memory are given, memory."""
+    if labels:
+        return f"the PC has not the label{'s' * (len(labels) > 1)} {_listed(labels)}"
+    return f"the PC has {size(memory or 0)} of memory, which is too little"
 
 
 def what_is_needed(need: Need) -> str:
@@ -106,7 +113,8 @@ def what_is_needed(need: Need) -> str:
 def _most(need: Need, best: Together) -> str:
     when = f", in {precise(best.starts_in_s)}" if best.starts_in_s > 0 else ""
     are = "is" if best.ranks == 1 else "are"
-    return f"{best.ranks} {are} together for so long{_at(best)}{when}"
+    at = f" at {best.site}" if best.site else ""
+    return f"{best.ranks} {are} together for so long{at}{when}"
 
 
 def _at(best: Together) -> str:

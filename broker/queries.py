@@ -18,7 +18,7 @@ from deskgrid.broker.environment_list import EnvironmentList
 from deskgrid.broker.environments import Environments
 from deskgrid.broker.forecasts.etas import Etas
 from deskgrid.broker.forecasts.whatif import WhatIf
-from deskgrid.broker.need_notes import together_text, what_is_needed
+from deskgrid.broker.need_notes import lacks_text, together_text, what_is_needed
 from deskgrid.broker.operations import CHARACTERS_A_UNIT, Operation, Operations, Slices
 from deskgrid.broker.orders import Orders
 from deskgrid.broker.overview import Overview
@@ -35,7 +35,6 @@ from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.model import State
 from deskgrid.scheduler.policies import make_policy, policy_options
 from deskgrid.scheduler.views.explain import Explanation, Restraint, SlotReason, Waiting, explain, restraint, waiting_of
-from deskgrid.sizes import size
 
 # Explanations of tasks that do not wait.
 _STATE_TEXT = {
@@ -331,10 +330,8 @@ def _of_slot(slot: SlotReason, now: float) -> str:
         return in_quarantine(slot.quarantined, now)
     if slot.silent_s is not None:
         return f"has not answered for {precise(slot.silent_s)}, and gets no work until it does"
-    if slot.lacks:
-        return f"the PC lacks the label{'s' * (len(slot.lacks) > 1)} {', '.join(slot.lacks)}"
-    if slot.memory is not None:
-        return f"the PC has {size(slot.memory)} of memory, which is too little"
+    if slot.lacks or slot.memory is not None:
+        return lacks_text(slot.lacks, slot.memory)
     if not slot.ready:
         return "its environment is not ready there"
     if slot.short_s:

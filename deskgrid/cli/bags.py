@@ -203,8 +203,8 @@ def _print_log(item: int, log: "TaskLog") -> None:
         where = f" in rank {log.rank}{where}"
     later = " to a PC; its output is shown when it ends" if log.state == "sent" else ""
     say(f"deskgrid: task {item}: {log.state}{where}{later}", err=True)
-    # The error of a command is the end of its stderr, and a line that says how it ended; of a gang, the first line names
-    # the rank and its PC, as ours did.
+    # The error of a command is the end of its stderr, and a line that says how it ended. Of a gang, its first line
+    # names the rank and its PC, as ours did.
     told = log.error or ""
     if log.rank is not None and told.startswith(f"rank {log.rank} of "):
         told = told.partition("\n")[2] or told
