@@ -78,8 +78,10 @@ class Grid(Executor):
             raise
 
     @classmethod
-    def local(cls, workers: int = 4) -> Self:
-        """Start a whole private grid on this machine: a broker, and ``workers`` workers of one slot each.
+    def local(cls, workers: int = 4, slots: int = 1, *, mpi: bool = False) -> Self:
+        """Start a whole private grid on this machine: a broker, and ``workers`` workers of ``slots`` slots each.
+
+        ``mpi``: they run MPI programs, too; not on Windows.
 
         The private grid ends with this Grid, or with this program, however the program ends. Its bags end with it.
 
@@ -87,7 +89,7 @@ class Grid(Executor):
         """
         from deskgrid.client import local
 
-        keeper = local.start(workers)
+        keeper = local.start(workers, slots=slots, mpi=mpi)
         try:
             grid = cls(keeper.join)
         except BaseException:

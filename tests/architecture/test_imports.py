@@ -19,6 +19,7 @@ PLACES = {
     "deskgrid/checkpoint.py": "front door",
     "deskgrid/errors.py": "client",
     "deskgrid/files.py": "lent",
+    "deskgrid/gang.py": "front door",
     "deskgrid/client/": "client",
     "deskgrid/wire/dealer.py": "line",
     "deskgrid/wire/key_pair.py": "line",
@@ -50,8 +51,8 @@ MAY_IMPORT = {
     # What a program loads as well as its tasks, or the scheduler.
     "lent": ([], []),
     "front door": (["client", "lent", "common"], []),
-    # numpy comes with a bag: see examples/environment.py.
-    "example": (["front door"], ["numpy"]),
+    # numpy comes with a bag: see examples/environment.py; mpi4py with the PCs of a lab that runs MPI programs.
+    "example": (["front door"], ["numpy", "mpi4py"]),
     "command line": (
         ["command line", "server", "scheduler", "client", "screen", "worker", "benchmark", "lent", "line", "common"],
         ["click", "rich"],

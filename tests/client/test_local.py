@@ -125,3 +125,5 @@ def test_the_terminals_interrupt_does_not_reach_the_grid(tmp_path: Path) -> None
 def test_an_impossible_number_of_workers_is_refused(workers: int) -> None:
     with pytest.raises(ValueError, match="a local grid has 1 worker or more"):
         local.start(workers)
+    with pytest.raises(ValueError, match="a local grid has 1 slot per worker or more"):
+        local.start(1, slots=workers)

@@ -198,9 +198,15 @@ class FakeBroker:
                 self.finished += rows
                 self.say(pc, wire.Taken(tuple(wire.Ref(row.task, row.number) for row in rows)))
             case wire.Returned(attempts=refs):
-                for ref in refs:
-                    if ref.task in self.gangs:
-                        self.gangs[ref.task].returned.append(pc.name)
+                for gang in [self.gangs[ref.task] for ref in refs if ref.task in self.gangs]:
+                    gang.returned.append(pc.name)
+            case wire.Want() | wire.Offer() | wire.Part():
+                self.say(pc, self.store.answer(message))
+            case _:
+                self._hear_of_ranks(pc, message)
+
+    def _hear_of_ranks(self, pc: Pc, message: wire.Message) -> None:
+        match message:
             case wire.RanksReady() | wire.RanksUnready():
                 self._ready(pc, message)
             case wire.RanksEnded(results=rows):
@@ -209,10 +215,8 @@ class FakeBroker:
                 self._meet(message)
             case wire.PmiBytes():
                 self._pmi(message)
-            case wire.Want() | wire.Offer() | wire.Part():
-                self.say(pc, self.store.answer(message))
             case _:
-                raise AssertionError(f"unforeseen: {message!r:.200}")
+                assert isinstance(message, wire.Prepared), f"unforeseen: {message!r:.200}"
 
     def _ready(self, pc: Pc, message: wire.RanksReady | wire.RanksUnready) -> None:
         gang = self.gangs[message.task]
