@@ -111,9 +111,9 @@ def _by_power(look: Look, site: Site, job: Job, size: Size, reserved: Reserved |
     """The PCs with the greatest effective power, until they have ``size.power`` together."""
     need = job.need
     free = [(host.speed, host, count) for host in site.hosts if host.idle and (count := places(host, need))]
-    free.sort(key=lambda each: each[1].power, reverse=True)
+    free.sort(key=lambda each: size.of(each[1]), reverse=True)
     while True:
-        ranks, chosen = strongest([(host, count) for _, host, count in free], need, size.power)
+        ranks, chosen = strongest([(host, count) for _, host, count in free], need, size)
         if not chosen:
             return None
         seconds = need.seconds(job.runtime, ranks) / min([host.speed for host, _ in chosen])
@@ -123,16 +123,16 @@ def _by_power(look: Look, site: Site, job: Job, size: Size, reserved: Reserved |
         free = usable
 
 
-def strongest(hosts: list[tuple[Host, int]], need: Need, power: float) -> tuple[int, list[tuple[Host, int]]]:
-    """As few of ``hosts``, in their order, as have ``power`` together; nothing if even all have less."""
+def strongest(hosts: list[tuple[Host, int]], need: Need, size: Size) -> tuple[int, list[tuple[Host, int]]]:
+    """As few of ``hosts``, in their order, as have ``size.power`` together; nothing if even all have less."""
     chosen: list[tuple[Host, int]] = []
-    ranks, lacks = 0, power
+    ranks, lacks = 0, size.power
     for host, count in hosts:
         taken = 0
         while taken < count and ranks < need.most and (lacks > 0.0 or ranks < need.least):
             taken += 1
             ranks += 1
-            lacks -= host.power
+            lacks -= size.of(host)
         if taken:
             chosen.append((host, taken))
     enough = ranks >= need.least and (lacks <= 0.0 or ranks == need.most)
