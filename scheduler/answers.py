@@ -11,9 +11,11 @@ from collections.abc import Sequence
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.copying import learn_pace
+from deskgrid.scheduler.gangs import Gangs
 from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, Outcome, State
 from deskgrid.scheduler.state.pauses import pause_after
+from deskgrid.scheduler.state.gangs import Gang
 from deskgrid.scheduler.state.slots import Slot
 from deskgrid.scheduler.trust import Trust
 
@@ -21,16 +23,22 @@ from deskgrid.scheduler.trust import Trust
 class Answers:
     """``crash_limit``: a task that has crashed its process this many times is given up."""
 
-    def __init__(self, grid: GridState, trust: Trust, crash_limit: int) -> None:
+    def __init__(self, grid: GridState, trust: Trust, gangs: Gangs, crash_limit: int) -> None:
         self._grid = grid
         self._trust = trust
+        self._gangs = gangs
         self._crash_limit = crash_limit
 
     def ended(self, event: ev.AttemptsEnded, now: float) -> None:
         """Attempts ended at a worker."""
         settled, others = self._take_runs(event.ended, now) if len(event.ended) > 1 else ([], event.ended)
         for ended in others:
-            where = self._take(ended, event.worker, now)
+            gang = self._gangs.find(ended.attempt) if self._grid.gangs.running else None
+            where: tuple[str, int] | None
+            if gang is not None:
+                ended, where = self._take_gang(gang, ended, event.worker, now)
+            else:
+                where = self._take(ended, event.worker, now)
             if where is None:
                 self._grid.counters.stale += 1
                 continue
@@ -110,6 +118,20 @@ class Answers:
         if paid is not None and ended.outcome != Outcome.CRASH:
             self._trust.clear(paid, now)
         return None
+
+    def _take_gang(
+        self, gang: Gang, ended: ev.EndedAttempt, reporter: str, now: float
+    ) -> tuple[ev.EndedAttempt, tuple[str, int]]:
+        """A gang has ended: all its workers have answered. Returns its end, and the worker that ended it."""
+        grid = self._grid
+        if grid.deadlines.debts or grid.stopping:
+            self._trust.pay(reporter, ended.attempt)
+        workers = gang.workers()
+        slot = next((slot.position for slot in gang.slots if slot.worker.name == reporter), 0)
+        ended = self._gangs.ended(gang, ended, reporter, now)
+        for worker in workers if not ended.outcome else ():
+            self._trust.clear(worker, now)
+        return ended, (reporter, slot)
 
     def _take_copy(self, ended: ev.EndedAttempt, reporter: str) -> tuple[str, int]:
         """Free the slot of a copy that has ended. If it failed, its original gets no other one."""
@@ -195,6 +217,9 @@ class Answers:
         for attempt in event.attempts:
             self._trust.pay(event.worker, attempt)
             slot = grid.bound.get(attempt.task)
+            gang = self._gangs.find(attempt) if grid.gangs.running else None
+            if gang is not None:
+                self._gangs.lose(gang, now, besides=event.worker)
             # Any other attempt answers a recall that something newer has overtaken.
             if grid.is_copy(attempt):
                 grid.end_copy(attempt.task)
