@@ -94,8 +94,8 @@ class GangScenario:
 class GangRow:
     """One gang under one policy. The JSON has exactly these fields.
 
-    ``slots``: how many it had. ``start_s``, ``end_s``: of the attempt that did it. ``considered``: the policy's score of
-    each site that was possible when it was placed; None if it has none.
+    ``slots``: how many it had. ``start_s``, ``end_s``: of the attempt that did it. ``considered``: the policy's score
+    of each site that was possible when it was placed; None if it has none.
     """
 
     policy: str
