@@ -123,7 +123,10 @@ class ParallelView(Protocol):
         """Every site with a PC that is up, by name."""
 
     def coming(self, site: Site) -> Sequence[tuple[float, float, Host]]:
-        """Windows to come of the PCs of a site, up or away, as (opens, closes, host): announced, or by habit."""
+        """Windows to come of the PCs of a site, up or away, as (opens, closes, host), by ``opens``.
+
+        They are announced, or known by habit.
+        """
 
 
 class ParallelPolicy(Protocol):

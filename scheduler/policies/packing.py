@@ -17,6 +17,8 @@ from itertools import islice
 from math import inf, nextafter
 from typing import ClassVar
 
+from deskgrid.scheduler.parallel.base import ParallelPolicy
+from deskgrid.scheduler.parallel.default import default_policy
 from deskgrid.scheduler.planning.planner import INTERVALS, FilledInterval, Interval, Planner, Prospect, SlotKey
 from deskgrid.scheduler.policies.base import OpenSlot, Place, PlannedWork, Postpone, Requirement, UpcomingWindows, View
 from deskgrid.scheduler.policies.chances import chances
@@ -64,6 +66,7 @@ class Packing:
         self.queue_s = queue_s
         self.confidence = confidence
         self.requirement = Requirement(margin)
+        self.parallel: ParallelPolicy = default_policy(margin)
         self._ample = inf
         self._planner = Planner()
         self._fills: dict[SlotKey, deque[FilledInterval]] = {}  # the plan by slot, the earliest first

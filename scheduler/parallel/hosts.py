@@ -1,0 +1,139 @@
+"""Which PCs of a site a job gets: those that are free now, and whose windows last until it ends.
+
+A job takes as long as its slowest rank. So it gets the fastest PCs that allow it to start, and of those that are not
+slower than the slowest of them, the slowest, and those whose windows close first: others may need the rest.
+"""
+
+from collections.abc import Iterator
+from operator import itemgetter
+
+from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
+from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
+from deskgrid.scheduler.parallel.need import Need
+
+_SPEED = itemgetter(0)
+
+
+def offers(look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Iterator[Start]:
+    """Where a job can start now, one possibility for each site."""
+    slots = size.ranks * job.need.slots
+    for site in look.view.sites:
+        if site.idle >= slots and (start := offer(look, site, job, size, reserved)) is not None:
+            yield start
+
+
+def offer(look: Look, site: Site, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
+    """How a job can start now at a site."""
+    hosts = site.hosts
+    if len(hosts) == 1 and not size.power and reserved is None:
+        return _on_one(look, hosts[0], job, size.ranks)
+    if size.power:
+        return _by_power(look, site, job, size, reserved)
+    return _by_ranks(look, site, job, size.ranks, reserved)
+
+
+def places(host: Host, need: Need) -> int:
+    """How many ranks it can have now."""
+    if not host.labels >= need.labels:
+        return 0
+    count = host.idle if need.slots == 1 else host.idle // need.slots
+    return count if not need.memory else min(count, int(min(host.memory // need.memory, count)))
+
+
+def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Start | None:
+    seconds = job.need.seconds(job.runtime, ranks) / host.speed
+    if places(host, job.need) >= ranks and look.now + seconds + look.margin < host.closes:
+        return Start(job, ((host, ranks),), seconds)
+    return None
+
+
+def _by_ranks(look: Look, site: Site, job: Job, ranks: int, reserved: Reserved | None) -> Start | None:
+    need = job.need
+    base = need.seconds(job.runtime, ranks)
+    free = [(host.speed, host, count) for host in site.hosts if host.idle and (count := places(host, need))]
+    if sum([count for _, _, count in free]) < ranks:
+        return None
+    free.sort(key=_SPEED, reverse=True)
+    held = 0
+    for last, (speed, _, count) in enumerate(free):
+        held += count
+        if held >= ranks and (last + 1 == len(free) or free[last + 1][0] < speed):
+            seconds = base / speed
+            usable = _usable(look, free[: last + 1], need, seconds, reserved)
+            if sum([count for *_, count in usable]) >= ranks:
+                return Start(job, _tightest(usable, ranks), seconds)
+    return None
+
+
+def _usable(
+    look: Look, free: list[tuple[float, Host, int]], need: Need, seconds: float, reserved: Reserved | None
+) -> list[tuple[float, Host, int]]:
+    """Those on which a job of so many seconds ends in time for their windows, and for what is reserved."""
+    end = look.now + seconds
+    limit = end + look.margin
+    usable = [each for each in free if each[1].closes > limit]
+    if reserved is None or end <= reserved.at:
+        return usable
+    by_host = reserved.by_host
+    return [
+        (speed, host, least)
+        for speed, host, count in usable
+        if (least := count if host not in by_host else min(count, _beside(host, need, reserved))) > 0
+    ]
+
+
+def _beside(host: Host, need: Need, reserved: Reserved) -> int:
+    """How many ranks it can have beyond the time at which ranks of another job are to start on it."""
+    at = reserved.at
+    theirs = reserved.by_host[host] * reserved.job.need.slots
+    free = host.idle + sum([slots for frees, slots in host.frees if frees <= at]) - theirs
+    return free // need.slots
+
+
+def _tightest(usable: list[tuple[float, Host, int]], ranks: int) -> tuple[tuple[Host, int], ...]:
+    """So many ranks, first on slow PCs, on those that close first, and on those with the fewest free slots."""
+    chosen = []
+    for _, host, count in sorted(usable, key=_spare):
+        taken = min(count, ranks)
+        chosen.append((host, taken))
+        ranks -= taken
+        if not ranks:
+            break
+    return tuple(chosen)
+
+
+def _spare(each: tuple[float, Host, int]) -> tuple[float, float, int]:
+    speed, host, _ = each
+    return speed, host.closes, host.idle
+
+
+def _by_power(look: Look, site: Site, job: Job, size: Size, reserved: Reserved | None) -> Start | None:
+    """The PCs with the greatest effective power, until they have ``size.power`` together."""
+    need = job.need
+    free = [(host.speed, host, count) for host in site.hosts if host.idle and (count := places(host, need))]
+    free.sort(key=lambda each: each[1].power, reverse=True)
+    while True:
+        ranks, chosen = strongest([(host, count) for _, host, count in free], need, size.power)
+        if not chosen:
+            return None
+        seconds = need.seconds(job.runtime, ranks) / min([host.speed for host, _ in chosen])
+        usable = _usable(look, free, need, seconds, reserved)
+        if len(usable) == len(free) and usable == free:
+            return Start(job, tuple(chosen), seconds)
+        free = usable
+
+
+def strongest(hosts: list[tuple[Host, int]], need: Need, power: float) -> tuple[int, list[tuple[Host, int]]]:
+    """As few of ``hosts``, in their order, as have ``power`` together; nothing if even all have less."""
+    chosen: list[tuple[Host, int]] = []
+    ranks, lacks = 0, power
+    for host, count in hosts:
+        taken = 0
+        while taken < count and ranks < need.most and (lacks > 0.0 or ranks < need.least):
+            taken += 1
+            ranks += 1
+            lacks -= host.power
+        if taken:
+            chosen.append((host, taken))
+    enough = ranks >= need.least and (lacks <= 0.0 or ranks == need.most)
+    return (ranks, chosen) if enough else (0, [])
