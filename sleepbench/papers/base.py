@@ -15,7 +15,7 @@ from typing import Protocol
 from deskgrid.sleepbench.simulated import leave_interrupts_to_the_parent
 
 # The policies of our own, by name: each paper's experiments try them beside its own.
-OURS: tuple[str, ...] = ()
+OURS: tuple[str, ...] = ("packing",)
 
 
 class PaperError(Exception):
