@@ -40,8 +40,9 @@ class Gangs:
         self,
         driver: Driver,
         pcs: Mapping[str, PC],
-        conditions: Conditions,
         rates: Rates,
+        conditions: Conditions,
+        *,
         takes: Callable[[int, float], float],
         traced: Callable[[Execution], None] | None,
     ) -> None:

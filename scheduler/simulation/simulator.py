@@ -106,9 +106,9 @@ class Simulator:
         self._ran_s = 0.0  # of attempts that ended or were stopped
         self._moved_at = 0.0  # when a bag arrived or a task ended, the last time
         self._longest_cycle_s = 0.0
-        self._gangs = Gangs(
-            self, self._pcs, conditions, self._lateness.takes, self._executions.append if trace else None
-        )
+        self._rates = Rates(self, conditions.pace)
+        traced = self._executions.append if trace else None
+        self._gangs = Gangs(self, self._pcs, self._rates, conditions, takes=self._lateness.takes, traced=traced)
         self._table: dict[type, Callable[[Any], None]] = {
             ev.Assign: self._assign,
             ev.StartGang: self._gangs.start,
