@@ -122,6 +122,10 @@ class ParallelView(Protocol):
     def sites(self) -> Sequence[Site]:
         """Every site with a PC that is up, by name."""
 
+    @property
+    def singles(self) -> bool:
+        """Whether there are single tasks, waiting or running, from which slots have to be kept."""
+
     def coming(self, site: Site) -> Sequence[tuple[float, float, Host]]:
         """Windows to come of the PCs of a site, up or away, as (opens, closes, host), by ``opens``.
 

@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import ClassVar, NamedTuple, Protocol
 
 from deskgrid.scheduler.parallel.base import Host, Job, ParallelView, Start
@@ -18,6 +19,24 @@ class Size(NamedTuple):
 
     ranks: int
     power: float = 0.0
+
+
+class Sharing(NamedTuple):
+    """``mpl``: at most so many slots of a PC are occupied for each of its processors (CISNE's multiprogramming level).
+
+    ``apart``: a PC has at most one rank of a job. ``shared``: a rank is slower if its processor has others, too.
+    """
+
+    mpl: float = inf
+    apart: bool = False
+    shared: bool = False
+
+    def pace(self, host: Host, slots: int) -> float:
+        """How fast a rank of so many slots is on a PC, relative to one that has its processors for itself."""
+        return min(1.0, host.processors / (host.slots - host.idle + slots)) if self.shared else 1.0
+
+
+PLAIN = Sharing()
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +53,7 @@ class Look:
     queue: list[Job]
     sizes: "HowMany"
     margin: float = 0.0
+    sharing: Sharing = PLAIN
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +126,7 @@ class Where(Protocol):
     """On which PCs of which site a job starts. Windows are respected: it ends before the first of them closes."""
 
     name: ClassVar[str]
+    sharing: Sharing
 
     def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
         """Where it starts now, or None. It does not delay what is ``reserved`` for another job."""

@@ -7,7 +7,7 @@ it, and if the choice of the next backfills, others start that do not delay it.
 from collections.abc import Iterator
 
 from deskgrid.scheduler.parallel.base import Keep, ParallelView, Start
-from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Where, WhichNext
+from deskgrid.scheduler.parallel.choices import HowMany, Look, Reserved, Size, Where, WhichNext
 from deskgrid.scheduler.parallel.reservation import earliest
 
 
@@ -25,31 +25,29 @@ class Composed:
         """The heads of the queue, one after the other, as far as they can start; then those that fit into gaps."""
         now = view.now
         queue = self.which.order([job for job in view.waiting if job.not_before <= now], now)
-        look = Look(view, now, queue, self.sizes, self.margin)
+        look = Look(view, now, queue, self.sizes, self.margin, self.where.sharing)
         self.sizes.notice(look)
         while queue:
-            start = self._head(look)
-            if isinstance(start, Start):
-                yield start
-                del queue[0]
-                continue
-            if start is not None:
-                yield Keep(start.job, start.ranks, start.at)
-            if self.which.backfills:
-                yield from self._fill(look, start)
-            return
+            size = self.sizes.size(look, queue[0])
+            start = self.where.place(look, queue[0], size)
+            if start is None and (other := self.sizes.instead(look, queue[0], size)) != size:
+                size = other
+                start = self.where.place(look, queue[0], size)
+            if start is None:
+                yield from self._wait(look, size)
+                return
+            yield start
+            del queue[0]
 
-    def _head(self, look: Look) -> Start | Reserved | None:
-        """How the head starts now, or what it waits for, if that is known."""
-        job = look.queue[0]
-        size = self.sizes.size(look, job)
-        start = self.where.place(look, job, size)
-        if start is not None:
-            return start
-        other = self.sizes.instead(look, job, size)
-        if other != size and (start := self.where.place(look, job, other)) is not None:
-            return start
-        return earliest(look, job, other)
+    def _wait(self, look: Look, size: Size) -> Iterator[Start | Keep]:
+        """The head waits: for what, and what starts meanwhile."""
+        if not look.view.singles and not self.which.backfills:
+            return
+        reserved = earliest(look, look.queue[0], size)
+        if reserved is not None:
+            yield Keep(reserved.job, reserved.ranks, reserved.at)
+        if self.which.backfills:
+            yield from self._fill(look, reserved)
 
     def _fill(self, look: Look, reserved: Reserved | None) -> Iterator[Start]:
         if not any(site.idle for site in look.view.sites):

@@ -4,14 +4,18 @@ A job takes as long as its slowest rank. So it gets the fastest PCs that allow i
 slower than the slowest of them, the slowest, and those whose windows close first: others may need the rest.
 """
 
-from collections.abc import Iterator
-from operator import itemgetter
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter, itemgetter
 
 from deskgrid.scheduler.parallel.base import Host, Job, Site, Start
-from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
+from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Sharing, Size
 from deskgrid.scheduler.parallel.need import Need
 
 _SPEED = itemgetter(0)
+_POWER = attrgetter("power")
+
+# Takes PCs, each with the number of ranks that it can have, and returns those that a job gets; none if it gets none.
+Choose = Callable[[list[tuple[Host, int]]], list[tuple[Host, int]]]
 
 
 def offers(look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Iterator[Start]:
@@ -32,17 +36,32 @@ def offer(look: Look, site: Site, job: Job, size: Size, reserved: Reserved | Non
     return _by_ranks(look, site, job, size.ranks, reserved)
 
 
-def places(host: Host, need: Need) -> int:
+def places(host: Host, need: Need, sharing: Sharing = PLAIN) -> int:
     """How many ranks it can have now."""
     if not host.labels >= need.labels:
         return 0
-    count = host.idle if need.slots == 1 else host.idle // need.slots
-    return count if not need.memory else min(count, int(min(host.memory // need.memory, count)))
+    idle = host.idle if sharing is PLAIN else host.idle - kept_idle(host, sharing)
+    return seats(idle, host.memory, need, sharing)
+
+
+def kept_idle(host: Host, sharing: Sharing) -> int:
+    """How many of its slots stay idle, so that its processors are not shared by too many."""
+    return max(0, host.slots - int(min(sharing.mpl * host.processors, host.slots)))
+
+
+def seats(idle: int, memory: float, need: Need, sharing: Sharing) -> int:
+    """How many ranks fit into so many slots and bytes of one PC."""
+    count = idle if need.slots == 1 else idle // need.slots
+    if need.memory:
+        count = int(min(count, memory // need.memory))
+    if sharing.apart:
+        count = min(count, 1)
+    return max(count, 0)
 
 
 def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Start | None:
     seconds = job.need.seconds(job.runtime, ranks) / host.speed
-    if places(host, job.need) >= ranks and look.now + seconds + look.margin < host.closes:
+    if places(host, job.need, look.sharing) >= ranks and look.now + seconds + look.margin < host.closes:
         return Start(job, ((host, ranks),), seconds)
     return None
 
@@ -50,7 +69,9 @@ def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Start | None:
 def _by_ranks(look: Look, site: Site, job: Job, ranks: int, reserved: Reserved | None) -> Start | None:
     need = job.need
     base = need.seconds(job.runtime, ranks)
-    free = [(host.speed, host, count) for host in site.hosts if host.idle and (count := places(host, need))]
+    free = [
+        (host.speed, host, count) for host in site.hosts if host.idle and (count := places(host, need, look.sharing))
+    ]
     if sum([count for _, _, count in free]) < ranks:
         return None
     free.sort(key=_SPEED, reverse=True)
@@ -109,18 +130,22 @@ def _spare(each: tuple[float, Host, int]) -> tuple[float, float, int]:
 
 def _by_power(look: Look, site: Site, job: Job, size: Size, reserved: Reserved | None) -> Start | None:
     """The PCs with the greatest effective power, until they have ``size.power`` together."""
+    hosts = sorted([host for host in site.hosts if host.idle], key=_POWER, reverse=True)
+    return in_order(look, job, hosts, lambda free: strongest(free, job.need, size.power)[1], reserved)
+
+
+def in_order(look: Look, job: Job, hosts: Sequence[Host], choose: Choose, reserved: Reserved | None) -> Start | None:
+    """How a job can start now on those of ``hosts`` that ``choose`` takes, without those that close too early."""
     need = job.need
-    free = [(host.speed, host, count) for host in site.hosts if host.idle and (count := places(host, need))]
-    free.sort(key=lambda each: each[1].power, reverse=True)
-    while True:
-        ranks, chosen = strongest([(host, count) for _, host, count in free], need, size.power)
-        if not chosen:
-            return None
-        seconds = need.seconds(job.runtime, ranks) / min([host.speed for host, _ in chosen])
+    free = [(host.speed, host, count) for host in hosts if (count := places(host, need, look.sharing))]
+    while chosen := choose([(host, count) for _, host, count in free]):
+        seconds = need.seconds(job.runtime, sum([count for _, count in chosen]))
+        seconds /= min([host.speed * look.sharing.pace(host, need.slots) for host, _ in chosen])
         usable = _usable(look, free, need, seconds, reserved)
-        if len(usable) == len(free) and usable == free:
+        if usable == free:
             return Start(job, tuple(chosen), seconds)
         free = usable
+    return None
 
 
 def strongest(hosts: list[tuple[Host, int]], need: Need, power: float) -> tuple[int, list[tuple[Host, int]]]:
@@ -137,3 +162,8 @@ def strongest(hosts: list[tuple[Host, int]], need: Need, power: float) -> tuple[
             chosen.append((host, taken))
     enough = ranks >= need.least and (lacks <= 0.0 or ranks == need.most)
     return (ranks, chosen) if enough else (0, [])
+
+
+def site_of(start: Start) -> Site:
+    """Where it starts."""
+    return start.ranks[0][0].site

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from deskgrid.scheduler.parallel.base import Host, Job, Site
 from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
-from deskgrid.scheduler.parallel.hosts import strongest
+from deskgrid.scheduler.parallel.hosts import kept_idle, seats, strongest
 from deskgrid.scheduler.parallel.need import Need
 
 # PCs of a site can all have different speeds. At most so many are tried as that of the slowest rank.
@@ -42,7 +42,7 @@ class _Horizon(NamedTuple):
 
 def _at_site(horizon: _Horizon, job: Job, size: Size, until: float) -> Iterator[Reserved]:
     look, site, coming = horizon
-    if len(site.hosts) == 1 and not coming and not size.power and not job.need.memory:
+    if len(site.hosts) == 1 and not (coming or size.power or job.need.memory or look.sharing.apart):
         found = _on_one(look, site.hosts[0], job, size.ranks)
         if found is not None:
             yield found
@@ -57,7 +57,7 @@ def _at_site(horizon: _Horizon, job: Job, size: Size, until: float) -> Iterator[
 
 def _on_one(look: Look, host: Host, job: Job, ranks: int) -> Reserved | None:
     need = job.need
-    lacks = ranks * need.slots - host.idle
+    lacks = ranks * need.slots - host.idle + kept_idle(host, look.sharing)
     at = look.now
     for frees, slots in host.frees:
         if lacks <= 0:
@@ -98,6 +98,7 @@ class _Sweep:
         look, site, coming = horizon
         self.job = job
         self.now = look.now
+        self.sharing = look.sharing
         self.seconds = seconds
         self.lasts = seconds + look.margin
         self.speed = speed
@@ -113,7 +114,7 @@ class _Sweep:
         up = [host for host in site.hosts if self._suits(host)]
         self.changes = merge(self._ends(site, up), self._openings(coming), key=_when)
         for host in up:
-            self.free[host], self.memory[host] = host.idle, host.memory
+            self.free[host], self.memory[host] = host.idle - kept_idle(host, self.sharing), host.memory
             self._open(host, host.closes, self.now)
 
     def first(self, size: Size, until: float) -> Reserved | None:
@@ -161,7 +162,7 @@ class _Sweep:
         host = change.host
         at = max(change.at, self.now)
         if change.closes:
-            self.free[host] = host.slots
+            self.free[host] = host.slots - kept_idle(host, self.sharing)
             self.memory[host] = host.memory + self._held.get(host, 0.0)
             self._open(host, change.closes, at)
         else:
@@ -183,11 +184,8 @@ class _Sweep:
 
     def _count(self, host: Host, at: float) -> None:
         """How many ranks the PC can have from ``at`` on."""
-        need = self.job.need
         before = self.places.get(host, 0)
-        count = self.free[host] // need.slots if self.closes[host] else 0
-        if need.memory:
-            count = int(min(count, self.memory[host] // need.memory))
+        count = seats(self.free[host], self.memory[host], self.job.need, self.sharing) if self.closes[host] else 0
         if count > before:
             self.since[host] = at
         self.places[host] = count

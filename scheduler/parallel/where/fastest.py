@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from deskgrid.scheduler.parallel.base import Job, Start
-from deskgrid.scheduler.parallel.choices import Look, Reserved, Size
+from deskgrid.scheduler.parallel.choices import PLAIN, Look, Reserved, Size
 from deskgrid.scheduler.parallel.hosts import offers
 
 
@@ -11,6 +11,7 @@ class Fastest:
     """Of sites where it takes equally long, the first by name."""
 
     name: ClassVar[str] = "ff"
+    sharing = PLAIN
 
     def place(self, look: Look, job: Job, size: Size, reserved: Reserved | None = None) -> Start | None:
         """The possible start that takes the fewest seconds."""
