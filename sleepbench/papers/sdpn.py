@@ -10,7 +10,7 @@ from statistics import fmean
 from time import perf_counter
 
 from deskgrid.sleepbench.papers.base import Asked, Experiment, Paper, Row, Trial
-from deskgrid.sleepbench.papers.cisne.predictors import Predictor, Told, predictors
+from deskgrid.sleepbench.papers.cisne.predictors import Told, predictors
 from deskgrid.sleepbench.papers.cisne.runs import Ended, LabRun, Setting, past
 from deskgrid.sleepbench.papers.printed import table_of
 
@@ -61,7 +61,9 @@ EXPERIMENTS = {
         _cases([WAITING, EXECUTION], _FACTS["windows"], COMBINATIONS),
         ("sdpn",),
     ),
-    "cost": Experiment("One prediction", "MPL/selection/placement", "mean time", "ms", _cases([4], COMBINATIONS), NAMES),
+    "cost": Experiment(
+        "One prediction", "MPL/selection/placement", "mean time", "ms", _cases([4], COMBINATIONS), NAMES
+    ),
 }
 
 

@@ -38,7 +38,9 @@ _CASES = tuple(
 )
 
 
-def _experiment(title: str, by: str, cases: Sequence[str], policies: Sequence[str], optional: bool = True) -> Experiment:
+def _experiment(
+    title: str, by: str, cases: Sequence[str], policies: Sequence[str], optional: bool = True
+) -> Experiment:
     return Experiment(title, by, "average turnaround time", "s", cases, policies, optional)
 
 
@@ -51,7 +53,10 @@ EXPERIMENTS = {
         POLICIES,
     ),
     "simulation-depth": _experiment(
-        "Waiting jobs that TLA looks at", "…/depth", [f"{SIMULATION_CASE}/{depth}" for depth in SIMULATION_DEPTHS], ["tla"]
+        "Waiting jobs that TLA looks at",
+        "…/depth",
+        [f"{SIMULATION_CASE}/{depth}" for depth in SIMULATION_DEPTHS],
+        ["tla"],
     ),
     "allocation-depth": _experiment(
         "Jobs that are placed by one look ahead",
