@@ -66,10 +66,11 @@ class RhapTrial:
         need = Need(1, _FACTS["pcs"], speedup=Amdahl(0.0), gang=True)
         gaps = drawn(Random(f"rhap arrivals {self.seed}"), gap, arrival_cv)
         demands = drawn(Random(f"rhap demands {self.seed}"), _FACTS["mean_demand"], service_cv)
+        predicted = [_FACTS["mean_demand"] / fastest]
         found, at = [], 0.0
         for _ in range(self.jobs):
             at += next(gaps)
-            found.append(Arrival([next(demands) / fastest], at=at, need=need))
+            found.append(Arrival(predicted, [next(demands) / fastest], at, need=need))
         return found
 
 

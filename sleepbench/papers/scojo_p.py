@@ -51,7 +51,7 @@ EXPERIMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class ScojoTrial:
-    """One run. ``asked``: which rows it yields. ``share``: the part of the jobs that are moldable. ``jobs``: how many."""
+    """One run. ``asked``: which rows it yields. ``share``: the part of jobs that are moldable. ``jobs``: how many."""
 
     asked: Asked
     workload: str
