@@ -30,7 +30,7 @@ from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.queues.categories import Category, CategoryKey, key_need, rounded_piece
 from deskgrid.scheduler.queues.orders import ORDERS
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, within
-from deskgrid.scheduler.state.bags import ELSEWHERE, OPEN, WAITING
+from deskgrid.scheduler.state.bags import ELSEWHERE, OPEN, WAITING, TaskBatch
 from deskgrid.scheduler.state.prediction_error import outlived
 from deskgrid.scheduler.state.quarantine import Quarantined
 from deskgrid.scheduler.state.slots import Copy
@@ -49,8 +49,8 @@ class Scheduler:
     ) -> None:
         """``hours``: how PCs have kept their hours so far."""
         self.grid = GridState(policy, first_attempt, hours)
-        self.trust = Trust(self.grid)
         self._gangs = Gangs(self.grid)
+        self.trust = Trust(self.grid, self._gangs)
         self._workers = Workers(self.grid, self.trust, self._gangs)
         self._placing = Placing(self.grid)
         answers = Answers(self.grid, self.trust, self._gangs, crash_limit)
@@ -111,18 +111,8 @@ class Scheduler:
             key = key._replace(piece=rounded_piece(event.min_piece))
         if event.need is not SINGLE:
             key = key._replace(need=key_need(event.need))
-        numbers = event.bag, event.first, event.count
-        batch = grid.tasks.add(lambda: self._category(key), *numbers, event.runtimes, grows=event.grows)
-        bag = batch.bag
-        bag.retries, bag.timeout, bag.barred = event.retries, event.timeout, event.barred
-        parallel = bag.category.parallel
-        # Two attempts of one task would need its memory twice.
-        bag.copies = event.copies and bag.piece is None and not (parallel or event.need.memory)
-        if bag.total == event.count:
-            bag.reserve_s, bag.need = event.reserve_s, event.need
-        batch.came = now if batch.first == event.first else batch.came
-        if bag.copies:
-            grid.tasks.copied.add(event.bag)
+        batch = self._add(event, key, now)
+        bag, parallel = batch.bag, batch.bag.category.parallel
         grid.counters.submitted += event.count
         for tasks, state in ended:
             for task in tasks:
@@ -139,14 +129,30 @@ class Scheduler:
         if bag.barred:
             bar(batch, event.first, event.count)
         elif parallel:
-            grid.gangs.queue(bag.category).come(batch, event.first, event.count)
+            grid.jobs(bag.category).come(batch, event.first, event.count)
         else:
             grid.categories.add_new(bag.category, batch.waiting(event.first, event.count))
-        if parallel and not grid.gangs.awake:
-            grid.gangs.wake(grid.slots.workers.values())
         if event.probes and bag.piece is None and not parallel:
             bag.category.probing.setdefault(event.bag, []).extend(event.probes)
         grid.changes += 1
+
+    def _add(self, event: ev.TasksSubmitted, key: CategoryKey, now: float) -> TaskBatch:
+        """The batch of a submission, in its bag, which it may begin."""
+        grid, numbers = self.grid, (event.bag, event.first, event.count)
+        batch = grid.tasks.add(lambda: self._category(key), *numbers, event.runtimes, grows=event.grows)
+        bag = batch.bag
+        bag.retries, bag.timeout, bag.barred = event.retries, event.timeout, event.barred
+        # Two attempts of one task would need its memory twice.
+        bag.copies = event.copies and not (bag.piece or bag.category.parallel or event.need.memory)
+        if bag.total == event.count:
+            bag.reserve_s, bag.need = event.reserve_s, event.need
+        if batch.first == event.first:
+            batch.came = now
+        if bag.copies:
+            grid.tasks.copied.add(event.bag)
+        if bag.category.parallel:
+            grid.jobs(bag.category)  # from now on
+        return batch
 
     def _category(self, key: CategoryKey) -> Category:
         return self.grid.categories.enter(key, self.grid.shares.account(key.owner))
@@ -376,6 +382,10 @@ class Scheduler:
     def has_longer_window(self, than: float, now: float) -> bool:
         """Whether `longest_window` is more than ``than`` seconds."""
         return self.grid.has_longer_window(than, now)
+
+    def has_gang(self, attempt: Attempt) -> bool:
+        """Whether ``attempt`` of a parallel task has slots, or its ranks may come back after a restart."""
+        return self._gangs.find(attempt) is not None or (self.grid.gangs.awake and self._gangs.awaits(attempt))
 
     # --- what a driver may ask of tasks and their attempts -----------------------------------------------------------
 

@@ -18,9 +18,9 @@ from deskgrid.scheduler.grid import GridState
 from deskgrid.scheduler.model import Attempt, State
 from deskgrid.scheduler.parallel.base import Host, Job, Keep, ParallelPolicy, Running, Site, Start
 from deskgrid.scheduler.parallel.default import default_policy
-from deskgrid.scheduler.policies.base import Policy
+from deskgrid.scheduler.policies.base import Policy, Requirement
 from deskgrid.scheduler.queues.jobs import JobQueue
-from deskgrid.scheduler.state.gangs import Gang, Machine, host_of
+from deskgrid.scheduler.state.gangs import Gang, Machine
 from deskgrid.scheduler.state.shares import LEAD_S, Share
 from deskgrid.scheduler.state.slots import Sent, Slot
 
@@ -39,6 +39,11 @@ class GangView:
         """Every site with a PC that is up, by name."""
         return self._grid.gangs.sites
 
+    @property
+    def singles(self) -> bool:
+        """Whether there are single tasks, waiting or running, from which slots have to be kept."""
+        return bool(self._grid.bound) or any(map(len, self._grid.categories.waiting.values()))
+
     def coming(self, site: Site) -> Sequence[tuple[float, float, Host]]:
         """Windows to come of the PCs of a site, up or away, as (opens, closes, host), by ``opens``."""
         if site not in self._coming:
@@ -49,7 +54,7 @@ class GangView:
 class GangPlacing:
     """Places parallel tasks on ``grid``. ``settle``: has a slot indexed anew that has room."""
 
-    def __init__(self, grid: GridState, settle: Callable[[Slot], object]) -> None:
+    def __init__(self, grid: GridState, settle: Callable[[Slot, Requirement], int]) -> None:
         self._grid = grid
         self._table = grid.gangs
         self._settle = settle
@@ -70,7 +75,7 @@ class GangPlacing:
             resting, table.resting = table.resting, {}
             for slot in resting.values():
                 if slot.rows is None:
-                    self._settle(slot)
+                    self._settle(slot, self._grid.policy.requirement)
         if not self._kept:
             self._kept = True
             self._keep()
@@ -201,7 +206,7 @@ class GangPlacing:
         }
 
     def _queue_of(self, job: Job) -> JobQueue:
-        return self._table.queue(self._grid.tasks.known(job.task).bag.category)
+        return self._grid.jobs(self._grid.tasks.known(job.task).bag.category)
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -210,7 +215,7 @@ class GangPlacing:
         grid, table, (job, ranks, seconds, considered) = self._grid, self._table, start
         task, need = job.task, job.need
         bag = grid.tasks.known(task).bag
-        queue = table.queue(bag.category)
+        queue = grid.jobs(bag.category)
         if bag.barred and grid.tasks.state(task) == State.WAITING:  # it was paused a moment ago
             queue.go(task, 1)
             grid.tasks.move(task, State.BARRED)
@@ -253,16 +258,14 @@ class GangPlacing:
             and len({host.site for host in hosts}) == 1
             and 0.0 <= seconds < inf
             and all(
-                [
-                    host.name in machines
-                    and machines[host.name].host is host
-                    and 1 <= many
-                    and many * need.slots <= host.idle
-                    and host.labels >= need.labels
-                    and host.memory >= many * need.memory
-                    and self._grid.now + seconds <= host.closes
-                    for host, many in ranks
-                ]
+                host.name in machines
+                and machines[host.name].host is host
+                and many >= 1
+                and many * need.slots <= host.idle
+                and host.labels >= need.labels
+                and host.memory >= many * need.memory
+                and self._grid.now + seconds <= host.closes
+                for host, many in ranks
             )
         )
 

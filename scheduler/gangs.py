@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from deskgrid.scheduler import events as ev
 from deskgrid.scheduler.grid import GridState
-from deskgrid.scheduler.model import IllegalEvent, Outcome, State
+from deskgrid.scheduler.model import Attempt, IllegalEvent, Outcome, State
 from deskgrid.scheduler.parallel.base import Job, Running
 from deskgrid.scheduler.state.gangs import Gang
 from deskgrid.scheduler.state.slots import Sent, Slot, Worker
@@ -23,7 +23,7 @@ class Gangs:
         self._grid = grid
         self._table = grid.gangs
 
-    def find(self, attempt: ev.Attempt) -> Gang | None:
+    def find(self, attempt: Attempt) -> Gang | None:
         """The gang that makes this attempt, if it has slots."""
         gang = self._table.running.get(attempt.task)
         return gang if gang is not None and gang.attempt == attempt else None
@@ -48,7 +48,7 @@ class Gangs:
     def _whole(self, gang: Gang) -> None:
         """All ranks of a gang that was awaited are back."""
         grid, task, need = self._grid, gang.attempt.task, gang.bag.need
-        rows = [gang.back.get(rank, ()) for rank in range(len(gang.back))]
+        rows = [gang.back.get(rank, []) for rank in range(len(gang.back))]
         sites = {self._table.machines[slot.worker.name].host.site for slot in gang.slots}
         if not need.least <= len(rows) <= need.most or any(len(row) != need.slots for row in rows) or len(sites) != 1:
             raise IllegalEvent(f"task {task} begins, but {len(rows)} ranks of it are back")
@@ -227,7 +227,7 @@ class Gangs:
             self._come_back(hold, slot, now)
         return others
 
-    def awaits(self, attempt: ev.Attempt) -> bool:
+    def awaits(self, attempt: Attempt) -> bool:
         """Whether ranks of this attempt may come back."""
         gang = self.find(attempt)
         if gang is not None:

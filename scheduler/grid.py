@@ -17,6 +17,7 @@ from deskgrid.scheduler.policies.base import Policy
 from deskgrid.scheduler.prediction.hours import Hours
 from deskgrid.scheduler.prediction.spread import closings
 from deskgrid.scheduler.queues.categories import Categories, Category, Needs
+from deskgrid.scheduler.queues.jobs import JobQueue
 from deskgrid.scheduler.queues.task_ranges import Spans, by_batch, grouped
 from deskgrid.scheduler.queues.waiting import NewRuntime
 from deskgrid.scheduler.state.deadlines import Deadlines
@@ -286,10 +287,16 @@ class GridState:
         elif state == State.HELD:
             self.put_out(task, -1, 0.0)
 
+    def jobs(self, category: Category) -> JobQueue:
+        """The waiting tasks of a category of parallel tasks."""
+        if not self.gangs.awake:
+            self.gangs.wake(self.slots.workers.values())
+        return self.gangs.queue(category)
+
     def discard(self, category: Category, first: int, count: int) -> None:
         """``count`` tasks from ``first`` on wait in ``category`` no longer."""
         if category.parallel:
-            self.gangs.queue(category).go(first, count)
+            self.jobs(category).go(first, count)
         else:
             category.discard(first, count)
 
@@ -306,9 +313,8 @@ class GridState:
                 self.tasks.go_on(task)
             batch.set_all(its, State.BARRED if bag.barred else State.WAITING)
             if bag.category.parallel and not bag.barred:
-                queue = self.gangs.queue(bag.category)
                 for task in its:
-                    queue.come(batch, task, 1)
+                    self.jobs(bag.category).come(batch, task, 1)
             elif not bag.barred:
                 numbers, runtimes = chosen.setdefault(bag.category, ([], []))
                 numbers += its
@@ -328,7 +334,7 @@ class GridState:
     def predict(self, category: Category, spans: Spans, before: Collection[float], new: NewRuntime) -> None:
         """Waiting tasks in ``spans`` with a runtime in ``before`` take a new one: see `WaitingQueue.predict`."""
         if category.parallel:
-            self.gangs.queue(category).predict(spans, new)
+            self.jobs(category).predict(spans, new)
             return
         category.priority.predict(spans, before, new)
         category.regular.predict(spans, before, new)

@@ -67,7 +67,7 @@ class Placing:
         self._unfit: list[int] = []
         self._pieces = Pieces(grid, self._hand, self._settle_slot)
         self.copying = Copying(grid)
-        self._gangs = GangPlacing(grid, lambda slot: self._settle_slot(slot, grid.policy.requirement))
+        self._gangs = GangPlacing(grid, self._settle_slot)
 
     def place_all(self, now: float, most: float) -> list[Assign | StartGang]:
         """Decide what can be decided at ``now``. Returns the work for each worker. ``most``: as in `PassDue`."""
@@ -326,13 +326,9 @@ class Placing:
         if grid.quarantine.workers and grid.quarantine.shuts(slot):
             return False
         sent, held = slot.sent, len(slot.queue)
-        if not (sent or held):
+        if not (sent or held) or (held < grid.policy.queue_length and slot.gang is None):
             return True
-        if slot.gang is not None:
-            return False
-        if held < grid.policy.queue_length:
-            return True
-        if slot.worker.heard == NEVER:
+        if slot.worker.heard == NEVER or slot.gang is not None:
             return False
         in_flight_s = sent[0].runtime + slot.ahead_s if sent else 0.0
         return in_flight_s + slot.queued_s < grid.policy.queue_s and held < AHEAD_TASKS

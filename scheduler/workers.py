@@ -209,9 +209,10 @@ class Workers:
     def _learn(self, slot: Slot, now: float) -> None:
         """A task was killed: it takes longer than it has run."""
         (task, _), predicted, _ = slot.sent[0]
+        elapsed = (now - slot.started) * slot.speed
         if now > slot.due:
-            self._grid.prediction_error.add(ratios([predicted], [now - slot.started]))
-        self._grid.tasks.known(task).bag.show(task, now - slot.started, predicted)
+            self._grid.prediction_error.add(ratios([predicted], [elapsed]))
+        self._grid.tasks.known(task).bag.show(task, elapsed, predicted)
 
     def _detach(self, name: str, now: float) -> None:
         """Take a worker's slots away; its tasks join the priority queue."""

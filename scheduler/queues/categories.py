@@ -91,8 +91,8 @@ class Licences:
 class Category:
     """``out``: how many of its tasks are on slots, or run on workers that have not come back yet.
 
-    ``probing``: the probes that may still come first (`deskgrid.scheduler.probes`), by bag. ``parallel``: its tasks wait
-    as jobs (`deskgrid.scheduler.queues.jobs`), not in its queues.
+    ``probing``: the probes that may still come first (`deskgrid.scheduler.probes`), by bag. ``parallel``: its tasks
+    wait as jobs (`deskgrid.scheduler.queues.jobs`), not in its queues.
     """
 
     __slots__ = ("_licences", "account", "key", "out", "parallel", "priority", "probing", "regular", "restricted")

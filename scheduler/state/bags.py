@@ -37,7 +37,7 @@ class Bag:
     ``copies``: whether its tasks may be copied.
     ``category``: where its tasks wait, unless it is ``barred``: then none of them may be placed. ``reserve_s``: for
     checkpointable tasks, what a slot must have left beside a piece, to begin it and to save its end.
-    ``need``: what each of its tasks needs beside its seconds. If that is parallel, its tasks wait as jobs (`deskgrid.scheduler.state.gangs`).
+    ``need``: what each of its tasks needs beside its seconds.
     """
 
     number: int

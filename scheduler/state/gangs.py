@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from deskgrid.scheduler.events import RankPlace
-from deskgrid.scheduler.model import Attempt, Windows
+from deskgrid.scheduler.model import Attempt
 from deskgrid.scheduler.parallel.base import Host, Running, Site
 from deskgrid.scheduler.queues.categories import Category, CategoryKey
 from deskgrid.scheduler.queues.jobs import JobQueue
@@ -42,6 +42,10 @@ class Gang:
     began: bool = False
     out_s: float = 0.0
     back: dict[int, list[Slot]] = field(default_factory=dict)
+
+    def first_on(self, worker: Worker) -> Slot:
+        """The first of its slots that ``worker`` has."""
+        return next(slot for slot in self.slots if slot.worker is worker)
 
     def workers(self) -> list[Worker]:
         """The workers that it has slots of, each once, in the order of their ranks."""
