@@ -74,6 +74,7 @@ class Ahead:
         self._policy = policy
         self._model = model
         self._jobs = dict(moment.waiting)
+        self.singles = False
         self._site = Site(SITE, slots=len(moment.uses) * moment.mpl, idle=len(moment.uses) * moment.mpl)
         self.sites = [self._site]
         self._site.hosts = [
